@@ -1,0 +1,1 @@
+//! Tape, engine and hooks of reverse-mode differentiation.

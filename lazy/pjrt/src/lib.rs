@@ -1,0 +1,1 @@
+//! The PJRT C API, loaded at run time, behind a safe interface.

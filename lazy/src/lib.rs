@@ -1,0 +1,1 @@
+//! Trace, segments, compilation cache and execution on PJRT devices.

@@ -1,0 +1,1 @@
+//! Builds StableHLO modules and prints them as text; knows no tensor.

@@ -1,0 +1,1 @@
+//! Modules, initialisation, losses, optimisers and data loading.

@@ -1,0 +1,1 @@
+//! Tensors with PyTorch's API, compiled for TPUs through PJRT.

@@ -1,0 +1,96 @@
+//! Rust types that are element types.
+
+use crate::DType;
+use half::{bf16, f16};
+
+/// A Rust number that can be an element: plain bytes with a [`DType`].
+pub trait Element: Copy + Send + Sync + PartialOrd + std::fmt::Debug + Default + 'static {
+    /// The element type it is.
+    const DTYPE: DType;
+    /// Converts from `f64` the way a C cast does, saturating where C leaves it open.
+    fn from_f64(v: f64) -> Self;
+    /// Converts to `f64`.
+    fn to_f64(self) -> f64;
+    /// Converts from `i64`, wrapping.
+    fn from_i64(v: i64) -> Self;
+    /// Converts to `i64`, truncating.
+    fn to_i64(self) -> i64;
+}
+
+macro_rules! element {
+    ($($t:ty, $d:ident, |$a:ident| $from_f64:expr, |$b:ident| $to_f64:expr, |$c:ident| $from_i64:expr, |$e:ident| $to_i64:expr;)*) => {$(
+        impl Element for $t {
+            const DTYPE: DType = DType::$d;
+            #[inline(always)]
+            fn from_f64($a: f64) -> Self { $from_f64 }
+            #[inline(always)]
+            fn to_f64(self) -> f64 { let $b = self; $to_f64 }
+            #[inline(always)]
+            fn from_i64($c: i64) -> Self { $from_i64 }
+            #[inline(always)]
+            fn to_i64(self) -> i64 { let $e = self; $to_i64 }
+        }
+    )*};
+}
+
+element! {
+    bool, Bool, |v| v != 0.0, |v| v as u8 as f64, |v| v != 0, |v| v as i64;
+    u8, U8, |v| v as i64 as u8, |v| v as f64, |v| v as u8, |v| v as i64;
+    i8, I8, |v| v as i64 as i8, |v| v as f64, |v| v as i8, |v| v as i64;
+    i16, I16, |v| v as i64 as i16, |v| v as f64, |v| v as i16, |v| v as i64;
+    i32, I32, |v| v as i64 as i32, |v| v as f64, |v| v as i32, |v| v as i64;
+    i64, I64, |v| v as i64, |v| v as f64, |v| v, |v| v;
+    f16, F16, |v| f16::from_f32(v as f32), |v| v.to_f32() as f64, |v| f16::from_f32(v as f32), |v| v.to_f32() as i64;
+    bf16, BF16, |v| bf16::from_f32(v as f32), |v| v.to_f32() as f64, |v| bf16::from_f32(v as f32), |v| v.to_f32() as i64;
+    f32, F32, |v| v as f32, |v| v as f64, |v| v as f32, |v| v as i64;
+    f64, F64, |v| v, |v| v, |v| v as f64, |v| v as i64;
+}
+
+/// Runs a block with `$T` bound to the Rust type of a [`DType`].
+#[macro_export]
+macro_rules! for_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::Bool => {
+                type $T = bool;
+                $body
+            }
+            $crate::DType::U8 => {
+                type $T = u8;
+                $body
+            }
+            $crate::DType::I8 => {
+                type $T = i8;
+                $body
+            }
+            $crate::DType::I16 => {
+                type $T = i16;
+                $body
+            }
+            $crate::DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            $crate::DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            $crate::DType::F16 => {
+                type $T = $crate::f16;
+                $body
+            }
+            $crate::DType::BF16 => {
+                type $T = $crate::bf16;
+                $body
+            }
+            $crate::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+        }
+    };
+}

@@ -1,0 +1,15 @@
+//! Native CPU kernels on slices and strides.
+//!
+//! This crate knows no tensor and no op: a kernel takes [`View`]s, which are a pointer, sizes, strides in elements and a
+//! [`DType`], and writes a [`ViewMut`]. Whoever calls a kernel has already checked shapes and dtypes.
+//!
+//! Three types to know: [`DType`], [`View`], [`ViewMut`].
+
+mod dtype;
+mod element;
+mod view;
+
+pub use dtype::DType;
+pub use element::Element;
+pub use half::{bf16, f16};
+pub use view::{View, ViewMut, is_contiguous};

@@ -1,0 +1,190 @@
+//! Strided windows on memory: what every kernel reads and writes.
+
+use crate::DType;
+use std::marker::PhantomData;
+
+/// A read-only strided array. Strides count elements and may be zero (broadcast).
+///
+/// Built by the owner of the memory; a kernel that has one may read every element it describes. The same memory may be
+/// written by the kernel through a [`ViewMut`] (in-place ops), so kernels use raw reads, never `&[T]` across writes.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    ptr: *const u8,
+    sizes: &'a [usize],
+    strides: &'a [usize],
+    dtype: DType,
+}
+
+/// A strided array that a kernel writes. Its elements do not overlap one another.
+pub struct ViewMut<'a> {
+    ptr: *mut u8,
+    sizes: &'a [usize],
+    strides: &'a [usize],
+    dtype: DType,
+    memory: PhantomData<&'a mut u8>,
+}
+
+// SAFETY: a view is a pointer to plain bytes whose owner outlives it; kernels split the index space between threads.
+unsafe impl Send for View<'_> {}
+// SAFETY: as above; reading from several threads is fine.
+unsafe impl Sync for View<'_> {}
+// SAFETY: as above; a `ViewMut` is unique by construction, and threads write disjoint elements.
+unsafe impl Send for ViewMut<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for ViewMut<'_> {}
+
+impl<'a> View<'a> {
+    /// # Safety
+    /// `ptr` must be aligned for `dtype` and every element that `sizes` and `strides` reach must be initialised memory
+    /// that lives for `'a`.
+    #[inline]
+    pub unsafe fn new(ptr: *const u8, sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> View<'a> {
+        debug_assert_eq!(sizes.len(), strides.len());
+        View { ptr, sizes, strides, dtype }
+    }
+
+    /// A contiguous one-dimensional view of a slice of plain numbers.
+    pub fn of_slice<T: crate::Element>(x: &'a [T], sizes: &'a [usize], strides: &'a [usize]) -> View<'a> {
+        let last: usize = sizes.iter().zip(strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
+        assert!(sizes.contains(&0) || last < x.len(), "view reaches beyond its slice");
+        View { ptr: x.as_ptr().cast(), sizes, strides, dtype: T::DTYPE }
+    }
+
+    /// The same memory seen with other sizes and strides.
+    ///
+    /// # Safety
+    /// The new sizes and strides must stay within the memory this view was built for.
+    #[inline]
+    pub unsafe fn with_layout(&self, sizes: &'a [usize], strides: &'a [usize]) -> View<'a> {
+        View { ptr: self.ptr, sizes, strides, dtype: self.dtype }
+    }
+
+    /// Address of the first element.
+    #[inline]
+    pub fn ptr(&self) -> *const u8 {
+        self.ptr
+    }
+    /// Sizes, outermost first.
+    #[inline]
+    pub fn sizes(&self) -> &'a [usize] {
+        self.sizes
+    }
+    /// Strides in elements.
+    #[inline]
+    pub fn strides(&self) -> &'a [usize] {
+        self.strides
+    }
+    /// Element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.sizes.iter().product()
+    }
+    /// Whether the elements lie one after the other in row-major order.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        is_contiguous(self.sizes, self.strides)
+    }
+    /// The elements as a slice, when contiguous and of type `T`.
+    #[inline]
+    pub fn as_slice<T: crate::Element>(&self) -> Option<&'a [T]> {
+        // SAFETY: the constructor's contract covers every element; contiguity makes them one run.
+        (self.dtype == T::DTYPE && self.is_contiguous())
+            .then(|| unsafe { slice_of(self.ptr.cast::<T>(), self.numel()) })
+    }
+}
+
+/// An empty tensor may have a null pointer, which a slice must not.
+unsafe fn slice_of<'a, T>(ptr: *const T, n: usize) -> &'a [T] {
+    // SAFETY: the caller vouches for `n` elements.
+    if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(ptr, n) } }
+}
+
+impl<'a> ViewMut<'a> {
+    /// # Safety
+    /// As [`View::new`], for writing; no other thread may use the memory while the view lives. Reads through `View`s of
+    /// the same memory by the same kernel are allowed.
+    #[inline]
+    pub unsafe fn new(ptr: *mut u8, sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> ViewMut<'a> {
+        debug_assert_eq!(sizes.len(), strides.len());
+        ViewMut { ptr, sizes, strides, dtype, memory: PhantomData }
+    }
+
+    /// A view for writing a slice of plain numbers.
+    pub fn of_slice<T: crate::Element>(x: &'a mut [T], sizes: &'a [usize], strides: &'a [usize]) -> ViewMut<'a> {
+        let last: usize = sizes.iter().zip(strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
+        assert!(sizes.contains(&0) || last < x.len(), "view reaches beyond its slice");
+        ViewMut { ptr: x.as_mut_ptr().cast(), sizes, strides, dtype: T::DTYPE, memory: PhantomData }
+    }
+
+    /// Address of the first element.
+    #[inline]
+    pub fn ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+    /// Sizes, outermost first.
+    #[inline]
+    pub fn sizes(&self) -> &'a [usize] {
+        self.sizes
+    }
+    /// Strides in elements.
+    #[inline]
+    pub fn strides(&self) -> &'a [usize] {
+        self.strides
+    }
+    /// Element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.sizes.iter().product()
+    }
+    /// Whether the elements lie one after the other in row-major order.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        is_contiguous(self.sizes, self.strides)
+    }
+    /// The elements as a slice, when contiguous and of type `T`. Only for kernels whose inputs cannot alias the output.
+    #[inline]
+    pub fn as_slice_mut<T: crate::Element>(&mut self) -> Option<&mut [T]> {
+        let n = self.numel();
+        if self.dtype != T::DTYPE || !self.is_contiguous() {
+            return None;
+        }
+        if n == 0 {
+            return Some(&mut []);
+        }
+        // SAFETY: the constructor's contract covers every element; contiguity makes them one run.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.ptr.cast::<T>(), n) })
+    }
+    /// The same elements for reading.
+    #[inline]
+    pub fn as_view(&self) -> View<'_> {
+        View { ptr: self.ptr, sizes: self.sizes, strides: self.strides, dtype: self.dtype }
+    }
+}
+
+/// Whether `strides` are the row-major strides of `sizes`; dimensions of size one do not count.
+#[inline]
+pub fn is_contiguous(sizes: &[usize], strides: &[usize]) -> bool {
+    let mut expected = 1;
+    for (&n, &s) in sizes.iter().zip(strides).rev() {
+        if n == 0 {
+            return true;
+        }
+        if n != 1 {
+            if s != expected {
+                return false;
+            }
+            expected *= n;
+        }
+    }
+    true
+}

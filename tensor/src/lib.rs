@@ -1,0 +1,1 @@
+//! What a tensor is, and what every op means.
