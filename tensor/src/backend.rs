@@ -1,0 +1,82 @@
+//! What a device has to offer; `torchtpu-lazy` implements it, this crate only names it.
+
+use crate::op::Prim;
+use crate::{Error, Meta, Result, Tensor};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// An input of a recorded op.
+pub enum Operand<'a> {
+    /// A value of the device; the reference is borrowed for the call.
+    Value(u64),
+    /// A 0-d tensor on the host: a number that becomes an argument of the program, not a constant.
+    Number {
+        /// Its bytes, zero extended.
+        bits: u64,
+        /// Its description (`cpu`).
+        meta: &'a Meta,
+    },
+}
+
+/// Values of a device, named by handles with reference counts of their own.
+pub trait Backend: Sync + Send {
+    /// Records one op and returns a handle for each output.
+    ///
+    /// # Errors
+    /// In modes that execute at once, whatever the device reports.
+    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<SmallVec<[u64; 2]>>;
+    /// One more reference.
+    fn retain(&self, handle: u64);
+    /// One reference less.
+    fn release(&self, handle: u64);
+    /// Waits for a value and copies its bytes, row major, to the host.
+    ///
+    /// # Errors
+    /// Whatever computing it reports.
+    fn read(&self, handle: u64, out: &mut [u8]) -> Result<()>;
+    /// Copies row-major bytes to the device.
+    ///
+    /// # Errors
+    /// When there is no device, or no memory on it.
+    fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
+    /// Number of devices behind the name.
+    ///
+    /// # Errors
+    /// When no plugin can be loaded.
+    fn device_count(&self) -> Result<usize>;
+}
+
+static BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
+
+/// Installs the backend behind `tpu`; the first one stays.
+pub fn install(backend: &'static dyn Backend) {
+    let _ = BACKEND.set(backend);
+}
+
+/// The backend behind `tpu`.
+///
+/// # Errors
+/// `Runtime` when the program was built without one.
+#[inline]
+pub fn get() -> Result<&'static dyn Backend> {
+    match BACKEND.get() {
+        Some(b) => Ok(*b),
+        None => Err(Error::runtime("no backend for device type tpu is linked into this program")),
+    }
+}
+
+/// Gives back a reference, when there is a backend at all.
+pub(crate) fn release(handle: u64) {
+    if let Some(b) = BACKEND.get() {
+        b.release(handle);
+    }
+}
+
+/// The operand that a tensor is.
+#[inline]
+pub(crate) fn operand(x: &Tensor) -> Result<Operand<'_>> {
+    match x.scalar_bits() {
+        Some(bits) => Ok(Operand::Number { bits, meta: x.meta() }),
+        None => Ok(Operand::Value(x.device_value()?)),
+    }
+}

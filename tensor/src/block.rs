@@ -1,0 +1,775 @@
+//! The block: one allocation that holds a tensor's header, its storage's header and, when they fit, its elements.
+//!
+//! This is the only file of the crate with `unsafe`. Everything a tensor costs is decided here:
+//!
+//! ```text
+//! block  = [ Header | Storage | elements, when at most 4 KiB ]        a tensor that owns its memory
+//! block  = [ Header | (unused) ]                                      a view: its Header points at the base's Storage
+//! ```
+//!
+//! * Two own reference counts. `Header::refs` counts [`Tensor`] handles; `Storage::refs` counts headers. A block is
+//!   recycled when its storage count reaches zero, so a base's header may die before its views do.
+//! * A last handle is recognised by a plain load (`refs == 1`), which saves an atomic read-modify-write on every
+//!   temporary. Sound because there are no weak handles: who sees 1 holds the only handle.
+//! * Blocks come from per-thread free lists, refilled by carving slabs; a list that grows too long or whose thread ends is
+//!   handed to a global pool.
+//!
+//! Memory behind `cpu` storages is shared and mutable, as in PyTorch: views alias, in-place ops write through `&Tensor`.
+//! Two threads that write the same elements at once get unspecified elements, never a dangling pointer.
+
+use crate::graph::{Edge, Leaf, Node};
+use crate::view::ViewInfo;
+use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result};
+use std::any::Any;
+use std::cell::Cell;
+use std::mem::offset_of;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+use torchtpu_kernels::memory;
+use torchtpu_kernels::{Element, View, ViewMut};
+
+/// Who owns the elements of a storage.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Owner {
+    /// They follow the storage header in its block.
+    Inline,
+    /// The caching allocator.
+    Heap,
+    /// Somebody else's memory, kept alive by `Storage::keep`.
+    Foreign,
+    /// A value of the device backend; `Storage::data` is its handle.
+    Device,
+    /// Nobody: a meta tensor.
+    None,
+}
+
+#[repr(C)]
+struct Storage {
+    refs: AtomicU32,
+    version: AtomicU32,
+    /// Address of the elements, or the device value's handle.
+    data: AtomicU64,
+    bytes: usize,
+    owner: Owner,
+    class: u8,
+    keep: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// Set on tensors that stand for a number, which promote by category only.
+const WRAPPED_NUMBER: u8 = 1;
+
+#[repr(C, align(64))]
+struct Header {
+    refs: AtomicU32,
+    flags: AtomicU8,
+    contiguous: bool,
+    class: u8,
+    storage: NonNull<Storage>,
+    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>` with bit 0 set. Bit 1 is a lock held while the pointer is cloned or replaced.
+    autograd: AtomicPtr<()>,
+    /// Which output of the node this is.
+    output_nr: AtomicU32,
+    /// `null` or a `Box<ViewInfo>`; written once, before the tensor is shared.
+    view: *mut ViewInfo,
+    /// The Python object of this tensor, when it has one; owned by the binding.
+    pyobject: AtomicPtr<()>,
+    offset: usize,
+    numel: usize,
+    meta: Meta,
+    strides: Dims,
+}
+
+#[repr(C, align(64))]
+struct Block {
+    header: Header,
+    storage: Storage,
+}
+
+/// Bytes before the elements of an inline storage.
+const PREFIX: usize = size_of::<Block>();
+/// Block sizes: header only, then room for 64, 256, 1024 and 4096 bytes of elements.
+const CLASSES: [usize; 5] = [PREFIX, PREFIX + 64, PREFIX + 256, PREFIX + 1024, PREFIX + 4096];
+const SLAB_BYTES: usize = 64 << 10;
+/// A thread keeps at most this many free blocks of a class.
+const KEEP: u32 = 4096;
+
+struct FreeLists {
+    first: [Cell<*mut u8>; CLASSES.len()],
+    count: [Cell<u32>; CLASSES.len()],
+}
+
+thread_local! {
+    static FREE: FreeLists = const {
+        FreeLists { first: [const { Cell::new(null_mut()) }; CLASSES.len()], count: [const { Cell::new(0) }; CLASSES.len()] }
+    };
+    /// Touched when a thread first needs a slab, so that its free blocks return to the pool when it ends.
+    static RETURN_AT_EXIT: ReturnAtExit = const { ReturnAtExit };
+}
+
+struct ReturnAtExit;
+impl Drop for ReturnAtExit {
+    fn drop(&mut self) {
+        let _ = FREE.try_with(|f| (0..CLASSES.len()).for_each(|c| hand_over(f, c)));
+    }
+}
+
+/// Chains of free blocks that threads gave back.
+struct Chain(*mut u8, u32);
+// SAFETY: a chain is memory that nobody else refers to.
+unsafe impl Send for Chain {}
+static POOL: [Mutex<Vec<Chain>>; CLASSES.len()] = [const { Mutex::new(Vec::new()) }; CLASSES.len()];
+
+#[cold]
+fn hand_over(f: &FreeLists, class: usize) {
+    let chain = Chain(f.first[class].replace(null_mut()), f.count[class].replace(0));
+    if chain.1 > 0 {
+        POOL[class].lock().unwrap_or_else(|e| e.into_inner()).push(chain);
+    }
+}
+
+#[inline(always)]
+fn take_block(class: usize) -> NonNull<u8> {
+    FREE.with(|f| match NonNull::new(f.first[class].get()) {
+        Some(p) => {
+            // SAFETY: a free block's first word is the address of the next one.
+            f.first[class].set(unsafe { p.cast::<*mut u8>().read() });
+            f.count[class].set(f.count[class].get() - 1);
+            p
+        }
+        None => refill(f, class),
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn refill(f: &FreeLists, class: usize) -> NonNull<u8> {
+    let _ = RETURN_AT_EXIT.try_with(|_| ());
+    if let Some(Chain(first, n)) = POOL[class].lock().unwrap_or_else(|e| e.into_inner()).pop() {
+        // SAFETY: a chain has at least one block, whose first word is the next.
+        f.first[class].set(unsafe { *first.cast::<*mut u8>() });
+        f.count[class].set(n - 1);
+        return NonNull::new(first).expect("a chain is not empty");
+    }
+    let size = CLASSES[class].next_multiple_of(64);
+    let n = SLAB_BYTES / size;
+    let layout = std::alloc::Layout::from_size_align(n * size, 64).expect("a constant layout");
+    // SAFETY: the layout is not empty. Slabs are never freed: their blocks circulate between the lists.
+    let base = unsafe { std::alloc::alloc(layout) };
+    if base.is_null() {
+        std::alloc::handle_alloc_error(layout);
+    }
+    for i in 1..n {
+        // SAFETY: block `i` lies within the slab.
+        let p = unsafe { base.add(i * size) };
+        // SAFETY: a free block holds the address of the next one.
+        unsafe { p.cast::<*mut u8>().write(f.first[class].get()) };
+        f.first[class].set(p);
+    }
+    f.count[class].set(n as u32 - 1);
+    NonNull::new(base).expect("checked above")
+}
+
+#[inline(always)]
+fn put_block(class: usize, p: *mut u8) {
+    let done = FREE.try_with(|f| {
+        // SAFETY: the block is free, so its first word is ours.
+        unsafe { p.cast::<*mut u8>().write(f.first[class].get()) };
+        f.first[class].set(p);
+        f.count[class].set(f.count[class].get() + 1);
+        if f.count[class].get() > KEEP {
+            hand_over(f, class);
+        }
+    });
+    if done.is_err() {
+        // SAFETY: as above; the thread is ending and its list is gone.
+        unsafe { p.cast::<*mut u8>().write(null_mut()) };
+        POOL[class].lock().unwrap_or_else(|e| e.into_inner()).push(Chain(p, 1));
+    }
+}
+
+/// A multi-dimensional array: one pointer to a reference-counted block.
+///
+/// Cloning shares; views alias; no type parameters. See the crate's documentation.
+#[repr(transparent)]
+pub struct Tensor(NonNull<Header>);
+
+// SAFETY: counts and pointers that change are atomic; see the module's documentation on element memory.
+unsafe impl Send for Tensor {}
+// SAFETY: as above.
+unsafe impl Sync for Tensor {}
+
+impl Clone for Tensor {
+    #[inline(always)]
+    fn clone(&self) -> Tensor {
+        self.header().refs.fetch_add(1, Ordering::Relaxed);
+        Tensor(self.0)
+    }
+}
+
+impl Drop for Tensor {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let h = self.header();
+        // A plain load suffices for the last handle: nobody else could raise the count.
+        if h.refs.load(Ordering::Acquire) == 1
+            || (h.refs.fetch_sub(1, Ordering::Release) == 1 && {
+                fence(Ordering::Acquire);
+                true
+            })
+        {
+            // SAFETY: this was the last handle.
+            unsafe { destroy(self.0) }
+        }
+    }
+}
+
+/// # Safety
+/// No handle to the header may exist any more.
+#[inline(never)]
+unsafe fn destroy(header: NonNull<Header>) {
+    // SAFETY: exclusive by the contract.
+    let h = unsafe { &mut *header.as_ptr() };
+    let grad = *h.autograd.get_mut();
+    if !grad.is_null() {
+        drop(GradRef::from_tagged(grad));
+    }
+    if !h.view.is_null() {
+        // SAFETY: the box was leaked when the view was made and belongs to this header.
+        drop(unsafe { Box::from_raw(h.view) });
+    }
+    let (storage, class) = (h.storage, h.class);
+    let own = own_storage(header) == storage;
+    // SAFETY: the header held a reference.
+    let st = unsafe { storage.as_ref() };
+    if st.refs.load(Ordering::Acquire) == 1
+        || (st.refs.fetch_sub(1, Ordering::Release) == 1 && {
+            fence(Ordering::Acquire);
+            true
+        })
+    {
+        // SAFETY: that was the last reference to the storage.
+        unsafe { release_storage(storage) };
+    }
+    if !own {
+        put_block(class as usize, header.as_ptr().cast());
+    }
+}
+
+/// # Safety
+/// The storage's count must have reached zero.
+unsafe fn release_storage(storage: NonNull<Storage>) {
+    // SAFETY: exclusive by the contract.
+    let st = unsafe { &mut *storage.as_ptr() };
+    let data = *st.data.get_mut();
+    match st.owner {
+        Owner::Inline | Owner::None => {}
+        // SAFETY: allocated with these bytes by `Tensor::empty`.
+        Owner::Heap => unsafe {
+            memory::free(NonNull::new(data as *mut u8).expect("heap storage has memory"), st.bytes)
+        },
+        Owner::Foreign => drop(st.keep.take()),
+        Owner::Device => crate::backend::release(data),
+    }
+    let block = storage.as_ptr().cast::<u8>().wrapping_sub(offset_of!(Block, storage));
+    put_block(st.class as usize, block);
+}
+
+#[inline(always)]
+fn own_storage(header: NonNull<Header>) -> NonNull<Storage> {
+    // SAFETY: every header is the first part of a block of at least PREFIX bytes.
+    unsafe { header.cast::<u8>().add(offset_of!(Block, storage)).cast() }
+}
+
+/// What autograd hangs on a tensor.
+pub enum GradRef {
+    /// The tensor was computed: the node that computes its gradient.
+    Node(Arc<Node>),
+    /// The tensor is a leaf.
+    Leaf(Arc<Leaf>),
+}
+
+impl GradRef {
+    fn into_tagged(self) -> *mut () {
+        match self {
+            GradRef::Node(n) => Arc::into_raw(n).cast_mut().cast(),
+            GradRef::Leaf(l) => Arc::into_raw(l).cast_mut().cast::<u8>().wrapping_add(LEAF).cast(),
+        }
+    }
+    /// Takes back what [`GradRef::into_tagged`] gave; the lock bit may be set.
+    fn from_tagged(p: *mut ()) -> GradRef {
+        let address = p.cast::<u8>();
+        let base = address.wrapping_sub(address as usize & (LEAF | LOCK));
+        // SAFETY: the pointer came from `Arc::into_raw` of the type that the tag names.
+        unsafe {
+            if address as usize & LEAF != 0 {
+                GradRef::Leaf(Arc::from_raw(base.cast::<Leaf>()))
+            } else {
+                GradRef::Node(Arc::from_raw(base.cast::<Node>()))
+            }
+        }
+    }
+}
+
+const LEAF: usize = 1;
+const LOCK: usize = 2;
+
+impl Tensor {
+    #[inline(always)]
+    fn header(&self) -> &Header {
+        // SAFETY: a handle keeps its header alive.
+        unsafe { self.0.as_ref() }
+    }
+    #[inline(always)]
+    fn storage(&self) -> &Storage {
+        // SAFETY: a header keeps its storage alive.
+        unsafe { self.header().storage.as_ref() }
+    }
+
+    #[inline(always)]
+    fn build(meta: &Meta, class: usize, storage: Storage) -> Tensor {
+        let block = take_block(class).cast::<Block>();
+        let header = block.cast::<Header>();
+        let own = own_storage(header);
+        // SAFETY: the block is free, aligned to 64 bytes and large enough for both headers.
+        unsafe {
+            own.write(storage);
+            header.write(Header {
+                refs: AtomicU32::new(1),
+                flags: AtomicU8::new(0),
+                contiguous: true,
+                class: class as u8,
+                storage: own,
+                autograd: AtomicPtr::new(null_mut()),
+                output_nr: AtomicU32::new(0),
+                view: null_mut(),
+                pyobject: AtomicPtr::new(null_mut()),
+                offset: 0,
+                numel: meta.numel(),
+                meta: *meta,
+                strides: meta.dims.contiguous_strides(),
+            });
+        }
+        Tensor(header)
+    }
+
+    /// A contiguous `cpu` or `meta` tensor whose elements are not set.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the elements do not fit; never aborts.
+    #[inline(always)]
+    pub fn empty(meta: &Meta) -> Result<Tensor> {
+        let bytes = match meta.bytes() {
+            Some(b) => b,
+            None => return Err(out_of_memory(meta)),
+        };
+        if meta.device.kind == DeviceKind::Cpu && bytes <= 4096 {
+            let class = match bytes {
+                0..=64 => 1,
+                65..=256 => 2,
+                257..=1024 => 3,
+                _ => 4,
+            };
+            let t = Tensor::build(meta, class, Storage::new(0, bytes, Owner::Inline, class));
+            // SAFETY: elements follow the two headers within the block.
+            let data = unsafe { t.0.cast::<u8>().add(PREFIX) };
+            t.storage().data.store(data.as_ptr() as u64, Ordering::Relaxed);
+            return Ok(t);
+        }
+        Tensor::empty_large(meta, bytes)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn empty_large(meta: &Meta, bytes: usize) -> Result<Tensor> {
+        match meta.device.kind {
+            DeviceKind::Meta => Ok(Tensor::build(meta, 0, Storage::new(0, bytes, Owner::None, 0))),
+            DeviceKind::Cpu => {
+                let p = memory::allocate(bytes).map_err(|_| out_of_memory(meta))?;
+                Ok(Tensor::build(meta, 0, Storage::new(p.as_ptr() as u64, bytes, Owner::Heap, 0)))
+            }
+            DeviceKind::Tpu => Err(Error::runtime("a tpu tensor is made from a value")),
+        }
+    }
+
+    /// A tensor that stands for a value of the device backend; takes over the reference to the value.
+    pub fn from_device_value(meta: &Meta, handle: u64) -> Tensor {
+        Tensor::build(meta, 0, Storage::new(handle, meta.bytes().unwrap_or(0), Owner::Device, 0))
+    }
+
+    /// A tensor on memory that somebody else owns, kept alive by `keep`.
+    ///
+    /// # Safety
+    /// `data` must be aligned for the dtype and valid for every element that sizes and strides reach, for reading and
+    /// writing, until `keep` is dropped.
+    pub unsafe fn from_foreign(meta: &Meta, strides: &[usize], data: *mut u8, keep: Box<dyn Any + Send + Sync>) -> Tensor {
+        let bytes = reach(&meta.dims, strides) * meta.dtype.size_bytes();
+        let mut storage = Storage::new(data as u64, bytes, Owner::Foreign, 0);
+        storage.keep = Some(keep);
+        let mut t = Tensor::build(meta, 0, storage);
+        t.unshared().strides = Dims::new(strides);
+        t.unshared().contiguous = torchtpu_kernels::is_contiguous(&meta.dims, strides);
+        t
+    }
+
+    fn unshared(&mut self) -> &mut Header {
+        debug_assert_eq!(self.header().refs.load(Ordering::Relaxed), 1);
+        // SAFETY: called only right after a header was made, by its only handle.
+        unsafe { self.0.as_mut() }
+    }
+
+    /// Another tensor on the same storage.
+    ///
+    /// # Errors
+    /// `Runtime` when the layout reaches beyond the storage.
+    pub(crate) fn alias(&self, meta: &Meta, strides: Dims, offset: usize, view: Option<Box<ViewInfo>>) -> Result<Tensor> {
+        let st = self.storage();
+        let end = if meta.numel() == 0 { 0 } else { offset + reach(&meta.dims, &strides) };
+        if end * meta.dtype.size_bytes() > st.bytes && meta.device.kind != DeviceKind::Meta {
+            return Err(Error::runtime(format!(
+                "setStorage: sizes {}, strides {}, storage offset {offset}, and itemsize {} requiring a storage size of {} are out of bounds for storage of size {}",
+                meta.dims,
+                strides,
+                meta.dtype.size_bytes(),
+                end * meta.dtype.size_bytes(),
+                st.bytes
+            )));
+        }
+        st.refs.fetch_add(1, Ordering::Relaxed);
+        let block = take_block(0);
+        let header = block.cast::<Header>();
+        // SAFETY: a free block of class 0 holds a header.
+        unsafe {
+            header.write(Header {
+                refs: AtomicU32::new(1),
+                flags: AtomicU8::new(0),
+                contiguous: torchtpu_kernels::is_contiguous(&meta.dims, &strides),
+                class: 0,
+                storage: self.header().storage,
+                autograd: AtomicPtr::new(null_mut()),
+                output_nr: AtomicU32::new(0),
+                view: view.map_or(null_mut(), Box::into_raw),
+                pyobject: AtomicPtr::new(null_mut()),
+                offset,
+                numel: meta.numel(),
+                meta: *meta,
+                strides,
+            });
+        }
+        Ok(Tensor(header))
+    }
+
+    /// Sizes, dtype and device.
+    #[inline(always)]
+    pub fn meta(&self) -> &Meta {
+        &self.header().meta
+    }
+    /// Sizes.
+    #[inline(always)]
+    pub fn dims(&self) -> &Dims {
+        &self.header().meta.dims
+    }
+    /// Element type.
+    #[inline(always)]
+    pub fn dtype(&self) -> DType {
+        self.header().meta.dtype
+    }
+    /// Where it lives.
+    #[inline(always)]
+    pub fn device(&self) -> Device {
+        self.header().meta.device
+    }
+    /// Strides in elements.
+    #[inline(always)]
+    pub fn strides(&self) -> &Dims {
+        &self.header().strides
+    }
+    /// Index of the first element in the storage.
+    #[inline(always)]
+    pub fn storage_offset(&self) -> usize {
+        self.header().offset
+    }
+    /// Number of elements.
+    #[inline(always)]
+    pub fn numel(&self) -> usize {
+        self.header().numel
+    }
+    /// Whether the elements lie in row-major order without gaps.
+    #[inline(always)]
+    pub fn is_contiguous(&self) -> bool {
+        self.header().contiguous
+    }
+    /// Whether this tensor stands for a number.
+    #[inline(always)]
+    pub fn is_wrapped_number(&self) -> bool {
+        self.header().flags.load(Ordering::Relaxed) & WRAPPED_NUMBER != 0
+    }
+    /// Marks a 0-d tensor as standing for a number.
+    pub(crate) fn mark_wrapped_number(&self) {
+        self.header().flags.fetch_or(WRAPPED_NUMBER, Ordering::Relaxed);
+    }
+    /// Whether both handles mean the same tensor.
+    #[inline]
+    pub fn is_same(&self, other: &Tensor) -> bool {
+        self.0 == other.0
+    }
+    /// Whether both tensors share their storage.
+    #[inline]
+    pub fn shares_storage(&self, other: &Tensor) -> bool {
+        self.header().storage == other.header().storage
+    }
+    /// A number that tells storages apart while they live.
+    #[inline]
+    pub fn storage_id(&self) -> usize {
+        self.header().storage.as_ptr() as usize
+    }
+    /// Bytes of the whole storage.
+    #[inline]
+    pub fn storage_bytes(&self) -> usize {
+        self.storage().bytes
+    }
+    /// Handles that exist of this tensor.
+    #[inline]
+    pub fn handle_count(&self) -> u32 {
+        self.header().refs.load(Ordering::Relaxed)
+    }
+    /// How often the storage was written in place.
+    #[inline(always)]
+    pub fn version(&self) -> u32 {
+        self.storage().version.load(Ordering::Relaxed)
+    }
+    /// Counts a write in place.
+    #[inline(always)]
+    pub fn bump_version(&self) {
+        self.storage().version.fetch_add(1, Ordering::Relaxed);
+    }
+    /// How this view was made, when it is one.
+    #[inline(always)]
+    pub fn view_info(&self) -> Option<&ViewInfo> {
+        // SAFETY: set once before the tensor was shared, freed with the header.
+        unsafe { self.header().view.as_ref() }
+    }
+    /// The device value that the storage holds now (of the base, not of this view).
+    #[inline(always)]
+    pub(crate) fn storage_value(&self) -> u64 {
+        debug_assert!(self.storage().owner == Owner::Device);
+        self.storage().data.load(Ordering::Acquire)
+    }
+    /// Puts another device value in the storage and returns the one it held; both references change hands.
+    pub(crate) fn replace_storage_value(&self, handle: u64) -> u64 {
+        debug_assert!(self.storage().owner == Owner::Device);
+        self.storage().data.swap(handle, Ordering::AcqRel)
+    }
+
+    /// Address of the first element; zero when there is no host memory.
+    #[inline]
+    pub fn data_ptr(&self) -> usize {
+        match self.storage().owner {
+            Owner::Device | Owner::None => 0,
+            _ => self.storage().data.load(Ordering::Relaxed) as usize + self.storage_offset() * self.dtype().size_bytes(),
+        }
+    }
+
+    /// The elements, for a kernel to read. `cpu` only.
+    #[inline(always)]
+    pub fn view(&self) -> View<'_> {
+        debug_assert!(self.device().kind == DeviceKind::Cpu);
+        // SAFETY: `alias` and `empty` keep every layout within its storage, which the handle keeps alive.
+        unsafe { View::new(self.data_ptr() as *const u8, self.dims(), self.strides(), self.dtype()) }
+    }
+    /// The elements, seen with other sizes and strides (a broadcast), for a kernel to read.
+    #[inline(always)]
+    pub(crate) fn view_as<'a>(&'a self, dims: &'a [usize], strides: &'a [usize]) -> View<'a> {
+        assert!(dims.contains(&0) || reach(dims, strides) <= reach(self.dims(), self.strides()));
+        // SAFETY: the assertion keeps the layout within this tensor's own reach.
+        unsafe { View::new(self.data_ptr() as *const u8, dims, strides, self.dtype()) }
+    }
+    /// The elements, for a kernel to write. `cpu` only.
+    #[inline(always)]
+    pub fn view_mut(&self) -> ViewMut<'_> {
+        debug_assert!(self.device().kind == DeviceKind::Cpu);
+        // SAFETY: as `view`; tensors are shared mutable memory, see the module's documentation.
+        unsafe { ViewMut::new(self.data_ptr() as *mut u8, self.dims(), self.strides(), self.dtype()) }
+    }
+    /// The elements as a slice, when contiguous, on `cpu` and of type `T`.
+    ///
+    /// The slice must not be held across an in-place write to this storage.
+    #[inline]
+    pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
+        if self.device().kind != DeviceKind::Cpu || self.dtype() != T::DTYPE || !self.is_contiguous() {
+            return None;
+        }
+        if self.numel() == 0 {
+            return Some(&[]);
+        }
+        // SAFETY: contiguous elements of the right type within the storage.
+        Some(unsafe { std::slice::from_raw_parts(self.data_ptr() as *const T, self.numel()) })
+    }
+    /// The elements' bytes, when contiguous and on `cpu`.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        if self.device().kind != DeviceKind::Cpu || !self.is_contiguous() {
+            return None;
+        }
+        let n = self.numel() * self.dtype().size_bytes();
+        // SAFETY: contiguous elements within the storage are plain bytes.
+        Some(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data_ptr() as *const u8, n) } })
+    }
+    /// The elements' bytes for writing; for the code that has just made this tensor and alone knows of it.
+    pub fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        if self.device().kind != DeviceKind::Cpu || !self.is_contiguous() {
+            return None;
+        }
+        let n = self.numel() * self.dtype().size_bytes();
+        // SAFETY: as `as_bytes`; exclusive by the documented use.
+        Some(if n == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(self.data_ptr() as *mut u8, n) } })
+    }
+    /// The only element's bits, zero extended; `None` unless on `cpu` with one element.
+    #[inline]
+    pub fn scalar_bits(&self) -> Option<u64> {
+        if self.device().kind != DeviceKind::Cpu || self.numel() != 1 {
+            return None;
+        }
+        let p = self.data_ptr();
+        // SAFETY: one element of the given size at its address.
+        Some(unsafe {
+            match self.dtype().size_bytes() {
+                1 => *(p as *const u8) as u64,
+                2 => *(p as *const u16) as u64,
+                4 => *(p as *const u32) as u64,
+                _ => *(p as *const u64),
+            }
+        })
+    }
+    /// Writes the only element's bits.
+    #[inline]
+    pub(crate) fn set_scalar_bits(&self, bits: u64) {
+        debug_assert!(self.device().kind == DeviceKind::Cpu && self.numel() == 1);
+        let p = self.data_ptr();
+        // SAFETY: as `scalar_bits`.
+        unsafe {
+            match self.dtype().size_bytes() {
+                1 => *(p as *mut u8) = bits as u8,
+                2 => *(p as *mut u16) = bits as u16,
+                4 => *(p as *mut u32) = bits as u32,
+                _ => *(p as *mut u64) = bits,
+            }
+        }
+    }
+
+    // ---- autograd's word
+
+    /// Whether anything of autograd hangs here. False means: no gradient is required.
+    #[inline(always)]
+    pub fn has_autograd(&self) -> bool {
+        !self.header().autograd.load(Ordering::Relaxed).is_null()
+    }
+    fn lock_autograd(&self) -> *mut () {
+        let word = &self.header().autograd;
+        loop {
+            let p = word.fetch_or(LOCK, Ordering::Acquire);
+            if p as usize & LOCK == 0 {
+                return p;
+            }
+            std::hint::spin_loop();
+        }
+    }
+    /// What autograd hung here.
+    #[inline]
+    pub fn grad_ref(&self) -> Option<GradRef> {
+        if !self.has_autograd() {
+            return None;
+        }
+        let p = self.lock_autograd();
+        let r = (!p.is_null()).then(|| match GradRef::from_tagged(p) {
+            GradRef::Node(n) => GradRef::Node(Arc::clone(&std::mem::ManuallyDrop::new(n))),
+            GradRef::Leaf(l) => GradRef::Leaf(Arc::clone(&std::mem::ManuallyDrop::new(l))),
+        });
+        self.header().autograd.store(p, Ordering::Release);
+        r
+    }
+    /// Hangs something else here, dropping what was there.
+    pub fn set_grad_ref(&self, r: Option<GradRef>, output_nr: u32) {
+        let new = r.map_or(null_mut(), GradRef::into_tagged);
+        let old = if self.has_autograd() { self.lock_autograd() } else { null_mut() };
+        self.header().output_nr.store(output_nr, Ordering::Relaxed);
+        self.header().autograd.store(new, Ordering::Release);
+        if !old.is_null() {
+            drop(GradRef::from_tagged(old));
+        }
+    }
+    /// Which output of its node this tensor is.
+    #[inline]
+    pub fn output_nr(&self) -> u32 {
+        self.header().output_nr.load(Ordering::Relaxed)
+    }
+    /// Where this tensor's gradient goes.
+    #[inline]
+    pub fn edge(&self) -> Edge {
+        match self.grad_ref() {
+            None => Edge::None,
+            Some(GradRef::Node(n)) => Edge::Node(n, self.output_nr()),
+            Some(GradRef::Leaf(l)) if l.requires_grad() => Edge::Leaf(l),
+            Some(GradRef::Leaf(_)) => Edge::None,
+        }
+    }
+
+    // ---- the binding's word
+
+    /// The Python object registered for this tensor, or null.
+    #[inline(always)]
+    pub fn pyobject(&self) -> *mut () {
+        self.header().pyobject.load(Ordering::Acquire)
+    }
+    /// Registers the Python object of this tensor; null removes it. The binding owns what the pointer means.
+    #[inline(always)]
+    pub fn set_pyobject(&self, p: *mut ()) {
+        self.header().pyobject.store(p, Ordering::Release);
+    }
+    /// Gives the handle as a raw pointer, for an object that stores one word; [`Tensor::from_raw`] takes it back.
+    #[inline(always)]
+    pub fn into_raw(self) -> *mut () {
+        std::mem::ManuallyDrop::new(self).0.as_ptr().cast()
+    }
+    /// Takes back a handle from [`Tensor::into_raw`].
+    ///
+    /// # Safety
+    /// The pointer must come from `into_raw` and be taken back once.
+    #[inline(always)]
+    pub unsafe fn from_raw(p: *mut ()) -> Tensor {
+        // SAFETY: not null by the contract.
+        Tensor(unsafe { NonNull::new_unchecked(p.cast()) })
+    }
+}
+
+impl Storage {
+    #[inline(always)]
+    fn new(data: u64, bytes: usize, owner: Owner, class: usize) -> Storage {
+        Storage {
+            refs: AtomicU32::new(1),
+            version: AtomicU32::new(0),
+            data: AtomicU64::new(data),
+            bytes,
+            owner,
+            class: class as u8,
+            keep: None,
+        }
+    }
+}
+
+/// Elements from the first to the last that sizes and strides reach, inclusive; zero without elements.
+fn reach(dims: &[usize], strides: &[usize]) -> usize {
+    if dims.contains(&0) {
+        return 0;
+    }
+    1 + dims.iter().zip(strides).map(|(n, s)| (n - 1) * s).sum::<usize>()
+}
+
+#[cold]
+fn out_of_memory(meta: &Meta) -> Error {
+    let what = match meta.bytes() {
+        Some(b) => format!("you tried to allocate {b} bytes"),
+        None => format!("a tensor of shape {} and dtype {} does not fit the address space", meta.dims, meta.dtype.name()),
+    };
+    Error::new(ErrorKind::OutOfMemory, format!("DefaultCPUAllocator: can't allocate memory: {what}"))
+}

@@ -1,0 +1,138 @@
+//! The one way from a call to its execution.
+//!
+//! Four slots, in order: autocast, autograd, functionalise, execute. Autocast is not switched on by anything yet, so it has
+//! no code. Autograd is [`graph::record`](crate::graph); functionalise is the writing side of views
+//! ([`view`](crate::view), [`inplace`](crate::inplace)), since an op itself is already pure; execute is a kernel, a trace
+//! entry or nothing, by device.
+
+use crate::op::{Layout, Outs, Prim};
+use crate::{DeviceKind, Dims, Error, Meta, Result, Tensor, backend, graph, state};
+use smallvec::{SmallVec, smallvec};
+
+/// Runs an op with one output.
+#[inline]
+pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
+    if graph::may_need_grad(x) {
+        return call_with_grad(op, x).map(|mut y| y.swap_remove(0));
+    }
+    let meta = match op.infer(x) {
+        Ok(m) => m,
+        Err(e) => return Err(e.in_op(op.name())),
+    };
+    if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
+        let y = Tensor::empty(&meta)?;
+        return match op.kernel(x, std::slice::from_ref(&y)) {
+            Ok(()) => Ok(y),
+            Err(e) => Err(e.in_op(op.name())),
+        };
+    }
+    execute(&op, x, meta).map(|mut y| y.swap_remove(0))
+}
+
+/// Runs an op with any number of outputs.
+pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
+    if graph::may_need_grad(x) {
+        return call_with_grad(op, x);
+    }
+    let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
+    execute(&op, x, meta)
+}
+
+#[inline(never)]
+fn call_with_grad(op: Prim, x: &[&Tensor]) -> Result<Outs> {
+    let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
+    if !op.has_vjp() {
+        return op.expand(x);
+    }
+    let y = execute(&op, x, meta)?;
+    graph::record(op, x, &y)?;
+    Ok(y)
+}
+
+fn metas(op: &Prim, x: &[&Tensor], first: Meta) -> SmallVec<[Meta; 2]> {
+    let mut m: SmallVec<[Meta; 2]> = smallvec![first];
+    for i in 1..op.outs() {
+        m.push(op.infer_extra(x, &first, i));
+    }
+    m
+}
+
+fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
+    let metas = metas(op, x, first);
+    match first.device.kind {
+        DeviceKind::Meta => metas.iter().map(Tensor::empty).collect(),
+        DeviceKind::Cpu => {
+            if !op.has_kernel() {
+                return state::no_grad(|| op.expand(x));
+            }
+            let y: Outs = metas.iter().map(Tensor::empty).collect::<Result<_>>()?;
+            op.kernel(x, &y).map_err(|e| e.in_op(op.name()))?;
+            Ok(y)
+        }
+        DeviceKind::Tpu => {
+            if !op.has_lower() {
+                return state::no_grad(|| op.expand(x));
+            }
+            let operands: SmallVec<[backend::Operand<'_>; 4]> =
+                x.iter().map(|t| backend::operand(t)).collect::<Result<_>>()?;
+            let handles = backend::get()?.record(op, &operands, &metas)?;
+            Ok(metas.iter().zip(handles).map(|(m, h)| Tensor::from_device_value(m, h)).collect())
+        }
+    }
+}
+
+/// Makes a view and records it.
+pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
+    debug_assert!(op.is_view());
+    let (x, needs) = match (&op, x.view_info()) {
+        // It speaks of the storage, so its history starts at the base.
+        (Prim::AsStrided(_), Some(v)) if !v.is_detached() => (&v.base, v.base.requires_grad()),
+        _ => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
+    };
+    let l = op.layout(&Layout::of(x)).map_err(|e| e.in_op(op.name()))?;
+    let meta = x.meta().with_dims(l.dims);
+    if !(needs && state::grad_enabled()) {
+        return x.make_view(op, &meta, l.strides, l.offset);
+    }
+    let y = x.make_view(op.clone(), &meta, l.strides, l.offset)?;
+    graph::record(op, &[x], std::slice::from_ref(&y))?;
+    Ok(y)
+}
+
+/// Runs a pointwise op with its result written straight into `out`, which is as inferred, needs no gradient and is on
+/// `cpu`. `false` when `out` does not fit, and nothing happened.
+#[inline]
+pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> {
+    if out.device().kind != DeviceKind::Cpu || graph::may_need_grad(x) || out.requires_grad() {
+        return Ok(false);
+    }
+    let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
+    if meta != *out.meta() || !op.has_kernel() || x.iter().any(|t| partly_overlaps(t, out)) {
+        return Ok(false);
+    }
+    op.kernel(x, std::slice::from_ref(out)).map_err(|e| e.in_op(op.name()))?;
+    out.bump_version();
+    Ok(true)
+}
+
+/// Whether writing `out` element by element could change elements of `x` that are still to be read.
+fn partly_overlaps(x: &Tensor, out: &Tensor) -> bool {
+    x.shares_storage(out)
+        && !(x.dims() == out.dims() && x.strides() == out.strides() && x.storage_offset() == out.storage_offset())
+}
+
+impl Prim {
+    /// Description of the result of a view op on a value with this description.
+    pub(crate) fn view_meta(&self, x: &Meta) -> Result<Meta> {
+        let l = Layout::contiguous(x.dims);
+        Ok(x.with_dims(self.layout(&l)?.dims))
+    }
+}
+
+/// Refuses to go on where sizes differ from what an in-place op can hold.
+pub(crate) fn check_same_dims(x: &Tensor, dims: &Dims) -> Result<()> {
+    if x.dims() == dims {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("output with shape {} doesn't match the broadcast shape {}", x.dims(), dims)))
+}

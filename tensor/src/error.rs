@@ -1,0 +1,132 @@
+//! The one error type.
+
+use std::fmt;
+
+/// What went wrong, by the Python exception it becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// `RuntimeError`: shapes, devices, states.
+    Runtime,
+    /// `TypeError`: an argument of the wrong type.
+    Type,
+    /// `ValueError`: an argument of the right type with a wrong value.
+    Value,
+    /// `IndexError`: a dimension or an index out of range.
+    Index,
+    /// `NotImplementedError`: known to PyTorch, not supported here. The only kind that may be caught to fall back.
+    NotImplemented,
+    /// `torch.OutOfMemoryError`.
+    OutOfMemory,
+    /// `KeyError`.
+    Key,
+    /// `AttributeError`.
+    Attribute,
+    /// `KeyboardInterrupt`: Ctrl-C while waiting.
+    Interrupted,
+    /// An exception that user code raised inside a callback; the binding keeps the object and restores it.
+    Callback,
+}
+
+struct Inner {
+    kind: ErrorKind,
+    op: &'static str,
+    message: String,
+    notes: Vec<String>,
+    payload: Option<Box<dyn std::any::Any + Send + Sync>>,
+}
+
+/// An error with its kind, message and notes. One word, so that `Result<Tensor>` stays small.
+pub struct Error(Box<Inner>);
+
+/// `std::result::Result` with [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error of a given kind.
+    #[cold]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error(Box::new(Inner { kind, op: "", message: message.into(), notes: Vec::new(), payload: None }))
+    }
+    /// A [`ErrorKind::Runtime`] error.
+    #[cold]
+    pub fn runtime(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Runtime, message)
+    }
+    /// A [`ErrorKind::Type`] error.
+    #[cold]
+    pub fn type_error(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Type, message)
+    }
+    /// A [`ErrorKind::Value`] error.
+    #[cold]
+    pub fn value(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Value, message)
+    }
+    /// An [`ErrorKind::Index`] error.
+    #[cold]
+    pub fn index(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Index, message)
+    }
+    /// A [`ErrorKind::NotImplemented`] error.
+    #[cold]
+    pub fn not_implemented(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::NotImplemented, message)
+    }
+    /// Names the op that failed; the first name given stays.
+    #[cold]
+    pub fn in_op(mut self, op: &'static str) -> Error {
+        if self.0.op.is_empty() {
+            self.0.op = op;
+        }
+        self
+    }
+    /// Adds a remedy or a place, printed on a line of its own.
+    #[cold]
+    pub fn note(mut self, note: impl Into<String>) -> Error {
+        self.0.notes.push(note.into());
+        self
+    }
+    /// Carries an object of the caller's, such as a Python exception, through library code.
+    #[cold]
+    pub fn with_payload(mut self, payload: Box<dyn std::any::Any + Send + Sync>) -> Error {
+        self.0.payload = Some(payload);
+        self
+    }
+    /// Takes the object that [`Error::with_payload`] stored.
+    pub fn take_payload(&mut self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
+        self.0.payload.take()
+    }
+    /// What kind it is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+    /// The op it happened in, or empty.
+    pub fn op(&self) -> &'static str {
+        self.0.op
+    }
+    /// The message without notes.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+    /// The notes.
+    pub fn notes(&self) -> &[String] {
+        &self.0.notes
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        self.0.notes.iter().try_for_each(|n| write!(f, "\nnote: {n}"))
+    }
+}
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} error", self.0.kind)?;
+        if !self.0.op.is_empty() {
+            write!(f, " in {}", self.0.op)?;
+        }
+        write!(f, ": {self}")
+    }
+}
+impl std::error::Error for Error {}

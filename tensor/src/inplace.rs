@@ -1,0 +1,66 @@
+//! In-place and `out=` forms.
+//!
+//! An op is pure; its in-place form is: compute, write the value into the tensor (through its chain of views), give the
+//! tensor the result's history. Where nothing needs a gradient and the op is one pointwise kernel, it writes directly.
+
+use crate::{Error, GradRef, Result, Tensor, dispatch, scalar, state, view};
+
+/// Refuses in-place changes of leaves that require a gradient, and of views of them.
+pub fn check_writable(x: &Tensor) -> Result<()> {
+    let repeated = |t: &Tensor| t.dims().iter().zip(t.strides().iter()).any(|(n, s)| *n > 1 && *s == 0);
+    if repeated(x) {
+        return Err(Error::runtime(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.",
+        ));
+    }
+    if !state::grad_enabled() {
+        return Ok(());
+    }
+    if let Some(v) = x.view_info().filter(|v| !v.is_detached()) {
+        if matches!(v.base.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad()) {
+            return Err(Error::runtime(
+                "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+            ));
+        }
+    }
+    if matches!(x.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad()) {
+        return Err(Error::runtime("a leaf Variable that requires grad is being used in an in-place operation."));
+    }
+    Ok(())
+}
+
+/// The in-place form of any function: `f` computes the new value from an alias of `x`.
+pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
+    check_writable(x)?;
+    let alias = x.alias_with_history()?;
+    let y = f(&alias)?;
+    assign(x, &y)
+}
+
+/// Writes `y` over `x` and gives `x` the history of `y`.
+pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
+    dispatch::check_same_dims(x, y.dims())?;
+    let y = match (x.dtype(), y.dtype()) {
+        (a, b) if a == b => y.clone(),
+        (a, b) if scalar::can_cast(b, a) => y.to_dtype(a)?,
+        (a, b) => {
+            return Err(Error::runtime(format!(
+                "result type {} can't be cast to the desired output type {}",
+                b.scalar_type(),
+                a.scalar_type()
+            )));
+        }
+    };
+    let y = if y.device() == x.device() { y } else { y.to_device(x.device())? };
+    let tracked = state::grad_enabled()
+        && (y.requires_grad() || x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad()));
+    let old_base = match x.view_info() {
+        Some(v) if tracked && !v.is_detached() => Some(v.base.alias_with_history()?),
+        _ => None,
+    };
+    x.write_value(&y)?;
+    if tracked {
+        view::rebase_history(x, &y, old_base)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,507 @@
+//! The op contract.
+//!
+//! Attributes live in the op value and derive `Hash + Eq + Debug`; operands never do, they are passed beside it. So
+//! renumbering, hashing, printing and keys are written once. Three tiers:
+//!
+//! * [`Op`], a primitive: `infer`, `kernel`, `lower`, `vjp`. Leaving one out does not compile.
+//! * [`ViewOp`], a primitive that moves no elements: `layout` instead of `kernel`, and `write_back`, its inverse.
+//! * [`Fused`]: `infer` and `expand`, its meaning in `Tensor` ops; `KERNEL`, `LOWER` and `VJP` may be overridden, and
+//!   wherever one is missing, the expansion runs in its place.
+//!
+//! `infer` is the only rule that rejects: shapes, dtypes, devices are checked there, so every mode gives the same error at
+//! the user's line. Only what needs the values themselves (an index out of range) is left to the kernel.
+
+pub use crate::ops::Prim;
+use crate::{DType, Dims, Error, Meta, Result, Tensor};
+use smallvec::SmallVec;
+use std::fmt::Debug;
+pub use torchtpu_stablehlo::{Func, Value};
+
+/// Results of an op.
+pub type Outs = SmallVec<[Tensor; 2]>;
+/// Gradients of an op's inputs, in order; `None` where there is none.
+pub type Grads = SmallVec<[Option<Tensor>; 3]>;
+/// Values that a lowering produced.
+pub type Values = SmallVec<[Value; 2]>;
+
+/// Which inputs and outputs a `vjp` reads, as bit masks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Saves {
+    /// Bit `i`: input `i`.
+    pub x: u64,
+    /// Bit `i`: output `i`.
+    pub y: u64,
+}
+
+impl Saves {
+    /// Nothing.
+    pub const NONE: Saves = Saves { x: 0, y: 0 };
+    /// These inputs.
+    pub const fn inputs(x: u64) -> Saves {
+        Saves { x, y: 0 }
+    }
+    /// These outputs.
+    pub const fn outputs(y: u64) -> Saves {
+        Saves { x: 0, y }
+    }
+    /// These inputs and outputs.
+    pub const fn both(x: u64, y: u64) -> Saves {
+        Saves { x, y }
+    }
+}
+
+/// What a `vjp` may look at.
+pub struct Saved<'a> {
+    pub(crate) x: &'a [Option<Tensor>],
+    pub(crate) y: &'a [Option<Tensor>],
+    pub(crate) metas: &'a [Meta],
+    pub(crate) outputs: &'a [Meta],
+    pub(crate) g: &'a [Option<Tensor>],
+    pub(crate) needs: u64,
+}
+
+impl<'a> Saved<'a> {
+    /// Input `i`, which the op's `saves` names.
+    #[inline]
+    pub fn x(&self, i: usize) -> &'a Tensor {
+        self.x[i].as_ref().expect("the op's `saves` names this input")
+    }
+    /// Output `i`, which the op's `saves` names.
+    #[inline]
+    pub fn y(&self, i: usize) -> &'a Tensor {
+        self.y[i].as_ref().expect("the op's `saves` names this output")
+    }
+    /// Description of input `i`, always known.
+    #[inline]
+    pub fn meta(&self, i: usize) -> &'a Meta {
+        &self.metas[i]
+    }
+    /// Description of output `i`.
+    #[inline]
+    pub fn out(&self, i: usize) -> &'a Meta {
+        &self.outputs[i]
+    }
+    /// Number of inputs.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.metas.len()
+    }
+    /// Whether the op had no inputs.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.metas.is_empty()
+    }
+    /// Whether a gradient of input `i` is wanted.
+    #[inline]
+    pub fn needs(&self, i: usize) -> bool {
+        self.needs >> i.min(63) & 1 != 0
+    }
+    /// Gradient of output `i`, if any reached it. That of output 0 is passed to `vjp`, zeros if none.
+    #[inline]
+    pub fn g(&self, i: usize) -> Option<&'a Tensor> {
+        self.g.get(i).and_then(Option::as_ref)
+    }
+}
+
+/// The rules of a primitive.
+pub trait Op: Debug + Sized {
+    /// Name in the trace, in errors and in `grad_fn` names; snake case.
+    const NAME: &'static str;
+    /// Number of outputs.
+    const OUTS: usize = 1;
+    /// Which outputs carry a gradient, as a bit mask.
+    const DIFFERENTIABLE: u64 = u64::MAX;
+    /// Sizes, dtype and device of output 0. The only rule that may reject.
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta>;
+    /// Description of output `i >= 1`.
+    fn infer_extra(&self, _x: &[&Tensor], _first: &Meta, _i: usize) -> Meta {
+        unreachable!("{} has one output", Self::NAME)
+    }
+    /// Native CPU kernel: fills the outputs, which are contiguous, new, and as inferred.
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()>;
+    /// StableHLO spelling.
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values;
+    /// Gradients of the inputs, in `Tensor` ops so that they differentiate again.
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads>;
+    /// What `vjp` reads when the gradients in `needs` (bit `i`: input `i`) are wanted.
+    fn saves(&self, needs: u64) -> Saves;
+    /// Name in `grad_fn`, where it differs from the op's.
+    fn label(&self) -> &'static str {
+        Self::NAME
+    }
+}
+
+/// Sizes, strides and offset of a strided window on a storage.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Sizes.
+    pub dims: Dims,
+    /// Strides in elements.
+    pub strides: Dims,
+    /// Index of the first element.
+    pub offset: usize,
+}
+
+impl Layout {
+    /// Row-major from the storage's start.
+    pub fn contiguous(dims: Dims) -> Layout {
+        Layout { dims, strides: dims.contiguous_strides(), offset: 0 }
+    }
+    /// Of a tensor.
+    pub fn of(x: &Tensor) -> Layout {
+        Layout { dims: *x.dims(), strides: *x.strides(), offset: x.storage_offset() }
+    }
+}
+
+/// The rules of a primitive whose result looks at its input's elements.
+pub trait ViewOp: Debug + Sized {
+    /// Name in the trace, in errors and in `grad_fn` names.
+    const NAME: &'static str;
+    /// Where the result's elements are, given where the input's are. The only rule that may reject.
+    fn layout(&self, x: &Layout) -> Result<Layout>;
+    /// StableHLO spelling.
+    fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value;
+    /// Gradient of the input.
+    fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor>;
+    /// `x` with the elements that the view looks at replaced by `y`; in `Tensor` ops, so that it differentiates.
+    fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor>;
+}
+
+/// A kernel in place of a fused op's expansion.
+pub type KernelFn<T> = fn(&T, &[&Tensor], &[Tensor]) -> Result<()>;
+/// A lowering in place of a fused op's expansion.
+pub type LowerFn<T> = fn(&T, &mut Func, &[Value], &[Meta]) -> Values;
+/// A gradient in place of that of a fused op's expansion.
+pub type VjpFn<T> = fn(&T, &Saved<'_>, &Tensor) -> Result<Grads>;
+
+/// The rules of an op that has a meaning as a composition, and faster rules where someone wrote them.
+pub trait Fused: Debug + Sized {
+    /// Name in the trace, in errors and in `grad_fn` names.
+    const NAME: &'static str;
+    /// Number of outputs.
+    const OUTS: usize = 1;
+    /// Which outputs carry a gradient, as a bit mask.
+    const DIFFERENTIABLE: u64 = u64::MAX;
+    /// Native CPU kernel.
+    const KERNEL: Option<KernelFn<Self>> = None;
+    /// StableHLO spelling, when better than the expansion's.
+    const LOWER: Option<LowerFn<Self>> = None;
+    /// Gradient, when better than the expansion's; with it goes [`Fused::saves`].
+    const VJP: Option<VjpFn<Self>> = None;
+    /// Sizes, dtype and device of output 0. The only rule that may reject.
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta>;
+    /// Description of output `i >= 1`.
+    fn infer_extra(&self, _x: &[&Tensor], _first: &Meta, _i: usize) -> Meta {
+        unreachable!("{} has one output", Self::NAME)
+    }
+    /// The meaning: a composition of `Tensor` ops.
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs>;
+    /// What `VJP` reads.
+    fn saves(&self, _needs: u64) -> Saves {
+        Saves::NONE
+    }
+    /// Name in `grad_fn`, where it differs from the op's.
+    fn label(&self) -> &'static str {
+        Self::NAME
+    }
+}
+
+/// How the table asks a primitive.
+pub(crate) mod prim {
+    use super::*;
+    pub(crate) const IS_VIEW: bool = false;
+    pub(crate) fn name<O: Op>(_: &O) -> &'static str {
+        O::NAME
+    }
+    pub(crate) fn label<O: Op>(o: &O) -> &'static str {
+        o.label()
+    }
+    pub(crate) fn outs<O: Op>(_: &O) -> usize {
+        O::OUTS
+    }
+    pub(crate) fn differentiable<O: Op>(_: &O) -> u64 {
+        O::DIFFERENTIABLE
+    }
+    #[inline]
+    pub(crate) fn infer<O: Op>(o: &O, x: &[&Tensor]) -> Result<Meta> {
+        o.infer(x)
+    }
+    pub(crate) fn infer_extra<O: Op>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
+        o.infer_extra(x, first, i)
+    }
+    #[inline]
+    pub(crate) fn kernel<O: Op>(o: &O, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        o.kernel(x, y)
+    }
+    pub(crate) fn has_kernel<O: Op>(_: &O) -> bool {
+        true
+    }
+    pub(crate) fn has_lower<O: Op>(_: &O) -> bool {
+        true
+    }
+    pub(crate) fn has_vjp<O: Op>(_: &O) -> bool {
+        true
+    }
+    pub(crate) fn lower<O: Op>(o: &O, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        o.lower(f, x, y)
+    }
+    pub(crate) fn vjp<O: Op>(o: &O, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        o.vjp(s, g)
+    }
+    #[inline]
+    pub(crate) fn saves<O: Op>(o: &O, needs: u64) -> Saves {
+        o.saves(needs)
+    }
+    pub(crate) fn expand<O: Op>(_: &O, _: &[&Tensor]) -> Result<Outs> {
+        unreachable!("{} is a primitive", O::NAME)
+    }
+    pub(crate) fn layout<O: Op>(_: &O, _: &Layout) -> Result<Layout> {
+        unreachable!("{} is no view", O::NAME)
+    }
+    pub(crate) fn write_back<O: Op>(_: &O, _: &Tensor, _: &Tensor) -> Result<Tensor> {
+        unreachable!("{} is no view", O::NAME)
+    }
+}
+
+/// How the table asks a view.
+pub(crate) mod view {
+    use super::*;
+    pub(crate) const IS_VIEW: bool = true;
+    pub(crate) fn name<O: ViewOp>(_: &O) -> &'static str {
+        O::NAME
+    }
+    pub(crate) fn label<O: ViewOp>(_: &O) -> &'static str {
+        O::NAME
+    }
+    pub(crate) fn outs<O: ViewOp>(_: &O) -> usize {
+        1
+    }
+    pub(crate) fn differentiable<O: ViewOp>(_: &O) -> u64 {
+        1
+    }
+    pub(crate) fn infer<O: ViewOp>(o: &O, x: &[&Tensor]) -> Result<Meta> {
+        Ok(x[0].meta().with_dims(o.layout(&Layout::of(x[0]))?.dims))
+    }
+    pub(crate) fn infer_extra<O: ViewOp>(_: &O, _: &[&Tensor], _: &Meta, _: usize) -> Meta {
+        unreachable!("{} has one output", O::NAME)
+    }
+    pub(crate) fn kernel<O: ViewOp>(_: &O, _: &[&Tensor], _: &[Tensor]) -> Result<()> {
+        unreachable!("{} moves no elements", O::NAME)
+    }
+    pub(crate) fn has_kernel<O: ViewOp>(_: &O) -> bool {
+        false
+    }
+    pub(crate) fn has_lower<O: ViewOp>(_: &O) -> bool {
+        true
+    }
+    pub(crate) fn has_vjp<O: ViewOp>(_: &O) -> bool {
+        true
+    }
+    pub(crate) fn lower<O: ViewOp>(o: &O, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        smallvec::smallvec![o.lower(f, &x[0], &y[0])]
+    }
+    pub(crate) fn vjp<O: ViewOp>(o: &O, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec::smallvec![Some(o.vjp(s.meta(0), g)?)])
+    }
+    pub(crate) fn saves<O: ViewOp>(_: &O, _: u64) -> Saves {
+        Saves::NONE
+    }
+    pub(crate) fn expand<O: ViewOp>(_: &O, _: &[&Tensor]) -> Result<Outs> {
+        unreachable!("{} is a primitive", O::NAME)
+    }
+    pub(crate) fn layout<O: ViewOp>(o: &O, x: &Layout) -> Result<Layout> {
+        o.layout(x)
+    }
+    pub(crate) fn write_back<O: ViewOp>(o: &O, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        o.write_back(x, y)
+    }
+}
+
+/// How the table asks a fused op.
+pub(crate) mod fused {
+    use super::*;
+    pub(crate) const IS_VIEW: bool = false;
+    pub(crate) fn name<O: Fused>(_: &O) -> &'static str {
+        O::NAME
+    }
+    pub(crate) fn label<O: Fused>(o: &O) -> &'static str {
+        o.label()
+    }
+    pub(crate) fn outs<O: Fused>(_: &O) -> usize {
+        O::OUTS
+    }
+    pub(crate) fn differentiable<O: Fused>(_: &O) -> u64 {
+        O::DIFFERENTIABLE
+    }
+    pub(crate) fn infer<O: Fused>(o: &O, x: &[&Tensor]) -> Result<Meta> {
+        o.infer(x)
+    }
+    pub(crate) fn infer_extra<O: Fused>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
+        o.infer_extra(x, first, i)
+    }
+    pub(crate) fn kernel<O: Fused>(o: &O, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        O::KERNEL.expect("asked for first")(o, x, y)
+    }
+    pub(crate) fn has_kernel<O: Fused>(_: &O) -> bool {
+        O::KERNEL.is_some()
+    }
+    pub(crate) fn has_lower<O: Fused>(_: &O) -> bool {
+        O::LOWER.is_some()
+    }
+    pub(crate) fn has_vjp<O: Fused>(_: &O) -> bool {
+        O::VJP.is_some()
+    }
+    pub(crate) fn lower<O: Fused>(o: &O, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        O::LOWER.expect("asked for first")(o, f, x, y)
+    }
+    pub(crate) fn vjp<O: Fused>(o: &O, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        O::VJP.expect("asked for first")(o, s, g)
+    }
+    pub(crate) fn saves<O: Fused>(o: &O, needs: u64) -> Saves {
+        o.saves(needs)
+    }
+    pub(crate) fn expand<O: Fused>(o: &O, x: &[&Tensor]) -> Result<Outs> {
+        o.expand(x)
+    }
+    pub(crate) fn layout<O: Fused>(_: &O, _: &Layout) -> Result<Layout> {
+        unreachable!("{} is no view", O::NAME)
+    }
+    pub(crate) fn write_back<O: Fused>(_: &O, _: &Tensor, _: &Tensor) -> Result<Tensor> {
+        unreachable!("{} is no view", O::NAME)
+    }
+}
+
+/// A float attribute, compared and hashed by its bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct F64(u64);
+
+impl F64 {
+    /// Stores a value.
+    pub fn new(v: f64) -> F64 {
+        F64(v.to_bits())
+    }
+    /// The value.
+    pub fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl Debug for F64 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        Debug::fmt(&self.get(), f)
+    }
+}
+
+/// Sizes of a broadcast of two shapes.
+///
+/// # Errors
+/// `Runtime`, in PyTorch's wording.
+#[inline]
+pub fn broadcast_dims(a: &Dims, b: &Dims) -> Result<Dims> {
+    if a == b {
+        return Ok(*a);
+    }
+    broadcast_dims_slow(a, b)
+}
+
+fn broadcast_dims_slow(a: &Dims, b: &Dims) -> Result<Dims> {
+    let n = a.len().max(b.len());
+    let mut out = Dims::filled(1, n);
+    for i in 1..=n {
+        let x = if i <= a.len() { a[a.len() - i] } else { 1 };
+        let y = if i <= b.len() { b[b.len() - i] } else { 1 };
+        out[n - i] = if x == y || y == 1 {
+            x
+        } else if x == 1 {
+            y
+        } else {
+            return Err(Error::runtime(format!(
+                "The size of tensor a ({x}) must match the size of tensor b ({y}) at non-singleton dimension {}",
+                n - i
+            )));
+        };
+    }
+    Ok(out)
+}
+
+/// Device that inputs agree on; numbers on the host go along with any.
+///
+/// # Errors
+/// `Runtime`, in PyTorch's wording.
+#[inline]
+pub fn same_device(x: &[&Tensor]) -> Result<crate::Device> {
+    let first = x[0].device();
+    if x.iter().all(|t| t.device() == first) {
+        return Ok(first);
+    }
+    same_device_slow(x)
+}
+
+fn same_device_slow(x: &[&Tensor]) -> Result<crate::Device> {
+    let number = |t: &Tensor| t.dims().is_empty() && t.device().kind == crate::DeviceKind::Cpu;
+    let mut found: Option<crate::Device> = None;
+    for t in x.iter().filter(|t| !number(t)) {
+        match found {
+            None => found = Some(t.device()),
+            Some(d) if d == t.device() => {}
+            Some(d) => {
+                return Err(Error::runtime(format!(
+                    "Expected all tensors to be on the same device, but found at least two devices, {d} and {}!",
+                    t.device()
+                )));
+            }
+        }
+    }
+    Ok(found.unwrap_or(crate::Device::CPU))
+}
+
+/// Turns a dimension that a user gave into an index.
+///
+/// # Errors
+/// `Index`, in PyTorch's wording.
+#[inline]
+pub fn normalize_dim(dim: i64, rank: usize) -> Result<usize> {
+    let n = rank.max(1) as i64;
+    if dim < -n || dim >= n {
+        return Err(Error::index(format!(
+            "Dimension out of range (expected to be in range of [{}, {}], but got {dim})",
+            -n,
+            n - 1
+        )));
+    }
+    Ok(if dim < 0 { dim + n } else { dim } as usize)
+}
+
+/// [`normalize_dim`] for a list, which must not repeat a dimension; empty means all.
+///
+/// # Errors
+/// `Index` or `Runtime`, in PyTorch's wording.
+pub fn normalize_dims(dims: &[i64], rank: usize) -> Result<u64> {
+    if dims.is_empty() {
+        return Ok((1u64 << rank) - 1);
+    }
+    let mut mask = 0u64;
+    for &d in dims {
+        let i = normalize_dim(d, rank)?;
+        if mask >> i & 1 != 0 {
+            return Err(Error::runtime(format!("dim {i} appears multiple times in the list of dims")));
+        }
+        mask |= 1 << i;
+    }
+    Ok(mask)
+}
+
+/// Requires a dtype, for ops that take one kind only.
+///
+/// # Errors
+/// `Runtime`, in PyTorch's wording.
+pub fn expect_dtype(op: &str, x: &Tensor, dtype: DType) -> Result<()> {
+    if x.dtype() == dtype {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "{op}: expected scalar type {} but found {}",
+        dtype.scalar_type(),
+        x.dtype().scalar_type()
+    )))
+}

@@ -1,0 +1,149 @@
+//! A number given by the user, and dtype promotion.
+
+use crate::DType;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// A Python or Rust number. It takes part in promotion by its category only.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Scalar {
+    /// `True` or `False`.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A floating-point number.
+    Float(f64),
+}
+
+impl Scalar {
+    /// As `f64`.
+    #[inline]
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Scalar::Bool(b) => b as u8 as f64,
+            Scalar::Int(i) => i as f64,
+            Scalar::Float(f) => f,
+        }
+    }
+    /// As `i64`, truncating.
+    #[inline]
+    pub fn to_i64(self) -> i64 {
+        match self {
+            Scalar::Bool(b) => b as i64,
+            Scalar::Int(i) => i,
+            Scalar::Float(f) => f as i64,
+        }
+    }
+    /// The dtype a tensor of this number has on its own.
+    #[inline]
+    pub fn dtype(self) -> DType {
+        match self {
+            Scalar::Bool(_) => DType::Bool,
+            Scalar::Int(_) => DType::I64,
+            Scalar::Float(_) => default_dtype(),
+        }
+    }
+    /// The value's bytes as an element of `dtype`, little endian, zero extended.
+    pub fn bits(self, dtype: DType) -> u64 {
+        use crate::{bf16, f16};
+        match dtype {
+            DType::Bool => (self.to_f64() != 0.0) as u64,
+            DType::U8 => self.to_i64() as u8 as u64,
+            DType::I8 => self.to_i64() as i8 as u8 as u64,
+            DType::I16 => self.to_i64() as i16 as u16 as u64,
+            DType::I32 => self.to_i64() as i32 as u32 as u64,
+            DType::I64 => self.to_i64() as u64,
+            DType::F16 => f16::from_f32(self.to_f64() as f32).to_bits() as u64,
+            DType::BF16 => bf16::from_f32(self.to_f64() as f32).to_bits() as u64,
+            DType::F32 => (self.to_f64() as f32).to_bits() as u64,
+            DType::F64 => self.to_f64().to_bits(),
+        }
+    }
+    /// The number whose bytes as an element of `dtype` are `bits`; inverse of [`Scalar::bits`].
+    pub fn from_bits(bits: u64, dtype: DType) -> Scalar {
+        use crate::{bf16, f16};
+        match dtype {
+            DType::Bool => Scalar::Bool(bits & 1 != 0),
+            DType::U8 => Scalar::Int(bits as u8 as i64),
+            DType::I8 => Scalar::Int(bits as u8 as i8 as i64),
+            DType::I16 => Scalar::Int(bits as u16 as i16 as i64),
+            DType::I32 => Scalar::Int(bits as u32 as i32 as i64),
+            DType::I64 => Scalar::Int(bits as i64),
+            DType::F16 => Scalar::Float(f16::from_bits(bits as u16).to_f64()),
+            DType::BF16 => Scalar::Float(bf16::from_bits(bits as u16).to_f64()),
+            DType::F32 => Scalar::Float(f32::from_bits(bits as u32) as f64),
+            DType::F64 => Scalar::Float(f64::from_bits(bits)),
+        }
+    }
+}
+
+impl From<f64> for Scalar {
+    fn from(v: f64) -> Scalar {
+        Scalar::Float(v)
+    }
+}
+impl From<f32> for Scalar {
+    fn from(v: f32) -> Scalar {
+        Scalar::Float(v as f64)
+    }
+}
+impl From<i64> for Scalar {
+    fn from(v: i64) -> Scalar {
+        Scalar::Int(v)
+    }
+}
+impl From<i32> for Scalar {
+    fn from(v: i32) -> Scalar {
+        Scalar::Int(v as i64)
+    }
+}
+impl From<bool> for Scalar {
+    fn from(v: bool) -> Scalar {
+        Scalar::Bool(v)
+    }
+}
+
+static DEFAULT_DTYPE: AtomicU8 = AtomicU8::new(DType::F32 as u8);
+
+/// The dtype of new floating-point tensors, `float32` unless set.
+#[inline]
+pub fn default_dtype() -> DType {
+    let d = DEFAULT_DTYPE.load(Relaxed);
+    DType::ALL[d as usize]
+}
+
+/// Sets [`default_dtype`]; the caller has checked that it is floating point.
+pub fn set_default_dtype(dtype: DType) {
+    DEFAULT_DTYPE.store(dtype as u8, Relaxed);
+}
+
+/// Promotion within and across categories for two tensors that take part in full, as `torch.promote_types`.
+pub fn promote_types(a: DType, b: DType) -> DType {
+    use DType::*;
+    if a == b {
+        return a;
+    }
+    let (lo, hi) = if a < b { (a, b) } else { (b, a) };
+    match (lo, hi) {
+        (Bool, x) => x,
+        (U8, I8) => I16,
+        (F16, BF16) => F32,
+        (_, x) => x,
+    }
+}
+
+/// 0 bool, 1 integer, 2 floating point.
+#[inline]
+pub fn category(d: DType) -> u8 {
+    if d.is_float() {
+        2
+    } else if d == DType::Bool {
+        0
+    } else {
+        1
+    }
+}
+
+/// Whether a result of type `from` may be written into a tensor of type `to` (`torch.can_cast`).
+pub fn can_cast(from: DType, to: DType) -> bool {
+    category(from) <= category(to)
+}

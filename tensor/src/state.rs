@@ -1,0 +1,49 @@
+//! What the current thread has switched on.
+
+use std::cell::Cell;
+
+/// Per-thread switches; one word each, no destructor, so that reading them costs a load.
+pub struct State {
+    /// Whether new history is recorded (`torch.no_grad` clears it).
+    pub grad: Cell<bool>,
+    /// Sequence number of the next autograd node.
+    pub seq: Cell<u64>,
+}
+
+thread_local! {
+    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1) } };
+}
+
+/// The current thread's state.
+#[inline(always)]
+pub fn with<R>(f: impl FnOnce(&State) -> R) -> R {
+    STATE.with(f)
+}
+
+/// Whether new history is recorded on this thread.
+#[inline]
+pub fn grad_enabled() -> bool {
+    with(|s| s.grad.get())
+}
+
+/// Sets the gradient mode and restores it when dropped, also while unwinding.
+pub struct GradMode(bool);
+
+impl GradMode {
+    /// Switches recording on or off until the guard is dropped.
+    pub fn set(on: bool) -> GradMode {
+        with(|s| GradMode(s.grad.replace(on)))
+    }
+}
+
+impl Drop for GradMode {
+    fn drop(&mut self) {
+        with(|s| s.grad.set(self.0));
+    }
+}
+
+/// Runs `f` without recording history.
+pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
+    let _guard = GradMode::set(false);
+    f()
+}

@@ -1,0 +1,228 @@
+//! Views: how they were made, how a device reads them, how history reaches them.
+
+use crate::op::Prim;
+use crate::{DeviceKind, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// How a view was made from the tensor that owns the storage.
+pub struct ViewInfo {
+    /// The tensor the view looks at; never a view itself.
+    pub base: Tensor,
+    /// The view ops from the base to this tensor.
+    pub ops: SmallVec<[Prim; 1]>,
+    /// On a device: the value read last, and the storage version it was read at.
+    memo: Mutex<Option<(u32, u64)>>,
+    /// Storage version at which this view's history was made.
+    history_version: AtomicU32,
+    /// A detached alias: history of the base does not reach it.
+    detached: bool,
+}
+
+impl Drop for ViewInfo {
+    fn drop(&mut self) {
+        if let Some((_, handle)) = self.memo.get_mut().unwrap_or_else(|e| e.into_inner()).take() {
+            backend::release(handle);
+        }
+    }
+}
+
+impl ViewInfo {
+    fn of(x: &Tensor, op: Option<Prim>, detached: bool) -> Box<ViewInfo> {
+        let (base, mut ops, was_detached) = match x.view_info() {
+            None => (x.clone(), SmallVec::new(), false),
+            Some(v) => (v.base.clone(), v.ops.clone(), v.detached),
+        };
+        match op {
+            // It speaks of the storage, whatever was looked through before.
+            Some(op @ Prim::AsStrided(_)) => ops = smallvec![op],
+            Some(op) => ops.push(op),
+            None => {}
+        }
+        Box::new(ViewInfo {
+            base,
+            ops,
+            memo: Mutex::new(None),
+            history_version: AtomicU32::new(x.version()),
+            detached: detached || was_detached,
+        })
+    }
+
+    /// Whether the storage was written since this view's history was made.
+    #[inline]
+    pub(crate) fn is_stale(&self, x: &Tensor) -> bool {
+        !self.detached && self.history_version.load(Relaxed) != x.version()
+    }
+
+    /// Makes the history of a view anew from its base when the base was written in place.
+    pub(crate) fn refresh(&self, x: &Tensor) -> Result<()> {
+        if !self.is_stale(x) {
+            return Ok(());
+        }
+        self.history_version.store(x.version(), Relaxed);
+        if !self.base.has_autograd() || !self.base.requires_grad() {
+            return Ok(());
+        }
+        let _grad = crate::state::GradMode::set(true);
+        let mut t = self.base.clone();
+        for op in &self.ops {
+            t = dispatch::call_view(op.clone(), &t)?;
+        }
+        if let Some(GradRef::Node(n)) = t.grad_ref() {
+            let nr = t.output_nr();
+            x.set_grad_ref(Some(GradRef::Node(n)), nr);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mark_history_current(&self, x: &Tensor) {
+        self.history_version.store(x.version(), Relaxed);
+    }
+
+    /// Whether this is a detached alias.
+    pub fn is_detached(&self) -> bool {
+        self.detached
+    }
+}
+
+impl Tensor {
+    /// Whether this tensor looks at another's storage, as `Tensor._is_view`.
+    pub fn is_view(&self) -> bool {
+        self.view_info().is_some_and(|v| !v.detached)
+    }
+
+    /// A view through `op`, without recording.
+    pub(crate) fn make_view(&self, op: Prim, meta: &Meta, strides: crate::Dims, offset: usize) -> Result<Tensor> {
+        let info = ViewInfo::of(self, Some(op), false);
+        self.alias(meta, strides, offset, Some(info))
+    }
+
+    /// Another tensor with the same elements and layout and no history.
+    pub fn shallow_alias(&self) -> Result<Tensor> {
+        // A device needs the chain of views to read it; on cpu the layout says everything.
+        let info = match self.device().kind {
+            DeviceKind::Tpu => Some(ViewInfo::of(self, None, true)),
+            _ => None,
+        };
+        self.alias(self.meta(), *self.strides(), self.storage_offset(), info)
+    }
+
+    /// An alias that keeps the history: what in-place ops hand to their functional form, so that a node never owns the
+    /// tensor it is hung on.
+    pub(crate) fn alias_with_history(&self) -> Result<Tensor> {
+        let t = self.shallow_alias()?;
+        if let Some(r) = self.history()? {
+            t.set_grad_ref(Some(r), self.output_nr());
+        }
+        Ok(t)
+    }
+
+    /// The device value of this tensor: the storage's own, or the chain of views replayed on it.
+    ///
+    /// The reference is borrowed: it lives as long as the tensor is neither dropped nor written.
+    pub fn device_value(&self) -> Result<u64> {
+        debug_assert!(self.device().kind == DeviceKind::Tpu);
+        let Some(info) = self.view_info() else { return Ok(self.storage_value()) };
+        if info.ops.is_empty() {
+            return Ok(self.storage_value());
+        }
+        let version = self.version();
+        let mut memo = info.memo.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((v, handle)) = *memo {
+            if v == version {
+                return Ok(handle);
+            }
+        }
+        let mut meta = *info.base.meta();
+        let mut handle = self.storage_value();
+        let mut owned = false;
+        for op in &info.ops {
+            let out = op.view_meta(&meta)?;
+            let next = backend::get()?.record(op, &[backend::Operand::Value(handle)], &[out])?[0];
+            if owned {
+                backend::release(handle);
+            }
+            (handle, meta, owned) = (next, out, true);
+        }
+        if let Some((_, old)) = memo.replace((version, handle)) {
+            backend::release(old);
+        }
+        Ok(handle)
+    }
+
+    /// Writes `y` (same sizes and dtype, same device) over this tensor's elements and counts the write. History is the
+    /// caller's affair.
+    pub(crate) fn write_value(&self, y: &Tensor) -> Result<()> {
+        match self.device().kind {
+            DeviceKind::Meta => {}
+            DeviceKind::Cpu => {
+                let mut out = self.view_mut();
+                torchtpu_kernels::pointwise::copy(&y.view(), &mut out);
+            }
+            DeviceKind::Tpu => {
+                let be = backend::get()?;
+                let chain = self.view_info().filter(|v| !v.ops.is_empty());
+                let value = match chain {
+                    None => {
+                        let v = y.device_value()?;
+                        be.retain(v);
+                        v
+                    }
+                    Some(info) => {
+                        let new = crate::state::no_grad(|| write_through(&info.base, &info.ops, y))?;
+                        let v = new.device_value()?;
+                        be.retain(v);
+                        v
+                    }
+                };
+                be.release(self.replace_storage_value(value));
+            }
+        }
+        self.bump_version();
+        Ok(())
+    }
+}
+
+/// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.
+pub(crate) fn write_through(base: &Tensor, ops: &[Prim], y: &Tensor) -> Result<Tensor> {
+    // Values on the way down, then the inverse of each view on the way up.
+    let mut down: SmallVec<[Tensor; 4]> = smallvec![base.clone()];
+    for op in &ops[..ops.len() - 1] {
+        let next = dispatch::call_view(op.clone(), &down[down.len() - 1])?;
+        down.push(next);
+    }
+    let mut value = y.clone();
+    for (op, x) in ops.iter().zip(&down).rev() {
+        value = op.write_back(x, &value)?;
+    }
+    Ok(value)
+}
+
+/// Gives `x` the history of `y`, whose values were just written into it. For a view, the base's history becomes: the old
+/// base with this part replaced.
+pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -> Result<()> {
+    match x.view_info().filter(|v| !v.is_detached()) {
+        None => {
+            let r = y.grad_ref();
+            x.set_grad_ref(r, y.output_nr());
+        }
+        Some(info) => {
+            if !y.requires_grad() && !info.base.requires_grad() {
+                return Ok(());
+            }
+            let old = old_base.expect("a view's base is kept by the caller");
+            let new = write_through(&old, &info.ops, y)?;
+            let r = new.grad_ref();
+            info.base.set_grad_ref(r, new.output_nr());
+            // The view itself now is a view of the new base.
+            info.history_version.store(x.version().wrapping_sub(1), Relaxed);
+            info.refresh(x)?;
+        }
+    }
+    if let Some(info) = x.view_info() {
+        info.mark_history_current(x);
+    }
+    let _ = graph::may_need_grad;
+    Ok(())
+}
