@@ -1,0 +1,328 @@
+//! The function under construction: arguments, values, constants and the printed module.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fmt::Write as _;
+
+use crate::literal::{push_complex, push_dense, push_f64, push_i64, push_integer};
+use crate::{ElementType, Type};
+
+/// A value of a [`Func`]: an argument or the result of an operation.
+///
+/// A value is a name and a type, and belongs to the function that made it.
+#[derive(Clone, Debug)]
+pub struct Value {
+    id: u32,
+    ty: Type,
+}
+
+/// Marks the names of arguments, which are numbered apart from results.
+const ARGUMENT: u32 = 1 << 31;
+
+impl Value {
+    /// The type of this value.
+    pub fn ty(&self) -> &Type {
+        &self.ty
+    }
+
+    /// The sizes of this value's dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.ty.shape
+    }
+
+    /// The type of this value's elements.
+    pub fn element(&self) -> ElementType {
+        self.ty.element
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.ty.rank()
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.id & ARGUMENT != 0 { write!(f, "%a{}", self.id & !ARGUMENT) } else { write!(f, "%{}", self.id) }
+    }
+}
+
+#[derive(Debug)]
+struct Argument {
+    ty: Type,
+    attributes: Vec<(String, String)>,
+}
+
+/// The body of `@main`, built one operation at a time.
+///
+/// Every method appends operations and returns the value they compute. Operands of the wrong shape or type are a bug of
+/// the caller: the method panics and cites the constraint of the StableHLO specification that is broken.
+#[derive(Default, Debug)]
+pub struct Func {
+    args: Vec<Argument>,
+    body: String,
+    next: u32,
+    /// Constants by their text, so that each is printed once.
+    constants: HashMap<String, Value>,
+}
+
+impl Func {
+    /// A function without arguments and operations.
+    pub fn new() -> Func {
+        Func::default()
+    }
+
+    /// Adds an argument; arguments are numbered in the order of these calls.
+    pub fn arg(&mut self, ty: Type) -> Value {
+        let id = ARGUMENT | self.args.len() as u32;
+        self.args.push(Argument { ty: ty.clone(), attributes: Vec::new() });
+        Value { id, ty }
+    }
+
+    /// How many arguments there are so far.
+    pub fn arg_count(&self) -> usize {
+        self.args.len()
+    }
+
+    /// How many results of operations there are so far: a measure of the module's size.
+    pub fn value_count(&self) -> usize {
+        self.next as usize
+    }
+
+    /// Lets the compiler reuse the memory of argument `arg` for any result; the caller gives the buffer away.
+    pub fn set_donor(&mut self, arg: usize) {
+        self.set_arg_attribute(arg, "jax.buffer_donor", "true");
+    }
+
+    /// Makes result `out` take the memory of argument `arg`; the caller gives the buffer away.
+    pub fn alias_output(&mut self, arg: usize, out: usize) {
+        self.set_arg_attribute(arg, "tf.aliasing_output", &format!("{out} : i32"));
+    }
+
+    /// Attaches an attribute to argument `arg`, for example `mhlo.sharding`; `value` is MLIR text.
+    pub fn set_arg_attribute(&mut self, arg: usize, name: &str, value: &str) {
+        let count = self.args.len();
+        let Some(argument) = self.args.get_mut(arg) else {
+            panic!("func: argument {arg} of {count} does not exist");
+        };
+        argument.attributes.retain(|(old, _)| old != name);
+        argument.attributes.push((name.to_string(), value.to_string()));
+    }
+
+    /// Prints the module `name`, whose `@main` returns `outputs`. The same calls give the same text.
+    pub fn finish(self, name: &str, outputs: &[Value]) -> String {
+        let mut text = String::with_capacity(self.body.len() + 128 * (self.args.len() + outputs.len()) + 128);
+        text.push_str("module @");
+        push_symbol(&mut text, name);
+        text.push_str(" {\n  func.func public @main(");
+        for (i, arg) in self.args.iter().enumerate() {
+            put(&mut text, format_args!("{}%a{i}: {}", if i > 0 { ", " } else { "" }, arg.ty));
+            for (j, (name, value)) in arg.attributes.iter().enumerate() {
+                put(&mut text, format_args!("{}{name} = {value}", if j > 0 { ", " } else { " {" }));
+            }
+            if !arg.attributes.is_empty() {
+                text.push('}');
+            }
+        }
+        put(&mut text, format_args!(") -> ({}) {{\n", Types(outputs)));
+        text.push_str(&self.body);
+        if outputs.is_empty() {
+            text.push_str("    return\n");
+        } else {
+            put(&mut text, format_args!("    return {} : {}\n", List(outputs), Types(outputs)));
+        }
+        text.push_str("  }\n}\n");
+        text
+    }
+
+    // Appending operations.
+
+    /// Appends `%n = text` and returns `%n`.
+    pub(crate) fn op(&mut self, ty: &Type, text: fmt::Arguments<'_>) -> Value {
+        let value = self.fresh(ty);
+        put(&mut self.body, format_args!("    {value} = {text}\n"));
+        value
+    }
+
+    /// Appends `%n, %m = text` and returns the results.
+    pub(crate) fn op_many(&mut self, types: &[Type], text: fmt::Arguments<'_>) -> Vec<Value> {
+        let values: Vec<Value> = types.iter().map(|ty| self.fresh(ty)).collect();
+        if values.is_empty() {
+            put(&mut self.body, format_args!("    {text}\n"));
+        } else {
+            put(&mut self.body, format_args!("    {} = {text}\n", List(&values)));
+        }
+        values
+    }
+
+    fn fresh(&mut self, ty: &Type) -> Value {
+        let id = self.next;
+        self.next += 1;
+        Value { id, ty: ty.clone() }
+    }
+
+    /// An operation without operands: printed when first asked for, shared afterwards.
+    fn constant(&mut self, ty: &Type, text: String) -> Value {
+        if let Some(value) = self.constants.get(&text) {
+            return value.clone();
+        }
+        let value = self.op(ty, format_args!("{text}"));
+        self.constants.insert(text, value.clone());
+        value
+    }
+
+    fn constant_with(&mut self, ty: &Type, write: impl FnOnce(&mut String)) -> Value {
+        let mut text = String::from("stablehlo.constant ");
+        write(&mut text);
+        put(&mut text, format_args!(" : {ty}"));
+        self.constant(ty, text)
+    }
+
+    // Constants.
+
+    /// The number `v` as a tensor without dimensions.
+    ///
+    /// Integer types take its integral part; a number they cannot hold panics (`constant (C1)`). Booleans are `v != 0`.
+    pub fn scalar(&mut self, v: f64, e: ElementType) -> Value {
+        self.splat(v, &Type::new(&[], e))
+    }
+
+    /// The integer `v` as a tensor without dimensions, exact in every integer type.
+    pub fn scalar_i64(&mut self, v: i64, e: ElementType) -> Value {
+        self.dense_i64(&[v], &[], e)
+    }
+
+    /// The number `v` in every element.
+    pub fn splat(&mut self, v: f64, ty: &Type) -> Value {
+        let at = if ty.shape.contains(&0) { &[0][..] } else { &[] };
+        self.constant_with(ty, |text| push_dense(text, at, |text, _| push_f64(text, v, ty.element)))
+    }
+
+    /// The integer `v` in every element, exact in every integer type.
+    pub fn splat_i64(&mut self, v: i64, ty: &Type) -> Value {
+        let at = if ty.shape.contains(&0) { &[0][..] } else { &[] };
+        self.constant_with(ty, |text| push_dense(text, at, |text, _| push_i64(text, v, ty.element)))
+    }
+
+    /// The complex number `re + im i` in every element.
+    pub fn splat_complex(&mut self, re: f64, im: f64, ty: &Type) -> Value {
+        assert!(ty.element.is_complex(), "constant (C1): ({re}, {im}) is not a value of {}", ty.element.mlir());
+        let at = if ty.shape.contains(&0) { &[0][..] } else { &[] };
+        self.constant_with(ty, |text| push_dense(text, at, |text, _| push_complex(text, re, im, ty.element)))
+    }
+
+    /// The elements of `data` in row-major order. Meant for small constants: each element is printed.
+    pub fn dense_i64(&mut self, data: &[i64], shape: &[usize], e: ElementType) -> Value {
+        let ty = Type::new(shape, e);
+        check_count(data.len(), &ty);
+        self.constant_with(&ty, |text| push_dense(text, shape, |text, i| push_i64(text, data[i], e)))
+    }
+
+    /// The elements of `data` in row-major order. Meant for small constants: each element is printed.
+    pub fn dense_f64(&mut self, data: &[f64], shape: &[usize], e: ElementType) -> Value {
+        let ty = Type::new(shape, e);
+        check_count(data.len(), &ty);
+        self.constant_with(&ty, |text| push_dense(text, shape, |text, i| push_f64(text, data[i], e)))
+    }
+
+    /// Counts 0, 1, 2, ... along `dim`.
+    pub fn iota(&mut self, ty: &Type, dim: usize) -> Value {
+        assert!(dim < ty.rank(), "iota (C1): dimension {dim} is out of range for {ty}");
+        self.constant(ty, format!("stablehlo.iota dim = {dim} : {ty}"))
+    }
+
+    /// The least value of `e` as a scalar: minus infinity for floats, `false` for booleans.
+    pub fn lowest(&mut self, e: ElementType) -> Value {
+        self.extreme(e, false)
+    }
+
+    /// The greatest value of `e` as a scalar: infinity for floats, `true` for booleans.
+    pub fn highest(&mut self, e: ElementType) -> Value {
+        self.extreme(e, true)
+    }
+
+    fn extreme(&mut self, e: ElementType, highest: bool) -> Value {
+        assert!(!e.is_complex(), "{} has no order, so neither a lowest nor a highest value", e.mlir());
+        let ty = Type::new(&[], e);
+        match e.integer_range() {
+            Some((low, high)) => {
+                let v = if highest { high } else { low };
+                self.constant_with(&ty, |text| push_dense(text, &[], |text, _| push_integer(text, v, e)))
+            }
+            None if e == ElementType::Pred => self.splat(f64::from(u8::from(highest)), &ty),
+            None => self.splat(if highest { f64::INFINITY } else { f64::NEG_INFINITY }, &ty),
+        }
+    }
+}
+
+fn check_count(count: usize, ty: &Type) {
+    assert!(count == ty.numel(), "constant (C1): {count} elements given for {ty}");
+}
+
+/// MLIR takes bare identifiers after `@`; any other name is quoted.
+fn push_symbol(text: &mut String, name: &str) {
+    let bare = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.$".contains(&b));
+    if bare {
+        text.push_str(name);
+    } else {
+        push_quoted(text, name);
+    }
+}
+
+/// Appends an MLIR string literal: escapes are two hex digits.
+pub(crate) fn push_quoted(text: &mut String, string: &str) {
+    text.push('"');
+    for b in string.bytes() {
+        if (b' '..=b'~').contains(&b) && b != b'"' && b != b'\\' {
+            text.push(char::from(b));
+        } else {
+            put(text, format_args!("\\{b:02X}"));
+        }
+    }
+    text.push('"');
+}
+
+/// Appends formatted text.
+pub(crate) fn put(text: &mut String, args: fmt::Arguments<'_>) {
+    text.write_fmt(args).expect("writing to a string cannot fail");
+}
+
+/// Prints items with commas between.
+pub(crate) struct List<'a, T>(pub(crate) &'a [T]);
+
+impl<T: fmt::Display> fmt::Display for List<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, item) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            item.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints `array<i64: 1, 2>`; without elements there is no colon.
+pub(crate) struct Array<'a, T>(pub(crate) &'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Array<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "array<i64{}{}>", if self.0.is_empty() { "" } else { ": " }, List(self.0))
+    }
+}
+
+/// Prints the types of values with commas between.
+pub(crate) struct Types<'a>(pub(crate) &'a [Value]);
+
+impl fmt::Display for Types<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, value) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            value.ty.fmt(f)?;
+        }
+        Ok(())
+    }
+}

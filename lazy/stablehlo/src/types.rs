@@ -1,0 +1,163 @@
+//! Element types and tensor types.
+
+use std::fmt;
+
+/// What one element of a tensor is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ElementType {
+    /// Boolean, `i1`.
+    Pred,
+    /// Signed 8-bit integer.
+    S8,
+    /// Signed 16-bit integer.
+    S16,
+    /// Signed 32-bit integer.
+    S32,
+    /// Signed 64-bit integer.
+    S64,
+    /// Unsigned 8-bit integer.
+    U8,
+    /// Unsigned 16-bit integer.
+    U16,
+    /// Unsigned 32-bit integer.
+    U32,
+    /// Unsigned 64-bit integer.
+    U64,
+    /// IEEE half precision.
+    F16,
+    /// Brain float: the upper half of an `f32`.
+    BF16,
+    /// IEEE single precision.
+    F32,
+    /// IEEE double precision.
+    F64,
+    /// Complex number of two `f32`.
+    C64,
+    /// Complex number of two `f64`.
+    C128,
+}
+
+use ElementType::*;
+
+impl ElementType {
+    /// The name MLIR gives this type. Signed integers print without a sign mark: to StableHLO `i8` is signed.
+    pub fn mlir(self) -> &'static str {
+        match self {
+            Pred => "i1",
+            S8 => "i8",
+            S16 => "i16",
+            S32 => "i32",
+            S64 => "i64",
+            U8 => "ui8",
+            U16 => "ui16",
+            U32 => "ui32",
+            U64 => "ui64",
+            F16 => "f16",
+            BF16 => "bf16",
+            F32 => "f32",
+            F64 => "f64",
+            C64 => "complex<f32>",
+            C128 => "complex<f64>",
+        }
+    }
+
+    /// Bits of storage of one element; a boolean counts as 1.
+    pub fn bits(self) -> usize {
+        match self {
+            Pred => 1,
+            S8 | U8 => 8,
+            S16 | U16 | F16 | BF16 => 16,
+            S32 | U32 | F32 => 32,
+            S64 | U64 | F64 | C64 => 64,
+            C128 => 128,
+        }
+    }
+
+    /// Whether this is a real floating-point type.
+    pub fn is_float(self) -> bool {
+        matches!(self, F16 | BF16 | F32 | F64)
+    }
+
+    /// Whether this is a complex type.
+    pub fn is_complex(self) -> bool {
+        matches!(self, C64 | C128)
+    }
+
+    /// Whether this is a signed integer type.
+    pub fn is_signed(self) -> bool {
+        matches!(self, S8 | S16 | S32 | S64)
+    }
+
+    /// Whether this is an unsigned integer type; booleans are not.
+    pub fn is_unsigned(self) -> bool {
+        matches!(self, U8 | U16 | U32 | U64)
+    }
+
+    /// Whether this is an integer type; booleans are not.
+    pub fn is_integer(self) -> bool {
+        self.is_signed() || self.is_unsigned()
+    }
+
+    /// The type of the real and imaginary part of a complex type; any other type is its own.
+    pub fn real_part(self) -> ElementType {
+        match self {
+            C64 => F32,
+            C128 => F64,
+            other => other,
+        }
+    }
+
+    /// The smallest and the largest value of an integer type.
+    pub(crate) fn integer_range(self) -> Option<(i128, i128)> {
+        let bits = self.bits() as u32;
+        if self.is_signed() {
+            Some((-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1))
+        } else if self.is_unsigned() {
+            Some((0, (1i128 << bits) - 1))
+        } else {
+            None
+        }
+    }
+}
+
+/// A tensor type: sizes and the type of an element.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Type {
+    /// Size of every dimension, outermost first.
+    pub shape: Vec<usize>,
+    /// Type of an element.
+    pub element: ElementType,
+}
+
+impl Type {
+    /// A tensor of this shape; `&[]` is a scalar.
+    pub fn new(shape: &[usize], element: ElementType) -> Type {
+        Type { shape: shape.to_vec(), element }
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The same shape with another element type.
+    pub fn with_element(&self, element: ElementType) -> Type {
+        Type { shape: self.shape.clone(), element }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tensor<")?;
+        for size in &self.shape {
+            write!(f, "{size}x")?;
+        }
+        f.write_str(self.element.mlir())?;
+        f.write_str(">")
+    }
+}
