@@ -2,7 +2,9 @@
 //! NumPy, when its snapshot was accepted: a changed snapshot wants the same.
 
 use torchtpu_stablehlo::ElementType::*;
-use torchtpu_stablehlo::{ConvDims, Direction, ElementType, Func, GatherDims, ReduceKind, ScatterDims, ScatterKind};
+use torchtpu_stablehlo::{
+    ConvDims, Direction, ElementType, FftKind, Func, GatherDims, ReduceKind, ScatterDims, ScatterKind,
+};
 use torchtpu_stablehlo::{Type, Value};
 
 /// Defines tests: each builds a module and compares its text with the snapshot of its name.
@@ -25,6 +27,8 @@ fn arg(f: &mut Func, shape: &[usize], e: ElementType) -> Value {
 const FLOATS: [ElementType; 4] = [F16, BF16, F32, F64];
 const INTEGERS: [ElementType; 8] = [S8, S16, S32, S64, U8, U16, U32, U64];
 
+// The tables of operation names read better packed.
+#[rustfmt::skip]
 modules! {
     arguments_and_attributes: |f| {
         let (x, y) = (arg(f, &[2, 3], F32), arg(f, &[2, 3], F32));
@@ -427,6 +431,54 @@ modules! {
         let mut outputs = f.custom_call("Qr", &[x], &[Type::new(&[5, 3], F32), Type::new(&[3], F32)], "");
         let eigh = [Type::new(&[4, 4], F32), Type::new(&[4], F32)];
         outputs.extend(f.custom_call("Eigh", &[s], &eigh, "1,1,100,1e-6"));
+        outputs
+    };
+    ffts: |f| {
+        let (x, z) = (arg(f, &[2, 7], F32), arg(f, &[2, 3, 4], C64));
+        let half = f.fft(&x, FftKind::Rfft, &[7]);
+        vec![
+            f.fft(&z, FftKind::Fft, &[3, 4]),
+            f.fft(&z, FftKind::Ifft, &[4]),
+            f.fft(&half, FftKind::Irfft, &[7]),
+            half,
+        ]
+    };
+    triangular_matrices: |f| {
+        let (x, b) = (arg(f, &[2, 3, 3], F32), arg(f, &[2, 3, 4], F32));
+        let a = f.dot_general(&x, &x, (&[0], &[0]), (&[2], &[2]), F32, None);
+        let one = f.splat(1.0, &Type::new(&[2, 3, 3], F32));
+        let (row, column) = (f.iota(&Type::new(&[3, 3], S32), 0), f.iota(&Type::new(&[3, 3], S32), 1));
+        let diagonal = f.compare(Direction::Eq, &row, &column);
+        let below = f.compare(Direction::Ge, &row, &column);
+        let below = f.broadcast_to(&below, &[2, 3, 3]);
+        let diagonal = f.broadcast_to(&diagonal, &[2, 3, 3]);
+        let zero = f.splat(0.0, &Type::new(&[2, 3, 3], F32));
+        let eye = f.select(&diagonal, &one, &zero);
+        let a = f.binary("stablehlo.add", &a, &eye);
+        let l = f.cholesky(&a, true);
+        let l = f.select(&below, &l, &zero);
+        let c = f.transpose(&b, &[0, 2, 1]);
+        vec![
+            f.triangular_solve(&l, &b, true, true, false, false),
+            f.triangular_solve(&l, &c, false, true, false, true),
+            l,
+        ]
+    };
+    narrow_types: |f| {
+        let mut outputs = vec![];
+        for e in [F16, BF16, F64, U8, S8, S64, Pred] {
+            let x = arg(f, &[2, 6], e);
+            let index = arg(f, &[2, 6], S64);
+            outputs.extend(f.sort(std::slice::from_ref(&x), 1, true, true));
+            let (values, indices) = f.reduce_arg(&x, true, 1);
+            outputs.extend([values, indices]);
+            if e != Pred {
+                outputs.push(f.top_k(&x, 2).0);
+                outputs.push(f.cumulative(&x, ReduceKind::Add, 1));
+            }
+            outputs.push(f.take_along(&x, &index, 1));
+            outputs.push(f.put_along(&x, &index, &x, 1, ScatterKind::Max));
+        }
         outputs
     };
 }
