@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod contraction;
+mod control;
 mod elementwise;
 mod func;
 mod indexing;

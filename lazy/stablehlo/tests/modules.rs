@@ -1,5 +1,5 @@
-//! One module a method, kept as text. Every module here was compiled and run on XLA:CPU, and its results compared with
-//! NumPy, when its snapshot was accepted: a changed snapshot wants the same.
+//! One module a method, kept as text. Every module here was compiled and run on XLA:CPU when its snapshot was accepted, and
+//! its results compared with NumPy where NumPy has the function: a changed snapshot wants the same.
 
 use torchtpu_stablehlo::ElementType::*;
 use torchtpu_stablehlo::{
@@ -480,5 +480,36 @@ modules! {
             outputs.push(f.put_along(&x, &index, &x, 1, ScatterKind::Max));
         }
         outputs
+    };
+    while_loops: |f| {
+        let (x, limit) = (arg(f, &[3], F32), arg(f, &[], S32));
+        let start = f.scalar_i64(0, S32);
+        let mut outputs = f.while_loop(
+            &[start, x.clone()],
+            |f, carried| f.compare(Direction::Lt, &carried[0], &limit),
+            |f, carried| {
+                // 0 is known outside; 1 and 2.0 belong to this region.
+                let (one, two) = (f.scalar_i64(1, S32), f.splat(2.0, &Type::new(&[3], F32)));
+                vec![f.binary("stablehlo.add", &carried[0], &one), f.binary("stablehlo.multiply", &carried[1], &two)]
+            },
+        );
+        let two = f.splat(2.0, &Type::new(&[3], F32));
+        outputs.push(f.binary("stablehlo.add", &x, &two));
+        outputs
+    };
+    branches: |f| {
+        let (p, x) = (arg(f, &[], Pred), arg(f, &[3], F32));
+        let outputs = f.if_else(
+            &p,
+            |f| {
+                let one = f.splat(1.0, &Type::new(&[3], F32));
+                vec![f.binary("stablehlo.add", &x, &one), x.clone()]
+            },
+            |f| {
+                let one = f.splat(1.0, &Type::new(&[3], F32));
+                vec![one.clone(), f.binary("stablehlo.subtract", &x, &one)]
+            },
+        );
+        f.optimization_barrier(&outputs)
     };
 }
