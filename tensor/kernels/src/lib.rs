@@ -9,7 +9,10 @@ mod dtype;
 mod element;
 mod view;
 
+mod error;
+
 pub use dtype::DType;
 pub use element::Element;
 pub use half::{bf16, f16};
+pub use error::KernelError;
 pub use view::{View, ViewMut, is_contiguous};
