@@ -9,7 +9,21 @@ mod dtype;
 mod element;
 mod view;
 
+mod error;
+mod par;
+mod real;
+
+pub mod attention;
+pub mod conv;
+pub mod embedding;
+pub mod loss;
+pub mod matmul;
+pub mod norm;
+pub mod pool;
+pub mod softmax;
+
 pub use dtype::DType;
 pub use element::Element;
+pub use error::KernelError;
 pub use half::{bf16, f16};
 pub use view::{View, ViewMut, is_contiguous};
