@@ -7,9 +7,17 @@
 
 mod dtype;
 mod element;
+mod error;
 mod view;
+
+pub mod index;
+pub mod random;
+mod select;
+pub mod sort;
+mod strided;
 
 pub use dtype::DType;
 pub use element::Element;
+pub use error::KernelError;
 pub use half::{bf16, f16};
 pub use view::{View, ViewMut, is_contiguous};
