@@ -7,9 +7,9 @@
 
 mod dtype;
 mod element;
+mod error;
 mod view;
 
-mod error;
 mod par;
 mod real;
 
@@ -21,6 +21,11 @@ pub mod matmul;
 pub mod norm;
 pub mod pool;
 pub mod softmax;
+pub mod index;
+pub mod random;
+mod select;
+pub mod sort;
+mod strided;
 
 pub use dtype::DType;
 pub use element::Element;
