@@ -1,0 +1,309 @@
+//! Data on a device.
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::client::Client;
+use crate::device::Device;
+use crate::error::{Code, Error, Result};
+use crate::event::Event;
+use crate::ffi::{
+    BoolArgs, ChildArgs, CopyToDeviceArgs, DimsArgs, Handle, HandleArgs, IntArgs, MemoryLayout, SizeArgs, TiledLayout,
+    ToHostArgs,
+};
+use crate::plugin::{Plugin, call};
+use crate::tensor_type::{ElementType, TensorType};
+
+/// An array on a device, possibly still being computed. Its contents never change; donating it to an execution ends it.
+pub struct Buffer {
+    pub(crate) raw: Handle,
+    pub(crate) client: Arc<Client>,
+}
+
+// SAFETY: the C API lets any thread use a buffer.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// # Safety
+    ///
+    /// `raw` must be a buffer of this client; its ownership passes to the result.
+    pub(crate) unsafe fn from_raw(raw: Handle, client: Arc<Client>) -> Buffer {
+        Buffer { raw, client }
+    }
+
+    fn plugin(&self) -> &Plugin {
+        self.client.plugin()
+    }
+
+    /// The client that it belongs to.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// What one element is; `Unimplemented` for types below a byte.
+    #[inline]
+    pub fn element_type(&self) -> Result<ElementType> {
+        let mut args = IntArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_ElementType, &mut args)? };
+        ElementType::from_code(args.value).ok_or_else(|| {
+            Error::new(Code::Unimplemented, "element_type", format!("element type {} of the C API", args.value))
+        })
+    }
+
+    /// Sizes, outermost first. A bounded dimension counts with its bound; see [`Buffer::logical_dimensions`].
+    #[inline]
+    pub fn dimensions(&self) -> Result<&[i64]> {
+        let mut args = DimsArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive, and its dimensions live as long as it does.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_Dimensions, &mut args)?;
+            Ok(if args.count == 0 { &[] } else { slice::from_raw_parts(args.dims, args.count) })
+        }
+    }
+
+    /// Sizes as computed: of a bounded dimension, how much is in use. Blocks where the buffer has one that is not yet known.
+    pub fn logical_dimensions(&self) -> Result<Vec<i64>> {
+        let mut args = DimsArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive, and the list lives as long as it does; it is copied at once.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_UnpaddedDimensions, &mut args)?;
+            Ok(if args.count == 0 { Vec::new() } else { slice::from_raw_parts(args.dims, args.count).to_vec() })
+        }
+    }
+
+    /// Element type and dimensions.
+    pub fn tensor_type(&self) -> Result<TensorType> {
+        Ok(TensorType::new(self.element_type()?, self.dimensions()?))
+    }
+
+    /// Bytes that it takes on the device, padding included.
+    pub fn on_device_bytes(&self) -> Result<usize> {
+        let mut args = SizeArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_OnDeviceSizeInBytes, &mut args)? };
+        Ok(args.value)
+    }
+
+    /// The address of its memory, which only XLA:CPU and the like let the host read. A number to compare, not to follow.
+    pub fn device_address(&self) -> Result<usize> {
+        let mut args = SizeArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_UnsafePointer, &mut args)? };
+        Ok(args.value)
+    }
+
+    /// The device that it is on.
+    pub fn device(&self) -> Result<&Device> {
+        let mut args = ChildArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_Device, &mut args)? };
+        let found = self.client.devices().iter().find(|device| device.raw == args.child);
+        found.ok_or_else(|| Error::new(Code::Internal, "PJRT_Buffer_Device", "not a device of the buffer's client"))
+    }
+
+    /// A copy on a device of the same client.
+    pub fn copy_to_device(&self, device: &Device) -> Result<Buffer> {
+        self.client.check_device("copy_to_device", device)?;
+        let mut args = CopyToDeviceArgs::new();
+        args.buffer = self.raw;
+        args.device = device.raw;
+        // SAFETY: buffer and device are alive and of one client; the copy is then ours.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_CopyToDevice, &mut args)?;
+            Ok(Buffer::from_raw(args.copy, self.client.clone()))
+        }
+    }
+
+    /// Copies the contents to `dst`, dense and row-major, whatever the layout on the device is. Blocks until it is computed and
+    /// copied.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `dst` is not exactly as long as [`Buffer::host_bytes`]; the computation's own error if it failed.
+    pub fn to_host(&self, dst: &mut [u8]) -> Result<()> {
+        let order = self.row_major()?;
+        let layout = tiled(&order);
+        let expected = self.host_bytes_as(&layout)?;
+        if dst.len() != expected {
+            let message = format!("the buffer has {expected} bytes, but the destination has {}", dst.len());
+            return Err(Error::invalid("to_host", message));
+        }
+        if dst.is_empty() {
+            // Nothing to copy, but the computation may have failed.
+            return self.await_ready();
+        }
+        let mut args = ToHostArgs::new();
+        args.src = self.raw;
+        args.host_layout = &layout;
+        args.dst = dst.as_mut_ptr().cast();
+        args.dst_size = dst.len();
+        // SAFETY: buffer and layout are alive; `dst` is written until the event is ready, which is awaited before the borrow ends.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_ToHostBuffer, &mut args)?;
+            self.client.event(args.event).await_ready()
+        }
+    }
+
+    /// [`Buffer::to_host`] into new memory.
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.host_bytes()?];
+        self.to_host(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Bytes that the contents take on the host, dense. Blocks where that depends on what is computed.
+    pub fn host_bytes(&self) -> Result<usize> {
+        let order = self.row_major()?;
+        self.host_bytes_as(&tiled(&order))
+    }
+
+    fn host_bytes_as(&self, layout: &MemoryLayout) -> Result<usize> {
+        let mut args = ToHostArgs::new();
+        args.src = self.raw;
+        args.host_layout = layout;
+        // SAFETY: buffer and layout are alive; without a destination the entry only tells the size.
+        unsafe { call!(self.plugin(), PJRT_Buffer_ToHostBuffer, &mut args)? };
+        Ok(args.dst_size)
+    }
+
+    /// Dimension numbers, innermost first: the default of the entry is not row-major but the device's own order.
+    fn row_major(&self) -> Result<SmallVec<[i64; 8]>> {
+        Ok((0..self.dimensions()?.len() as i64).rev().collect())
+    }
+
+    /// The event of its being computed.
+    pub fn ready_event(&self) -> Result<Event> {
+        let mut args = ChildArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive; the event is then ours.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_ReadyEvent, &mut args)?;
+            Ok(self.client.event(args.child))
+        }
+    }
+
+    /// Blocks until it is computed; returns the error that the computation ended with.
+    pub fn await_ready(&self) -> Result<()> {
+        self.ready_event()?.await_ready()
+    }
+
+    /// Whether it is computed, without waiting.
+    pub fn is_ready(&self) -> Result<bool> {
+        self.ready_event()?.is_ready()
+    }
+
+    /// Whether its memory is gone: deleted or donated.
+    pub fn is_deleted(&self) -> Result<bool> {
+        let mut args = BoolArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive, its memory aside.
+        unsafe { call!(self.plugin(), PJRT_Buffer_IsDeleted, &mut args)? };
+        Ok(args.value)
+    }
+
+    /// Frees its memory before the last handle is gone; using it afterwards is an error. Executions that read it go on.
+    pub fn delete(&self) -> Result<()> {
+        let mut args = HandleArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive, and stays so without its memory.
+        unsafe { call!(self.plugin(), PJRT_Buffer_Delete, &mut args) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let plugin = self.client.plugin();
+        // SAFETY: owned by this value, which ends here.
+        unsafe { plugin.destroy("PJRT_Buffer_Destroy", plugin.api.PJRT_Buffer_Destroy, self.raw) }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tensor_type() {
+            Ok(tensor_type) => write!(f, "Buffer({tensor_type})"),
+            Err(error) => write!(f, "Buffer({error})"),
+        }
+    }
+}
+
+fn tiled(minor_to_major: &[i64]) -> MemoryLayout {
+    let mut tiled = TiledLayout::new();
+    tiled.minor_to_major = minor_to_major.as_ptr();
+    tiled.minor_to_major_size = minor_to_major.len();
+    let mut layout = MemoryLayout::new();
+    layout.tiled = tiled;
+    layout
+}
+
+/// Host memory that starts at a multiple of 64 bytes, as XLA:CPU wants it for buffers without a copy.
+pub struct AlignedBytes {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: plain bytes with one owner.
+unsafe impl Send for AlignedBytes {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for AlignedBytes {}
+
+impl AlignedBytes {
+    /// The alignment in bytes.
+    pub const ALIGNMENT: usize = 64;
+
+    /// So many zero bytes.
+    pub fn zeroed(len: usize) -> AlignedBytes {
+        let layout = Self::layout(len);
+        // SAFETY: the layout has at least one byte.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
+        AlignedBytes { start, len }
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len.max(1), Self::ALIGNMENT).expect("a length that memory can have")
+    }
+}
+
+impl From<&[u8]> for AlignedBytes {
+    fn from(bytes: &[u8]) -> Self {
+        let mut copy = AlignedBytes::zeroed(bytes.len());
+        copy.as_mut().copy_from_slice(bytes);
+        copy
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: owned and initialised, of this length.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl AsMut<[u8]> for AlignedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: owned and initialised, of this length; borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for AlignedBytes {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { alloc::dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+    }
+}
