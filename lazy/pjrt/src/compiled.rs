@@ -146,7 +146,8 @@ impl Compiled {
         })
     }
 
-    /// The compiler's estimates: `flops`, `bytes accessed`, `optimal_seconds` and more. `Unimplemented` on XLA:CPU.
+    /// The compiler's estimates: `flops`, `bytes accessed`, `optimal_seconds` and more, as far as the plugin has a
+    /// model of its device; `Unimplemented` where it has none.
     pub fn cost_analysis(&self) -> Result<BTreeMap<String, f64>> {
         let mut args = CountedAttributesArgs::new();
         args.handle = self.raw;

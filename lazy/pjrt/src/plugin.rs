@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::fmt;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -82,6 +84,7 @@ impl Plugin {
         if !path.is_file() {
             return Err(not_a_plugin("not a file".into()));
         }
+        check_complete(path).map_err(&not_a_plugin)?;
         search::prepare_environment(path);
         // SAFETY: loading runs the library's initialisers. That the user named this file as a plugin is all that can be known.
         let library = unsafe { Library::new(path) }.map_err(|error| not_a_plugin(error.to_string()))?;
@@ -242,6 +245,39 @@ impl Plugin {
         args.handle = handle;
         // SAFETY: the caller vouches for the handle.
         let _ = unsafe { self.call(name, entry, &mut args) };
+    }
+}
+
+/// Refuses an ELF file that is shorter than its segments, such as an interrupted download: the system's loader would map it all
+/// the same, and the process would die of touching what is not there. Other files are left to the loader, which refuses them.
+fn check_complete(path: &Path) -> std::result::Result<(), String> {
+    const ELF64_LITTLE_ENDIAN: &[u8] = b"\x7fELF\x02\x01";
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let length = file.metadata().map_err(|error| error.to_string())?.len();
+    let mut header = [0u8; 64];
+    if file.read_exact(&mut header).is_err() || !header.starts_with(ELF64_LITTLE_ENDIAN) {
+        return Ok(());
+    }
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let short = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let (table, entry_size, entries) = (number(&header, 32), short(&header, 54), short(&header, 56));
+    let truncated =
+        |needed: u64| Err(format!("the file is truncated: it has {length} bytes and needs at least {needed}"));
+    if entry_size < 56 {
+        return Err("its program headers are malformed".into());
+    }
+    let table_end = table.saturating_add(u64::from(entry_size) * u64::from(entries));
+    if table_end > length {
+        return truncated(table_end);
+    }
+    let mut headers = vec![0u8; usize::from(entry_size) * usize::from(entries)];
+    file.seek(SeekFrom::Start(table)).and_then(|_| file.read_exact(&mut headers)).map_err(|error| error.to_string())?;
+    // A segment's offset in the file and its bytes there.
+    let ends =
+        headers.chunks_exact(usize::from(entry_size)).map(|entry| number(entry, 8).saturating_add(number(entry, 32)));
+    match ends.max() {
+        Some(end) if end > length => truncated(end),
+        _ => Ok(()),
     }
 }
 

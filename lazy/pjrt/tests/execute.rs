@@ -68,8 +68,11 @@ fn an_executable_describes_itself() {
     assert!(!executable.fingerprint().unwrap().is_empty());
     assert_eq!(executable.fingerprint().unwrap(), compile(ADD).fingerprint().unwrap());
     assert!(!executable.name().unwrap().is_empty());
-    // XLA:CPU has no cost model; the error says so.
-    assert_eq!(error_of(executable.cost_analysis()).code(), Code::Unimplemented);
+    // Not every XLA:CPU plugin has a cost model; one that has counts one operation an element.
+    match executable.cost_analysis() {
+        Ok(costs) => assert_eq!(costs["flops"], 6., "{costs:?}"),
+        Err(error) => assert_eq!(error.code(), Code::Unimplemented, "{error}"),
+    }
 }
 
 #[test]
@@ -329,8 +332,8 @@ fn unaligned_memory_is_copied_and_freed() {
 }
 
 #[test]
-fn results_are_row_major_whatever_the_layout() {
-    let text = "func.func @main(%a: tensor<2x3xf32>) -> (tensor<3x2xf32> {mhlo.layout_mode = \"{0,1}\"}) {
+fn results_are_row_major() {
+    let text = "func.func @main(%a: tensor<2x3xf32>) -> tensor<3x2xf32> {
         %0 = stablehlo.transpose %a, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
         return %0 : tensor<3x2xf32>
     }";

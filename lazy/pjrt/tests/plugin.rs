@@ -1,5 +1,6 @@
 //! Choosing and loading plugins, and what goes wrong with files that are none.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,14 +47,17 @@ fn a_folder_is_not_a_plugin() {
 }
 
 #[test]
-fn a_truncated_plugin_is_not_a_plugin() {
+fn a_truncated_plugin_is_an_error_and_not_a_bus_error() {
     let plugin = Plugin::find(Some("cpu")).unwrap();
-    let file = tempfile::NamedTempFile::with_suffix(".so").unwrap();
-    let mut start = vec![0; 4096];
-    std::io::Read::read_exact(&mut std::fs::File::open(plugin.path()).unwrap(), &mut start).unwrap();
-    std::fs::write(file.path(), &start).unwrap();
-    let error = Plugin::load(file.path()).unwrap_err();
-    assert!(error.message().contains("is not a PJRT plugin"), "{error}");
+    for bytes in [40, 100, 4096, 1 << 20] {
+        let mut start = vec![0; bytes];
+        std::fs::File::open(plugin.path()).unwrap().read_exact(&mut start).unwrap();
+        let file = tempfile::NamedTempFile::with_suffix(".so").unwrap();
+        std::fs::write(file.path(), &start).unwrap();
+        let error = Plugin::load(file.path()).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        assert!(error.message().contains("is not a PJRT plugin"), "{error}");
+    }
 }
 
 #[test]
