@@ -73,6 +73,6 @@ pub use event::Event;
 pub use executable::Executable;
 pub use options::{Attributes, CompileOptions, OptionValue};
 pub use plugin::Plugin;
-pub use search::{add_search_path, find_libtpu, tpu_chips_present};
+pub use search::{add_search_path, find_cpu_plugins, find_libtpu, tpu_chips_present};
 pub use tensor_type::{ElementType, TensorType};
 pub use topology::{AotExecutable, Topology};

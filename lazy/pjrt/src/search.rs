@@ -38,6 +38,11 @@ pub fn find_libtpu() -> Option<PathBuf> {
     named.or_else(|| find_in_environment(TPU_FILES)).or_else(system)
 }
 
+/// All XLA:CPU plugins that are installed, best first; [`Plugin::find`](crate::Plugin::find) takes the first.
+pub fn find_cpu_plugins() -> Vec<PathBuf> {
+    CPU_FILES.iter().filter_map(|file| find_in_environment(&[file])).collect()
+}
+
 /// Whether this machine has TPU chips: a device file of the accelerator driver, or VFIO with one of Google's accelerators on
 /// the PCI bus.
 pub fn tpu_chips_present() -> bool {

@@ -139,6 +139,19 @@ fn donation_deletes_the_argument_unless_told_not_to() {
 }
 
 #[test]
+fn one_buffer_cannot_be_donated_twice_in_one_call() {
+    let text = "func.func @main(%a: tensor<64xf32> {jax.buffer_donor = true}, %b: tensor<64xf32>) -> tensor<64xf32> {
+        %0 = stablehlo.add %a, %b : tensor<64xf32>
+        return %0 : tensor<64xf32>
+    }";
+    let executable = compile(text);
+    let a = f32s(&[1.; 64], &[64]);
+    assert!(executable.execute(&[&a, &a], &[]).is_err());
+    let a = f32s(&[1.; 64], &[64]);
+    assert_eq!(floats(&executable.execute(&[&a, &a], &[0]).unwrap()[0]), [2.; 64]);
+}
+
+#[test]
 fn deleted_buffers_are_errors() {
     let a = f32s(&[1.; 6], &[2, 3]);
     a.delete().unwrap();

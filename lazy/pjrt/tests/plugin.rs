@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use torchtpu_pjrt::{Client, Code, Plugin, Topology, find_libtpu};
+use torchtpu_pjrt::{Client, Code, CompileOptions, ElementType, Plugin, Topology, find_cpu_plugins, find_libtpu};
 
 #[test]
 fn the_cpu_plugin_is_found_and_says_what_it_is() {
@@ -72,6 +72,49 @@ fn another_library_is_not_a_plugin() {
 }
 
 #[test]
+fn without_a_plugin_the_error_says_how_to_install_one() {
+    let empty = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_cpu_plugin_is_found_and_says_what_it_is", "--nocapture"])
+        .env_clear()
+        .env("PATH", empty.path())
+        .current_dir(empty.path())
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let shown = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
+    assert!(shown.contains("no XLA:CPU PJRT plugin found"), "{shown}");
+    assert!(shown.contains("pip install xla-cpu-pjrt"), "{shown}");
+}
+
+#[test]
+fn every_installed_cpu_plugin_runs_in_one_process() {
+    let mut tried = 0;
+    for path in find_cpu_plugins() {
+        let plugin = Plugin::load(&path).unwrap();
+        let client = Client::create(&plugin, &[]).unwrap();
+        let text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+            %0 = stablehlo.tanh %a : tensor<2xf32>
+            return %0 : tensor<2xf32>
+        }";
+        let executable = client.compile(text, &CompileOptions::default()).unwrap();
+        let a = client.buffer_from_host(&[0; 8], ElementType::F32, &[2]).unwrap();
+        assert_eq!(executable.execute(&[&a], &[]).unwrap()[0].to_vec().unwrap(), [0; 8], "{}", path.display());
+        // What one version wrote, another must not read.
+        let foreign = Client::create(&Plugin::find(Some("cpu")).unwrap(), &[]).unwrap();
+        let loaded = foreign.deserialize(&executable.serialize().unwrap());
+        if foreign.plugin().api_version() == plugin.api_version() {
+            assert!(loaded.is_ok());
+        } else {
+            assert_eq!(loaded.err().unwrap().code(), Code::FailedPrecondition);
+        }
+        tried += 1;
+        eprintln!("ran on {} (API {:?})", path.display(), plugin.api_version());
+    }
+    assert!(tried > 0, "no XLA:CPU plugin found: pip install xla-cpu-pjrt");
+}
+
+#[test]
 fn a_client_tells_its_devices() {
     let plugin = Plugin::find(Some("cpu")).unwrap();
     let client = Client::create(&plugin, &[("cpu_device_count", 3i64.into())]).unwrap();
@@ -130,7 +173,7 @@ fn tpu_compiles_ahead_of_time_where_libtpu_is_installed() {
     assert_eq!(error.context(), "PJRT_TopologyDescription_Create");
 
     // Partitioned over the four chips: the parameters are no longer those of the text.
-    let options = torchtpu_pjrt::CompileOptions {
+    let options = CompileOptions {
         num_partitions: 4,
         use_spmd_partitioning: true,
         use_shardy_partitioner: true,
@@ -138,7 +181,7 @@ fn tpu_compiles_ahead_of_time_where_libtpu_is_installed() {
     };
     let executable = topology.compile(SHARDED, &options).unwrap();
     assert_eq!(executable.output_types().unwrap().len(), 1);
-    eprintln!("parameters of a partitioned TPU program: {:?}", executable.parameter_types());
+    assert_eq!(executable.parameter_types().unwrap()[0].to_string(), "tensor<2x4xf32>");
 }
 
 const SHARDED: &str = r#"module {
