@@ -2,9 +2,9 @@
 
 use std::alloc::{self, Layout};
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use smallvec::SmallVec;
 
@@ -13,8 +13,8 @@ use crate::device::Device;
 use crate::error::{Code, Error, Result};
 use crate::event::Event;
 use crate::ffi::{
-    BoolArgs, ChildArgs, CopyToDeviceArgs, DimsArgs, Handle, HandleArgs, IntArgs, MemoryLayout, SizeArgs, TiledLayout,
-    ToHostArgs,
+    BoolArgs, ChildArgs, CopyToDeviceArgs, DimsArgs, Handle, HandleArgs, IntArgs, LayoutArgs, MemoryLayout, SizeArgs,
+    TiledLayout, ToHostArgs,
 };
 use crate::plugin::{Plugin, call};
 use crate::tensor_type::{ElementType, TensorType};
@@ -23,6 +23,8 @@ use crate::tensor_type::{ElementType, TensorType};
 pub struct Buffer {
     pub(crate) raw: Handle,
     pub(crate) client: Arc<Client>,
+    /// Plugins keep external references in a list that they do not lock.
+    references: Mutex<()>,
 }
 
 // SAFETY: the C API lets any thread use a buffer.
@@ -35,7 +37,7 @@ impl Buffer {
     ///
     /// `raw` must be a buffer of this client; its ownership passes to the result.
     pub(crate) unsafe fn from_raw(raw: Handle, client: Arc<Client>) -> Buffer {
-        Buffer { raw, client }
+        Buffer { raw, client, references: Mutex::new(()) }
     }
 
     fn plugin(&self) -> &Plugin {
@@ -129,7 +131,7 @@ impl Buffer {
     }
 
     /// Copies the contents to `dst`, dense and row-major, whatever the layout on the device is. Blocks until it is computed and
-    /// copied.
+    /// copied. Not to be called while another thread donates this very buffer: the donating execution may then be refused.
     ///
     /// # Errors
     ///
@@ -146,6 +148,9 @@ impl Buffer {
             // Nothing to copy, but the computation may have failed.
             return self.await_ready();
         }
+        if self.is_host_readable(&order, expected)? {
+            return self.copy_from_host_memory(dst);
+        }
         let mut args = ToHostArgs::new();
         args.src = self.raw;
         args.host_layout = &layout;
@@ -156,6 +161,54 @@ impl Buffer {
             call!(self.plugin(), PJRT_Buffer_ToHostBuffer, &mut args)?;
             self.client.event(args.event).await_ready()
         }
+    }
+
+    /// Whether the contents lie in the host's own memory, dense, in this order and all in use.
+    fn is_host_readable(&self, minor_to_major: &[i64], host_bytes: usize) -> Result<bool> {
+        let api = &self.plugin().api;
+        if api.PJRT_Buffer_IsOnCpu.is_none() || api.PJRT_Buffer_GetMemoryLayout.is_none() {
+            return Ok(false);
+        }
+        let mut on_cpu = BoolArgs::new();
+        on_cpu.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_IsOnCpu, &mut on_cpu)? };
+        if !on_cpu.value || self.tensor_type()?.size_in_bytes() != Some(host_bytes) {
+            return Ok(false);
+        }
+        let mut args = LayoutArgs::new();
+        args.buffer = self.raw;
+        // SAFETY: the buffer is alive, and the lists of its layout live as long as it does.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_GetMemoryLayout, &mut args)?;
+            let tiled = &args.layout.tiled;
+            let order = match tiled.minor_to_major_size {
+                0 => &[],
+                rank => slice::from_raw_parts(tiled.minor_to_major, rank),
+            };
+            if args.layout.kind != TILED || tiled.num_tiles != 0 {
+                return Ok(false);
+            }
+            if order != minor_to_major && self.client.platform_name() == "cpu" {
+                // XLA:CPU ignores the layout that it is asked for, and would hand out the bytes in the wrong order.
+                let message =
+                    format!("the buffer has the layout {order:?} (innermost first); XLA:CPU reads row-major only");
+                return Err(Error::new(Code::Unimplemented, "to_host", message));
+            }
+            Ok(order == minor_to_major)
+        }
+    }
+
+    /// A plain copy, where [`Buffer::is_host_readable`]: XLA:CPU's own copies go over another thread, which takes tens of
+    /// microseconds for a scalar.
+    fn copy_from_host_memory(&self, dst: &mut [u8]) -> Result<()> {
+        self.await_ready()?;
+        let _reference = ExternalReference::new(self)?;
+        let address = self.device_address()?;
+        // SAFETY: the buffer is computed and lies in host memory, dense and exactly as long as `dst` (both checked by the
+        // caller); the reference keeps that memory from being freed or donated, and nothing writes to a computed buffer.
+        unsafe { ptr::copy_nonoverlapping(address as *const u8, dst.as_mut_ptr(), dst.len()) };
+        Ok(())
     }
 
     /// [`Buffer::to_host`] into new memory.
@@ -241,12 +294,41 @@ impl fmt::Debug for Buffer {
     }
 }
 
+/// While it lives, the plugin neither frees nor donates the memory of the buffer.
+struct ExternalReference<'a>(&'a Buffer);
+
+impl<'a> ExternalReference<'a> {
+    fn new(buffer: &'a Buffer) -> Result<Self> {
+        let mut args = HandleArgs::new();
+        args.handle = buffer.raw;
+        let _lock = buffer.references.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the buffer is alive; no other thread changes its references at this moment.
+        unsafe { call!(buffer.plugin(), PJRT_Buffer_IncreaseExternalReferenceCount, &mut args)? };
+        Ok(ExternalReference(buffer))
+    }
+}
+
+impl Drop for ExternalReference<'_> {
+    fn drop(&mut self) {
+        let mut args = HandleArgs::new();
+        args.handle = self.0.raw;
+        let _lock = self.0.references.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the buffer is alive, has the reference taken above, and no other thread changes them at this moment. The one
+        // error that there is, of having no reference, cannot arise.
+        let _ = unsafe { call!(self.0.plugin(), PJRT_Buffer_DecreaseExternalReferenceCount, &mut args) };
+    }
+}
+
+/// `PJRT_Buffer_MemoryLayout_Type_Tiled`.
+const TILED: i32 = 0;
+
 fn tiled(minor_to_major: &[i64]) -> MemoryLayout {
     let mut tiled = TiledLayout::new();
     tiled.minor_to_major = minor_to_major.as_ptr();
     tiled.minor_to_major_size = minor_to_major.len();
     let mut layout = MemoryLayout::new();
     layout.tiled = tiled;
+    layout.kind = TILED;
     layout
 }
 

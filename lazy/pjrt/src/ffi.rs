@@ -116,6 +116,8 @@ structs! {
     }
     /// `PJRT_Buffer_MemoryLayout`; of its union only the (larger) tiled form is used.
     MemoryLayout { tiled: TiledLayout, kind: c_int }
+    /// `PJRT_Buffer_GetMemoryLayout_Args`.
+    LayoutArgs { buffer: Handle, layout: MemoryLayout }
     /// `PJRT_Client_BufferFromHostBuffer_Args`.
     BufferFromHostArgs {
         client: Handle, data: *const c_void, element_type: c_int, dims: *const i64, num_dims: usize,
@@ -276,7 +278,7 @@ pub(crate) struct Api {
     pub PJRT_Buffer_Dimensions: Call<DimsArgs>,
     pub PJRT_Buffer_UnpaddedDimensions: Call<DimsArgs>,
     pub PJRT_Buffer_DynamicDimensionIndices: Unused,
-    pub PJRT_Buffer_GetMemoryLayout: Unused,
+    pub PJRT_Buffer_GetMemoryLayout: Call<LayoutArgs>,
     pub PJRT_Buffer_OnDeviceSizeInBytes: Call<SizeArgs>,
     pub PJRT_Buffer_Device: Call<ChildArgs>,
     pub PJRT_Buffer_Memory: Unused,
@@ -284,11 +286,11 @@ pub(crate) struct Api {
     pub PJRT_Buffer_IsDeleted: Call<BoolArgs>,
     pub PJRT_Buffer_CopyToDevice: Call<CopyToDeviceArgs>,
     pub PJRT_Buffer_ToHostBuffer: Call<ToHostArgs>,
-    pub PJRT_Buffer_IsOnCpu: Unused,
+    pub PJRT_Buffer_IsOnCpu: Call<BoolArgs>,
     pub PJRT_Buffer_ReadyEvent: Call<ChildArgs>,
     pub PJRT_Buffer_UnsafePointer: Call<SizeArgs>,
-    pub PJRT_Buffer_IncreaseExternalReferenceCount: Unused,
-    pub PJRT_Buffer_DecreaseExternalReferenceCount: Unused,
+    pub PJRT_Buffer_IncreaseExternalReferenceCount: Call<HandleArgs>,
+    pub PJRT_Buffer_DecreaseExternalReferenceCount: Call<HandleArgs>,
     pub PJRT_Buffer_OpaqueDeviceMemoryDataPointer: Unused,
     pub PJRT_CopyToDeviceStream_Destroy: Unused,
     pub PJRT_CopyToDeviceStream_AddChunk: Unused,
@@ -390,6 +392,7 @@ mod tests {
             ("PJRT_TopologyDescription_Create_Args", TopologyCreateArgs::SIZE, 56),
             ("PJRT_Buffer_MemoryLayout_Tiled", TiledLayout::SIZE, 56),
             ("PJRT_Buffer_MemoryLayout", MemoryLayout::SIZE, 76),
+            ("PJRT_Buffer_GetMemoryLayout_Args", LayoutArgs::SIZE, 104),
             ("PJRT_Client_BufferFromHostBuffer_Args", BufferFromHostArgs::SIZE, 120),
             ("PJRT_Buffer_ToHostBuffer_Args", ToHostArgs::SIZE, 56),
             ("PJRT_Device_MemoryStats_Args", DeviceMemoryStatsArgs::SIZE, 185),

@@ -156,14 +156,22 @@ fn python_site_packages() -> Vec<PathBuf> {
     folders
 }
 
-/// libtpu asks Google's metadata server about its machine and, elsewhere than there, waits minutes for an answer.
+/// Sets what plugins read from the environment when they are loaded, as far as the user has not.
 pub(crate) fn prepare_environment(plugin: &Path) {
-    const VARIABLE: &str = "TPU_SKIP_MDS_QUERY";
+    // Warnings and below of XLA's log would otherwise go to the terminal of every program.
+    set_unless_set("TF_CPP_MIN_LOG_LEVEL", "2");
     let is_libtpu = plugin.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("libtpu"));
-    if is_libtpu && !tpu_chips_present() && env::var_os(VARIABLE).is_none() {
-        // SAFETY: unsound only if another thread of C code reads the environment at this moment; Rust's own readers share a
-        // lock with this call, and it is made once, before the library that reads the variable is loaded.
-        unsafe { env::set_var(VARIABLE, "1") };
+    if is_libtpu && !tpu_chips_present() {
+        // libtpu asks Google's metadata server about its machine and, elsewhere than there, waits minutes for an answer.
+        set_unless_set("TPU_SKIP_MDS_QUERY", "1");
+    }
+}
+
+fn set_unless_set(variable: &str, value: &str) {
+    if env::var_os(variable).is_none() {
+        // SAFETY: unsound only if a thread of C code reads the environment at this moment. Rust's own readers share a lock with
+        // this call; it is made once a plugin, before the plugin has any threads.
+        unsafe { env::set_var(variable, value) };
     }
 }
 

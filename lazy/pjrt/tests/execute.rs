@@ -356,6 +356,17 @@ fn results_are_row_major() {
 }
 
 #[test]
+fn a_column_major_result_is_an_error_and_not_shuffled() {
+    let text = "func.func @main(%a: tensor<2x3xf32>) -> (tensor<2x3xf32> {mhlo.layout_mode = \"{0,1}\"}) {
+        %0 = stablehlo.negate %a : tensor<2x3xf32>
+        return %0 : tensor<2x3xf32>
+    }";
+    let result = compile(text).execute(&[&f32s(&[1.; 6], &[2, 3])], &[]).unwrap().remove(0);
+    let error = error_of(result.to_vec());
+    assert!(error.message().contains("layout [0, 1]"), "{error}");
+}
+
+#[test]
 fn bounded_results_have_the_size_in_use() {
     let text = "func.func @main(%x: tensor<8x2xf32>, %n: tensor<i32>) -> tensor<?x2xf32, #stablehlo.bounds<8, ?>> {
         %0 = stablehlo.set_dimension_size %x, %n, dim = 0
@@ -387,6 +398,25 @@ fn threads_execute_at_once() {
             });
         }
     });
+}
+
+#[test]
+fn threads_read_one_buffer_while_another_deletes_it() {
+    for _ in 0..50 {
+        let a = f32s(&[3.; 4096], &[4096]);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    // Whole, or an error: never memory that is gone.
+                    if let Ok(bytes) = a.to_vec() {
+                        assert_eq!(bytes, self::bytes(&[3.; 4096]));
+                    }
+                });
+            }
+            scope.spawn(|| a.delete().unwrap());
+        });
+        assert!(a.is_deleted().unwrap());
+    }
 }
 
 #[test]
