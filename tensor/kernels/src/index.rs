@@ -302,8 +302,8 @@ fn combine(
     for_dtype!(out.dtype(), T => {
         if !include_self {
             let start = match kind {
-                ScatterReduce::Sum | ScatterReduce::Mean => T::from_i64(0),
-                ScatterReduce::Prod => T::from_i64(1),
+                ScatterReduce::Sum | ScatterReduce::Mean => <T as Element>::from_i64(0),
+                ScatterReduce::Prod => <T as Element>::from_i64(1),
                 ScatterReduce::Amax => <T as Arithmetic>::LEAST,
                 ScatterReduce::Amin => <T as Arithmetic>::GREATEST,
             };
@@ -358,7 +358,7 @@ pub fn index_add(out: &mut ViewMut, dim: usize, index: &View, src: &View, alpha:
     })?;
     let nest = row_nest(out, dim, src.sizes(), src.strides());
     for_dtype!(out.dtype(), T => {
-        let alpha_t = T::from_f64(alpha);
+        let alpha_t = <T as Element>::from_f64(alpha);
         if alpha == 1.0 {
             write_at::<T>(&nest, out, src, &positions, step, |a, b| a.plus(b));
         } else {

@@ -424,7 +424,7 @@ pub fn bincount(x: &View, weights: Option<&View>, out: &mut ViewMut) -> Result<(
             None => {
                 let mut counts = vec![0i64; n];
                 values.iter().for_each(|&v| counts[v as usize] += 1);
-                bins.iter_mut().zip(counts).for_each(|(b, c)| *b = T::from_i64(c));
+                bins.iter_mut().zip(counts).for_each(|(b, c)| *b = <T as Element>::from_i64(c));
             }
             Some(w) => {
                 let ws = w.strides().first().copied().unwrap_or(1);
@@ -432,7 +432,7 @@ pub fn bincount(x: &View, weights: Option<&View>, out: &mut ViewMut) -> Result<(
                 for (i, &v) in values.iter().enumerate() {
                     let b = &mut bins[v as usize];
                     // SAFETY: the weights have the size of `x`.
-                    *b = T::from_f64(b.to_f64() + unsafe { w.read(i * ws) }.to_f64());
+                    *b = <T as Element>::from_f64(b.to_f64() + unsafe { w.read(i * ws) }.to_f64());
                 }
             }
         }
@@ -493,7 +493,7 @@ pub fn histc(x: &View, min: f64, max: f64, out: &mut ViewMut) -> Result<(), Kern
         let out = Address::<T>::of(out.ptr());
         for (i, &c) in counts.iter().enumerate() {
             // SAFETY: element `i` of the output.
-            unsafe { out.write(i * stride, T::from_i64(c)) };
+            unsafe { out.write(i * stride, <T as Element>::from_i64(c)) };
         }
     });
     Ok(())
