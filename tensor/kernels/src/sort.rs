@@ -9,6 +9,7 @@
 use crate::select::{introsort, nth_element, partial_sort, quick_select};
 use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_for, parallel_sort};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+use std::cmp::Ordering;
 
 /// An unsigned number ordered as the value is; at most 32 bits unless the dtype has 64.
 #[inline(always)]
@@ -370,8 +371,9 @@ pub fn searchsorted(
                 let (mut low, mut high) = (0, table.len);
                 while low < high {
                     let middle = low + (high - low) / 2;
-                    // Negated on purpose: a NaN value goes to the end.
-                    let stop = if right { boundary(middle) > value } else { boundary(middle) >= value };
+                    // Unordered counts as less: a NaN goes to the end.
+                    let order = boundary(middle).partial_cmp(&value);
+                    let stop = order == Some(Ordering::Greater) || (!right && order == Some(Ordering::Equal));
                     if stop {
                         high = middle;
                     } else {

@@ -237,7 +237,7 @@ fn masks_fill_select_and_scatter() {
     // A broadcast mask: one row for all.
     let row = View::of_slice(&[true, false, false], &[2, 3], &[0, 1]);
     masked_fill(&mut x.m(), &row, &View::of_slice(&[0i16], &[], &[]));
-    assert_eq!(x.data, [0, 1, 8, 0, 4, 9]);
+    assert_eq!(x.data, [0, 1, 2, 0, 4, 5]);
 }
 
 #[test]

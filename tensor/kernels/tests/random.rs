@@ -189,6 +189,14 @@ fn run(function: &str, d: DType, key: &str) -> Option<Result<Vec<u8>, KernelErro
             let p = if args[0] == "f64 p" { DType::F64 } else { DType::F32 };
             bernoulli_tensor(g, o, &Buffer::of(p, &linspace(n, 0.0, 1.0)).view())
         }
+        "poisson" => {
+            let (a, b) = if args[0] == "big" { (10.0, 1e6) } else { (0.0, 40.0) };
+            poisson(g, &Buffer::of(d, &linspace(n, a, b)).view(), o)
+        }
+        "_standard_gamma" => {
+            let alpha: Vec<f64> = (0..n).map(|i| (i % 13) as f64 * 0.37 + 0.05).collect();
+            standard_gamma(g, &Buffer::of(d, &alpha).view(), o)
+        }
         "dropout" => {
             let x: Vec<f64> = (0..n).map(|i| ((i % 31) as f64 - 15.0) * 0.21 + 0.01).collect();
             let done = dropout_mask(g, o, real(0));
@@ -230,6 +238,12 @@ fn fill_strided(op: &str, d: DType, key: &str) -> Option<Result<Vec<u8>, KernelE
             (p.sizes, p.strides) = (vec![25, 40], vec![1, 25]);
             let mut dense = Buffer::new(d, &[25, 40], &[40, 1]);
             return Some(bernoulli_tensor(g, &mut dense.view_mut(), &p.view()).map(|()| dense.bytes()));
+        }
+        "poisson->contig out" => {
+            let mut rate = Buffer::of(d, &linspace(1000, 0.0, 1.0));
+            (rate.sizes, rate.strides) = (vec![25, 40], vec![1, 25]);
+            let mut dense = Buffer::new(d, &[25, 40], &[40, 1]);
+            return Some(poisson(g, &rate.view(), &mut dense.view_mut()).map(|()| dense.bytes()));
         }
         "dropout (memory order)" => {
             let mut x = Buffer::of(d, &linspace(1000, 0.0, 1.0));

@@ -37,7 +37,7 @@ fn through(dtype: DType, v: i64) -> i64 {
         DType::F16 => f64::from(half::f16::from_f32(v as f32).to_f32()),
         _ => f64::from(half::bf16::from_f32(v as f32).to_f32()),
     };
-    if x.is_finite() && x < 9.223_372_036_854_775_8e18 { x as i64 } else { i64::MIN }
+    if x.is_finite() && x < i64::MAX as f64 { x as i64 } else { i64::MIN }
 }
 
 /// Distance between neighbouring values of the dtype near `v`.

@@ -13,7 +13,6 @@ use crate::{DType, Element, KernelError, ViewMut};
 /// # Errors
 /// When `std` is negative or the dtype is not floating.
 pub fn normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Result<(), KernelError> {
-    // Written so that NaN fails too.
     if !(std >= 0.0) {
         return Err(KernelError::Other(format!("normal expects std >= 0.0, but found std {std}")));
     }
@@ -179,7 +178,7 @@ fn log(x: f32) -> f32 {
     let y = y.mul_add(r, -1.242_014_1e-1);
     let y = y.mul_add(r, 1.424_932_3e-1);
     let y = y.mul_add(r, -1.666_805_8e-1);
-    let y = y.mul_add(r, 2.000_071_48e-1);
+    let y = y.mul_add(r, 0.200_007_14);
     let y = y.mul_add(r, -2.499_999_4e-1);
     let y = y.mul_add(r, 3.333_333e-1);
     let y = y * r;
