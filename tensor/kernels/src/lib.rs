@@ -9,7 +9,19 @@ mod dtype;
 mod element;
 mod view;
 
+mod convert;
+mod copy;
+mod error;
+mod loops;
+pub mod memory;
+mod pointwise;
+pub mod threads;
+
 pub use dtype::DType;
 pub use element::Element;
 pub use half::{bf16, f16};
+
+pub use copy::{Scalar, copy, fill};
+pub use error::KernelError;
+pub use pointwise::*;
 pub use view::{View, ViewMut, is_contiguous};
