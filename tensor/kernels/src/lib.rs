@@ -27,10 +27,10 @@ mod select;
 pub mod sort;
 mod strided;
 mod convert;
-mod copy;
+pub mod copy;
 mod loops;
 pub mod memory;
-mod pointwise;
+pub mod pointwise;
 pub mod threads;
 
 pub use dtype::DType;
