@@ -11,10 +11,13 @@ mod view;
 
 mod convert;
 mod copy;
+mod creation;
 mod error;
 mod loops;
 pub mod memory;
 mod pointwise;
+mod reduce;
+mod scan;
 pub mod threads;
 
 pub use dtype::DType;
@@ -22,6 +25,9 @@ pub use element::Element;
 pub use half::{bf16, f16};
 
 pub use copy::{Scalar, copy, fill};
+pub use creation::{arange, eye, linspace, tril, triu};
 pub use error::KernelError;
 pub use pointwise::*;
+pub use reduce::{ReduceKind, arg_reduce, mean, reduce, var};
+pub use scan::{cummax, cummin, cumprod, cumsum, logcumsumexp};
 pub use view::{View, ViewMut, is_contiguous};
