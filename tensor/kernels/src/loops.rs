@@ -13,7 +13,7 @@ use crate::convert;
 use crate::threads::parallel_for;
 use crate::{DType, View, ViewMut};
 use std::mem::MaybeUninit;
-use std::ops::Range;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Elements that are staged at a time.
@@ -738,4 +738,3 @@ impl RawMut {
         unsafe { self.0.add(bytes) }
     }
 }
-pub(crate) type Piece = Range<usize>;
