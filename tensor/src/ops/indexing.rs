@@ -81,15 +81,14 @@ fn check_same_dtype(op: &str, x: &Tensor, src: &Tensor) -> Result<()> {
     Err(Error::runtime(format!("{op}(): Expected self.dtype to be equal to src.dtype")))
 }
 
-/// Logical `or` in a lowering, of equals of `bool` type.
+/// Starts a kernel that changes a part from a copy of the whole.
 fn copy_of(x: &Tensor, y: &Tensor) {
-    torchtpu_kernels::pointwise::copy(&x.view(), &mut y.view_mut());
+    torchtpu_kernels::copy::copy(&x.view(), &mut y.view_mut());
 }
 
 /// 0, 1, .. in a new one-dimensional tensor.
 pub(crate) fn count_up(n: usize, device: Device) -> Result<Tensor> {
-    let all: Vec<i64> = (0..n as i64).collect();
-    Tensor::from_slice_on(&all, &[n], device)
+    dispatch::call(Prim::Iota(super::creation::Iota { len: n, device }), &[])
 }
 
 fn zeros_like(m: &Meta) -> Result<Tensor> {
@@ -683,7 +682,7 @@ fn scatter_kind(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, kind: Scatte
     let op = Scatter { dim, kind, include_self };
     if index.numel() == 0 {
         check_index_dtype(op.label(), index)?;
-        return x.view_dims(*x.dims())?.contiguous_copy();
+        return x.copy();
     }
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
     // Only the part of the source that the index has is looked at.
@@ -1156,7 +1155,7 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
     let plan = Plan::new(x, indices)?;
     if plan.indices.is_empty() {
         let v = values.expand_dims(x.dims())?;
-        return if accumulate { x.add(&v) } else { v.contiguous_copy() };
+        return if accumulate { x.add(&v) } else { v.copy() };
     }
     let front = plan.front(x)?;
     // The values come in the order of the result of indexing.
@@ -1418,7 +1417,7 @@ pub fn diag_embed(x: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tenso
 fn diag(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     match x.dims().len() {
         1 => diag_embed(x, diagonal, 0, 1),
-        2 => x.diagonal(diagonal, 0, 1)?.contiguous_copy(),
+        2 => x.diagonal(diagonal, 0, 1)?.copy(),
         r => Err(Error::runtime(format!("diag(): Supports 1D or 2D tensors. Got {r}D"))),
     }
 }
@@ -1490,13 +1489,6 @@ fn own(x: Operand<'_>) -> Result<Tensor> {
     }
 }
 
-impl Tensor {
-    /// A new tensor with the same elements, row major.
-    pub(crate) fn contiguous_copy(&self) -> Result<Tensor> {
-        super::convert::copy(self)
-    }
-}
-
 // ------------------------------------------------------------------------------------------------ the public functions
 
 fn ok(t: Result<Tensor>) -> Result<Ret> {
@@ -1505,6 +1497,11 @@ fn ok(t: Result<Tensor>) -> Result<Ret> {
 
 fn scalar_tensor(a: &crate::schema::Args<'_>, i: usize, x: &Tensor) -> Result<Tensor> {
     Tensor::number(a.scalar(i)?, x.dtype())
+}
+
+/// A dtype whose default the schema writes as `long`.
+pub(crate) fn long_or(a: &crate::schema::Args<'_>, i: usize) -> Result<DType> {
+    if matches!(a.0[i], crate::schema::Arg::Str("long")) { Ok(DType::I64) } else { Ok(a.opt_dtype(i)?.unwrap_or(DType::I64)) }
 }
 
 fn scaled(src: &Tensor, alpha: Scalar) -> Result<Tensor> {
@@ -1709,11 +1706,11 @@ pub const ROWS: &[Row] = &[
     })
     .inplace(),
     Row::new("tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, true, a.opt_dtype(3)?.unwrap_or(DType::I64), a.opt_device(5)?.unwrap_or(Device::CPU)))
+        ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, true, long_or(a, 3)?, a.opt_device(5)?.unwrap_or(Device::CPU)))
     }, || vec![Sample::new(vec![n(3), n(4), n(-1)]).no_gradient()])
     .scope(Scope::Function),
     Row::new("triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, false, a.opt_dtype(3)?.unwrap_or(DType::I64), a.opt_device(5)?.unwrap_or(Device::CPU)))
+        ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, false, long_or(a, 3)?, a.opt_device(5)?.unwrap_or(Device::CPU)))
     }, || vec![Sample::new(vec![n(3), n(4), n(1)]).no_gradient()])
     .scope(Scope::Function),
     Row::new("diag(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(diag(a.tensor(0)?, a.int(1)?)), samples!([t(&[3]), n(1)], [t(&[3]), n(-2)], [t(&[3, 4]), n(1)])),
