@@ -10,6 +10,8 @@ mod element;
 mod view;
 
 mod error;
+#[cfg(target_arch = "x86_64")]
+mod gemm512;
 mod par;
 mod real;
 

@@ -17,7 +17,20 @@ unsafe impl<A: Send> Send for Mat<A> {}
 // SAFETY: as above.
 unsafe impl<A: Sync> Sync for Mat<A> {}
 
-impl<A: Real> Mat<A> {
+impl<A: Copy> Mat<A> {
+    #[inline(always)]
+    pub(crate) fn row(self) -> usize {
+        self.row
+    }
+    #[inline(always)]
+    pub(crate) fn col(self) -> usize {
+        self.col
+    }
+    #[inline(always)]
+    pub(crate) unsafe fn element(self, i: usize, j: usize) -> *const A {
+        // SAFETY: the caller stays within the matrix.
+        unsafe { self.ptr.add(i * self.row + j * self.col) }
+    }
     /// A matrix in a slice.
     pub(crate) fn new(x: &[A], row: usize, col: usize) -> Mat<A> {
         Mat { ptr: x.as_ptr(), row, col }
@@ -67,7 +80,11 @@ impl<A: Real> MatMut<A> {
         MatMut { ptr, row, col }
     }
     #[inline(always)]
-    unsafe fn element(self, i: usize, j: usize) -> *mut A {
+    pub(crate) fn row(self) -> usize {
+        self.row
+    }
+    #[inline(always)]
+    pub(crate) unsafe fn element(self, i: usize, j: usize) -> *mut A {
         // SAFETY: the caller stays within the matrix.
         unsafe { self.ptr.add(i * self.row + j * self.col) }
     }
@@ -109,6 +126,18 @@ pub(crate) unsafe fn gemm<A: Real>(
         } else if m * n * k <= 32 * 32 * 32 && n <= 64 && k <= 64 {
             tiny(m, n, k, alpha, a, b, beta, c);
         } else {
+            #[cfg(target_arch = "x86_64")]
+            if A::DTYPE == DType::F32 && (c.col == 1 || c.row == 1) && crate::gemm512::has_f32() {
+                let cast = |x: Mat<A>| Mat { ptr: x.ptr.cast::<f32>(), row: x.row, col: x.col };
+                let (alpha, beta) = (alpha.to_f64() as f32, beta.to_f64() as f32);
+                let (a, b) = (cast(a), cast(b));
+                let c = MatMut { ptr: c.ptr.cast::<f32>(), row: c.row, col: c.col };
+                return if c.col == 1 {
+                    crate::gemm512::gemm(m, n, k, alpha, a, b, beta, c, parallel)
+                } else {
+                    crate::gemm512::gemm(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel)
+                };
+            }
             let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
             gemm::gemm(
                 m,
