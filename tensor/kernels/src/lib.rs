@@ -11,7 +11,7 @@ mod view;
 
 mod error;
 #[cfg(target_arch = "x86_64")]
-mod gemm512;
+mod gemm_bf16;
 mod par;
 mod real;
 

@@ -94,7 +94,7 @@ impl<A: Real> MatMut<A> {
 }
 
 /// Multiplications below which a product stays on its thread.
-const SERIAL: usize = 64 * 64 * 64;
+const SERIAL: usize = 1 << 20;
 
 /// `c = alpha * a @ b + beta * c` for `[m, k] @ [k, n]`; `c` is not read when `beta` is zero.
 ///
@@ -126,18 +126,6 @@ pub(crate) unsafe fn gemm<A: Real>(
         } else if m * n * k <= 32 * 32 * 32 && n <= 64 && k <= 64 {
             tiny(m, n, k, alpha, a, b, beta, c);
         } else {
-            #[cfg(target_arch = "x86_64")]
-            if A::DTYPE == DType::F32 && (c.col == 1 || c.row == 1) && crate::gemm512::has_f32() {
-                let cast = |x: Mat<A>| Mat { ptr: x.ptr.cast::<f32>(), row: x.row, col: x.col };
-                let (alpha, beta) = (alpha.to_f64() as f32, beta.to_f64() as f32);
-                let (a, b) = (cast(a), cast(b));
-                let c = MatMut { ptr: c.ptr.cast::<f32>(), row: c.row, col: c.col };
-                return if c.col == 1 {
-                    crate::gemm512::gemm(m, n, k, alpha, a, b, beta, c, parallel)
-                } else {
-                    crate::gemm512::gemm(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel)
-                };
-            }
             let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
             gemm::gemm(
                 m,
@@ -423,6 +411,16 @@ fn float_product<A: Real>(
     beta: A,
     bias: Option<&View>,
 ) {
+    #[cfg(target_arch = "x86_64")]
+    if A::DTYPE == DType::F32
+        && a.dtype() == DType::BF16
+        && b.dtype() == DType::BF16
+        && m.min(n) > 1
+        && m * n * k >= 32 * 32 * 32
+        && crate::gemm_bf16::is_available()
+    {
+        return bf16_product(m, n, k, a, b, out, alpha.to_f64() as f32, beta.to_f64() as f32, bias);
+    }
     let rank = out.sizes().len();
     let batch = &out.sizes()[..rank - 2];
     let out_strides = out.strides().to_vec();
@@ -469,6 +467,73 @@ fn float_product<A: Real>(
         gather(&out.as_view(), &mut c);
     }
     run(c.as_mut_ptr(), &dense, beta);
+    scatter(&c, out);
+}
+
+/// Products of `bf16` read where they lie, with sums in `f32` scratch memory that is rounded once.
+#[cfg(target_arch = "x86_64")]
+fn bf16_product(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &View,
+    b: &View,
+    out: &mut ViewMut,
+    alpha: f32,
+    beta: f32,
+    bias: Option<&View>,
+) {
+    let rank = out.sizes().len();
+    let sizes = out.sizes();
+    let batch = &sizes[..rank - 2];
+    let batch_strides = |x: &View| {
+        let r = x.sizes().len() - 2;
+        broadcast(&x.strides()[..r], &x.sizes()[..r], rank - 2)
+    };
+    let (a_batch, b_batch) = (batch_strides(a), batch_strides(b));
+    let matrix = |x: &View, offset: usize| {
+        let r = x.sizes().len();
+        // SAFETY: the offset is that of a batch of the view.
+        unsafe { Mat::at(x.ptr().cast::<crate::bf16>().add(offset), x.strides()[r - 2], x.strides()[r - 1]) }
+    };
+    let mut c = Scratch::<f32>::any(out.numel());
+    let beta = match bias {
+        Some(bias) => {
+            fill_bias(bias, sizes, &mut c);
+            1.0
+        }
+        None => {
+            if beta != 0.0 {
+                gather(&out.as_view(), &mut c);
+            }
+            beta
+        }
+    };
+    let mut count: usize = batch.iter().product();
+    let mut rows = m;
+    let mut a_row = a.strides()[a.strides().len() - 2];
+    // One matrix for all batches, and rows that follow one another: a single product of all rows.
+    if count > 1 && b_batch.iter().all(|&s| s == 0) {
+        let all: Vec<usize> = a_batch.iter().copied().chain([a_row]).collect();
+        let (_, s) = merged(&sizes[..rank - 1], &all);
+        if let [row] = s[..] {
+            (rows, count, a_row) = (m * count, 1, row);
+        }
+    }
+    let inside = count < threads() || rows * n * k >= 512 * 512 * 512;
+    let to = Shared::new(&mut c);
+    parallel_for(count, if inside { count } else { SERIAL.div_ceil(rows * n * k) }, |range| {
+        for i in range {
+            let x = Mat { row: a_row, ..matrix(a, offset_of(i, batch, &a_batch)) };
+            let y = matrix(b, offset_of(i, batch, &b_batch));
+            // SAFETY: the processor was asked; views cover their elements; batches of the output are disjoint.
+            unsafe {
+                let c = MatMut::at(to.ptr().add(i * rows * n), n, 1);
+                let parallel = inside && threads() > 1 && rows * n * k >= SERIAL;
+                crate::gemm_bf16::gemm(rows, n, k, alpha, x, y, beta, c, parallel);
+            }
+        }
+    });
     scatter(&c, out);
 }
 

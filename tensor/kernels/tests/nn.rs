@@ -211,6 +211,17 @@ fn matmul_equals_sums_of_products() {
 }
 
 #[test]
+fn matmul_of_bf16_larger_than_its_blocks() {
+    let mut random = Random(4);
+    for (m, k, n) in [(20, 1031, 4200), (400, 601, 33)] {
+        let (a, b) = (random.nd(&[1, m, k]).cast::<bf16>(false), random.nd(&[1, k, n]).cast::<bf16>(false));
+        let mut out = Array::<bf16>::garbage(&[1, m, n]);
+        matmul(&a.view(), &b.view(), &mut out.view_mut()).unwrap();
+        assert_close(&out.nd(), &naive_matmul(&a.nd(), &b.nd(), 1, m, k, n), 1e-2, "blocks");
+    }
+}
+
+#[test]
 fn matmul_reads_transposes_in_place() {
     let mut random = Random(2);
     for (m, k, n) in [(3, 4, 5), (70, 80, 90), (1, 300, 200), (200, 300, 1), (600, 64, 600)] {
@@ -232,10 +243,10 @@ fn matmul_reads_transposes_in_place() {
             let mut out = Array::<f32>::garbage(&[1, m, n]);
             matmul(&a.view(), &b.view(), &mut out.view_mut()).unwrap();
             assert_close(&out.nd(), &want, 1e-4, "transposed");
-            let (a, b) = (Array { data: a.data.iter().map(|&v| bf16::from_f32(v)).collect(), ..dup(&a) }, Array {
-                data: b.data.iter().map(|&v| bf16::from_f32(v)).collect(),
-                ..dup(&b)
-            });
+            let (a, b) = (
+                Array { data: a.data.iter().map(|&v| bf16::from_f32(v)).collect(), ..dup(&a) },
+                Array { data: b.data.iter().map(|&v| bf16::from_f32(v)).collect(), ..dup(&b) },
+            );
             let mut out = Array::<f32>::garbage(&[1, m, n]).cast::<bf16>(false);
             matmul(&a.view(), &b.view(), &mut out.view_mut()).unwrap();
             assert_close(&out.nd(), &naive_matmul(&a.nd(), &b.nd(), 1, m, k, n), 1e-2, "transposed bf16");
@@ -310,13 +321,7 @@ fn matmul_propagates_nan() {
 // Convolution.
 
 /// Calls `f(output, input, weight)` for every product of a convolution, by its definition.
-fn products(
-    spec: &ConvSpec,
-    x: &[usize],
-    w: &[usize],
-    y: &[usize],
-    mut f: impl FnMut(usize, usize, usize),
-) {
+fn products(spec: &ConvSpec, x: &[usize], w: &[usize], y: &[usize], mut f: impl FnMut(usize, usize, usize)) {
     let s = spec.spatial;
     let three = |v: &[usize]| {
         let mut out = [1; 3];
@@ -585,8 +590,10 @@ fn adaptive_pools_divide_evenly() {
                 for b in 0..2usize {
                     let (h0, h1) = (a * i / o, ((a + 1) * i).div_ceil(o));
                     let (w0, w1) = (b * 5 / 2, ((b + 1) * 5).div_ceil(2));
-                    let all: Vec<f64> =
-                        (h0..h1).flat_map(|h| (w0..w1).map(move |w| (h, w))).map(|(h, w)| x.data[(p * i + h) * 5 + w]).collect();
+                    let all: Vec<f64> = (h0..h1)
+                        .flat_map(|h| (w0..w1).map(move |w| (h, w)))
+                        .map(|(h, w)| x.data[(p * i + h) * 5 + w])
+                        .collect();
                     want.data[(p * o + a) * 2 + b] = all.iter().sum::<f64>() / all.len() as f64;
                     want_max.data[(p * o + a) * 2 + b] = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 }
@@ -674,6 +681,25 @@ fn softmax_equals_its_formula() {
 #[test]
 fn softmax_of_infinities_and_nan() {
     let inf = f32::INFINITY;
+    // The other dimension: a row of minus infinity, one that starts with many, one with NaN, one with infinity.
+    let n = 40;
+    let mut columns = vec![0.0f32; n * 4];
+    for i in 0..n {
+        columns[i * 4] = -inf;
+        columns[i * 4 + 1] = if i < 20 { -inf } else { 1.0 };
+    }
+    (columns[4 * 30 + 2], columns[4 * 5 + 3]) = (f32::NAN, inf);
+    for log in [false, true] {
+        let (x, mut y) = (Array::of(columns.clone(), &[n, 4]), Array::<f32>::zeros(&[n, 4]));
+        if log {
+            log_softmax(&x.view(), 0, &mut y.view_mut())
+        } else {
+            softmax(&x.view(), 0, &mut y.view_mut())
+        }
+        assert!((0..n).all(|i| y.data[i * 4].is_nan() && y.data[i * 4 + 2].is_nan()) && y.data[4 * 5 + 3].is_nan());
+        let (low, high) = if log { (-inf, -(20.0f32.ln())) } else { (0.0, 0.05) };
+        assert!(y.data[1] == low && (y.data[4 * 39 + 1] - high).abs() < 1e-6);
+    }
     for n in [4, 80] {
         let run = |special: &[f32]| {
             let mut row = vec![if special.len() == n { -inf } else { 0.0 }; n];
@@ -710,7 +736,16 @@ fn run_layer_norm(x: &Nd, n: usize, w: Option<&Nd>, b: Option<&Nd>) -> Stats {
     let rows = x.data.len() / n;
     let (mut y, mut mean, mut rstd) = (Nd::garbage(&x.sizes), Nd::garbage(&[rows]), Nd::garbage(&[rows]));
     let (w, b) = (w.map(|w| w.view()), b.map(|b| b.view()));
-    layer_norm(&x.view(), n, w.as_ref(), b.as_ref(), 1e-5, &mut y.view_mut(), &mut mean.view_mut(), &mut rstd.view_mut());
+    layer_norm(
+        &x.view(),
+        n,
+        w.as_ref(),
+        b.as_ref(),
+        1e-5,
+        &mut y.view_mut(),
+        &mut mean.view_mut(),
+        &mut rstd.view_mut(),
+    );
     (y, mean, rstd)
 }
 
@@ -739,7 +774,17 @@ fn layer_norm_and_its_gradients() {
             let (mut gx, mut gw, mut gb) = (Nd::garbage(&x.sizes), Nd::garbage(&[n]), Nd::garbage(&[n]));
             let wv = wo.map(|w| w.view());
             let (xv, gv, mv, rv) = (x.view(), g.view(), mean.view(), rstd.view());
-            layer_norm_backward(&gv, &xv, n, &mv, &rv, wv.as_ref(), Some(&mut gx.view_mut()), Some(&mut gw.view_mut()), Some(&mut gb.view_mut()));
+            layer_norm_backward(
+                &gv,
+                &xv,
+                n,
+                &mv,
+                &rv,
+                wv.as_ref(),
+                Some(&mut gx.view_mut()),
+                Some(&mut gw.view_mut()),
+                Some(&mut gb.view_mut()),
+            );
             if n > 1 {
                 assert_gradient(&x, &gx, |x| inner(&run_layer_norm(x, n, wo, bo).0, &g), "layer norm gx");
             }
@@ -903,7 +948,11 @@ fn cross_entropy_and_its_gradient() {
         let logp = naive_softmax(&x, 1, true);
         let s: usize = sizes[2..].iter().product();
         for (weighted, smoothing) in [(false, 0.0), (true, 0.0), (false, 0.3), (true, 0.3)] {
-            let spec = CrossEntropy { weight: weighted.then(|| weight.view()), label_smoothing: smoothing, ..Default::default() };
+            let spec = CrossEntropy {
+                weight: weighted.then(|| weight.view()),
+                label_smoothing: smoothing,
+                ..Default::default()
+            };
             let run = |x: &Nd| {
                 let (mut loss, mut lse) = (Nd::garbage(&rows), Nd::garbage(&rows));
                 let total =
@@ -1078,7 +1127,9 @@ fn rows_are_gathered_and_their_gradients_added() {
         let mut out = Nd::zeros(&[2, 2, 3]);
         let error = index_select_rows(&w.view(), &idx.view(), &mut out.view_mut()).unwrap_err();
         assert_eq!(error, KernelError::IndexOutOfRange("index out of range in self".into()));
-        assert!(embedding_grad(&out.clone().view(), &idx.view(), None, &mut Nd::zeros(&[10, 2, 3]).view_mut()).is_err());
+        assert!(
+            embedding_grad(&out.clone().view(), &idx.view(), None, &mut Nd::zeros(&[10, 2, 3]).view_mut()).is_err()
+        );
     }
     let empty = Array::<i64>::zeros(&[0]);
     index_select_rows(&w.view(), &empty.view(), &mut Nd::zeros(&[0, 2, 3]).view_mut()).unwrap();

@@ -1,9 +1,10 @@
-//! Matrix products with AVX-512: `f32`, and `bf16` with `f32` sums where the processor multiplies pairs of them.
+//! Products of `bf16` matrices with `f32` sums, for processors that multiply pairs of `bf16` (AVX-512 BF16).
 //!
 //! The usual blocking: a block of the right operand is packed into panels of 32 columns, shared by all threads and resident in
 //! the third-level cache; a block of the left operand into strips of up to 14 rows, in a thread's second-level cache; a tile of
-//! 14 x 32 sums stays in 28 registers while `K_BLOCK` products are added to it. Masks handle every edge, so there are no scalar tails.
-//! Both operands are packed from any strides; a run along the summed dimension is transposed in registers, 16 x 16 at a time.
+//! 14 x 32 sums stays in 28 registers while `K_BLOCK` steps are added to it. Masks handle every edge, so there are no scalar tails.
+//! A step is two neighbours of the summed dimension in one 32-bit lane. Operands are packed from any strides; where the summed
+//! dimension is contiguous, 16 x 16 lanes at a time are transposed in registers.
 
 use crate::bf16;
 use crate::matmul::{Mat, MatMut};
@@ -19,39 +20,25 @@ const M_BLOCK: usize = 168;
 /// Columns of a block of the right operand.
 const N_BLOCK: usize = 4096;
 
-/// An element type that can be packed: one packed step is 32 bits, an `f32` or two `bf16`.
-pub(crate) trait Packed: crate::Element {
-    /// Elements of the summed dimension in a packed step.
-    const PER_STEP: usize;
-}
-impl Packed for f32 {
-    const PER_STEP: usize = 1;
-}
-impl Packed for bf16 {
-    const PER_STEP: usize = 2;
-}
+/// Elements of the summed dimension in a packed step.
+const PER_STEP: usize = 2;
 
-/// Whether products of `f32` run here.
-pub(crate) fn has_f32() -> bool {
-    crate::real::level() == 4
-}
-
-/// Whether products of `bf16` run here.
-pub(crate) fn has_bf16() -> bool {
-    has_f32() && is_x86_feature_detected!("avx512bf16")
+/// Whether the processor has the instructions.
+pub(crate) fn is_available() -> bool {
+    crate::real::level() == 4 && is_x86_feature_detected!("avx512bf16")
 }
 
 /// `c = alpha * a @ b + beta * c` for `[m, k] @ [k, n]`, `k > 0`; `c` has unit column stride and is not read when `beta` is zero.
 ///
 /// # Safety
-/// The processor has what `has_f32` or `has_bf16` asks for; the matrices have the sizes given; `c` overlaps neither operand.
-pub(crate) unsafe fn gemm<T: Packed>(
+/// `is_available()`; the matrices have the sizes given; `c` overlaps neither operand.
+pub(crate) unsafe fn gemm(
     m: usize,
     n: usize,
     k: usize,
     alpha: f32,
-    a: Mat<T>,
-    b: Mat<T>,
+    a: Mat<bf16>,
+    b: Mat<bf16>,
     beta: f32,
     c: MatMut<f32>,
     parallel: bool,
@@ -66,30 +53,30 @@ pub(crate) unsafe fn gemm<T: Packed>(
     }
 }
 
-unsafe fn blocks<T: Packed>(
+unsafe fn blocks(
     m: usize,
     n: usize,
     k: usize,
     alpha: f32,
-    a: Mat<T>,
-    b: Mat<T>,
+    a: Mat<bf16>,
+    b: Mat<bf16>,
     beta: f32,
     c: MatMut<f32>,
     parallel: bool,
 ) {
     let strip = strip_rows(m);
-    let k_block = K_BLOCK * T::PER_STEP;
+    let k_block = K_BLOCK * PER_STEP;
     let block_rows = (M_BLOCK / strip).max(1) * strip;
     let each = |count: usize, f: &(dyn Fn(std::ops::Range<usize>) + Sync)| {
         if parallel { parallel_for(count, 1, f) } else { f(0..count) }
     };
-    let mut right = Scratch::<f32>::any(K_BLOCK.min(k.div_ceil(T::PER_STEP)) * N_BLOCK.min(n.next_multiple_of(WIDTH)));
+    let mut right = Scratch::<f32>::any(K_BLOCK.min(k.div_ceil(PER_STEP)) * N_BLOCK.min(n.next_multiple_of(WIDTH)));
     for n0 in (0..n).step_by(N_BLOCK) {
         let nb = N_BLOCK.min(n - n0);
         let panels = nb.div_ceil(WIDTH);
         for k0 in (0..k).step_by(k_block) {
             let kb = k_block.min(k - k0);
-            let steps = kb.div_ceil(T::PER_STEP);
+            let steps = kb.div_ceil(PER_STEP);
             let beta = if k0 == 0 { beta } else { 1.0 };
             let packed = Shared::new(&mut right[..]);
             each(panels, &|range| {
@@ -138,7 +125,7 @@ unsafe fn blocks<T: Packed>(
                             // SAFETY: packed operands hold `steps` steps; tiles of `c` are disjoint.
                             unsafe {
                                 let (c, row) = (c.element(i, j), c.row());
-                                tile::<T>(strip, steps, a, b, alpha, beta, c, row, rows, columns)
+                                tile(strip, steps, a, b, alpha, beta, c, row, rows, columns)
                             }
                         }
                     }
@@ -160,16 +147,8 @@ fn strip_rows(m: usize) -> usize {
 /// # Safety
 /// The elements exist, and `out` has room for all steps of `lanes`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn pack<T: Packed>(
-    x: *const T,
-    line: usize,
-    step: usize,
-    valid: usize,
-    k: usize,
-    lanes: usize,
-    out: *mut f32,
-) {
-    let steps = k.div_ceil(T::PER_STEP);
+unsafe fn pack(x: *const bf16, line: usize, step: usize, valid: usize, k: usize, lanes: usize, out: *mut f32) {
+    let steps = k.div_ceil(PER_STEP);
     for group in (0..lanes).step_by(16) {
         let store = mask(lanes - group);
         let lines = valid.saturating_sub(group).min(16);
@@ -183,10 +162,10 @@ unsafe fn pack<T: Packed>(
                 }
             } else if step == 1 {
                 for s0 in (0..steps).step_by(16) {
-                    let rest = k - s0 * T::PER_STEP;
+                    let rest = k - s0 * PER_STEP;
                     let mut rows = [_mm512_setzero_ps(); 16];
                     for i in 0..lines {
-                        rows[i] = along(x.add(i * line + s0 * T::PER_STEP), rest);
+                        rows[i] = along(x.add(i * line + s0 * PER_STEP), rest);
                     }
                     let columns = transpose(rows);
                     for s in 0..16.min(steps - s0) {
@@ -199,10 +178,10 @@ unsafe fn pack<T: Packed>(
                         let at = |k: usize| *x.add(i * line + k * step);
                         let mut bits = 0u32;
                         if i < lines {
-                            let first = s * T::PER_STEP;
-                            bits = bits_of(at(first));
-                            if T::PER_STEP == 2 && first + 1 < k {
-                                bits |= bits_of(at(first + 1)) << 16;
+                            let first = s * PER_STEP;
+                            bits = at(first).to_bits() as u32;
+                            if first + 1 < k {
+                                bits |= (at(first + 1).to_bits() as u32) << 16;
                             }
                         }
                         *out.add(s * lanes + i) = f32::from_bits(bits);
@@ -210,14 +189,6 @@ unsafe fn pack<T: Packed>(
                 }
             }
         }
-    }
-}
-
-#[inline(always)]
-fn bits_of<T: Packed>(v: T) -> u32 {
-    // SAFETY: the type is an `f32` or a `bf16`, by the number of its elements in a step.
-    unsafe {
-        if T::PER_STEP == 1 { std::mem::transmute_copy::<T, u32>(&v) } else { std::mem::transmute_copy::<T, u16>(&v) as u32 }
     }
 }
 
@@ -230,12 +201,9 @@ fn mask(n: usize) -> u16 {
 /// One step of neighbouring lines.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn across<T: Packed>(x: *const T, step: usize, s: usize, k: usize, lines: usize) -> __m512 {
+unsafe fn across(x: *const bf16, step: usize, s: usize, k: usize, lines: usize) -> __m512 {
     // SAFETY: by the caller of `pack`.
     unsafe {
-        if T::PER_STEP == 1 {
-            return _mm512_maskz_loadu_ps(mask(lines), x.add(s * step).cast());
-        }
         let x = x.cast::<i16>().add(2 * s * step);
         let low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask(lines), x));
         if 2 * s + 1 >= k {
@@ -249,15 +217,11 @@ unsafe fn across<T: Packed>(x: *const T, step: usize, s: usize, k: usize, lines:
 /// Up to 16 steps of one line, of which `rest` elements are left.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn along<T: Packed>(x: *const T, rest: usize) -> __m512 {
+unsafe fn along(x: *const bf16, rest: usize) -> __m512 {
     // SAFETY: by the caller of `pack`.
     unsafe {
-        if T::PER_STEP == 1 {
-            _mm512_maskz_loadu_ps(mask(rest), x.cast())
-        } else {
-            let mask = if rest >= 32 { u32::MAX } else { (1 << rest) - 1 };
-            _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, x.cast()))
-        }
+        let mask = if rest >= 32 { u32::MAX } else { (1 << rest) - 1 };
+        _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(mask, x.cast()))
     }
 }
 
@@ -296,7 +260,7 @@ fn transpose(r: [__m512; 16]) -> [__m512; 16] {
 /// # Safety
 /// `a` holds `steps` of `strip`, `b` `steps` of 32; `c` has `rows` x `columns` elements.
 #[inline(always)]
-unsafe fn tile<T: Packed>(
+unsafe fn tile(
     strip: usize,
     steps: usize,
     a: *const f32,
@@ -309,21 +273,15 @@ unsafe fn tile<T: Packed>(
     columns: usize,
 ) {
     macro_rules! heights {
-        ($kernel:ident: $($height:literal)*) => {
+        ($($height:literal)*) => {
             match strip {
-                $($height => $kernel::<$height>(steps, a, b, alpha, beta, c, row, rows, columns),)*
+                $($height => kernel::<$height>(steps, a, b, alpha, beta, c, row, rows, columns),)*
                 other => unreachable!("strip of {other} rows"),
             }
         };
     }
     // SAFETY: by the caller.
-    unsafe {
-        if T::PER_STEP == 1 {
-            heights!(kernel_f32: 14 13 12 11 8 6 4)
-        } else {
-            heights!(kernel_bf16: 14 13 12 11 8 6 4)
-        }
-    }
+    unsafe { heights!(14 13 12 11 8 6 4) }
 }
 
 /// Repeats a block for the rows `0..ROWS` with literal indices: sums that are indexed by a variable would live in memory.
@@ -339,57 +297,46 @@ macro_rules! each_row {
     };
 }
 
-macro_rules! kernel {
-    ($(#[$meta:meta])* $name:ident, $features:literal, |$sum:ident, $x:ident, $y:ident| $step:expr) => {
-        $(#[$meta])*
-        #[target_feature(enable = $features)]
-        unsafe fn $name<const ROWS: usize>(
-            steps: usize,
-            a: *const f32,
-            b: *const f32,
-            alpha: f32,
-            beta: f32,
-            c: *mut f32,
-            row: usize,
-            rows: usize,
-            columns: usize,
-        ) {
-            // SAFETY: by the caller of `tile`; masks keep loads and stores within.
-            unsafe {
-                let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
-                let (mut a, mut b) = (a, b);
-                for _ in 0..steps {
-                    let y = [_mm512_loadu_ps(b), _mm512_loadu_ps(b.add(16))];
-                    each_row!(ROWS, i => {
-                        let $x = _mm512_set1_ps(*a.add(i));
-                        let ($sum, $y) = (sums[i][0], y[0]);
-                        sums[i][0] = $step;
-                        let ($sum, $y) = (sums[i][1], y[1]);
-                        sums[i][1] = $step;
-                    });
-                    a = a.add(ROWS);
-                    b = b.add(WIDTH);
-                }
-                let masks = [mask(columns), mask(columns.saturating_sub(16))];
-                let (alpha, scale) = (_mm512_set1_ps(alpha), _mm512_set1_ps(beta));
-                each_row!(ROWS, i => {
-                    if i < rows {
-                        let (first, second) = (c.add(i * row), c.add(i * row).wrapping_add(16));
-                        let mut v = [_mm512_mul_ps(sums[i][0], alpha), _mm512_mul_ps(sums[i][1], alpha)];
-                        if beta != 0.0 {
-                            v[0] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(masks[0], first), scale, v[0]);
-                            v[1] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(masks[1], second), scale, v[1]);
-                        }
-                        _mm512_mask_storeu_ps(first, masks[0], v[0]);
-                        _mm512_mask_storeu_ps(second, masks[1], v[1]);
-                    }
-                });
-            }
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn kernel<const ROWS: usize>(
+    steps: usize,
+    a: *const f32,
+    b: *const f32,
+    alpha: f32,
+    beta: f32,
+    c: *mut f32,
+    row: usize,
+    rows: usize,
+    columns: usize,
+) {
+    // SAFETY: by the caller of `tile`; masks keep loads and stores within. A lane of `f32` bits holds two `bf16`.
+    unsafe {
+        let pairs = |v: __m512| std::mem::transmute::<__m512, __m512bh>(v);
+        let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
+        let (mut a, mut b) = (a, b);
+        for _ in 0..steps {
+            let y = [pairs(_mm512_loadu_ps(b)), pairs(_mm512_loadu_ps(b.add(16)))];
+            each_row!(ROWS, i => {
+                let x = pairs(_mm512_set1_ps(*a.add(i)));
+                sums[i][0] = _mm512_dpbf16_ps(sums[i][0], x, y[0]);
+                sums[i][1] = _mm512_dpbf16_ps(sums[i][1], x, y[1]);
+            });
+            a = a.add(ROWS);
+            b = b.add(WIDTH);
         }
-    };
+        let masks = [mask(columns), mask(columns.saturating_sub(16))];
+        let (alpha, scale) = (_mm512_set1_ps(alpha), _mm512_set1_ps(beta));
+        each_row!(ROWS, i => {
+            if i < rows {
+                let (first, second) = (c.add(i * row), c.add(i * row).wrapping_add(16));
+                let mut v = [_mm512_mul_ps(sums[i][0], alpha), _mm512_mul_ps(sums[i][1], alpha)];
+                if beta != 0.0 {
+                    v[0] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(masks[0], first), scale, v[0]);
+                    v[1] = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(masks[1], second), scale, v[1]);
+                }
+                _mm512_mask_storeu_ps(first, masks[0], v[0]);
+                _mm512_mask_storeu_ps(second, masks[1], v[1]);
+            }
+        });
+    }
 }
-
-kernel!(kernel_f32, "avx512f", |sum, x, y| _mm512_fmadd_ps(x, y, sum));
-kernel!(kernel_bf16, "avx512f,avx512bf16", |sum, x, y| {
-    _mm512_dpbf16_ps(sum, std::mem::transmute::<__m512, __m512bh>(x), std::mem::transmute::<__m512, __m512bh>(y))
-});
