@@ -652,7 +652,7 @@ fn softmax_case<E: Element>(strided: bool) {
             let g = random.nd(&sizes).cast::<E>(strided);
             let mut gx = Array::<E>::garbage(&sizes).cast::<E>(strided);
             softmax_backward(&g.view(), &y.view(), dim, &mut gx.view_mut());
-            if E::DTYPE.name() == "float64" && !strided {
+            if E::DTYPE.name() == "float64" && !strided && x.numel() < 1000 {
                 let f = |x: &Nd| inner(&naive_softmax(x, dim, false), &g.nd());
                 assert_gradient(&x.nd(), &gx.nd(), f, "softmax gradient");
             }
@@ -665,7 +665,7 @@ fn softmax_case<E: Element>(strided: bool) {
             log_softmax(&x.view(), dim, &mut y.view_mut());
             assert_close(&y.nd(), &naive_softmax(&x.nd(), dim, true), tolerance::<E>(), "log softmax");
             log_softmax_backward(&g.view(), &y.view(), dim, &mut gx.view_mut());
-            if E::DTYPE.name() == "float64" && !strided {
+            if E::DTYPE.name() == "float64" && !strided && x.numel() < 1000 {
                 let f = |x: &Nd| inner(&naive_softmax(x, dim, true), &g.nd());
                 assert_gradient(&x.nd(), &gx.nd(), f, "log softmax gradient");
             }
