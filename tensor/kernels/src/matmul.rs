@@ -577,23 +577,24 @@ unsafe fn batches<A: Real>(
         let (_, s) = merged(&sizes, &strides);
         (s.len() == 1).then(|| s[0])
     };
-    if count > 1 && b_batch.iter().all(|&s| s == 0) {
-        if let (Some(a_row), Some(c_step)) = (rows(a_batch, a.row), rows(c_batch, c_row)) {
-            // SAFETY: the merged rows are the batches' rows.
-            return unsafe {
-                gemm(
-                    m * count,
-                    n,
-                    k,
-                    alpha,
-                    Mat::at(a.ptr, a_row, a.col),
-                    Mat::at(b.ptr, b.row, b.col),
-                    beta,
-                    MatMut::at(c_ptr, c_step, c_col),
-                    true,
-                )
-            };
-        }
+    if count > 1
+        && b_batch.iter().all(|&s| s == 0)
+        && let (Some(a_row), Some(c_step)) = (rows(a_batch, a.row), rows(c_batch, c_row))
+    {
+        // SAFETY: the merged rows are the batches' rows.
+        return unsafe {
+            gemm(
+                m * count,
+                n,
+                k,
+                alpha,
+                Mat::at(a.ptr, a_row, a.col),
+                Mat::at(b.ptr, b.row, b.col),
+                beta,
+                MatMut::at(c_ptr, c_step, c_col),
+                true,
+            )
+        };
     }
     if count == 1 {
         return one(0, 0, 0, m, true);

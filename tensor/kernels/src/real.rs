@@ -139,7 +139,7 @@ impl Real for f64 {
 #[inline(always)]
 fn exp_f32(x: f32) -> f32 {
     const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer held in the low mantissa bits.
-    const LN2_HIGH: f32 = 0.693_359_375;
+    const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     // Comparisons with NaN are false: NaN goes through and poisons the polynomial.
     let x = if x > 89.0 { 89.0 } else { x };
@@ -153,7 +153,7 @@ fn exp_f32(x: f32) -> f32 {
     let p = p * r + 8.333_452e-3;
     let p = p * r + 4.166_579_6e-2;
     let p = p * r + 1.666_666_5e-1;
-    let p = p * r + 5.000_000_1e-1;
+    let p = p * r + 5e-1;
     let p = p * (r * r) + r + 1.0;
     let half = bits >> 1;
     let scale = |e: i32| f32::from_bits((e.wrapping_add(127) as u32) << 23);
@@ -447,7 +447,7 @@ pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
     let mut width = LANES / 2;
     while width > 0 {
         for i in 0..width {
-            lanes[i] = lanes[i] + lanes[i + width];
+            lanes[i] += lanes[i + width];
         }
         width /= 2;
     }

@@ -12,7 +12,7 @@ use crate::{View, ViewMut};
 const GRAIN: usize = 1 << 14;
 
 /// Columns that are worked on together when the dimension is not the last.
-const COLUMNS: usize = 256;
+const COLUMNS: usize = 1024;
 
 /// Rows of such a block between updates of the running maximum.
 const ROWS: usize = 16;

@@ -96,7 +96,7 @@ impl Shape {
         assert!((1..=3).contains(&s), "conv: one to three spatial dimensions");
         assert!(x.len() == s + 2 && w.len() == s + 2 && y.len() == s + 2, "conv: wrong number of dimensions");
         assert_eq!(x[1], w[1] * spec.groups, "conv: channels of input and weight differ");
-        assert!(y[0] == x[0] && y[1] == w[0] && w[0] % spec.groups == 0, "conv: wrong output size");
+        assert!(y[0] == x[0] && y[1] == w[0] && w[0].is_multiple_of(spec.groups), "conv: wrong output size");
         let three = |sizes: &[usize]| {
             let mut out = [1; 3];
             out[3 - s..].copy_from_slice(&sizes[2..]);
@@ -316,6 +316,7 @@ simd! {
 
 /// A copy in fixed pieces: rows are too short for a call of `memcpy` to pay.
 #[inline(always)]
+#[allow(clippy::manual_memcpy, reason = "see above")]
 fn copy_row<A: Real>(x: &[A], out: &mut [A]) {
     let (mut to, from) = (out.chunks_exact_mut(16), x.chunks_exact(16));
     let rest = from.remainder();
