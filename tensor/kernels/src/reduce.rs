@@ -367,7 +367,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
     let width = if outer > 1 || kept.size < 512 {
         kept.size.min(COLUMNS)
     } else {
-        (kept.size.div_ceil(4)).next_multiple_of(64).clamp(256, COLUMNS)
+        (kept.size.div_ceil(2)).next_multiple_of(64).clamp(256, COLUMNS)
     };
     let strips = kept.size.div_ceil(width);
     // With few strips the reduced range is cut as well.
