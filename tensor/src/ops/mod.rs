@@ -145,6 +145,7 @@ op_table! {
     prim  Reduce = reduce::Reduce;
     prim  ArgReduce = reduce::ArgReduce;
     prim  Scan = scan::Scan;
+    prim  CumExtreme = scan::CumExtreme;
     prim  Dot = matmul::Dot;
     prim  Conv = conv::Conv;
     prim  Gather = indexing::Gather;
@@ -154,6 +155,8 @@ op_table! {
     prim  Index = indexing::Index;
     prim  IndexPut = indexing::IndexPut;
     prim  Sort = sort::Sort;
+    prim  TopK = sort::TopK;
+    prim  Pick = sort::Pick;
     prim  RandomBits = random::RandomBits;
     prim  MaxPool = pool::MaxPool;
     prim  MaxPoolBackward = pool::MaxPoolBackward;
