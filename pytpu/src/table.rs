@@ -254,16 +254,12 @@ fn no_match(d: &Descriptor, call: &Call) -> Outcome {
     complain(&d.name, &d.overloads, call)
 }
 
-/// Calls an op by name with ready arguments, for hand-written code; tries its overloads in order by name.
+/// Calls an op by name with ready arguments, for hand-written code; the overload is named as in the schema.
 ///
 /// # Errors
 /// `RuntimeError` when there is no such op; whatever it reports.
 pub fn call_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<Ret> {
-    let full = |r: &Row| {
-        let head = &r.schema[..r.schema.find('(').unwrap_or(0)];
-        head == name || head.split_once('.') == Some((name, overload))
-    };
-    match ops::rows().find(|r| full(r)) {
+    match row(name, overload) {
         Some(row) => Ok((row.call)(&Args(args))?),
         None => Err(PyRuntimeError::new_err(format!("operator {name}.{overload} is not in this build")).into()),
     }
@@ -415,4 +411,12 @@ pub unsafe fn tensor_argument<'a>(o: *mut ffi::PyObject, function: &str, name: &
         let got = crate::arguments::type_name(o);
         Err(PyTypeError::new_err(format!("{function}(): argument '{name}' (position {position}) must be Tensor, not {got}")).into())
     }
+}
+
+/// The row of an overload.
+pub fn row(name: &str, overload: &str) -> Option<&'static Row> {
+    ops::rows().find(|r| {
+        let head = &r.schema[..r.schema.find('(').unwrap_or(0)];
+        head.split_once('.').unwrap_or((head, "")) == (name, overload)
+    })
 }
