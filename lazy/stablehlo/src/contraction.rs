@@ -282,8 +282,11 @@ fn check_convolution(x: &Value, w: &Value, dims: &ConvDims) {
     let features = x.shape()[dims.input_feature_dimension];
     let kernel_in = w.shape()[dims.kernel_input_feature_dimension];
     let kernel_out = w.shape()[dims.kernel_output_feature_dimension];
-    assert!(batch % batch_groups == 0, "{name} (C10): a batch of {batch} does not divide into {batch_groups} groups");
-    assert!(features % groups == 0, "{name} (C11): {features} features do not divide into {groups} groups");
+    assert!(
+        batch.is_multiple_of(batch_groups),
+        "{name} (C10): a batch of {batch} does not divide into {batch_groups} groups"
+    );
+    assert!(features.is_multiple_of(groups), "{name} (C11): {features} features do not divide into {groups} groups");
     assert!(
         kernel_in == features / groups,
         "{name} (C14): the kernel {} takes {kernel_in} features, but {} has {} a group",
@@ -292,8 +295,11 @@ fn check_convolution(x: &Value, w: &Value, dims: &ConvDims) {
         features / groups
     );
     assert!(
-        kernel_out % batch_groups == 0,
+        kernel_out.is_multiple_of(batch_groups),
         "{name} (C15): {kernel_out} features do not divide into {batch_groups} groups"
     );
-    assert!(kernel_out % groups == 0, "{name} (C16): {kernel_out} features do not divide into {groups} groups");
+    assert!(
+        kernel_out.is_multiple_of(groups),
+        "{name} (C16): {kernel_out} features do not divide into {groups} groups"
+    );
 }

@@ -66,6 +66,12 @@ pub struct Func {
     constants: HashMap<String, Value>,
 }
 
+/// What [`Func::enter_region`] puts aside.
+pub(crate) struct Outside {
+    body: String,
+    constants: HashMap<String, Value>,
+}
+
 impl Func {
     /// A function without arguments and operations.
     pub fn new() -> Func {
@@ -155,10 +161,21 @@ impl Func {
         values
     }
 
-    fn fresh(&mut self, ty: &Type) -> Value {
+    pub(crate) fn fresh(&mut self, ty: &Type) -> Value {
         let id = self.next;
         self.next += 1;
         Value { id, ty: ty.clone() }
+    }
+
+    /// Appends to a region from now on. Constants of the outside may be used there, but not the reverse.
+    pub(crate) fn enter_region(&mut self) -> Outside {
+        Outside { body: std::mem::take(&mut self.body), constants: self.constants.clone() }
+    }
+
+    /// Gives the text of the region and appends to the outside again.
+    pub(crate) fn leave_region(&mut self, outside: Outside) -> String {
+        self.constants = outside.constants;
+        std::mem::replace(&mut self.body, outside.body)
     }
 
     /// An operation without operands: printed when first asked for, shared afterwards.

@@ -210,6 +210,11 @@ impl Func {
     /// Replaces dimension `dim` of `x` by the dimensions of `idx`, whose elements choose along it.
     pub fn take(&mut self, x: &Value, idx: &Value, dim: usize) -> Value {
         assert!(dim < x.rank(), "gather (C19): dimension {dim} is out of range for {}", x.ty());
+        if idx.ty().numel() == 0 {
+            // Slices of size one do not exist where `dim` is empty too, and then nothing is asked for.
+            let shape = [&x.shape()[..dim], idx.shape(), &x.shape()[dim + 1..]].concat();
+            return self.splat(0.0, &Type::new(&shape, x.element()));
+        }
         let mut slice_sizes = x.shape().to_vec();
         slice_sizes[dim] = 1;
         let dims = GatherDims {
@@ -249,6 +254,9 @@ impl Func {
             return self.reshape(&taken, &[]);
         }
         let (_, limit) = along(x, idx, dim);
+        if idx.ty().numel() == 0 {
+            return self.splat(0.0, &Type::new(idx.shape(), x.element()));
+        }
         let x = self.slice(x, &vec![0; x.rank()], &limit, &vec![1; x.rank()]);
         let others: Vec<usize> = (0..x.rank()).filter(|&d| d != dim).collect();
         let dims = GatherDims {
@@ -259,9 +267,6 @@ impl Func {
             index_vector_dim: idx.rank(),
             ..GatherDims::default()
         };
-        if idx.ty().numel() == 0 {
-            return self.splat(0.0, &Type::new(idx.shape(), x.element()));
-        }
         self.gather(&x, idx, &dims, &vec![1; x.rank()], false)
     }
 

@@ -331,7 +331,7 @@ impl Func {
     }
 
     /// The `k` greatest elements of the last dimension, greatest first, and their indices as `S64`. Of equals the first
-    /// comes first; NaN counts as greatest.
+    /// comes first; NaN counts as greatest, and zero as greater than negative zero.
     pub fn top_k(&mut self, x: &Value, k: usize) -> (Value, Value) {
         let Some((&size, rest)) = x.shape().split_last() else { panic!("top_k: {} has no dimension", x.ty()) };
         assert!(k <= size, "top_k: {k} exceeds the last dimension of {}", x.ty());

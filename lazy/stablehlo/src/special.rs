@@ -1,7 +1,31 @@
-//! Random bits, custom calls, and what else stands alone.
+//! Random bits, Fourier transforms, triangular matrices and custom calls.
 
 use crate::func::{List, Types, push_quoted, put};
 use crate::{ElementType, Func, Type, Value};
+
+/// Which Fourier transform [`Func::fft`] computes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FftKind {
+    /// Complex to complex.
+    Fft,
+    /// Complex to complex, inverse, divided by the number of elements.
+    Ifft,
+    /// Real to the non-negative frequencies.
+    Rfft,
+    /// The non-negative frequencies to real, inverse, divided by the number of elements.
+    Irfft,
+}
+
+impl FftKind {
+    fn mlir(self) -> &'static str {
+        match self {
+            FftKind::Fft => "FFT",
+            FftKind::Ifft => "IFFT",
+            FftKind::Rfft => "RFFT",
+            FftKind::Irfft => "IRFFT",
+        }
+    }
+}
 
 impl Func {
     /// Draws random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`; gives the next state and the
@@ -42,4 +66,79 @@ impl Func {
             format_args!("stablehlo.custom_call @{target}({}){attributes} : ({}) -> {types}", List(args), Types(args)),
         )
     }
+
+    /// Fourier transform over the last `length.len()` dimensions (one to three), whose sizes in the time domain are `length`.
+    pub fn fft(&mut self, x: &Value, kind: FftKind, length: &[usize]) -> Value {
+        assert!(length.len() <= x.rank(), "fft (C1): {length:?} has more dimensions than {}", x.ty());
+        assert!((1..=3).contains(&length.len()), "fft (C3): {length:?} must have one to three dimensions");
+        let e = x.element();
+        let fits =
+            if kind == FftKind::Rfft { matches!(e, ElementType::F32 | ElementType::F64) } else { e.is_complex() };
+        assert!(fits, "fft (C2): {kind:?} does not take {}", x.ty());
+        let mut shape = x.shape().to_vec();
+        let first = x.rank() - length.len();
+        let half = |n: usize| if n == 0 { 0 } else { n / 2 + 1 };
+        let mut wanted = length.to_vec();
+        let last = length.len() - 1;
+        if kind == FftKind::Irfft {
+            wanted[last] = half(length[last]);
+        }
+        assert!(shape[first..] == wanted, "fft (C4, C5): {} must end in {wanted:?}", x.ty());
+        let (element, last_size) = match (kind, e) {
+            (FftKind::Rfft, ElementType::F32) => (ElementType::C64, half(length[last])),
+            (FftKind::Rfft, _) => (ElementType::C128, half(length[last])),
+            (FftKind::Irfft, _) => (e.real_part(), length[last]),
+            _ => (e, length[last]),
+        };
+        shape[first + last] = last_size;
+        let ty = Type::new(&shape, element);
+        let kind = kind.mlir();
+        self.op(
+            &ty,
+            format_args!("stablehlo.fft {x}, type = {kind}, length = [{}] : ({}) -> {ty}", List(length), x.ty()),
+        )
+    }
+
+    /// Cholesky factor of each matrix. The other triangle of the result is undefined.
+    pub fn cholesky(&mut self, a: &Value, lower: bool) -> Value {
+        check_square("cholesky (C2)", "cholesky (C3)", a);
+        self.op(a.ty(), format_args!("stablehlo.cholesky {a}, lower = {lower} : {}", a.ty()))
+    }
+
+    /// Solves `op(a) x = b` (`left_side`) or `x op(a) = b` for triangular `a`, where `op` transposes if `transpose`.
+    pub fn triangular_solve(
+        &mut self,
+        a: &Value,
+        b: &Value,
+        left_side: bool,
+        lower: bool,
+        unit_diagonal: bool,
+        transpose: bool,
+    ) -> Value {
+        let name = "triangular_solve";
+        assert!(a.element() == b.element(), "{name} (C1): {} and {} differ in element type", a.ty(), b.ty());
+        check_square("triangular_solve (C2)", "triangular_solve (C3)", a);
+        assert!(a.rank() == b.rank(), "{name} (C2): {} and {} differ in rank", a.ty(), b.ty());
+        let batch = a.rank() - 2;
+        let side = if left_side { batch } else { batch + 1 };
+        let fits = a.shape()[..batch] == b.shape()[..batch] && b.shape()[side] == a.shape()[batch];
+        assert!(fits, "{name} (C3): {} does not fit {}", b.ty(), a.ty());
+        let transpose = if transpose { "TRANSPOSE" } else { "NO_TRANSPOSE" };
+        self.op(
+            b.ty(),
+            format_args!(
+                "\"stablehlo.{name}\"({a}, {b}) <{{left_side = {left_side}, lower = {lower}, \
+                 unit_diagonal = {unit_diagonal}, transpose_a = #stablehlo<transpose {transpose}>}}> : ({}, {}) -> {}",
+                a.ty(),
+                b.ty(),
+                b.ty()
+            ),
+        )
+    }
+}
+
+fn check_square(rank: &str, square: &str, a: &Value) {
+    assert!(a.rank() >= 2, "{rank}: {} is not a matrix", a.ty());
+    let [rows, columns] = a.shape()[a.rank() - 2..] else { unreachable!("two dimensions were taken") };
+    assert!(rows == columns, "{square}: the matrices of {} are not square", a.ty());
 }

@@ -7,9 +7,28 @@
 
 mod dtype;
 mod element;
+mod error;
 mod view;
+
+mod par;
+mod real;
+
+pub mod attention;
+pub mod conv;
+pub mod embedding;
+pub mod loss;
+pub mod matmul;
+pub mod norm;
+pub mod pool;
+pub mod softmax;
+pub mod index;
+pub mod random;
+mod select;
+pub mod sort;
+mod strided;
 
 pub use dtype::DType;
 pub use element::Element;
+pub use error::KernelError;
 pub use half::{bf16, f16};
 pub use view::{View, ViewMut, is_contiguous};

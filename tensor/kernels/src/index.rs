@@ -1,0 +1,645 @@
+//! Reading and writing at positions that are data: gather, scatter, advanced indexing, masks.
+//!
+//! Index views are I64 or I32. All indices are read and checked before anything is written, so an error leaves the output
+//! as it was; nothing is clamped. Negative indices count from the end in [`index`], [`index_put`], [`index_fill`],
+//! [`take`] and [`put`]; elsewhere they are errors, as in PyTorch.
+//!
+//! Writes to equal positions happen in index order on one thread, so results do not depend on the number of threads.
+//! A value that is a scalar is passed as a view whose strides are zero.
+
+use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_for, row_major};
+use crate::{Element, KernelError, View, ViewMut, for_dtype};
+
+/// All indices in row-major order. Any integer dtype.
+pub(crate) fn read_indices(index: &View) -> Vec<i64> {
+    if let Some(all) = index.as_slice::<i64>() {
+        return all.to_vec();
+    }
+    let mut read = Vec::with_capacity(index.numel());
+    let nest = Nest::new(index.sizes(), [index.strides()], |_| false);
+    for_dtype!(index.dtype(), T => {
+        let x = Address::<T>::of(index.ptr());
+        // SAFETY: elements of the view.
+        nest.for_each_row(|[o], n, [s]| read.extend((0..n).map(|i| unsafe { x.read(o + i * s) }.to_i64())));
+    });
+    read
+}
+
+fn out_of_bounds(i: i64, dim: usize, size: usize) -> KernelError {
+    KernelError::IndexOutOfRange(format!("index {i} is out of bounds for dimension {dim} with size {size}"))
+}
+
+/// Checks that indices lie in `0..size`, after wrapping negative ones if asked to.
+fn checked(
+    mut indices: Vec<i64>,
+    size: usize,
+    wrap: bool,
+    error: impl Fn(i64) -> KernelError,
+) -> Result<Vec<i64>, KernelError> {
+    let n = size as i64;
+    let low = if wrap { -n } else { 0 };
+    // One pass without a branch first: the usual case is that all is well.
+    let (least, most) = indices.iter().fold((0, -1), |(a, b), &i| (i.min(a), i.max(b)));
+    if least < low || most >= n {
+        let bad = indices.iter().find(|&&i| i < low || i >= n).expect("one of them is the extreme just found");
+        return Err(error(*bad));
+    }
+    if least < 0 {
+        indices.iter_mut().filter(|i| **i < 0).for_each(|i| *i += n);
+    }
+    Ok(indices)
+}
+
+/// `strides` with zero at `dim`: the part of an offset that the index does not replace.
+fn without_dim(strides: &[usize], dim: usize) -> Vec<usize> {
+    let mut s = strides.to_vec();
+    if let Some(s) = s.get_mut(dim) {
+        *s = 0;
+    }
+    s
+}
+
+/// Strides of a one-dimensional index along `dim`.
+fn along(dims: usize, dim: usize) -> Vec<usize> {
+    (0..dims).map(|d| usize::from(d == dim)).collect()
+}
+
+fn size_and_stride(sizes: &[usize], strides: &[usize], dim: usize) -> (usize, usize) {
+    // A view without dimensions is indexed like one of one element.
+    (sizes.get(dim).copied().unwrap_or(1), strides.get(dim).copied().unwrap_or(0))
+}
+
+/// `out[..] = x[.., positions, ..]` for the loop nest `[x without dim, out, positions]`.
+fn read_at<T: Copy>(nest: &Nest<3>, x: &View, out: &mut ViewMut, positions: &[i64], step: usize) {
+    let (x, out) = (Address::<T>::of(x.ptr()), Address::<T>::of(out.ptr()));
+    nest.par_for_each_row(|[xo, oo, po], n, [xs, os, ps]| {
+        // SAFETY: positions are checked, the rest are offsets of the views' elements; each output element is visited
+        // once. The output shares no memory with `x`.
+        unsafe {
+            if ps == 0 {
+                let xo = xo + positions[po] as usize * step;
+                if xs == 1 && os == 1 {
+                    std::ptr::copy_nonoverlapping(x.at(xo), out.at(oo), n);
+                } else {
+                    (0..n).for_each(|j| out.write(oo + j * os, x.read(xo + j * xs)));
+                }
+            } else {
+                for j in 0..n {
+                    let p = *positions.get_unchecked(po + j * ps) as usize;
+                    out.write(oo + j * os, x.read(xo + j * xs + p * step));
+                }
+            }
+        }
+    });
+}
+
+/// `out[.., positions, ..] = op(out[..], src[..])` for the loop nest `[out without dim, src, positions]`.
+fn write_at<T: Copy>(
+    nest: &Nest<3>,
+    out: &mut ViewMut,
+    src: &View,
+    positions: &[i64],
+    step: usize,
+    op: impl Fn(T, T) -> T + Sync,
+) {
+    let (src, out) = (Address::<T>::of(src.ptr()), Address::<T>::of(out.ptr()));
+    nest.par_for_each_row(|[oo, so, po], n, [os, ss, ps]| {
+        for j in 0..n {
+            // SAFETY: positions are checked, the rest are offsets of the views' elements; elements that several
+            // positions may reach are on one thread.
+            unsafe {
+                let o = oo + j * os + positions[po + j * ps] as usize * step;
+                out.write(o, op(out.read(o), src.read(so + j * ss)));
+            }
+        }
+    });
+}
+
+/// `out[i][j][k] = x[index[i][j][k]][j][k]` for `dim` 0, and so on; `out` and `index` have the same sizes.
+///
+/// # Errors
+/// When an index is outside the dimension.
+pub fn gather(x: &View, dim: usize, index: &View, out: &mut ViewMut) -> Result<(), KernelError> {
+    let (size, step) = size_and_stride(x.sizes(), x.strides(), dim);
+    let positions = checked(read_indices(index), size, false, |i| out_of_bounds(i, dim, size))?;
+    let index_strides = row_major(index.sizes());
+    let nest = Nest::new(index.sizes(), [&without_dim(x.strides(), dim), out.strides(), &index_strides], |_| false);
+    for_width!(x.dtype(), T => read_at::<T>(&nest, x, out, &positions, step));
+    Ok(())
+}
+
+/// Rows of `x` along `dim` in the order of the one-dimensional `index`.
+///
+/// # Errors
+/// When an index is outside the dimension.
+pub fn index_select(x: &View, dim: usize, index: &View, out: &mut ViewMut) -> Result<(), KernelError> {
+    let (size, step) = size_and_stride(x.sizes(), x.strides(), dim);
+    let positions = checked(read_indices(index), size, false, |_| {
+        KernelError::IndexOutOfRange("index out of range in self".into())
+    })?;
+    let index_strides = along(out.sizes().len(), dim);
+    let nest = Nest::new(out.sizes(), [&without_dim(x.strides(), dim), out.strides(), &index_strides], |_| false);
+    for_width!(x.dtype(), T => read_at::<T>(&nest, x, out, &positions, step));
+    Ok(())
+}
+
+/// Arithmetic of elements: integers wrap, reduced floats round after every step, `bool` is or/and.
+trait Arithmetic: Element {
+    fn plus(self, y: Self) -> Self;
+    fn times(self, y: Self) -> Self;
+    /// Whether it is NaN.
+    fn is_nan(self) -> bool;
+    /// The mean of `n` elements whose sum this is; integers round down.
+    fn mean_of(self, n: i64) -> Self;
+    /// The value that a maximum starts from.
+    const LEAST: Self;
+    /// The value that a minimum starts from.
+    const GREATEST: Self;
+}
+
+macro_rules! integer_arithmetic {
+    ($($t:ty)*) => {$(
+        impl Arithmetic for $t {
+            #[inline(always)]
+            fn plus(self, y: Self) -> Self { self.wrapping_add(y) }
+            #[inline(always)]
+            fn times(self, y: Self) -> Self { self.wrapping_mul(y) }
+            fn is_nan(self) -> bool { false }
+            fn mean_of(self, n: i64) -> Self {
+                let (q, r) = (self as i64 / n, self as i64 % n);
+                (q - i64::from(r < 0)) as $t
+            }
+            const LEAST: Self = <$t>::MIN;
+            const GREATEST: Self = <$t>::MAX;
+        }
+    )*};
+}
+integer_arithmetic!(u8 i8 i16 i32 i64);
+
+macro_rules! float_arithmetic {
+    ($($t:ty)*) => {$(
+        impl Arithmetic for $t {
+            #[inline(always)]
+            fn plus(self, y: Self) -> Self { self + y }
+            #[inline(always)]
+            fn times(self, y: Self) -> Self { self * y }
+            #[inline(always)]
+            fn is_nan(self) -> bool { self != self }
+            fn mean_of(self, n: i64) -> Self { self / <$t as Element>::from_i64(n) }
+            const LEAST: Self = <$t>::NEG_INFINITY;
+            const GREATEST: Self = <$t>::INFINITY;
+        }
+    )*};
+}
+float_arithmetic!(f32 f64 crate::f16 crate::bf16);
+
+impl Arithmetic for bool {
+    fn plus(self, y: Self) -> Self {
+        self | y
+    }
+    fn times(self, y: Self) -> Self {
+        self & y
+    }
+    fn is_nan(self) -> bool {
+        false
+    }
+    fn mean_of(self, _: i64) -> Self {
+        self
+    }
+    const LEAST: Self = false;
+    const GREATEST: Self = true;
+}
+
+/// How a scatter combines what is there with what arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ScatterReduce {
+    /// `sum`
+    Sum,
+    /// `prod`
+    Prod,
+    /// `mean`
+    Mean,
+    /// `amax`, NaN wins
+    Amax,
+    /// `amin`, NaN wins
+    Amin,
+}
+
+/// The checked positions of a scatter along `dim` and its loop nest.
+fn scatter_nest(
+    out: &ViewMut,
+    dim: usize,
+    index: &View,
+    src: &View,
+) -> Result<(Vec<i64>, Nest<3>, usize), KernelError> {
+    let (size, step) = size_and_stride(out.sizes(), out.strides(), dim);
+    let positions = checked(read_indices(index), size, false, |i| out_of_bounds(i, dim, size))?;
+    let index_strides = row_major(index.sizes());
+    let out_strides = without_dim(out.strides(), dim);
+    let nest = Nest::new(index.sizes(), [&out_strides, src.strides(), &index_strides], |d| d == dim);
+    Ok((positions, nest, step))
+}
+
+/// `out[index[i][j][k]][j][k] = src[i][j][k]` for `dim` 0, and so on; the last of equal positions wins.
+///
+/// `src` and `out` may be larger than `index` in other dimensions.
+///
+/// # Errors
+/// When an index is outside the dimension.
+pub fn scatter(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Result<(), KernelError> {
+    let (positions, nest, step) = scatter_nest(out, dim, index, src)?;
+    for_width!(out.dtype(), T => write_at::<T>(&nest, out, src, &positions, step, |_, s| s));
+    Ok(())
+}
+
+/// As [`scatter`], but adds.
+///
+/// # Errors
+/// When an index is outside the dimension.
+pub fn scatter_add(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Result<(), KernelError> {
+    scatter_reduce(out, dim, index, src, ScatterReduce::Sum, true)
+}
+
+/// As [`scatter`], but combines. Without `include_self` the old values of the positions that are hit do not count.
+///
+/// # Errors
+/// When an index is outside the dimension.
+pub fn scatter_reduce(
+    out: &mut ViewMut,
+    dim: usize,
+    index: &View,
+    src: &View,
+    kind: ScatterReduce,
+    include_self: bool,
+) -> Result<(), KernelError> {
+    let (positions, nest, step) = scatter_nest(out, dim, index, src)?;
+    combine(out, src, &positions, &nest, step, kind, include_self);
+    if kind == ScatterReduce::Mean {
+        // Counts in a dense array of the sizes of `out`, scattered by the same nest with its strides.
+        let count_strides = row_major(out.sizes());
+        let mut counts = vec![i64::from(include_self); out.numel()];
+        let mut counted = ViewMut::of_slice(&mut counts, out.sizes(), &count_strides);
+        let zeros = vec![0; index.sizes().len()];
+        let one = View::of_slice(&[1i64], &[], &[]);
+        let index_strides = row_major(index.sizes());
+        let nest = Nest::new(index.sizes(), [&without_dim(&count_strides, dim), &zeros, &index_strides], |d| d == dim);
+        let step = count_strides.get(dim).copied().unwrap_or(0);
+        write_at::<i64>(&nest, &mut counted, &one, &positions, step, |a, b| a + b);
+        divide(out, &counts, &count_strides);
+    }
+    Ok(())
+}
+
+fn combine(
+    out: &mut ViewMut,
+    src: &View,
+    positions: &[i64],
+    nest: &Nest<3>,
+    step: usize,
+    kind: ScatterReduce,
+    include_self: bool,
+) {
+    for_dtype!(out.dtype(), T => {
+        if !include_self {
+            let start = match kind {
+                ScatterReduce::Sum | ScatterReduce::Mean => T::from_i64(0),
+                ScatterReduce::Prod => T::from_i64(1),
+                ScatterReduce::Amax => <T as Arithmetic>::LEAST,
+                ScatterReduce::Amin => <T as Arithmetic>::GREATEST,
+            };
+            write_at::<T>(nest, out, src, positions, step, |_, _| start);
+        }
+        match kind {
+            ScatterReduce::Sum | ScatterReduce::Mean => {
+                write_at::<T>(nest, out, src, positions, step, |a, b| a.plus(b));
+            }
+            ScatterReduce::Prod => write_at::<T>(nest, out, src, positions, step, |a, b| a.times(b)),
+            ScatterReduce::Amax => {
+                write_at::<T>(nest, out, src, positions, step, |a, b| if Arithmetic::is_nan(b) || b > a { b } else { a });
+            }
+            ScatterReduce::Amin => {
+                write_at::<T>(nest, out, src, positions, step, |a, b| if Arithmetic::is_nan(b) || b < a { b } else { a });
+            }
+        }
+    });
+}
+
+/// Divides by counts; elements that nothing was added to stay as they are.
+fn divide(out: &mut ViewMut, counts: &[i64], count_strides: &[usize]) {
+    let nest = Nest::new(out.sizes(), [out.strides(), count_strides], |_| false);
+    for_dtype!(out.dtype(), T => {
+        let out = Address::<T>::of(out.ptr());
+        nest.par_for_each_row(|[oo, co], n, [os, cs]| {
+            for j in 0..n {
+                let n = counts[co + j * cs];
+                if n > 1 {
+                    // SAFETY: an element of the view, visited once.
+                    unsafe { out.write(oo + j * os, out.read(oo + j * os).mean_of(n)) };
+                }
+            }
+        });
+    });
+}
+
+/// The loop nest of the ops that write whole rows of `src` along `dim`.
+fn row_nest(out: &ViewMut, dim: usize, sizes: &[usize], src_strides: &[usize]) -> Nest<3> {
+    let index_strides = along(sizes.len(), dim);
+    Nest::new(sizes, [&without_dim(out.strides(), dim), src_strides, &index_strides], |d| d == dim)
+}
+
+/// Adds `alpha` times the rows of `src` to rows of `out` along `dim`; `index` is one-dimensional.
+///
+/// # Errors
+/// When an index is outside the dimension.
+pub fn index_add(out: &mut ViewMut, dim: usize, index: &View, src: &View, alpha: f64) -> Result<(), KernelError> {
+    let (size, step) = size_and_stride(out.sizes(), out.strides(), dim);
+    let positions = checked(read_indices(index), size, false, |_| {
+        KernelError::IndexOutOfRange("index out of range in self".into())
+    })?;
+    let nest = row_nest(out, dim, src.sizes(), src.strides());
+    for_dtype!(out.dtype(), T => {
+        let alpha_t = T::from_f64(alpha);
+        if alpha == 1.0 {
+            write_at::<T>(&nest, out, src, &positions, step, |a, b| a.plus(b));
+        } else {
+            write_at::<T>(&nest, out, src, &positions, step, |a, b| a.plus(b.times(alpha_t)));
+        }
+    });
+    Ok(())
+}
+
+/// Copies the rows of `src` to rows of `out` along `dim`; the last of equal positions wins.
+///
+/// # Errors
+/// When an index is outside the dimension.
+pub fn index_copy(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Result<(), KernelError> {
+    let (size, step) = size_and_stride(out.sizes(), out.strides(), dim);
+    let positions = checked(read_indices(index), size, false, |i| {
+        KernelError::IndexOutOfRange(format!(
+            "index_copy_(): index {i} is out of bounds for dimension {dim} with size {size}"
+        ))
+    })?;
+    let nest = row_nest(out, dim, src.sizes(), src.strides());
+    for_width!(out.dtype(), T => write_at::<T>(&nest, out, src, &positions, step, |_, s| s));
+    Ok(())
+}
+
+/// Writes one value (a view of one element) to rows of `out` along `dim`. Negative indices count from the end.
+///
+/// # Errors
+/// When an index is outside the dimension.
+pub fn index_fill(out: &mut ViewMut, dim: usize, index: &View, value: &View) -> Result<(), KernelError> {
+    let (size, step) = size_and_stride(out.sizes(), out.strides(), dim);
+    let positions = checked(read_indices(index), size, true, |i| out_of_bounds(i, dim, size))?;
+    let mut sizes = out.sizes().to_vec();
+    if let Some(n) = sizes.get_mut(dim) {
+        *n = positions.len();
+    } else if positions.is_empty() {
+        return Ok(());
+    }
+    let zeros = vec![0; sizes.len()];
+    let nest = row_nest(out, dim, &sizes, &zeros);
+    for_width!(out.dtype(), T => write_at::<T>(&nest, out, value, &positions, step, |_, s| s));
+    Ok(())
+}
+
+/// Offsets that tuples of indices into the leading dimensions give. All views in `indices` have the same sizes.
+fn point_offsets(
+    indices: &[View],
+    dims: &[usize],
+    sizes: &[usize],
+    strides: &[usize],
+) -> Result<Vec<i64>, KernelError> {
+    let mut offsets = vec![0; indices.first().map_or(1, View::numel)];
+    for (k, index) in indices.iter().enumerate() {
+        let dim = dims.get(k).copied().unwrap_or(k);
+        let positions = checked(read_indices(index), sizes[k], true, |i| out_of_bounds(i, dim, sizes[k]))?;
+        for (o, p) in offsets.iter_mut().zip(positions) {
+            *o += p * strides[k] as i64;
+        }
+    }
+    Ok(offsets)
+}
+
+/// Strides of operands over `[points.., rest..]`: of the points' own numbers, and of what is indexed.
+fn point_strides(points: &[usize], rest: &[usize], indexed: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let mut numbers = row_major(points);
+    numbers.resize(points.len() + rest.len(), 0);
+    let mut strides = vec![0; points.len()];
+    strides.extend(indexed);
+    (numbers, strides)
+}
+
+/// `out[p.., r..] = x[indices[0][p], indices[1][p], .., r..]`: advanced indexing of the leading dimensions of `x`.
+///
+/// The `indices` have the same sizes `p..` (broadcast by the caller); `dims` names the dimensions for error messages.
+///
+/// # Errors
+/// When an index is outside its dimension.
+pub fn index(x: &View, indices: &[View], dims: &[usize], out: &mut ViewMut) -> Result<(), KernelError> {
+    let k = indices.len();
+    let offsets = point_offsets(indices, dims, x.sizes(), x.strides())?;
+    let points = indices.first().map_or(&[][..], |i| i.sizes());
+    let (numbers, x_strides) = point_strides(points, &x.sizes()[k..], &x.strides()[k..]);
+    let nest = Nest::new(out.sizes(), [&x_strides, out.strides(), &numbers], |_| false);
+    for_width!(x.dtype(), T => read_at::<T>(&nest, x, out, &offsets, 1));
+    Ok(())
+}
+
+/// `out[indices[0][p], .., r..] = values[p.., r..]`, or `+=` when `accumulate`; `values` may have zero strides.
+///
+/// # Errors
+/// When an index is outside its dimension.
+pub fn index_put(
+    out: &mut ViewMut,
+    indices: &[View],
+    dims: &[usize],
+    values: &View,
+    accumulate: bool,
+) -> Result<(), KernelError> {
+    let k = indices.len();
+    let offsets = point_offsets(indices, dims, out.sizes(), out.strides())?;
+    let points = indices.first().map_or(&[][..], |i| i.sizes());
+    let (numbers, out_strides) = point_strides(points, &out.sizes()[k..], &out.strides()[k..]);
+    let nest = Nest::new(values.sizes(), [&out_strides, values.strides(), &numbers], |d| d < points.len());
+    if accumulate {
+        for_dtype!(out.dtype(), T => write_at::<T>(&nest, out, values, &offsets, 1, |a, b| a.plus(b)));
+    } else {
+        for_width!(out.dtype(), T => write_at::<T>(&nest, out, values, &offsets, 1, |_, s| s));
+    }
+    Ok(())
+}
+
+/// Writes one value (a view of one element) where `mask` (Bool, sizes of `out`) is true.
+pub fn masked_fill(out: &mut ViewMut, mask: &View, value: &View) {
+    let nest = Nest::new(out.sizes(), [out.strides(), mask.strides()], |_| false);
+    for_width!(out.dtype(), T => {
+        // SAFETY: the view has one element.
+        let value = unsafe { Address::<T>::of(value.ptr()).read(0) };
+        let (out, mask) = (Address::<T>::of(out.ptr()), Address::<u8>::of(mask.ptr()));
+        nest.par_for_each_row(|[oo, mo], n, [os, ms]| {
+            for j in 0..n {
+                // SAFETY: elements of the views; each output element is visited once.
+                unsafe {
+                    let old = out.read(oo + j * os);
+                    // Written always, so that the loop has no branch.
+                    out.write(oo + j * os, if mask.read(mo + j * ms) != 0 { value } else { old });
+                }
+            }
+        });
+    });
+}
+
+/// How many elements are not zero (NaN is not): the number of rows of [`nonzero`] and, of a mask, the length of
+/// [`masked_select`].
+pub fn count_nonzero(x: &View) -> usize {
+    let nest = Nest::new(x.sizes(), [x.strides()], |_| false);
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    for_dtype!(x.dtype(), T => {
+        let x = Address::<T>::of(x.ptr());
+        let zero = T::default();
+        nest.par_for_each_row(|[o], n, [s]| {
+            // SAFETY: elements of the view.
+            let found = (0..n).filter(|j| unsafe { x.read(o + j * s) } != zero).count();
+            count.fetch_add(found, std::sync::atomic::Ordering::Relaxed);
+        });
+    });
+    count.into_inner()
+}
+
+/// Coordinates of the elements that are not zero, in row-major order: `out` is I64 `[count_nonzero(x), dims]`.
+pub fn nonzero(x: &View, out: &mut ViewMut) {
+    let (rows, columns) = (out.strides()[0], out.strides()[1]);
+    let found = out.sizes()[0];
+    let out = Address::<i64>::of(out.ptr());
+    let nest = Nest::new(x.sizes(), [x.strides()], |_| false);
+    let (mut number, mut row) = (0, 0);
+    for_dtype!(x.dtype(), T => {
+        let x_at = Address::<T>::of(x.ptr());
+        let zero = T::default();
+        nest.for_each_row(|[o], n, [s]| {
+            for j in 0..n {
+                // SAFETY: an element of the view.
+                if unsafe { x_at.read(o + j * s) } != zero && row < found {
+                    let mut i = number + j;
+                    for d in (0..x.sizes().len()).rev() {
+                        // SAFETY: `row` is below the number of rows, `d` below that of columns.
+                        unsafe { out.write(row * rows + d * columns, (i % x.sizes()[d]) as i64) };
+                        i /= x.sizes()[d];
+                    }
+                    row += 1;
+                }
+            }
+            number += n;
+        });
+    });
+}
+
+/// The elements of `x` where `mask` (Bool, same sizes) is true, in row-major order; `out` is one-dimensional of
+/// [`count_nonzero`] of the mask.
+pub fn masked_select(x: &View, mask: &View, out: &mut ViewMut) {
+    let nest = Nest::new(x.sizes(), [x.strides(), mask.strides()], |_| false);
+    let (n_out, stride) = (out.numel(), out.strides().first().copied().unwrap_or(1));
+    let mut next = 0;
+    for_width!(x.dtype(), T => {
+        let (x, mask) = (Address::<T>::of(x.ptr()), Address::<u8>::of(mask.ptr()));
+        let out = Address::<T>::of(out.ptr());
+        nest.for_each_row(|[xo, mo], n, [xs, ms]| {
+            for j in 0..n {
+                // SAFETY: elements of the views; `next` is below the output's length.
+                unsafe {
+                    if mask.read(mo + j * ms) != 0 && next < n_out {
+                        out.write(next * stride, x.read(xo + j * xs));
+                        next += 1;
+                    }
+                }
+            }
+        });
+    });
+}
+
+/// Writes the elements of `src`, in row-major order, to where `mask` (Bool, sizes of `out`) is true.
+///
+/// # Errors
+/// When `src` has fewer elements than `mask` has ones.
+pub fn masked_scatter(out: &mut ViewMut, mask: &View, src: &View) -> Result<(), KernelError> {
+    if src.numel() < count_nonzero(mask) {
+        return Err(KernelError::Other(
+            "masked_scatter: expected the number of elements of source to be at least the number of ones in mask"
+                .into(),
+        ));
+    }
+    let nest = Nest::new(out.sizes(), [out.strides(), mask.strides()], |_| false);
+    let mut next = 0;
+    for_width!(out.dtype(), T => {
+        let (out, mask) = (Address::<T>::of(out.ptr()), Address::<u8>::of(mask.ptr()));
+        let source = Address::<T>::of(src.ptr());
+        nest.for_each_row(|[oo, mo], n, [os, ms]| {
+            for j in 0..n {
+                // SAFETY: elements of the views; the source has as many as the mask has ones.
+                unsafe {
+                    if mask.read(mo + j * ms) != 0 {
+                        out.write(oo + j * os, source.read(offset_of(next, src.sizes(), src.strides())));
+                        next += 1;
+                    }
+                }
+            }
+        });
+    });
+    Ok(())
+}
+
+fn flat_positions(index: &View, n: usize) -> Result<Vec<i64>, KernelError> {
+    checked(read_indices(index), n, true, |i| {
+        KernelError::IndexOutOfRange(format!("out of range: tried to access index {i} on a tensor of {n} elements."))
+    })
+}
+
+/// `out[..] = x.flatten()[index[..]]`; `out` has the sizes of `index`.
+///
+/// # Errors
+/// When an index is outside `x`.
+pub fn take(x: &View, index: &View, out: &mut ViewMut) -> Result<(), KernelError> {
+    if x.numel() == 0 && index.numel() > 0 {
+        return Err(KernelError::IndexOutOfRange("take(): tried to take from an empty tensor".into()));
+    }
+    let positions = flat_positions(index, x.numel())?;
+    let dense = x.is_contiguous();
+    for_width!(x.dtype(), T => {
+        let (from, to) = (Address::<T>::of(x.ptr()), Address::<T>::of(out.ptr()));
+        let (sizes, strides) = (out.sizes(), out.strides());
+        let out_dense = out.is_contiguous();
+        parallel_for(positions.len(), GRAIN, |range| {
+            for i in range {
+                let p = positions[i] as usize;
+                let p = if dense { p } else { offset_of(p, x.sizes(), x.strides()) };
+                let o = if out_dense { i } else { offset_of(i, sizes, strides) };
+                // SAFETY: the position is checked; element `i` of the output is this iteration's.
+                unsafe { to.write(o, from.read(p)) };
+            }
+        });
+    });
+    Ok(())
+}
+
+/// `out.flatten()[index[..]] = src[..]`, or `+=` when `accumulate`; `src` has the sizes of `index`.
+///
+/// # Errors
+/// When an index is outside `out`.
+pub fn put(out: &mut ViewMut, index: &View, src: &View, accumulate: bool) -> Result<(), KernelError> {
+    let mut offsets = flat_positions(index, out.numel())?;
+    if !out.is_contiguous() {
+        for p in &mut offsets {
+            *p = offset_of(*p as usize, out.sizes(), out.strides()) as i64;
+        }
+    }
+    let zeros = vec![0; index.sizes().len()];
+    let numbers = row_major(index.sizes());
+    let nest = Nest::new(index.sizes(), [&zeros, src.strides(), &numbers], |_| true);
+    if accumulate {
+        for_dtype!(out.dtype(), T => write_at::<T>(&nest, out, src, &offsets, 1, |a, b| a.plus(b)));
+    } else {
+        for_width!(out.dtype(), T => write_at::<T>(&nest, out, src, &offsets, 1, |_, s| s));
+    }
+    Ok(())
+}

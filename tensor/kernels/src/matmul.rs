@@ -1,0 +1,596 @@
+//! Matrix products of batches with any strides.
+
+use crate::par::{Scratch, Shared, parallel_for, threads};
+use crate::real::{Input, Real, for_acc, gather, merged, offset_of, output, scatter, simd};
+use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+
+/// A matrix somewhere in memory: element `(i, j)` lies at `i * row + j * col`.
+#[derive(Clone, Copy)]
+pub(crate) struct Mat<A> {
+    ptr: *const A,
+    row: usize,
+    col: usize,
+}
+
+// SAFETY: read-only memory that outlives the product it is an operand of.
+unsafe impl<A: Send> Send for Mat<A> {}
+// SAFETY: as above.
+unsafe impl<A: Sync> Sync for Mat<A> {}
+
+impl<A: Real> Mat<A> {
+    /// A matrix in a slice.
+    pub(crate) fn new(x: &[A], row: usize, col: usize) -> Mat<A> {
+        Mat { ptr: x.as_ptr(), row, col }
+    }
+    /// # Safety
+    /// Whatever product it enters must find its elements there.
+    pub(crate) unsafe fn at(ptr: *const A, row: usize, col: usize) -> Mat<A> {
+        Mat { ptr, row, col }
+    }
+    /// The transposed matrix.
+    pub(crate) fn t(self) -> Mat<A> {
+        Mat { ptr: self.ptr, row: self.col, col: self.row }
+    }
+    #[inline(always)]
+    unsafe fn get(self, i: usize, j: usize) -> A {
+        // SAFETY: the caller stays within the matrix.
+        unsafe { *self.ptr.add(i * self.row + j * self.col) }
+    }
+    #[inline(always)]
+    unsafe fn skip(self, elements: usize) -> Mat<A> {
+        // SAFETY: the caller stays within the matrix.
+        Mat { ptr: unsafe { self.ptr.add(elements) }, ..self }
+    }
+}
+
+/// A matrix that a product writes.
+#[derive(Clone, Copy)]
+pub(crate) struct MatMut<A> {
+    ptr: *mut A,
+    row: usize,
+    col: usize,
+}
+
+// SAFETY: threads write disjoint parts.
+unsafe impl<A: Send> Send for MatMut<A> {}
+// SAFETY: as above.
+unsafe impl<A: Sync> Sync for MatMut<A> {}
+
+impl<A: Real> MatMut<A> {
+    /// A matrix in a slice.
+    pub(crate) fn new(x: &mut [A], row: usize, col: usize) -> MatMut<A> {
+        MatMut { ptr: x.as_mut_ptr(), row, col }
+    }
+    /// # Safety
+    /// Whatever product writes it must be allowed to write its elements there.
+    pub(crate) unsafe fn at(ptr: *mut A, row: usize, col: usize) -> MatMut<A> {
+        MatMut { ptr, row, col }
+    }
+    #[inline(always)]
+    unsafe fn element(self, i: usize, j: usize) -> *mut A {
+        // SAFETY: the caller stays within the matrix.
+        unsafe { self.ptr.add(i * self.row + j * self.col) }
+    }
+    fn t(self) -> MatMut<A> {
+        MatMut { ptr: self.ptr, row: self.col, col: self.row }
+    }
+}
+
+/// Multiplications below which a product stays on its thread.
+const SERIAL: usize = 64 * 64 * 64;
+
+/// `c = alpha * a @ b + beta * c` for `[m, k] @ [k, n]`; `c` is not read when `beta` is zero.
+///
+/// # Safety
+/// The matrices have the sizes that `m`, `n`, `k` say, and `c` overlaps neither operand.
+pub(crate) unsafe fn gemm<A: Real>(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: A,
+    a: Mat<A>,
+    b: Mat<A>,
+    beta: A,
+    c: MatMut<A>,
+    parallel: bool,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    let parallel = parallel && threads() > 1 && m * n * k.max(1) >= SERIAL;
+    // SAFETY: by the caller, for every path.
+    unsafe {
+        if k == 0 {
+            scale(m, n, beta, c);
+        } else if m == 1 {
+            vector_matrix(n, k, alpha, a, b, beta, c, parallel);
+        } else if n == 1 {
+            vector_matrix(m, k, alpha, b.t(), a.t(), beta, c.t(), parallel);
+        } else if m * n * k <= 32 * 32 * 32 && n <= 64 && k <= 64 {
+            tiny(m, n, k, alpha, a, b, beta, c);
+        } else {
+            let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+            gemm::gemm(
+                m,
+                n,
+                k,
+                c.ptr,
+                c.col as isize,
+                c.row as isize,
+                beta != A::ZERO,
+                a.ptr,
+                a.col as isize,
+                a.row as isize,
+                b.ptr,
+                b.col as isize,
+                b.row as isize,
+                beta,
+                alpha,
+                false,
+                false,
+                false,
+                parallelism,
+            );
+        }
+    }
+}
+
+unsafe fn scale<A: Real>(m: usize, n: usize, beta: A, c: MatMut<A>) {
+    for i in 0..m {
+        for j in 0..n {
+            // SAFETY: within the matrix.
+            unsafe { store(c.element(i, j), A::ZERO, beta) };
+        }
+    }
+}
+
+/// Writes `v + beta * *at`, without reading when `beta` is zero.
+#[inline(always)]
+unsafe fn store<A: Real>(at: *mut A, v: A, beta: A) {
+    // SAFETY: by the caller.
+    unsafe { *at = if beta == A::ZERO { v } else { v + beta * *at } }
+}
+
+/// One row times a matrix: sums of rows of `b` where they are contiguous, else dot products with its columns.
+unsafe fn vector_matrix<A: Real>(
+    n: usize,
+    k: usize,
+    alpha: A,
+    a: Mat<A>,
+    b: Mat<A>,
+    beta: A,
+    c: MatMut<A>,
+    parallel: bool,
+) {
+    let mut x = Scratch::any(k);
+    for (p, x) in x.iter_mut().enumerate() {
+        // SAFETY: within the matrix.
+        *x = alpha * unsafe { a.get(0, p) };
+    }
+    let x: &[A] = &x;
+    let grain = if parallel { (1usize << 16).div_ceil(k) } else { n };
+    parallel_for(n, grain, |columns| {
+        const WIDTH: usize = 256;
+        let mut sums = [A::ZERO; WIDTH];
+        let mut start = columns.start;
+        while start < columns.end {
+            let width = WIDTH.min(columns.end - start);
+            let sums = &mut sums[..width];
+            // SAFETY: columns `start..start + width` exist, and belong to this range alone in `c`.
+            unsafe {
+                if b.col == 1 {
+                    sum_rows(x, b.skip(start).ptr, b.row, sums);
+                } else if b.row == 1 {
+                    for (j, sum) in sums.iter_mut().enumerate() {
+                        *sum = dot(x, std::slice::from_raw_parts(b.skip((start + j) * b.col).ptr, k));
+                    }
+                } else {
+                    for (j, sum) in sums.iter_mut().enumerate() {
+                        *sum = A::ZERO;
+                        for (p, &x) in x.iter().enumerate() {
+                            *sum += x * b.get(p, start + j);
+                        }
+                    }
+                }
+                for (j, &sum) in sums.iter().enumerate() {
+                    store(c.element(0, start + j), sum, beta);
+                }
+            }
+            start += width;
+        }
+    });
+}
+
+simd! {
+    fn dot<A: Real>(x: &[A], y: &[A]) -> A {
+        crate::real::sum_of2(x, y, |a, b| a * b)
+    }
+}
+
+simd! {
+    fn sum_rows<A: Real>(x: &[A], b: *const A, row: usize, sums: &mut [A]) {
+        sums.fill(A::ZERO);
+        let n = sums.len();
+        let mut p = 0;
+        // Four rows at a time: one load and store of the sums for four products.
+        while p + 4 <= x.len() {
+            // SAFETY: the caller vouches for `x.len()` rows of `n` elements.
+            let rows: [&[A]; 4] = std::array::from_fn(|i| unsafe { std::slice::from_raw_parts(b.add((p + i) * row), n) });
+            for j in 0..n {
+                sums[j] += (x[p] * rows[0][j] + x[p + 1] * rows[1][j]) + (x[p + 2] * rows[2][j] + x[p + 3] * rows[3][j]);
+            }
+            p += 4;
+        }
+        while p < x.len() {
+            // SAFETY: as above.
+            let values = unsafe { std::slice::from_raw_parts(b.add(p * row), n) };
+            for j in 0..n {
+                sums[j] += x[p] * values[j];
+            }
+            p += 1;
+        }
+    }
+}
+
+simd! {
+    /// A product so small that packing it would cost more than computing it.
+    fn tiny<A: Real>(m: usize, n: usize, k: usize, alpha: A, a: Mat<A>, b: Mat<A>, beta: A, c: MatMut<A>) {
+        let mut packed = [A::ZERO; 64 * 64];
+        // SAFETY: indices stay within the sizes that the caller vouches for.
+        unsafe {
+            let (rows, stride) = if b.col == 1 {
+                (b.ptr, b.row)
+            } else {
+                for p in 0..k {
+                    for j in 0..n {
+                        packed[p * n + j] = b.get(p, j);
+                    }
+                }
+                (packed.as_ptr(), n)
+            };
+            let mut sums = [A::ZERO; 64];
+            for i in 0..m {
+                let sums = &mut sums[..n];
+                sums.fill(A::ZERO);
+                for p in 0..k {
+                    let x = a.get(i, p);
+                    let row = std::slice::from_raw_parts(rows.add(p * stride), n);
+                    for j in 0..n {
+                        sums[j] += x * row[j];
+                    }
+                }
+                for j in 0..n {
+                    store(c.element(i, j), alpha * sums[j], beta);
+                }
+            }
+        }
+    }
+}
+
+/// A batched operand: accumulators, batch strides, row and column stride.
+struct Operand<'a, A> {
+    data: Input<'a, A>,
+    ptr: *const A,
+    batch: Vec<usize>,
+    row: usize,
+    col: usize,
+}
+
+/// Reads an operand in place when it is of the accumulator type, whatever its strides; else converts each element once,
+/// leaving broadcast dimensions broadcast.
+fn operand<'a, A: Real>(x: &View<'a>) -> Operand<'a, A> {
+    let rank = x.sizes().len();
+    let strides = x.strides();
+    if x.dtype() == A::DTYPE {
+        return Operand {
+            data: Input::Borrowed(&[]),
+            ptr: x.ptr().cast(),
+            batch: strides[..rank - 2].to_vec(),
+            row: strides[rank - 2],
+            col: strides[rank - 1],
+        };
+    }
+    let sizes: Vec<usize> = x.sizes().iter().zip(strides).map(|(&n, &s)| if s == 0 { n.min(1) } else { n }).collect();
+    // A matrix stored column by column is converted in that order.
+    let transposed = strides[rank - 2] < strides[rank - 1] && strides[rank - 2] != 0;
+    let (mut sizes, mut from) = (sizes, strides.to_vec());
+    if transposed {
+        sizes.swap(rank - 2, rank - 1);
+        from.swap(rank - 2, rank - 1);
+    }
+    let mut dense = vec![0; rank];
+    let mut step = 1;
+    for d in (0..rank).rev() {
+        dense[d] = if from[d] == 0 { 0 } else { step };
+        step *= sizes[d];
+    }
+    let mut copy = Scratch::any(step);
+    // SAFETY: each size is at most the view's own.
+    gather(&unsafe { View::new(x.ptr(), &sizes, &from, x.dtype()) }, &mut copy);
+    if transposed {
+        dense.swap(rank - 2, rank - 1);
+    }
+    let ptr = copy.as_ptr();
+    let (row, col) = (dense[rank - 2], dense[rank - 1]);
+    dense.truncate(rank - 2);
+    Operand { data: Input::Copied(copy), ptr, batch: dense, row, col }
+}
+
+/// Strides of an operand's batch dimensions as the output's batch sees them: missing or size-one dimensions repeat.
+fn broadcast(batch: &[usize], sizes: &[usize], out_rank: usize) -> Vec<usize> {
+    let mut strides = vec![0; out_rank - batch.len()];
+    strides.extend(batch.iter().zip(sizes).map(|(&s, &n)| if n == 1 { 0 } else { s }));
+    strides
+}
+
+/// `out = a @ b` for `a: [.., m, k]`, `b: [.., k, n]`, `out: [.., m, n]`.
+///
+/// Any strides; batch dimensions broadcast (stride zero, size one, or absent). Numbers of every type; floating-point ones
+/// accumulate in at least `f32` and are rounded once. `out` must not overlap an operand.
+pub fn matmul(a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
+    product(a, b, out, 1.0, 0.0, None)
+}
+
+/// `out = alpha * a @ b + beta * out`; `out` is not read when `beta` is zero. See [`matmul`].
+pub fn matmul_scaled(a: &View, b: &View, out: &mut ViewMut, alpha: f64, beta: f64) -> Result<(), KernelError> {
+    product(a, b, out, alpha, beta, None)
+}
+
+/// `out = a @ b + bias_row`, the bias being `[n]` or anything of `out`'s rank or less that broadcasts to it. See [`matmul`].
+pub fn addmm(a: &View, b: &View, bias_row: Option<&View>, out: &mut ViewMut) -> Result<(), KernelError> {
+    product(a, b, out, 1.0, 0.0, bias_row)
+}
+
+fn product(
+    a: &View,
+    b: &View,
+    out: &mut ViewMut,
+    alpha: f64,
+    beta: f64,
+    bias: Option<&View>,
+) -> Result<(), KernelError> {
+    let (m, k) = last_two(a.sizes());
+    let (k2, n) = last_two(b.sizes());
+    assert_eq!(k, k2, "matmul: inner sizes differ");
+    assert_eq!((m, n), last_two(out.sizes()), "matmul: wrong output size");
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    match out.dtype() {
+        DType::Bool => Err(KernelError::Other("\"addmm_impl_cpu_\" not implemented for 'Bool'".into())),
+        d if d.is_float() => {
+            for_acc!(d, A => float_product::<A>(m, n, k, a, b, out, A::of(alpha), A::of(beta), bias));
+            Ok(())
+        }
+        d => {
+            for_dtype!(d, T => int_product::<T>(m, n, k, a, b, out, alpha as i64, beta as i64, bias));
+            Ok(())
+        }
+    }
+}
+
+fn last_two(sizes: &[usize]) -> (usize, usize) {
+    assert!(sizes.len() >= 2, "matmul: operands are matrices");
+    (sizes[sizes.len() - 2], sizes[sizes.len() - 1])
+}
+
+/// Writes the broadcast bias to the output, which the product is then added to.
+fn fill_bias<A: Real>(bias: &View, out_sizes: &[usize], out: &mut [A]) {
+    let lead = out_sizes.len() - bias.sizes().len();
+    let mut strides = vec![0; lead];
+    strides.extend(bias.sizes().iter().zip(bias.strides()).map(|(&n, &s)| if n == 1 { 0 } else { s }));
+    // SAFETY: repeated dimensions have stride zero.
+    gather(&unsafe { View::new(bias.ptr(), out_sizes, &strides, bias.dtype()) }, out);
+}
+
+fn float_product<A: Real>(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &View,
+    b: &View,
+    out: &mut ViewMut,
+    alpha: A,
+    beta: A,
+    bias: Option<&View>,
+) {
+    let rank = out.sizes().len();
+    let batch = &out.sizes()[..rank - 2];
+    let out_strides = out.strides().to_vec();
+    let (a, b) =
+        ((operand::<A>(a), &a.sizes()[..a.sizes().len() - 2]), (operand::<A>(b), &b.sizes()[..b.sizes().len() - 2]));
+    let a_batch = broadcast(&a.0.batch, a.1, rank - 2);
+    let b_batch = broadcast(&b.0.batch, b.1, rank - 2);
+    let run = |c: *mut A, c_strides: &[usize], beta: A| {
+        let (c_row, c_col) = (c_strides[rank - 2], c_strides[rank - 1]);
+        // SAFETY: views cover the elements that the sizes reach.
+        unsafe {
+            batches(
+                m,
+                n,
+                k,
+                batch,
+                alpha,
+                &a.0,
+                &a_batch,
+                &b.0,
+                &b_batch,
+                beta,
+                (c, &c_strides[..rank - 2], c_row, c_col),
+            )
+        };
+    };
+    let _keep = (&a.0.data, &b.0.data);
+    if out.dtype() == A::DTYPE && bias.is_none() {
+        return run(out.ptr().cast(), &out_strides, beta);
+    }
+    let sizes = out.sizes();
+    let mut dense = vec![1; rank];
+    for d in (0..rank - 1).rev() {
+        dense[d] = dense[d + 1] * sizes[d + 1];
+    }
+    if let Some(bias) = bias {
+        return output::<A, _>(out, |c| {
+            fill_bias(bias, sizes, c);
+            run(c.as_mut_ptr(), &dense, A::ONE);
+        });
+    }
+    let mut c = Scratch::any(out.numel());
+    if beta != A::ZERO {
+        gather(&out.as_view(), &mut c);
+    }
+    run(c.as_mut_ptr(), &dense, beta);
+    scatter(&c, out);
+}
+
+/// # Safety
+/// As [`gemm`], for every batch.
+unsafe fn batches<A: Real>(
+    m: usize,
+    n: usize,
+    k: usize,
+    batch: &[usize],
+    alpha: A,
+    a: &Operand<A>,
+    a_batch: &[usize],
+    b: &Operand<A>,
+    b_batch: &[usize],
+    beta: A,
+    c: (*mut A, &[usize], usize, usize),
+) {
+    let count: usize = batch.iter().product();
+    let (c_ptr, c_batch, c_row, c_col) = c;
+    // SAFETY: by the caller.
+    let one = |a_at: usize, b_at: usize, c_at: usize, m: usize, parallel: bool| unsafe {
+        gemm(
+            m,
+            n,
+            k,
+            alpha,
+            Mat::at(a.ptr.add(a_at), a.row, a.col),
+            Mat::at(b.ptr.add(b_at), b.row, b.col),
+            beta,
+            MatMut::at(c_ptr.add(c_at), c_row, c_col),
+            parallel,
+        )
+    };
+    // One matrix for all batches, and rows that follow one another: a single product of all rows.
+    let mut sizes = batch.to_vec();
+    sizes.push(m);
+    let rows = |strides: &[usize], row: usize| {
+        let mut strides = strides.to_vec();
+        strides.push(row);
+        let (_, s) = merged(&sizes, &strides);
+        (s.len() == 1).then(|| s[0])
+    };
+    if count > 1 && b_batch.iter().all(|&s| s == 0) {
+        if let (Some(a_row), Some(c_step)) = (rows(a_batch, a.row), rows(c_batch, c_row)) {
+            // SAFETY: the merged rows are the batches' rows.
+            return unsafe {
+                gemm(
+                    m * count,
+                    n,
+                    k,
+                    alpha,
+                    Mat::at(a.ptr, a_row, a.col),
+                    Mat::at(b.ptr, b.row, b.col),
+                    beta,
+                    MatMut::at(c_ptr, c_step, c_col),
+                    true,
+                )
+            };
+        }
+    }
+    if count == 1 {
+        return one(0, 0, 0, m, true);
+    }
+    let work = m * n * k.max(1);
+    if count < threads() || work >= 512 * 512 * 512 {
+        for i in 0..count {
+            one(offset_of(i, batch, a_batch), offset_of(i, batch, b_batch), offset_of(i, batch, c_batch), m, true);
+        }
+        return;
+    }
+    let pointers = (Shared::at(a.ptr.cast_mut()), Shared::at(b.ptr.cast_mut()), Shared::at(c_ptr));
+    let (a_row, a_col, b_row, b_col) = (a.row, a.col, b.row, b.col);
+    parallel_for(count, SERIAL.div_ceil(work), |range| {
+        for i in range {
+            // SAFETY: by the caller; batches of the output are disjoint.
+            unsafe {
+                gemm(
+                    m,
+                    n,
+                    k,
+                    alpha,
+                    Mat::at(pointers.0.ptr().add(offset_of(i, batch, a_batch)), a_row, a_col),
+                    Mat::at(pointers.1.ptr().add(offset_of(i, batch, b_batch)), b_row, b_col),
+                    beta,
+                    MatMut::at(pointers.2.ptr().add(offset_of(i, batch, c_batch)), c_row, c_col),
+                    false,
+                );
+            }
+        }
+    });
+}
+
+/// Integers: rows of wrapping 64-bit sums.
+fn int_product<T: Element>(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &View,
+    b: &View,
+    out: &mut ViewMut,
+    alpha: i64,
+    beta: i64,
+    bias: Option<&View>,
+) {
+    assert!(a.dtype() == T::DTYPE && b.dtype() == T::DTYPE, "matmul: operands of different types");
+    let rank = out.sizes().len();
+    let batch = &out.sizes()[..rank - 2];
+    let strides = |x: &View| {
+        let r = x.sizes().len();
+        (broadcast(&x.strides()[..r - 2], &x.sizes()[..r - 2], rank - 2), x.strides()[r - 2], x.strides()[r - 1])
+    };
+    let ((ab, ar, ac), (bb, br, bc), (cb, cr, cc)) = (strides(a), strides(b), strides(&out.as_view()));
+    let bias_strides = bias.map(|bias| {
+        let mut s = vec![0; rank - bias.sizes().len()];
+        s.extend(bias.sizes().iter().zip(bias.strides()).map(|(&n, &s)| if n == 1 { 0 } else { s }));
+        s
+    });
+    let count: usize = batch.iter().product();
+    let out_ptr = Shared::at(out.ptr().cast::<T>());
+    let out_sizes = out.sizes();
+    parallel_for(count * m, SERIAL.div_ceil(n * k.max(1)), |rows| {
+        let mut sums = Scratch::<i64>::any(n);
+        for row in rows {
+            let (i, r) = (row / m, row % m);
+            // SAFETY: views cover the elements that the sizes reach; rows of the output are disjoint.
+            unsafe {
+                let a = a.ptr().cast::<T>().add(offset_of(i, batch, &ab) + r * ar);
+                let b = b.ptr().cast::<T>().add(offset_of(i, batch, &bb));
+                let c = out_ptr.ptr().add(offset_of(i, batch, &cb) + r * cr);
+                sums.fill(0);
+                for p in 0..k {
+                    let x = (*a.add(p * ac)).to_i64();
+                    let b = b.add(p * br);
+                    for (j, sum) in sums.iter_mut().enumerate() {
+                        *sum = sum.wrapping_add(x.wrapping_mul((*b.add(j * bc)).to_i64()));
+                    }
+                }
+                for (j, &sum) in sums.iter().enumerate() {
+                    let c = c.add(j * cc);
+                    let mut v = alpha.wrapping_mul(sum);
+                    if beta != 0 {
+                        v = v.wrapping_add(beta.wrapping_mul((*c).to_i64()));
+                    }
+                    if let (Some(bias), Some(s)) = (bias, &bias_strides) {
+                        v = v
+                            .wrapping_add((*bias.ptr().cast::<T>().add(offset_of(row * n + j, out_sizes, s))).to_i64());
+                    }
+                    *c = T::from_i64(v);
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,147 @@
+//! Threads and reusable scratch memory of the neural-network kernels.
+
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut, Range};
+
+/// How many threads work on a kernel.
+pub(crate) fn threads() -> usize {
+    rayon::current_num_threads()
+}
+
+/// Calls `f` with ranges that cover `0..n`, on several threads when there are more than `grain` items.
+pub(crate) fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
+    if n == 0 {
+        return;
+    }
+    let pieces = n.div_ceil(grain.max(1)).min(4 * threads());
+    if pieces <= 1 || threads() == 1 {
+        return f(0..n);
+    }
+    let at = |piece: usize| piece * n / pieces;
+    rayon::scope(|scope| {
+        for piece in 1..pieces {
+            let f = &f;
+            scope.spawn(move |_| f(at(piece)..at(piece + 1)));
+        }
+        f(at(0)..at(1));
+    });
+}
+
+/// A pointer that threads share; they write disjoint elements through it.
+pub(crate) struct Shared<T>(*mut T);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Shared<T> {}
+
+// SAFETY: whoever builds one splits the elements between threads (see `slice`).
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(x: &mut [T]) -> Shared<T> {
+        Shared(x.as_mut_ptr())
+    }
+
+    /// A pointer whose elements the threads may use as the builder says.
+    pub(crate) fn at(ptr: *mut T) -> Shared<T> {
+        Shared(ptr)
+    }
+
+    #[inline(always)]
+    pub(crate) fn ptr(self) -> *mut T {
+        self.0
+    }
+
+    /// # Safety
+    /// The range lies within the slice this was built from, and no other thread uses it meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn slice<'a>(self, start: usize, len: usize) -> &'a mut [T] {
+        // SAFETY: by the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
+    }
+}
+
+/// Cache lines: the alignment of scratch memory.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line(#[allow(dead_code)] [u64; 8]);
+
+/// Bytes of idle scratch that one thread keeps. Touching fresh pages costs more than most kernels' arithmetic.
+const KEEP_BYTES: usize = 512 << 20;
+const KEEP_BUFFERS: usize = 12;
+
+thread_local! {
+    static IDLE: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer from the thread's store of idle ones; its first contents are unspecified numbers.
+pub(crate) struct Scratch<T> {
+    lines: Vec<Line>,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+// SAFETY: owned plain numbers.
+unsafe impl<T: Send> Send for Scratch<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Scratch<T> {}
+
+impl<T: crate::Element> Scratch<T> {
+    /// Room for `len` numbers with unspecified values. `bool` has invalid bit patterns and is never asked for.
+    pub(crate) fn any(len: usize) -> Scratch<T> {
+        assert!(T::DTYPE != crate::DType::Bool);
+        let need = (len * size_of::<T>()).div_ceil(64).max(1);
+        let best = IDLE.with_borrow_mut(|idle| {
+            // The smallest buffer that is large enough, unless it is so large that another call misses it.
+            let fits = |b: &Vec<Line>| b.len() >= need && b.len() <= need.saturating_mul(16).max(4096);
+            let i = (0..idle.len()).filter(|&i| fits(&idle[i])).min_by_key(|&i| idle[i].len())?;
+            Some(idle.swap_remove(i))
+        });
+        let lines = best.unwrap_or_else(|| vec![Line([0; 8]); need]);
+        Scratch { lines, len, of: PhantomData }
+    }
+
+    /// `len` copies of a number.
+    pub(crate) fn filled(len: usize, v: T) -> Scratch<T> {
+        let mut scratch = Self::any(len);
+        scratch.fill(v);
+        scratch
+    }
+}
+
+impl<T> Drop for Scratch<T> {
+    fn drop(&mut self) {
+        let lines = std::mem::take(&mut self.lines);
+        // A thread that is ending has no store any more; the buffer is then freed.
+        let _ = IDLE.try_with(|idle| {
+            let mut idle = idle.borrow_mut();
+            idle.push(lines);
+            while idle.len() > KEEP_BUFFERS || idle.iter().map(|b| b.len() * 64).sum::<usize>() > KEEP_BYTES {
+                idle.remove(0);
+            }
+        });
+    }
+}
+
+impl<T> Deref for Scratch<T> {
+    type Target = [T];
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the buffer holds `len` numbers, all bytes initialised, aligned to 64.
+        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Scratch<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`.
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+    }
+}

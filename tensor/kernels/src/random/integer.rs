@@ -1,0 +1,189 @@
+//! Random integers (into any dtype) and permutations.
+
+use super::generator::Generator;
+use super::order::{RUN, fill};
+use crate::{DType, Element, KernelError, ViewMut, for_dtype};
+
+/// From this range on a draw takes 64 bits, whatever the dtype.
+const WIDE_RANGE: u64 = 1 << 28;
+
+/// Bits of precision of a floating dtype.
+fn digits(dtype: DType) -> u32 {
+    match dtype {
+        DType::BF16 => 8,
+        DType::F16 => 11,
+        DType::F32 => 24,
+        _ => 53,
+    }
+}
+
+/// Largest value of an integer dtype.
+fn int_max(dtype: DType) -> i64 {
+    match dtype {
+        DType::Bool => 1,
+        DType::U8 => i64::from(u8::MAX),
+        DType::I8 => i64::from(i8::MAX),
+        DType::I16 => i64::from(i16::MAX),
+        DType::I32 => i64::from(i32::MAX),
+        _ => i64::MAX,
+    }
+}
+
+/// `v` through the dtype and back, as C++ casts do it (a value that does not fit becomes the smallest `i64`).
+fn through(dtype: DType, v: i64) -> i64 {
+    let x = match dtype {
+        DType::F64 => v as f64,
+        DType::F32 => f64::from(v as f32),
+        DType::F16 => f64::from(half::f16::from_f32(v as f32).to_f32()),
+        _ => f64::from(half::bf16::from_f32(v as f32).to_f32()),
+    };
+    if x.is_finite() && x < 9.223_372_036_854_775_8e18 { x as i64 } else { i64::MIN }
+}
+
+/// Distance between neighbouring values of the dtype near `v`.
+fn spacing(dtype: DType, v: i64) -> i64 {
+    let log2 = v.unsigned_abs().max(1).ilog2() as i32;
+    let shift = log2 - digits(dtype) as i32 + 1;
+    if shift >= 0 { 1i64 << shift } else { 0 }
+}
+
+/// Moves bounds that a floating dtype cannot hold to values inside the range that it can.
+fn representable(dtype: DType, from: i64, to: i64) -> (i64, i64) {
+    (representable_from(dtype, from), representable_to(dtype, to))
+}
+
+fn representable_from(dtype: DType, from: i64) -> i64 {
+    let next = from.wrapping_add(1);
+    let p = through(dtype, next);
+    if p < from { p.wrapping_add(spacing(dtype, next)) } else { from }
+}
+
+fn representable_to(dtype: DType, to: i64) -> i64 {
+    let last = to.wrapping_sub(1);
+    let p = through(dtype, last);
+    if p >= to { p.wrapping_sub(spacing(dtype, last)) } else { to }
+}
+
+/// Fills with integers in [`from`, `to`): `randint`, and `random_` with both bounds.
+///
+/// # Errors
+/// When `from >= to`.
+pub fn randint(g: &mut Generator, out: &mut ViewMut, from: i64, to: i64) -> Result<(), KernelError> {
+    let refuse = |from: i64, to: i64| {
+        Err(KernelError::Other(format!("random_ expects 'from' to be less than 'to', but got from={from} >= to={to}")))
+    };
+    if from >= to {
+        return refuse(from, to);
+    }
+    let (from, to) = if out.dtype().is_float() { representable(out.dtype(), from, to) } else { (from, to) };
+    if from >= to {
+        return refuse(from, to);
+    }
+    modulo(g, out, to.wrapping_sub(from) as u64, from);
+    Ok(())
+}
+
+/// `random_(from, None)`: the upper bound is the dtype's largest integer, included.
+///
+/// # Errors
+/// When `from` is above that.
+pub fn random_from(g: &mut Generator, out: &mut ViewMut, from: i64) -> Result<(), KernelError> {
+    let dtype = out.dtype();
+    if from == i64::MIN {
+        for_dtype!(dtype, T => fill::<T>(out, |run| {
+            run.fill_with(|| T::from_i64(g.next_u64() as i64));
+        }));
+        return Ok(());
+    }
+    let last = if dtype.is_float() { 1i64 << digits(dtype) } else { int_max(dtype) };
+    let from = if dtype.is_float() { representable_from(dtype, from) } else { from };
+    if from > last {
+        return Err(KernelError::Other(format!("random_ expects 'from' to be at most {last}, but got from={from}")));
+    }
+    modulo(g, out, last.wrapping_sub(from).wrapping_add(1) as u64, from);
+    Ok(())
+}
+
+/// `random_()`: all integers from zero that the dtype holds exactly.
+pub fn random_(g: &mut Generator, out: &mut ViewMut) {
+    let dtype = out.dtype();
+    let range = if dtype.is_float() { (1u64 << digits(dtype)) + 1 } else { int_max(dtype) as u64 + 1 };
+    // Here the width of the draw follows the dtype, not the range.
+    let wide = matches!(dtype, DType::I64 | DType::F64);
+    draw(g, out, range, 0, wide);
+}
+
+fn modulo(g: &mut Generator, out: &mut ViewMut, range: u64, base: i64) {
+    draw(g, out, range, base, range >= WIDE_RANGE);
+}
+
+fn draw(g: &mut Generator, out: &mut ViewMut, range: u64, base: i64, wide: bool) {
+    for_dtype!(out.dtype(), T => fill::<T>(out, |run| {
+        let mut words = [0; 2 * RUN];
+        if wide {
+            let words = &mut words[..2 * run.len()];
+            g.fill_u32(words);
+            for (o, w) in run.iter_mut().zip(words.chunks_exact(2)) {
+                let w = u64::from(w[0]) << 32 | u64::from(w[1]);
+                *o = T::from_i64((w % range).wrapping_add(base as u64) as i64);
+            }
+        } else {
+            let words = &mut words[..run.len()];
+            g.fill_u32(words);
+            // `w % range` by multiplication: the fraction w / range in 64 fixed bits, exact for 32-bit operands.
+            let reciprocal = (u64::MAX / range).wrapping_add(1);
+            for (o, &w) in run.iter_mut().zip(&*words) {
+                let remainder = if range > u64::from(u32::MAX) {
+                    u64::from(w)
+                } else {
+                    let fraction = reciprocal.wrapping_mul(u64::from(w));
+                    ((u128::from(fraction) * u128::from(range)) >> 64) as u64
+                };
+                *o = T::from_i64(remainder.wrapping_add(base as u64) as i64);
+            }
+        }
+    }));
+}
+
+/// Writes a random permutation of `0..n` into a one-dimensional `out` of `n` elements.
+pub fn randperm(g: &mut Generator, out: &mut ViewMut) {
+    let n = out.numel();
+    let p = permutation(g, n);
+    let stride = out.strides().first().copied().unwrap_or(1);
+    for_dtype!(out.dtype(), T => {
+        let base = out.ptr().cast::<T>();
+        for (i, &v) in p.iter().enumerate() {
+            // SAFETY: element `i` of `n` of a one-dimensional view.
+            unsafe { *base.add(i * stride) = T::from_i64(v) };
+        }
+    });
+}
+
+/// The permutation of `0..n` that `torch.randperm` draws.
+pub fn permutation(g: &mut Generator, n: usize) -> Vec<i64> {
+    // Beyond this 32 bits would be visibly biased, and PyTorch shuffles inside out with 64.
+    const NARROW: usize = (u32::MAX / 20) as usize;
+    if n >= NARROW {
+        let mut p = vec![0; n];
+        for i in 0..n {
+            let z = (g.next_u64() % (i as u64 + 1)) as usize;
+            p[i] = i as i64;
+            p[i] = p[z];
+            p[z] = i as i64;
+        }
+        return p;
+    }
+    let mut p: Vec<i64> = (0..n as i64).collect();
+    let mut words = [0; RUN];
+    let mut i = 0;
+    while i + 1 < n {
+        let m = RUN.min(n - 1 - i);
+        g.fill_u32(&mut words[..m]);
+        for &w in &words[..m] {
+            let z = (w % (n - i) as u32) as usize;
+            p.swap(i, i + z);
+            i += 1;
+        }
+    }
+    p
+}

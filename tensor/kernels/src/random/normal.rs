@@ -1,0 +1,206 @@
+//! Normal numbers. Two paths that share nothing but the engine:
+//!
+//! * 16 elements or more, contiguous: Box-Muller on blocks of 16 (lanes 0-7 radius, 8-15 angle), in `f32` with its own
+//!   polynomial logarithm, sine and cosine (also for `f16` and `bf16`), or in `f64` with the platform's.
+//! * otherwise: pairs in `f64`, the second of which waits in the generator for the next caller.
+
+use super::generator::{Generator, unit_f32, unit_f64};
+use super::order::{RUN, fill, for_float, with_fma};
+use crate::{DType, Element, KernelError, ViewMut};
+
+/// Fills with normals of the given mean and standard deviation.
+///
+/// # Errors
+/// When `std` is negative or the dtype is not floating.
+pub fn normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Result<(), KernelError> {
+    // Written so that NaN fails too.
+    if !(std >= 0.0) {
+        return Err(KernelError::Other(format!("normal expects std >= 0.0, but found std {std}")));
+    }
+    let blocks = out.numel() >= 16 && out.is_contiguous();
+    for_float!(out.dtype(), "normal_kernel_cpu", T => match out.as_slice_mut::<T>() {
+        Some(all) if blocks => fill_blocks(g, all, mean, std),
+        _ => fill::<T>(out, |run| fill_pairs(g, run, mean, std)),
+    });
+    Ok(())
+}
+
+/// The path that a contiguous tensor of `out.len()` elements would take.
+pub(super) fn fill_slice<T: Element>(g: &mut Generator, out: &mut [T], contiguous: bool, mean: f64, std: f64) {
+    if contiguous && out.len() >= 16 {
+        fill_blocks(g, out, mean, std);
+    } else {
+        out.chunks_mut(RUN).for_each(|run| fill_pairs(g, run, mean, std));
+    }
+}
+
+fn fill_pairs<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) {
+    let mut z = [0.0; RUN];
+    let z = &mut z[..out.len()];
+    z.fill_with(|| g.next_normal());
+    scale_f64(z, mean, std);
+    for (o, &v) in out.iter_mut().zip(&*z) {
+        *o = T::from_f64(v);
+    }
+}
+
+/// Fills with exp of normals; `z` comes from the scalar path whatever the size.
+///
+/// # Errors
+/// When `std` is not positive or the dtype is not floating.
+pub fn log_normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Result<(), KernelError> {
+    if !(std > 0.0) {
+        return Err(KernelError::Other(format!("log_normal_ expects std > 0.0, but found std={std:.6}")));
+    }
+    for_float!(out.dtype(), "log_normal_cpu", T => fill::<T>(out, |run| {
+        let mut z = [0.0; RUN];
+        let z = &mut z[..run.len()];
+        z.fill_with(|| g.next_normal());
+        scale_f64(z, mean, std);
+        for (o, &v) in run.iter_mut().zip(&*z) {
+            *o = T::from_f64(v.exp());
+        }
+    }));
+    Ok(())
+}
+
+with_fma! {
+    /// `z * std + mean`, fused.
+    pub(super) fn scale_f64(z: &mut [f64], mean: f64, std: f64) {
+        for v in z {
+            *v = v.mul_add(std, mean);
+        }
+    }
+}
+
+/// Full blocks, then, when the length is no multiple of 16, the last 16 elements once more from fresh uniforms.
+fn fill_blocks<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) {
+    let n = out.len();
+    let full = n - n % 16;
+    for run in out[..full].chunks_mut(RUN) {
+        transform(g, run, mean, std);
+    }
+    if full < n {
+        // f32 and f64 fill the whole tensor with uniforms first; these leftovers are drawn and never used.
+        let unused = match T::DTYPE {
+            DType::F32 => n - full,
+            DType::F64 => 2 * (n - full),
+            _ => 0,
+        };
+        g.fill_u32(&mut [0; 32][..unused]);
+        transform(g, &mut out[n - 16..], mean, std);
+    }
+}
+
+/// Blocks of 16 from fresh uniforms. `out.len()` is a multiple of 16, at most [`RUN`].
+fn transform<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) {
+    let n = out.len();
+    if T::DTYPE == DType::F64 {
+        let mut words = [0; 2 * RUN];
+        g.fill_u32(&mut words[..2 * n]);
+        let mut u = [0.0; RUN];
+        for (u, w) in u.iter_mut().zip(words[..2 * n].chunks_exact(2)) {
+            *u = unit_f64(u64::from(w[0]) << 32 | u64::from(w[1]));
+        }
+        box_muller_f64(&mut u[..n], mean, std);
+        for (o, &v) in out.iter_mut().zip(&u) {
+            *o = T::from_f64(v);
+        }
+    } else {
+        let mut words = [0; RUN];
+        g.fill_u32(&mut words[..n]);
+        let mut z = [0.0; RUN];
+        box_muller_f32(&words[..n], &mut z[..n], mean as f32, std as f32);
+        for (o, &v) in out.iter_mut().zip(&z) {
+            *o = T::from_f64(f64::from(v));
+        }
+    }
+}
+
+fn box_muller_f64(u: &mut [f64], mean: f64, std: f64) {
+    for block in u.chunks_exact_mut(16) {
+        for j in 0..8 {
+            let radius = (-2.0 * (1.0 - block[j]).ln()).sqrt();
+            let theta = 2.0 * std::f64::consts::PI * block[j + 8];
+            block[j] = radius * theta.cos();
+            block[j + 8] = radius * theta.sin();
+        }
+    }
+    scale_f64(u, mean, std);
+}
+
+with_fma! {
+    fn box_muller_f32(words: &[u32], out: &mut [f32], mean: f32, std: f32) {
+        for (w, o) in words.chunks_exact(16).zip(out.chunks_exact_mut(16)) {
+            let (w1, w2) = w.split_at(8);
+            let (o1, o2) = o.split_at_mut(8);
+            for j in 0..8 {
+                let radius = (-2.0 * log(1.0 - unit_f32(w1[j]))).sqrt();
+                let (sin, cos) = sin_cos(2.0 * std::f32::consts::PI * unit_f32(w2[j]));
+                // The product is rounded before the fused step.
+                o1[j] = (radius * cos).mul_add(std, mean);
+                o2[j] = (radius * sin).mul_add(std, mean);
+            }
+        }
+    }
+}
+
+// The polynomials below are the classic single-precision ones of the Cephes library. Their coefficients and where a
+// product is fused or rounded are part of the stream: changing either changes one value in a hundred.
+
+/// Natural logarithm of `x` in (0, 1].
+#[inline(always)]
+fn log(x: f32) -> f32 {
+    const C: [f32; 8] = [
+        -1.151_461e-1,
+        1.167_699_87e-1,
+        -1.242_014_1e-1,
+        1.424_932_3e-1,
+        -1.666_805_8e-1,
+        2.000_071_48e-1,
+        -2.499_999_4e-1,
+        3.333_333e-1,
+    ];
+    let bits = if x > f32::MIN_POSITIVE { x } else { f32::MIN_POSITIVE }.to_bits();
+    let exponent = ((bits >> 23) as i32 - 127) as f32 + 1.0;
+    let m = f32::from_bits((bits & 0x807f_ffff) | 0x3f00_0000);
+    let low = m < std::f32::consts::FRAC_1_SQRT_2;
+    let r = (m - 1.0) + if low { m } else { 0.0 };
+    let e = exponent - if low { 1.0 } else { 0.0 };
+    let z = r * r;
+    let mut y = 7.037_683_6e-2_f32;
+    for c in C {
+        y = y.mul_add(r, c);
+    }
+    y *= r;
+    y = y.mul_add(z, e * -2.121_944_4e-4);
+    y = (-z).mul_add(0.5, y);
+    e.mul_add(0.693_359_4, r + y)
+}
+
+/// Sine and cosine of `x` in [0, 2 pi].
+#[inline(always)]
+fn sin_cos(x: f32) -> (f32, f32) {
+    // SAFETY: 0 <= x < 7, so the octant is a small integer.
+    let octant: i32 = unsafe { (x * 1.273_239_5_f32).to_int_unchecked() };
+    let j = (octant + 1) & !1;
+    let y = j as f32;
+    let r = y.mul_add(-0.785_156_25, x);
+    let r = y.mul_add(-2.418_756_5e-4, r);
+    let r = y.mul_add(-3.774_895e-8, r);
+    let z = r * r;
+    let c = 2.443_315_7e-5_f32.mul_add(z, -1.388_731_6e-3);
+    let c = c.mul_add(z, 4.166_664_6e-2);
+    let c = c * z;
+    let c = c.mul_add(z, -(z * 0.5)) + 1.0;
+    let s = (-1.951_529_6e-4_f32).mul_add(z, 8.332_161e-3);
+    let s = s.mul_add(z, -1.666_665_5e-1);
+    let s = s * z;
+    let s = s.mul_add(r, r);
+    let swap = j & 2 != 0;
+    let (sin, cos) = if swap { (c, s) } else { (s, c) };
+    // Bit 2 of the octant is the sign, moved to the float's sign bit.
+    let sin_sign = ((j & 4) as u32) << 29;
+    let cos_sign = (!(j - 2) & 4) as u32;
+    (f32::from_bits(sin.to_bits() ^ sin_sign), f32::from_bits(cos.to_bits() ^ (cos_sign << 29)))
+}

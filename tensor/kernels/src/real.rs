@@ -1,0 +1,511 @@
+//! Floating-point arithmetic of the neural-network kernels: accumulator types, vectorised `exp`, and the conversion of
+//! views to contiguous accumulators and back.
+//!
+//! Kernels compute on contiguous `f32` or `f64`. A contiguous view of either is used where it lies; anything else (strides,
+//! `f16`, `bf16`) is converted once into scratch memory, and results are rounded once when they leave.
+
+use crate::par::{Scratch, Shared, parallel_for};
+use crate::{DType, Element, View, ViewMut, bf16, f16};
+use std::ops::{Add, AddAssign, Deref, Div, Mul, MulAssign, Neg, Sub};
+
+/// Defines a function compiled three times, for AVX-512, AVX2 and the baseline, and chosen at run time.
+///
+/// Expands to a function that holds the body as `#[inline(always)]` and one `#[target_feature]` wrapper a level, so that
+/// LLVM vectorises the same loops at each width.
+macro_rules! simd {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident : $bound:path),*>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$meta])*
+        $vis fn $name $(<$($g: $bound),*>)? ($($arg: $ty),*) $(-> $ret)? {
+            #[inline(always)]
+            fn body $(<$($g: $bound),*>)? ($($arg: $ty),*) $(-> $ret)? $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")]
+                fn v4 $(<$($g: $bound),*>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+                #[target_feature(enable = "avx2,fma,f16c")]
+                fn v3 $(<$($g: $bound),*>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
+                match $crate::real::level() {
+                    // SAFETY: the level says that the processor has these features.
+                    4 => return unsafe { v4($($arg),*) },
+                    // SAFETY: as above.
+                    3 => return unsafe { v3($($arg),*) },
+                    _ => {}
+                }
+            }
+            body($($arg),*)
+        }
+    };
+}
+pub(crate) use simd;
+
+/// The x86-64 level that `simd!` functions run at: 4 (AVX-512), 3 (AVX2 and FMA) or 1.
+#[inline]
+pub(crate) fn level() -> u8 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        static LEVEL: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+        let level = LEVEL.load(std::sync::atomic::Ordering::Relaxed);
+        if level != 0 {
+            return level;
+        }
+        let v3 =
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+        let v4 = v3
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        let level = if v4 {
+            4
+        } else if v3 {
+            3
+        } else {
+            1
+        };
+        LEVEL.store(level, std::sync::atomic::Ordering::Relaxed);
+        level
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    1
+}
+
+/// What kernels compute in: `f32` or `f64`.
+pub(crate) trait Real:
+    Element
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + MulAssign
+{
+    const ZERO: Self;
+    const ONE: Self;
+    const NEG_INF: Self;
+    /// `e^self` to two units in the last place; vectorises for `f32`.
+    fn exp(self) -> Self;
+    fn ln(self) -> Self;
+    fn sqrt(self) -> Self;
+    #[inline(always)]
+    fn of(v: f64) -> Self {
+        Self::from_f64(v)
+    }
+    /// The larger one; either when one is NaN.
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        if self > other { self } else { other }
+    }
+}
+
+impl Real for f32 {
+    const ZERO: f32 = 0.0;
+    const ONE: f32 = 1.0;
+    const NEG_INF: f32 = f32::NEG_INFINITY;
+    #[inline(always)]
+    fn exp(self) -> f32 {
+        exp_f32(self)
+    }
+    #[inline(always)]
+    fn ln(self) -> f32 {
+        f32::ln(self)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> f32 {
+        f32::sqrt(self)
+    }
+}
+
+impl Real for f64 {
+    const ZERO: f64 = 0.0;
+    const ONE: f64 = 1.0;
+    const NEG_INF: f64 = f64::NEG_INFINITY;
+    #[inline(always)]
+    fn exp(self) -> f64 {
+        f64::exp(self)
+    }
+    #[inline(always)]
+    fn ln(self) -> f64 {
+        f64::ln(self)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> f64 {
+        f64::sqrt(self)
+    }
+}
+
+/// `e^x` without branches: `x = n ln 2 + r`, a polynomial in `r`, and `2^n` in two factors so that subnormal results round
+/// once. Products of `n` with the upper part of `ln 2` are exact, so the reduction needs no fused multiply-add.
+#[inline(always)]
+fn exp_f32(x: f32) -> f32 {
+    const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer held in the low mantissa bits.
+    const LN2_HIGH: f32 = 0.693_359_375;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    // Comparisons with NaN are false: NaN goes through and poisons the polynomial.
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -104.0 { -104.0 } else { x };
+    let shifted = x * std::f32::consts::LOG2_E + SHIFT;
+    let n = shifted - SHIFT;
+    let bits = (shifted.to_bits() as i32).wrapping_sub(SHIFT.to_bits() as i32);
+    let r = x - n * LN2_HIGH - n * LN2_LOW;
+    let p = 1.987_569_1e-4;
+    let p = p * r + 1.398_199_9e-3;
+    let p = p * r + 8.333_452e-3;
+    let p = p * r + 4.166_579_6e-2;
+    let p = p * r + 1.666_666_5e-1;
+    let p = p * r + 5.000_000_1e-1;
+    let p = p * (r * r) + r + 1.0;
+    let half = bits >> 1;
+    let scale = |e: i32| f32::from_bits((e.wrapping_add(127) as u32) << 23);
+    p * scale(half) * scale(bits.wrapping_sub(half))
+}
+
+/// An element type of floating-point kernels, and how it becomes a [`Real`] and back.
+pub(crate) trait Float: Element {
+    type Acc: Real;
+    fn up(self) -> Self::Acc;
+    fn down(v: Self::Acc) -> Self;
+}
+
+impl Float for f32 {
+    type Acc = f32;
+    #[inline(always)]
+    fn up(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn down(v: f32) -> f32 {
+        v
+    }
+}
+
+impl Float for f64 {
+    type Acc = f64;
+    #[inline(always)]
+    fn up(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn down(v: f64) -> f64 {
+        v
+    }
+}
+
+impl Float for bf16 {
+    type Acc = f32;
+    #[inline(always)]
+    fn up(self) -> f32 {
+        f32::from_bits((self.to_bits() as u32) << 16)
+    }
+    /// Rounds to nearest, ties to even, in integer arithmetic that vectorises.
+    #[inline(always)]
+    fn down(v: f32) -> bf16 {
+        let bits = v.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        let nan = (bits >> 16) | 0x40;
+        bf16::from_bits(if v.is_nan() { nan as u16 } else { rounded as u16 })
+    }
+}
+
+impl Float for f16 {
+    type Acc = f32;
+    /// The exponent is moved by a multiplication, which also normalises subnormals.
+    #[inline(always)]
+    fn up(self) -> f32 {
+        let h = self.to_bits() as u32;
+        let sign = (h & 0x8000) << 16;
+        let magnitude = h & 0x7fff;
+        let scaled = f32::from_bits(magnitude << 13) * f32::from_bits(0x7780_0000); // 2^112
+        let special = f32::from_bits((magnitude << 13) | 0x7f80_0000);
+        let v = if magnitude >= 0x7c00 { special } else { scaled };
+        f32::from_bits(v.to_bits() | sign)
+    }
+    /// Rounds to nearest, ties to even, without branches.
+    #[inline(always)]
+    fn down(v: f32) -> f16 {
+        let bits = v.to_bits();
+        let sign = (bits >> 16) & 0x8000;
+        let a = bits & 0x7fff_ffff;
+        let normal = a.wrapping_add(0xfff + ((a >> 13) & 1)).wrapping_sub(112 << 23) >> 13;
+        // Below 2^-14 the result is subnormal: adding 0.5 aligns the mantissa and rounds in one step.
+        let subnormal = (f32::from_bits(a) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
+        let finite = if a < 0x3880_0000 { subnormal } else { normal };
+        let finite = if finite > 0x7c00 { 0x7c00 } else { finite };
+        let large = if a > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
+        let magnitude = if a >= 0x4780_0000 { large } else { finite };
+        f16::from_bits((sign | magnitude) as u16)
+    }
+}
+
+/// Runs a block with `$T` bound to the Rust type of a floating-point [`DType`]; other types are a caller's mistake.
+macro_rules! for_float {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            $crate::DType::BF16 => {
+                type $T = $crate::bf16;
+                $body
+            }
+            $crate::DType::F16 => {
+                type $T = $crate::f16;
+                $body
+            }
+            other => panic!("floating-point kernel called with {}", other.name()),
+        }
+    };
+}
+pub(crate) use for_float;
+
+/// Runs a block with `$A` bound to the accumulator of a floating-point [`DType`].
+macro_rules! for_acc {
+    ($dtype:expr, $A:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F64 => {
+                type $A = f64;
+                $body
+            }
+            other => {
+                assert!(other.is_float(), "floating-point kernel called with {}", other.name());
+                type $A = f32;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use for_acc;
+
+/// Contiguous accumulators of a view, in place where possible.
+pub(crate) enum Input<'a, A> {
+    Borrowed(&'a [A]),
+    Copied(Scratch<A>),
+}
+
+impl<A> Deref for Input<'_, A> {
+    type Target = [A];
+    #[inline(always)]
+    fn deref(&self) -> &[A] {
+        match self {
+            Input::Borrowed(x) => x,
+            Input::Copied(x) => x,
+        }
+    }
+}
+
+/// The elements of a floating-point view, contiguous and as accumulators.
+pub(crate) fn input<'a, A: Real>(x: &View<'a>) -> Input<'a, A> {
+    if let Some(x) = x.as_slice::<A>() {
+        return Input::Borrowed(x);
+    }
+    let mut copy = Scratch::any(x.numel());
+    gather(x, &mut copy);
+    Input::Copied(copy)
+}
+
+/// Lets `f` write the elements of a view as contiguous accumulators; their first values are unspecified.
+pub(crate) fn output<A: Real, R>(out: &mut ViewMut, f: impl FnOnce(&mut [A]) -> R) -> R {
+    if let Some(out) = out.as_slice_mut::<A>() {
+        return f(out);
+    }
+    let mut copy = Scratch::any(out.numel());
+    let result = f(&mut copy);
+    scatter(&copy, out);
+    result
+}
+
+simd! {
+    fn raise<T: Float>(x: &[T], out: &mut [T::Acc]) {
+        for (o, x) in out.iter_mut().zip(x) {
+            *o = x.up();
+        }
+    }
+}
+
+simd! {
+    fn round<T: Float>(x: &[T::Acc], out: &mut [T]) {
+        for (o, x) in out.iter_mut().zip(x) {
+            *o = T::down(*x);
+        }
+    }
+}
+
+/// Sizes and strides with size-one dimensions dropped and runs merged.
+pub(crate) fn merged(sizes: &[usize], strides: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let (mut n, mut s): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+    for (&size, &stride) in sizes.iter().zip(strides) {
+        if size == 1 {
+            continue;
+        }
+        match (n.last_mut(), s.last_mut()) {
+            (Some(last), Some(step)) if *step == stride * size => {
+                *last *= size;
+                *step = stride;
+            }
+            _ => {
+                n.push(size);
+                s.push(stride);
+            }
+        }
+    }
+    (n, s)
+}
+
+/// Offset of the `row`-th index of `sizes`, row-major.
+#[inline]
+pub(crate) fn offset_of(mut row: usize, sizes: &[usize], strides: &[usize]) -> usize {
+    let mut offset = 0;
+    for (&n, &s) in sizes.iter().zip(strides).rev() {
+        offset += row % n * s;
+        row /= n;
+    }
+    offset
+}
+
+/// Calls `f(first position, offset, length, stride)` for the innermost runs of a layout, in parallel.
+fn runs(sizes: &[usize], strides: &[usize], f: impl Fn(usize, usize, usize, usize) + Sync) {
+    if sizes.contains(&0) {
+        return;
+    }
+    let (mut n, mut s) = merged(sizes, strides);
+    let (inner, stride) = (n.pop().unwrap_or(1), s.pop().unwrap_or(1));
+    let outer: usize = n.iter().product();
+    if outer == 1 {
+        return parallel_for(inner, 1 << 16, |r| f(r.start, r.start * stride, r.len(), stride));
+    }
+    parallel_for(outer, (1usize << 15).div_ceil(inner), |rows| {
+        for row in rows {
+            f(row * inner, offset_of(row, &n, &s), inner, stride);
+        }
+    });
+}
+
+/// Copies a view's elements, in row-major order, to accumulators of any floating-point type.
+pub(crate) fn gather<A: Real>(x: &View, out: &mut [A]) {
+    assert_eq!(x.numel(), out.len());
+    let to = Shared::new(out);
+    match x.dtype() {
+        DType::F32 | DType::F64 | DType::BF16 | DType::F16 => {}
+        other => panic!("floating-point kernel called with {}", other.name()),
+    }
+    for_float!(x.dtype(), T => {
+        runs(x.sizes(), x.strides(), |at, offset, n, stride| {
+            // SAFETY: the view's contract covers the run; runs are disjoint in `out`.
+            let (from, out) = unsafe { (x.ptr().cast::<T>().add(offset), to.slice(at, n)) };
+            if stride == 1 && std::any::TypeId::of::<<T as Float>::Acc>() == std::any::TypeId::of::<A>() {
+                // SAFETY: the run is contiguous, and both slices are of the same accumulator type.
+                let (from, out) = unsafe {
+                    (std::slice::from_raw_parts(from, n), std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), n))
+                };
+                raise(from, out);
+            } else {
+                for i in 0..n {
+                    // SAFETY: as above.
+                    out[i] = A::from_f64(unsafe { *from.add(i * stride) }.to_f64());
+                }
+            }
+        })
+    });
+}
+
+/// Rounds accumulators to a view's elements.
+pub(crate) fn scatter<A: Real>(x: &[A], out: &mut ViewMut) {
+    assert_eq!(out.numel(), x.len());
+    for_float!(out.dtype(), T => {
+        let base = out.ptr() as usize;
+        runs(out.sizes(), out.strides(), |at, offset, n, stride| {
+            let x = &x[at..at + n];
+            // SAFETY: the view's contract covers the run, and runs are disjoint.
+            let to = unsafe { (base as *mut T).add(offset) };
+            if stride == 1 && std::any::TypeId::of::<<T as Float>::Acc>() == std::any::TypeId::of::<A>() {
+                // SAFETY: as above; both slices are of the same accumulator type.
+                let (x, to) = unsafe {
+                    (std::slice::from_raw_parts(x.as_ptr().cast(), n), std::slice::from_raw_parts_mut(to, n))
+                };
+                round(x, to);
+            } else {
+                for i in 0..n {
+                    // SAFETY: as above.
+                    unsafe { *to.add(i * stride) = T::from_f64(x[i].to_f64()) };
+                }
+            }
+        })
+    });
+}
+
+/// Partial sums a vectorised reduction keeps: two registers of the widest kind for `f32`.
+pub(crate) const LANES: usize = 32;
+
+/// Adds partial sums pairwise.
+#[inline(always)]
+pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = lanes[i] + lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Sum of `f(x)` in a fixed order.
+#[inline(always)]
+pub(crate) fn sum_of<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
+    let mut lanes = [A::ZERO; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let mut rest = A::ZERO;
+    for &v in chunks.remainder() {
+        rest += f(v);
+    }
+    for chunk in chunks {
+        for i in 0..LANES {
+            lanes[i] += f(chunk[i]);
+        }
+    }
+    lanes_sum(lanes) + rest
+}
+
+/// Sum of `f(x, y)` in a fixed order.
+#[inline(always)]
+pub(crate) fn sum_of2<A: Real>(x: &[A], y: &[A], f: impl Fn(A, A) -> A) -> A {
+    let mut lanes = [A::ZERO; LANES];
+    let n = x.len().min(y.len());
+    let (x, y) = (&x[..n], &y[..n]);
+    let (xc, yc) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
+    let mut rest = A::ZERO;
+    for (&a, &b) in xc.remainder().iter().zip(yc.remainder()) {
+        rest += f(a, b);
+    }
+    for (a, b) in xc.zip(yc) {
+        for i in 0..LANES {
+            lanes[i] += f(a[i], b[i]);
+        }
+    }
+    lanes_sum(lanes) + rest
+}
+
+/// Largest element; NaN elements may be skipped.
+#[inline(always)]
+pub(crate) fn max_of<A: Real>(x: &[A]) -> A {
+    let mut lanes = [A::NEG_INF; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let mut best = A::NEG_INF;
+    for &v in chunks.remainder() {
+        best = v.larger(best);
+    }
+    for chunk in chunks {
+        for i in 0..LANES {
+            lanes[i] = chunk[i].larger(lanes[i]);
+        }
+    }
+    for v in lanes {
+        best = v.larger(best);
+    }
+    best
+}

@@ -1,0 +1,205 @@
+//! Walking several strided operands in step, row by row, on all threads.
+
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// Elements that are worth a thread.
+pub(crate) const GRAIN: usize = 1 << 15;
+
+/// Calls `f` with ranges that cover `0..n`, from several threads when `n` exceeds `grain`.
+pub(crate) fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
+    let grain = grain.max(1);
+    let threads = rayon::current_num_threads();
+    if n <= grain || threads == 1 {
+        if n > 0 {
+            f(0..n);
+        }
+        return;
+    }
+    let chunk = grain.max(n.div_ceil(4 * threads));
+    (0..n.div_ceil(chunk)).into_par_iter().for_each(|i| f(i * chunk..n.min((i + 1) * chunk)));
+}
+
+/// Sorts on all threads when that pays.
+pub(crate) fn parallel_sort<T: Ord + Send>(x: &mut [T]) {
+    if x.len() > GRAIN && rayon::current_num_threads() > 1 {
+        x.par_sort_unstable();
+    } else {
+        x.sort_unstable();
+    }
+}
+
+/// An address that threads may share; they touch disjoint elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Address<T>(*mut T);
+
+// SAFETY: it is only a number; every use is an unsafe access that argues for itself.
+unsafe impl<T> Send for Address<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Address<T> {}
+
+impl<T: Copy> Address<T> {
+    pub(crate) fn of(ptr: *const u8) -> Address<T> {
+        Address(ptr.cast_mut().cast())
+    }
+    /// Address of an element.
+    #[inline(always)]
+    pub(crate) fn at(self, offset: usize) -> *mut T {
+        self.0.wrapping_add(offset)
+    }
+    /// # Safety
+    /// The offset is that of an element of the view.
+    #[inline(always)]
+    pub(crate) unsafe fn read(self, offset: usize) -> T {
+        // SAFETY: the caller's.
+        unsafe { self.at(offset).read() }
+    }
+    /// # Safety
+    /// The offset is that of an element of a writable view, which no other thread touches.
+    #[inline(always)]
+    pub(crate) unsafe fn write(self, offset: usize, v: T) {
+        // SAFETY: the caller's.
+        unsafe { self.at(offset).write(v) }
+    }
+}
+
+#[derive(Clone)]
+struct Dim<const K: usize> {
+    size: usize,
+    strides: [usize; K],
+    serial: bool,
+}
+
+/// A loop nest over `K` operands: the common sizes with each operand's strides, merged where dimensions continue each
+/// other in all operands.
+#[derive(Clone)]
+pub(crate) struct Nest<const K: usize> {
+    dims: Vec<Dim<K>>,
+    numel: usize,
+}
+
+impl<const K: usize> Nest<K> {
+    /// `serial(d)` says that positions along dimension `d` may write the same element, so must stay on one thread.
+    pub(crate) fn new(sizes: &[usize], strides: [&[usize]; K], serial: impl Fn(usize) -> bool) -> Nest<K> {
+        let mut dims: Vec<Dim<K>> = Vec::with_capacity(sizes.len());
+        for (d, &size) in sizes.iter().enumerate() {
+            if size == 1 {
+                continue;
+            }
+            let inner = Dim { size, strides: strides.map(|s| s[d]), serial: serial(d) };
+            match dims.last_mut() {
+                Some(outer) if (0..K).all(|k| outer.strides[k] == inner.strides[k] * size) => {
+                    let serial = outer.serial || inner.serial;
+                    *outer = Dim { size: outer.size * size, serial, ..inner };
+                }
+                _ => dims.push(inner),
+            }
+        }
+        Nest { dims, numel: sizes.iter().product() }
+    }
+
+    /// Calls `f(offsets, len, strides)` for every innermost row, in order on this thread.
+    pub(crate) fn for_each_row(&self, mut f: impl FnMut([usize; K], usize, [usize; K])) {
+        self.walk([0; K], &mut f);
+    }
+
+    /// As [`Nest::for_each_row`], on all threads when there is enough to do.
+    pub(crate) fn par_for_each_row(&self, f: impl Fn([usize; K], usize, [usize; K]) + Sync) {
+        let split = if self.numel < 2 * GRAIN {
+            None
+        } else {
+            // The outermost dimension long enough for every thread keeps rows whole.
+            let enough = 4 * rayon::current_num_threads();
+            let free = || (0..self.dims.len()).filter(|&d| !self.dims[d].serial);
+            free().find(|&d| self.dims[d].size >= enough).or_else(|| free().max_by_key(|&d| self.dims[d].size))
+        };
+        let Some(d) = split else {
+            return self.for_each_row(f);
+        };
+        let dim = &self.dims[d];
+        parallel_for(dim.size, GRAIN.div_ceil(self.numel / dim.size), |range| {
+            let mut part = self.clone();
+            part.dims[d].size = range.len();
+            part.numel = self.numel / dim.size * range.len();
+            part.walk(dim.strides.map(|s| s * range.start), &mut |o, n, s| f(o, n, s));
+        });
+    }
+
+    fn walk(&self, base: [usize; K], f: &mut impl FnMut([usize; K], usize, [usize; K])) {
+        if self.numel == 0 {
+            return;
+        }
+        let Some((row, outer)) = self.dims.split_last() else {
+            return f(base, 1, [0; K]);
+        };
+        let mut offsets = base;
+        let mut index = vec![0; outer.len()];
+        loop {
+            f(offsets, row.size, row.strides);
+            let mut d = outer.len();
+            loop {
+                if d == 0 {
+                    return;
+                }
+                d -= 1;
+                index[d] += 1;
+                for k in 0..K {
+                    offsets[k] += outer[d].strides[k];
+                }
+                if index[d] < outer[d].size {
+                    break;
+                }
+                index[d] = 0;
+                for k in 0..K {
+                    offsets[k] -= outer[d].size * outer[d].strides[k];
+                }
+            }
+        }
+    }
+}
+
+/// Row-major strides.
+pub(crate) fn row_major(sizes: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; sizes.len()];
+    for d in (1..sizes.len()).rev() {
+        strides[d - 1] = strides[d] * sizes[d].max(1);
+    }
+    strides
+}
+
+/// Offset of the element with row-major number `i`.
+#[inline]
+pub(crate) fn offset_of(mut i: usize, sizes: &[usize], strides: &[usize]) -> usize {
+    let mut offset = 0;
+    for d in (0..sizes.len()).rev() {
+        offset += i % sizes[d] * strides[d];
+        i /= sizes[d];
+    }
+    offset
+}
+
+/// Runs a block with `$T` bound to the unsigned integer as wide as a dtype: what moves but does not compute needs no
+/// more than four variants.
+macro_rules! for_width {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype.size_bytes() {
+            1 => {
+                type $T = u8;
+                $body
+            }
+            2 => {
+                type $T = u16;
+                $body
+            }
+            4 => {
+                type $T = u32;
+                $body
+            }
+            _ => {
+                type $T = u64;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use for_width;

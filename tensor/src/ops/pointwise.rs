@@ -1,0 +1,1183 @@
+//! Element-wise ops: `Unary{kind}`, `Binary{kind}`, `Compare{kind}`, `Select`.
+//!
+//! One op with a kind, since shape rule, kernel loop and lowering are shared. Operands broadcast inside the op; both
+//! have the same dtype there, because the functions below promote first (and promotion is a recorded `Cast`).
+
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
+use crate::schema::{Args, Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
+use crate::{DType, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples, scalar};
+use smallvec::smallvec;
+use torchtpu_kernels::pointwise as kernels;
+pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
+use torchtpu_stablehlo::{Direction, ElementType};
+
+/// Turns a kernel's error into ours.
+pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
+    use torchtpu_kernels::KernelError as K;
+    match e {
+        K::IndexOutOfRange(m) => Error::index(m),
+        K::ZeroDivision => Error::runtime("ZeroDivisionError"),
+        K::OutOfMemory { bytes } => {
+            Error::new(ErrorKind::OutOfMemory, format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"))
+        }
+        K::Other(m) => Error::runtime(m),
+    }
+}
+
+/// Strides that make `x` look as if it had the sizes `out`.
+#[inline]
+pub(crate) fn broadcast_strides(x: &Tensor, out: &Dims) -> Dims {
+    let (d, s) = (x.dims(), x.strides());
+    let mut r = Dims::filled(0, out.len());
+    let shift = out.len() - d.len();
+    for i in 0..d.len() {
+        if d[i] == out[shift + i] {
+            r[shift + i] = s[i];
+        }
+    }
+    r
+}
+
+// ------------------------------------------------------------------------------------------------ one operand
+
+/// `y = f(x)` for each element. Predicates give `bool`; everything else keeps the dtype.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Unary(pub UnaryKind);
+
+fn is_predicate(k: UnaryKind) -> bool {
+    matches!(k, UnaryKind::IsNan | UnaryKind::IsInf | UnaryKind::IsFinite | UnaryKind::LogicalNot)
+}
+
+/// Kinds that keep integers as they are.
+fn keeps_integers(k: UnaryKind) -> bool {
+    use UnaryKind::*;
+    matches!(k, Neg | Abs | Sign | Square | Floor | Ceil | Round | Trunc | Relu | BitwiseNot) || is_predicate(k)
+}
+
+impl Op for Unary {
+    const NAME: &'static str = "unary";
+    fn label(&self) -> &'static str {
+        self.0.name()
+    }
+    #[inline]
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let m = x[0].meta();
+        if is_predicate(self.0) {
+            return Ok(m.with_dtype(DType::Bool));
+        }
+        match (self.0, m.dtype) {
+            (UnaryKind::Neg, DType::Bool) => Err(Error::runtime(
+                "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+            )),
+            (UnaryKind::BitwiseNot, d) if d.is_float() => {
+                Err(Error::runtime(format!("\"bitwise_not_cpu\" not implemented for '{}'", d.scalar_type())))
+            }
+            _ => Ok(*m),
+        }
+    }
+    #[inline]
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        kernels::unary(self.0, &x[0].view(), &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        smallvec![lower_unary(self.0, f, &x[0], y[0].dtype)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec![unary_vjp(self.0, s, g)?])
+    }
+    fn saves(&self, _needs: u64) -> Saves {
+        use UnaryKind::*;
+        match self.0 {
+            Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Reciprocal | Tanh | Sigmoid | Relu | Tan | Erfinv => Saves::outputs(1),
+            Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite => Saves::NONE,
+            _ => Saves::inputs(1),
+        }
+    }
+}
+
+fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
+    use UnaryKind::*;
+    let e = x.element();
+    let half = matches!(e, ElementType::F16 | ElementType::BF16);
+    let name = match kind {
+        Neg => "stablehlo.negate",
+        Abs if e == ElementType::Pred || e.is_unsigned() => return x.clone(),
+        Abs => "stablehlo.abs",
+        Sign if e == ElementType::Pred => return x.clone(),
+        Sign if e.is_unsigned() => {
+            let zero = f.splat_i64(0, x.ty());
+            let positive = f.compare(Direction::Ne, x, &zero);
+            return f.convert(&positive, e);
+        }
+        Sign => "stablehlo.sign",
+        Exp => "stablehlo.exponential",
+        Expm1 => "stablehlo.exponential_minus_one",
+        Log => "stablehlo.log",
+        Log1p => "stablehlo.log_plus_one",
+        Sqrt => "stablehlo.sqrt",
+        Rsqrt => "stablehlo.rsqrt",
+        Sin => "stablehlo.sine",
+        Cos => "stablehlo.cosine",
+        Tan => "stablehlo.tan",
+        Tanh => "stablehlo.tanh",
+        Sigmoid => "stablehlo.logistic",
+        Floor | Ceil | Round | Trunc if !e.is_float() => return x.clone(),
+        Floor => "stablehlo.floor",
+        Ceil => "stablehlo.ceil",
+        Round => "stablehlo.round_nearest_even",
+        BitwiseNot => "stablehlo.not",
+        Asin => "chlo.asin",
+        Acos => "chlo.acos",
+        Atan => "chlo.atan",
+        Sinh => "chlo.sinh",
+        Cosh => "chlo.cosh",
+        Asinh => "chlo.asinh",
+        Acosh => "chlo.acosh",
+        Atanh => "chlo.atanh",
+        Erf => "chlo.erf",
+        Erfc => "chlo.erfc",
+        Erfinv => "chlo.erf_inv",
+        Lgamma => "chlo.lgamma",
+        Digamma => "chlo.digamma",
+        Square => return f.binary(if e == ElementType::Pred { "stablehlo.and" } else { "stablehlo.multiply" }, x, x),
+        Reciprocal => {
+            let one = f.splat(1.0, x.ty());
+            return f.binary("stablehlo.divide", &one, x);
+        }
+        Relu => {
+            let zero = if e.is_float() { f.splat(0.0, x.ty()) } else { f.splat_i64(0, x.ty()) };
+            return f.binary("stablehlo.maximum", x, &zero);
+        }
+        Exp2 | Log2 | Log10 => {
+            let wide = if half { f.convert(x, ElementType::F32) } else { x.clone() };
+            let y = match kind {
+                Exp2 => {
+                    let c = f.splat(std::f64::consts::LN_2, wide.ty());
+                    let z = f.binary("stablehlo.multiply", &wide, &c);
+                    f.unary("stablehlo.exponential", &z)
+                }
+                _ => {
+                    let c = f.splat(if kind == Log2 { std::f64::consts::LN_2 } else { std::f64::consts::LN_10 }, wide.ty());
+                    let z = f.unary("stablehlo.log", &wide);
+                    f.binary("stablehlo.divide", &z, &c)
+                }
+            };
+            return f.convert(&y, e);
+        }
+        Trunc | Frac => {
+            let down = f.unary("stablehlo.floor", x);
+            let up = f.unary("stablehlo.ceil", x);
+            let zero = f.splat(0.0, x.ty());
+            let negative = f.compare(Direction::Lt, x, &zero);
+            let whole = f.select(&negative, &up, &down);
+            return if kind == Trunc { whole } else { f.binary("stablehlo.subtract", x, &whole) };
+        }
+        LogicalNot => {
+            let truth = f.convert(x, ElementType::Pred);
+            return f.unary("stablehlo.not", &truth);
+        }
+        IsNan | IsInf | IsFinite => {
+            debug_assert_eq!(out, DType::Bool);
+            if !e.is_float() {
+                return f.splat_i64((kind == IsFinite) as i64, &x.ty().with_element(ElementType::Pred));
+            }
+            return match kind {
+                IsNan => f.compare(Direction::Ne, x, x),
+                IsFinite => f.is_finite(x),
+                _ => {
+                    let a = f.unary("stablehlo.abs", x);
+                    let inf = f.splat(f64::INFINITY, x.ty());
+                    f.compare(Direction::Eq, &a, &inf)
+                }
+            };
+        }
+    };
+    f.unary(name, x)
+}
+
+fn unary_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
+    use UnaryKind::*;
+    let c = |v: f64| Operand::Scalar(Scalar::Float(v));
+    let mul = |a: &Tensor, b: &Tensor| binary(BinaryKind::Mul, a, b);
+    // `a*x + b`, which many formulas end in.
+    let affine = |x: &Tensor, a: f64, b: f64| -> Result<Tensor> {
+        let y = if a == 1.0 { x.clone() } else { arith(BinaryKind::Mul, Operand::Tensor(x), c(a))? };
+        arith(BinaryKind::Add, Operand::Tensor(&y), c(b))
+    };
+    let scaled = |x: &Tensor, a: f64| arith(BinaryKind::Mul, Operand::Tensor(x), c(a));
+    Ok(Some(match kind {
+        Neg => g.neg()?,
+        Sign | Floor | Ceil | Round | Trunc => Tensor::zeros_like_meta(g.meta())?,
+        Frac => g.clone(),
+        LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite => return Ok(None),
+        Abs => mul(g, &s.x(0).sign()?)?,
+        Exp => mul(g, s.y(0))?,
+        Exp2 => scaled(&mul(g, s.y(0))?, std::f64::consts::LN_2)?,
+        Expm1 => mul(g, &affine(s.y(0), 1.0, 1.0)?)?,
+        Log => binary(BinaryKind::Div, g, s.x(0))?,
+        Log2 => binary(BinaryKind::Div, g, &scaled(s.x(0), std::f64::consts::LN_2)?)?,
+        Log10 => binary(BinaryKind::Div, g, &scaled(s.x(0), std::f64::consts::LN_10)?)?,
+        Log1p => binary(BinaryKind::Div, g, &affine(s.x(0), 1.0, 1.0)?)?,
+        Sqrt => binary(BinaryKind::Div, g, &scaled(s.y(0), 2.0)?)?,
+        Rsqrt => {
+            let y = s.y(0);
+            mul(&scaled(g, -0.5)?, &mul(y, &y.square()?)?)?
+        }
+        Reciprocal => mul(&g.neg()?, &s.y(0).square()?)?,
+        Square => mul(g, &scaled(s.x(0), 2.0)?)?,
+        Sin => mul(g, &s.x(0).cos()?)?,
+        Cos => mul(g, &s.x(0).sin()?)?.neg()?,
+        Tan => mul(g, &affine(&s.y(0).square()?, 1.0, 1.0)?)?,
+        Asin => mul(g, &affine(&s.x(0).square()?, -1.0, 1.0)?.rsqrt()?)?,
+        Acos => mul(g, &affine(&s.x(0).square()?, -1.0, 1.0)?.rsqrt()?)?.neg()?,
+        Atan => binary(BinaryKind::Div, g, &affine(&s.x(0).square()?, 1.0, 1.0)?)?,
+        Sinh => mul(g, &s.x(0).cosh()?)?,
+        Cosh => mul(g, &s.x(0).sinh()?)?,
+        Tanh => mul(g, &affine(&s.y(0).square()?, -1.0, 1.0)?)?,
+        Asinh => mul(g, &affine(&s.x(0).square()?, 1.0, 1.0)?.rsqrt()?)?,
+        Acosh => mul(g, &affine(&s.x(0).square()?, 1.0, -1.0)?.rsqrt()?)?,
+        Atanh => binary(BinaryKind::Div, g, &affine(&s.x(0).square()?, -1.0, 1.0)?)?,
+        Sigmoid => mul(g, &mul(s.y(0), &affine(s.y(0), -1.0, 1.0)?)?)?,
+        Erf => scaled(&mul(g, &s.x(0).square()?.neg()?.exp()?)?, std::f64::consts::FRAC_2_SQRT_PI)?,
+        Erfc => scaled(&mul(g, &s.x(0).square()?.neg()?.exp()?)?, -std::f64::consts::FRAC_2_SQRT_PI)?,
+        Erfinv => scaled(&mul(g, &s.y(0).square()?.exp()?)?, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)?,
+        Lgamma => mul(g, &s.x(0).digamma()?)?,
+        Digamma => return Err(Error::not_implemented("the derivative for 'digamma' is not implemented.")),
+        Relu => crate::ops::activation::threshold_backward(g, s.y(0))?,
+    }))
+}
+
+/// Applies a unary op; integers become the default floating-point dtype where the result is not an integer.
+pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
+    if !keeps_integers(kind) && !x.dtype().is_float() {
+        return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(default_dtype())?]);
+    }
+    dispatch::call(Prim::Unary(Unary(kind)), &[x])
+}
+
+/// The in-place form.
+pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
+    inplace::check_writable(x)?;
+    if dispatch::call_into(&Prim::Unary(Unary(kind)), &[x], x)? {
+        return Ok(());
+    }
+    inplace::apply(x, |x| unary(kind, x))
+}
+
+// ------------------------------------------------------------------------------------------------ two operands
+
+/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype; logical kinds give `bool`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Binary(pub BinaryKind);
+
+fn is_logical(k: BinaryKind) -> bool {
+    matches!(k, BinaryKind::LogicalAnd | BinaryKind::LogicalOr | BinaryKind::LogicalXor)
+}
+fn is_bitwise(k: BinaryKind) -> bool {
+    use BinaryKind::*;
+    matches!(k, BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift)
+}
+/// Kinds whose result is floating point whatever the operands are.
+fn is_float_only(k: BinaryKind) -> bool {
+    use BinaryKind::*;
+    matches!(k, Div | Atan2 | Hypot | NextAfter | Copysign)
+}
+
+impl Op for Binary {
+    const NAME: &'static str = "binary";
+    fn label(&self) -> &'static str {
+        self.0.name()
+    }
+    #[inline]
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let (a, b) = (x[0], x[1]);
+        let dims = broadcast_dims(a.dims(), b.dims())?;
+        let device = same_device(x)?;
+        let dtype = if is_logical(self.0) { DType::Bool } else { a.dtype() };
+        if self.0 == BinaryKind::Sub && dtype == DType::Bool {
+            return Err(Error::runtime(
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+            ));
+        }
+        if is_bitwise(self.0) && dtype.is_float() {
+            return Err(Error::runtime(format!("\"{}_cpu\" not implemented for '{}'", self.0.name(), dtype.scalar_type())));
+        }
+        Ok(Meta { dims, dtype, device })
+    }
+    #[inline]
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let (a, b, out) = (x[0], x[1], &y[0]);
+        if a.dims() == b.dims() {
+            return kernels::binary(self.0, &a.view(), &b.view(), &mut out.view_mut()).map_err(kernel_error);
+        }
+        let (sa, sb) = (broadcast_strides(a, out.dims()), broadcast_strides(b, out.dims()));
+        kernels::binary(self.0, &a.view_as(out.dims(), &sa), &b.view_as(out.dims(), &sb), &mut out.view_mut()).map_err(kernel_error)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let a = f.broadcast_to(&x[0], &y[0].dims);
+        let b = f.broadcast_to(&x[1], &y[0].dims);
+        smallvec![lower_binary(self.0, f, &a, &b)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let (ga, gb) = binary_vjp(self.0, s, g)?;
+        let to = |d: Option<Tensor>, i: usize| d.map(|d| d.sum_to(&s.meta(i).dims)).transpose();
+        Ok(smallvec![to(ga, 0)?, to(gb, 1)?])
+    }
+    #[inline]
+    fn saves(&self, needs: u64) -> Saves {
+        use BinaryKind::*;
+        let (a, b) = (needs & 1 != 0, needs & 2 != 0);
+        match self.0 {
+            Add | Sub => Saves::NONE,
+            Mul => Saves::inputs(((b as u64) * 0b01) | ((a as u64) * 0b10)),
+            Div => Saves::inputs(if b { 0b11 } else { 0b10 }),
+            Pow => Saves::both(0b11, b as u64),
+            Remainder | Fmod | FloorDivide => Saves::inputs(if b { 0b11 } else { 0 }),
+            _ => Saves::inputs(0b11),
+        }
+    }
+}
+
+fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
+    use BinaryKind::*;
+    let e = a.element();
+    let bool_ = e == ElementType::Pred;
+    let name = match kind {
+        Add if bool_ => "stablehlo.or",
+        Mul if bool_ => "stablehlo.and",
+        Add => "stablehlo.add",
+        Sub => "stablehlo.subtract",
+        Mul => "stablehlo.multiply",
+        Div => "stablehlo.divide",
+        Maximum => "stablehlo.maximum",
+        Minimum => "stablehlo.minimum",
+        Atan2 => "stablehlo.atan2",
+        NextAfter => "chlo.next_after",
+        BitwiseAnd => "stablehlo.and",
+        BitwiseOr => "stablehlo.or",
+        BitwiseXor => "stablehlo.xor",
+        LeftShift => "stablehlo.shift_left",
+        RightShift if e.is_unsigned() => "stablehlo.shift_right_logical",
+        RightShift => "stablehlo.shift_right_arithmetic",
+        Pow if e.is_float() => "stablehlo.power",
+        Pow => {
+            // Negative exponents of integers give what C gives: 1 and -1 stay themselves, the rest becomes zero.
+            return f.binary("stablehlo.power", a, b);
+        }
+        LogicalAnd | LogicalOr | LogicalXor => {
+            let (a, b) = (f.convert(a, ElementType::Pred), f.convert(b, ElementType::Pred));
+            let name = match kind {
+                LogicalAnd => "stablehlo.and",
+                LogicalOr => "stablehlo.or",
+                _ => "stablehlo.xor",
+            };
+            return f.binary(name, &a, &b);
+        }
+        Fmax | Fmin => {
+            if !e.is_float() {
+                return f.binary(if kind == Fmax { "stablehlo.maximum" } else { "stablehlo.minimum" }, a, b);
+            }
+            let (na, nb) = (f.compare(Direction::Ne, a, a), f.compare(Direction::Ne, b, b));
+            let m = f.binary(if kind == Fmax { "stablehlo.maximum" } else { "stablehlo.minimum" }, a, b);
+            let m = f.select(&nb, a, &m);
+            return f.select(&na, b, &m);
+        }
+        Fmod => "stablehlo.remainder",
+        Remainder => {
+            let zero = if e.is_float() { f.splat(0.0, a.ty()) } else { f.splat_i64(0, a.ty()) };
+            let r = f.binary("stablehlo.remainder", a, b);
+            let nonzero = f.compare(Direction::Ne, &r, &zero);
+            let (nr, nb) = (f.compare(Direction::Lt, &r, &zero), f.compare(Direction::Lt, b, &zero));
+            let differ = f.binary("stablehlo.xor", &nr, &nb);
+            let fix = f.binary("stablehlo.and", &nonzero, &differ);
+            let shifted = f.binary("stablehlo.add", &r, b);
+            return f.select(&fix, &shifted, &r);
+        }
+        FloorDivide if e.is_float() => {
+            // As the kernel: from the remainder, so that the quotient is exact.
+            let r = f.binary("stablehlo.remainder", a, b);
+            let zero = f.splat(0.0, a.ty());
+            let d = f.binary("stablehlo.subtract", a, &r);
+            let q = f.binary("stablehlo.divide", &d, b);
+            let nonzero = f.compare(Direction::Ne, &r, &zero);
+            let (nr, nb) = (f.compare(Direction::Lt, &r, &zero), f.compare(Direction::Lt, b, &zero));
+            let differ = f.binary("stablehlo.xor", &nr, &nb);
+            let fix = f.binary("stablehlo.and", &nonzero, &differ);
+            let one = f.splat(1.0, a.ty());
+            let less = f.binary("stablehlo.subtract", &q, &one);
+            let q = f.select(&fix, &less, &q);
+            let q = f.unary("stablehlo.round_nearest_even", &q);
+            let plain = f.binary("stablehlo.divide", a, b);
+            let by_zero = f.compare(Direction::Eq, b, &zero);
+            return f.select(&by_zero, &plain, &q);
+        }
+        FloorDivide => {
+            let q = f.binary("stablehlo.divide", a, b);
+            let r = f.binary("stablehlo.remainder", a, b);
+            let zero = f.splat_i64(0, a.ty());
+            let nonzero = f.compare(Direction::Ne, &r, &zero);
+            let (na, nb) = (f.compare(Direction::Lt, a, &zero), f.compare(Direction::Lt, b, &zero));
+            let differ = f.binary("stablehlo.xor", &na, &nb);
+            let fix = f.binary("stablehlo.and", &nonzero, &differ);
+            let one = f.splat_i64(1, a.ty());
+            let less = f.binary("stablehlo.subtract", &q, &one);
+            return f.select(&fix, &less, &q);
+        }
+        Hypot => {
+            let (aa, bb) = (f.unary("stablehlo.abs", a), f.unary("stablehlo.abs", b));
+            let hi = f.binary("stablehlo.maximum", &aa, &bb);
+            let lo = f.binary("stablehlo.minimum", &aa, &bb);
+            let r = f.binary("stablehlo.divide", &lo, &hi);
+            let r2 = f.binary("stablehlo.multiply", &r, &r);
+            let one = f.splat(1.0, a.ty());
+            let s = f.binary("stablehlo.add", &r2, &one);
+            let s = f.unary("stablehlo.sqrt", &s);
+            let y = f.binary("stablehlo.multiply", &hi, &s);
+            let zero = f.splat(0.0, a.ty());
+            let none = f.compare(Direction::Eq, &hi, &zero);
+            let inf = f.splat(f64::INFINITY, a.ty());
+            let infinite = f.compare(Direction::Eq, &hi, &inf);
+            let y = f.select(&infinite, &inf, &y);
+            return f.select(&none, &zero, &y);
+        }
+        Copysign => {
+            let magnitude = f.unary("stablehlo.abs", a);
+            // The sign bit, not a comparison, tells -0.0 from 0.0.
+            let int = match e {
+                ElementType::F64 => ElementType::S64,
+                ElementType::F32 => ElementType::S32,
+                _ => ElementType::S16,
+            };
+            let bits = f.bitcast_convert(b, int);
+            let zero = f.splat_i64(0, bits.ty());
+            let negative = f.compare(Direction::Lt, &bits, &zero);
+            let minus = f.unary("stablehlo.negate", &magnitude);
+            return f.select(&negative, &minus, &magnitude);
+        }
+    };
+    f.binary(name, a, b)
+}
+
+fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    use BinaryKind::*;
+    let (na, nb) = (s.needs(0), s.needs(1));
+    let when = |c: bool, d: &dyn Fn() -> Result<Tensor>| if c { d().map(Some) } else { Ok(None) };
+    let mul = |a: &Tensor, b: &Tensor| binary(Mul, a, b);
+    let div = |a: &Tensor, b: &Tensor| binary(Div, a, b);
+    let zero = || Operand::Scalar(Scalar::Float(0.0));
+    Ok(match kind {
+        Add => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Ok(g.clone()))?),
+        Sub => (when(na, &|| Ok(g.clone()))?, when(nb, &|| g.neg())?),
+        Mul => (when(na, &|| mul(g, s.x(1)))?, when(nb, &|| mul(g, s.x(0)))?),
+        Div => {
+            (when(na, &|| div(g, s.x(1)))?, when(nb, &|| div(&mul(&g.neg()?, s.x(0))?, &s.x(1).square()?))?)
+        }
+        Pow => (
+            when(na, &|| {
+                let (x, p) = (s.x(0), s.x(1));
+                let less = arith(Sub, Operand::Tensor(p), Operand::Scalar(Scalar::Int(1)))?;
+                let d = mul(&mul(g, p)?, &binary(Pow, x, &less)?)?;
+                // x^0 is constant, also at x = 0 where the formula divides by zero.
+                let flat = compare(CompareKind::Eq, Operand::Tensor(p), zero())?;
+                select_scalar(&flat, 0.0, &d)
+            })?,
+            when(nb, &|| {
+                let (x, p) = (s.x(0), s.x(1));
+                let d = mul(&mul(g, s.y(0))?, &x.log()?)?;
+                let still = compare(CompareKind::Eq, Operand::Tensor(x), zero())?;
+                let rising = compare(CompareKind::Ge, Operand::Tensor(p), zero())?;
+                select_scalar(&binary(LogicalAnd, &still, &rising)?, 0.0, &d)
+            })?,
+        ),
+        Maximum | Minimum | Fmax | Fmin => {
+            let (a, b) = (s.x(0), s.x(1));
+            let dir = if matches!(kind, Maximum | Fmax) { CompareKind::Gt } else { CompareKind::Lt };
+            // Ties share the gradient.
+            let half = arith(Mul, Operand::Tensor(g), Operand::Scalar(Scalar::Float(0.5)))?;
+            let tie = compare(CompareKind::Eq, Operand::Tensor(a), Operand::Tensor(b))?;
+            let part = |wins: &Tensor| -> Result<Tensor> {
+                let d = select(wins, g, &Tensor::zeros_like_meta(g.meta())?)?;
+                select(&tie, &half, &d)
+            };
+            (
+                when(na, &|| part(&compare(dir, Operand::Tensor(a), Operand::Tensor(b))?))?,
+                when(nb, &|| part(&compare(dir, Operand::Tensor(b), Operand::Tensor(a))?))?,
+            )
+        }
+        Remainder => (
+            when(na, &|| Ok(g.clone()))?,
+            when(nb, &|| mul(g, &binary(FloorDivide, s.x(0), s.x(1))?)?.neg())?,
+        ),
+        Fmod => (
+            when(na, &|| Ok(g.clone()))?,
+            when(nb, &|| mul(g, &div(s.x(0), s.x(1))?.trunc()?)?.neg())?,
+        ),
+        FloorDivide => (None, None),
+        Atan2 => {
+            let r2 = binary(Add, &s.x(0).square()?, &s.x(1).square()?)?;
+            (when(na, &|| div(&mul(g, s.x(1))?, &r2))?, when(nb, &|| div(&mul(g, s.x(0))?, &r2)?.neg())?)
+        }
+        Hypot => {
+            let y = binary(Hypot, s.x(0), s.x(1))?;
+            (when(na, &|| mul(g, &div(s.x(0), &y)?))?, when(nb, &|| mul(g, &div(s.x(1), &y)?))?)
+        }
+        Copysign => (
+            when(na, &|| {
+                let flipped = binary(Copysign, s.x(0), s.x(1))?;
+                let same = compare(CompareKind::Eq, Operand::Tensor(&flipped), Operand::Tensor(s.x(0)))?;
+                let d = select(&same, g, &g.neg()?)?;
+                let at_zero = compare(CompareKind::Eq, Operand::Tensor(s.x(0)), zero())?;
+                select_scalar(&at_zero, 0.0, &d)
+            })?,
+            when(nb, &|| Tensor::zeros_like_meta(g.meta()))?,
+        ),
+        NextAfter => return Err(Error::not_implemented("the derivative for 'nextafter' is not implemented.")),
+        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor => (None, None),
+    })
+}
+
+/// The dtype in which two operands meet: tensors with dimensions decide, then 0-d tensors, then numbers, each only when
+/// its category is higher (`torch.result_type`).
+#[inline]
+pub fn result_type(a: Operand<'_>, b: Operand<'_>) -> DType {
+    if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b) {
+        if x.dtype() == y.dtype() && !x.is_wrapped_number() && !y.is_wrapped_number() {
+            return x.dtype();
+        }
+    }
+    result_type_of(&[a, b])
+}
+
+/// [`result_type`] of any number of operands.
+pub fn result_type_of(xs: &[Operand<'_>]) -> DType {
+    // By rank: 0 numbers, 1 tensors without dimensions, 2 tensors with dimensions.
+    let mut best: [Option<DType>; 3] = [None; 3];
+    for x in xs {
+        let (rank, d) = match x {
+            Operand::Scalar(s) => (0, s.dtype()),
+            Operand::Tensor(t) if t.is_wrapped_number() => {
+                (0, if t.dtype().is_float() { default_dtype() } else { t.dtype() })
+            }
+            Operand::Tensor(t) => (if t.dims().is_empty() { 1 } else { 2 }, t.dtype()),
+        };
+        best[rank] = Some(best[rank].map_or(d, |e| scalar::promote_types(e, d)));
+    }
+    let mut result: Option<DType> = None;
+    for d in best.iter().rev().flatten() {
+        result = Some(match result {
+            None => *d,
+            Some(r) if scalar::category(*d) > scalar::category(r) => scalar::promote_types(r, *d),
+            Some(r) => r,
+        });
+    }
+    result.unwrap_or(DType::F32)
+}
+
+/// An operand as a tensor of the given dtype; a number becomes a 0-d tensor that stands for it.
+#[inline]
+fn as_tensor(x: Operand<'_>, dtype: DType) -> Result<Tensor> {
+    match x {
+        Operand::Tensor(t) if t.dtype() == dtype => Ok(t.clone()),
+        Operand::Tensor(t) => t.to_dtype(dtype),
+        Operand::Scalar(s) => Tensor::number(s, dtype),
+    }
+}
+
+/// Applies a binary op to two tensors, after promotion.
+#[inline]
+pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let same = a.dtype() == b.dtype() && !a.is_wrapped_number() && !b.is_wrapped_number();
+    if same && (a.dtype().is_float() || !is_float_only(kind)) {
+        return dispatch::call(Prim::Binary(Binary(kind)), &[a, b]);
+    }
+    arith(kind, Operand::Tensor(a), Operand::Tensor(b))
+}
+
+/// Applies a binary op to tensors or numbers, after promotion.
+pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    let mut dtype = result_type(a, b);
+    if is_float_only(kind) && !dtype.is_float() {
+        dtype = default_dtype();
+    }
+    if kind == BinaryKind::Pow && dtype.is_int() {
+        if let Operand::Scalar(Scalar::Int(p)) = b {
+            if p < 0 {
+                return Err(Error::runtime("Integers to negative integer powers are not allowed."));
+            }
+        }
+    }
+    match (a, b) {
+        (Operand::Tensor(a), Operand::Scalar(s)) if a.dtype() == dtype => {
+            dispatch::call(Prim::Binary(Binary(kind)), &[a, &Tensor::number(s, dtype)?])
+        }
+        _ => dispatch::call(Prim::Binary(Binary(kind)), &[&as_tensor(a, dtype)?, &as_tensor(b, dtype)?]),
+    }
+}
+
+/// The in-place form.
+pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
+    inplace::check_writable(a)?;
+    let dtype = result_type(Operand::Tensor(a), b);
+    if dtype == a.dtype() && (dtype.is_float() || !is_float_only(kind)) {
+        let number;
+        let b = match b {
+            Operand::Tensor(b) if b.dtype() == dtype => Some(b),
+            Operand::Scalar(s) => {
+                number = Tensor::number(s, dtype)?;
+                Some(&number)
+            }
+            _ => None,
+        };
+        if let Some(b) = b {
+            if dispatch::call_into(&Prim::Binary(Binary(kind)), &[a, b], a)? {
+                return Ok(());
+            }
+        }
+    }
+    inplace::apply(a, |x| arith(kind, Operand::Tensor(x), b))
+}
+
+// ------------------------------------------------------------------------------------------------ comparisons
+
+/// `y = a < b` and its kin, broadcast; gives `bool`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Compare(pub CompareKind);
+
+impl Op for Compare {
+    const NAME: &'static str = "compare";
+    const DIFFERENTIABLE: u64 = 0;
+    fn label(&self) -> &'static str {
+        self.0.name()
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(Meta { dims: broadcast_dims(x[0].dims(), x[1].dims())?, dtype: DType::Bool, device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let out = &y[0];
+        let (sa, sb) = (broadcast_strides(x[0], out.dims()), broadcast_strides(x[1], out.dims()));
+        kernels::compare(self.0, &x[0].view_as(out.dims(), &sa), &x[1].view_as(out.dims(), &sb), &mut out.view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let (a, b) = (f.broadcast_to(&x[0], &y[0].dims), f.broadcast_to(&x[1], &y[0].dims));
+        let dir = match self.0 {
+            CompareKind::Eq => Direction::Eq,
+            CompareKind::Ne => Direction::Ne,
+            CompareKind::Lt => Direction::Lt,
+            CompareKind::Le => Direction::Le,
+            CompareKind::Gt => Direction::Gt,
+            CompareKind::Ge => Direction::Ge,
+        };
+        smallvec![f.compare(dir, &a, &b)]
+    }
+    fn vjp(&self, _: &Saved<'_>, _: &Tensor) -> Result<Grads> {
+        Ok(smallvec![None, None]) // piecewise constant
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// Compares tensors or numbers, after promotion.
+pub fn compare(kind: CompareKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    let dtype = result_type(a, b);
+    dispatch::call(Prim::Compare(Compare(kind)), &[&as_tensor(a, dtype)?, &as_tensor(b, dtype)?])
+}
+
+// ------------------------------------------------------------------------------------------------ choice
+
+/// `y = cond ? a : b`, broadcast; `cond` is `bool`, `a` and `b` have the same dtype.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Select;
+
+impl Op for Select {
+    const NAME: &'static str = "where";
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        if x[0].dtype() != DType::Bool {
+            return Err(Error::runtime(format!(
+                "where expected condition to be a boolean tensor, but got a tensor with dtype {}",
+                x[0].dtype().scalar_type()
+            )));
+        }
+        let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
+        Ok(Meta { dims, dtype: x[1].dtype(), device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let out = &y[0];
+        let s = [0, 1, 2].map(|i| broadcast_strides(x[i], out.dims()));
+        let v = [0, 1, 2].map(|i| x[i].view_as(out.dims(), &s[i]));
+        kernels::select(&v[0], &v[1], &v[2], &mut out.view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let v = [0, 1, 2].map(|i| f.broadcast_to(&x[i], &y[0].dims));
+        smallvec![f.select(&v[0], &v[1], &v[2])]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let cond = s.x(0);
+        let zero = Tensor::number(Scalar::Float(0.0), g.dtype())?;
+        let part = |i: usize| -> Result<Option<Tensor>> {
+            if !s.needs(i) {
+                return Ok(None);
+            }
+            let d = if i == 1 { select(cond, g, &zero)? } else { select(cond, &zero, g)? };
+            Ok(Some(d.sum_to(&s.meta(i).dims)?))
+        };
+        Ok(smallvec![None, part(1)?, part(2)?])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::inputs(0b001)
+    }
+}
+
+/// Chooses between two tensors of the same dtype.
+pub fn select(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    dispatch::call(Prim::Select(Select), &[cond, a, b])
+}
+
+/// Chooses a number where `cond` holds.
+pub fn select_scalar(cond: &Tensor, value: f64, x: &Tensor) -> Result<Tensor> {
+    select(cond, &Tensor::number(Scalar::Float(value), x.dtype())?, x)
+}
+
+/// `torch.where`: chooses between tensors or numbers, after promotion.
+pub fn where_(cond: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    let dtype = result_type(a, b);
+    select(cond, &as_tensor(a, dtype)?, &as_tensor(b, dtype)?)
+}
+
+// ------------------------------------------------------------------------------------------------ the public functions
+
+macro_rules! unary_methods {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident = $kind:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> { unary(UnaryKind::$kind, self) }
+            /// The in-place form.
+            pub fn $inplace(&self) -> Result<&Tensor> { unary_(UnaryKind::$kind, self).map(|()| self) }
+        )*}
+    };
+}
+
+unary_methods! {
+    /// `-x`.
+    neg neg_ = Neg;
+    /// `|x|`.
+    abs abs_ = Abs;
+    /// -1, 0 or 1.
+    sign sign_ = Sign;
+    /// `e^x`.
+    exp exp_ = Exp;
+    /// `2^x`.
+    exp2 exp2_ = Exp2;
+    /// `e^x - 1`, exact near zero.
+    expm1 expm1_ = Expm1;
+    /// Natural logarithm.
+    log log_ = Log;
+    /// Logarithm to base 2.
+    log2 log2_ = Log2;
+    /// Logarithm to base 10.
+    log10 log10_ = Log10;
+    /// `log(1 + x)`, exact near zero.
+    log1p log1p_ = Log1p;
+    /// Square root.
+    sqrt sqrt_ = Sqrt;
+    /// `1 / sqrt(x)`.
+    rsqrt rsqrt_ = Rsqrt;
+    /// `1 / x`.
+    reciprocal reciprocal_ = Reciprocal;
+    /// `x * x`.
+    square square_ = Square;
+    /// Sine.
+    sin sin_ = Sin;
+    /// Cosine.
+    cos cos_ = Cos;
+    /// Tangent.
+    tan tan_ = Tan;
+    /// Inverse sine.
+    asin asin_ = Asin;
+    /// Inverse cosine.
+    acos acos_ = Acos;
+    /// Inverse tangent.
+    atan atan_ = Atan;
+    /// Hyperbolic sine.
+    sinh sinh_ = Sinh;
+    /// Hyperbolic cosine.
+    cosh cosh_ = Cosh;
+    /// Hyperbolic tangent.
+    tanh tanh_ = Tanh;
+    /// Inverse hyperbolic sine.
+    asinh asinh_ = Asinh;
+    /// Inverse hyperbolic cosine.
+    acosh acosh_ = Acosh;
+    /// Inverse hyperbolic tangent.
+    atanh atanh_ = Atanh;
+    /// `1 / (1 + e^-x)`.
+    sigmoid sigmoid_ = Sigmoid;
+    /// Error function.
+    erf erf_ = Erf;
+    /// `1 - erf(x)`.
+    erfc erfc_ = Erfc;
+    /// Inverse of the error function.
+    erfinv erfinv_ = Erfinv;
+    /// Logarithm of the absolute value of the gamma function.
+    lgamma lgamma_ = Lgamma;
+    /// Logarithmic derivative of the gamma function.
+    digamma digamma_ = Digamma;
+    /// Largest integer not above.
+    floor floor_ = Floor;
+    /// Smallest integer not below.
+    ceil ceil_ = Ceil;
+    /// Nearest integer, ties to even.
+    round round_ = Round;
+    /// Nearest integer towards zero.
+    trunc trunc_ = Trunc;
+    /// `x - trunc(x)`.
+    frac frac_ = Frac;
+    /// `max(x, 0)`.
+    relu relu_ = Relu;
+    /// `x == 0`.
+    logical_not logical_not_ = LogicalNot;
+    /// Complement of the bits; negation of `bool`.
+    bitwise_not bitwise_not_ = BitwiseNot;
+    /// Whether not a number.
+    isnan isnan_ = IsNan;
+    /// Whether infinite.
+    isinf isinf_ = IsInf;
+    /// Whether neither infinite nor not a number.
+    isfinite isfinite_ = IsFinite;
+}
+
+macro_rules! binary_methods {
+    ($($(#[$doc:meta])* $name:ident $scalar:ident $inplace:ident = $kind:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self, other: &Tensor) -> Result<Tensor> { binary(BinaryKind::$kind, self, other) }
+            /// With a number.
+            pub fn $scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+                arith(BinaryKind::$kind, Operand::Tensor(self), Operand::Scalar(other.into()))
+            }
+            /// The in-place form.
+            pub fn $inplace(&self, other: &Tensor) -> Result<&Tensor> {
+                arith_(BinaryKind::$kind, self, Operand::Tensor(other)).map(|()| self)
+            }
+        )*}
+    };
+}
+
+binary_methods! {
+    /// `a + b`.
+    add add_scalar add_ = Add;
+    /// `a - b`.
+    sub sub_scalar sub_ = Sub;
+    /// `a * b`.
+    mul mul_scalar mul_ = Mul;
+    /// `a / b`, always floating point.
+    div div_scalar div_ = Div;
+    /// `a ^ b`.
+    pow pow_scalar pow_ = Pow;
+    /// The larger one; NaN wins.
+    maximum maximum_scalar maximum_ = Maximum;
+    /// The smaller one; NaN wins.
+    minimum minimum_scalar minimum_ = Minimum;
+    /// `a - b * floor(a / b)`.
+    remainder remainder_scalar remainder_ = Remainder;
+    /// `floor(a / b)`.
+    floor_divide floor_divide_scalar floor_divide_ = FloorDivide;
+}
+
+macro_rules! compare_methods {
+    ($($(#[$doc:meta])* $name:ident $scalar:ident = $kind:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+                compare(CompareKind::$kind, Operand::Tensor(self), Operand::Tensor(other))
+            }
+            /// With a number.
+            pub fn $scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+                compare(CompareKind::$kind, Operand::Tensor(self), Operand::Scalar(other.into()))
+            }
+        )*}
+    };
+}
+
+compare_methods! {
+    /// `a == b`, element by element.
+    eq eq_scalar = Eq;
+    /// `a != b`, element by element.
+    ne ne_scalar = Ne;
+    /// `a < b`, element by element.
+    lt lt_scalar = Lt;
+    /// `a <= b`, element by element.
+    le le_scalar = Le;
+    /// `a > b`, element by element.
+    gt gt_scalar = Gt;
+    /// `a >= b`, element by element.
+    ge ge_scalar = Ge;
+}
+
+/// `a + alpha * b`.
+fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
+    if alpha == Scalar::Int(1) || alpha == Scalar::Float(1.0) {
+        return arith(kind, a, b);
+    }
+    let dtype = result_type(a, b);
+    check_alpha(dtype, alpha)?;
+    let b = match b {
+        Operand::Scalar(s) => return arith(kind, a, Operand::Scalar(match (s, alpha) {
+            (Scalar::Int(x), Scalar::Int(y)) => Scalar::Int(x.wrapping_mul(y)),
+            _ => Scalar::Float(s.to_f64() * alpha.to_f64()),
+        })),
+        Operand::Tensor(b) => arith(BinaryKind::Mul, Operand::Tensor(b), Operand::Scalar(alpha))?,
+    };
+    arith(kind, a, Operand::Tensor(&b))
+}
+
+fn check_alpha(dtype: DType, alpha: Scalar) -> Result<()> {
+    match alpha {
+        Scalar::Bool(_) if dtype != DType::Bool => Err(Error::runtime("Boolean alpha only supported for Boolean results.")),
+        Scalar::Float(_) if !dtype.is_float() => {
+            Err(Error::runtime("For integral input tensors, argument alpha must not be a floating point number."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn add_alpha_(kind: BinaryKind, a: &Args<'_>) -> Result<Ret> {
+    let x = a.tensor(0)?;
+    let alpha = a.scalar(2)?;
+    if alpha == Scalar::Int(1) {
+        arith_(kind, x, a.operand(1)?)?;
+    } else {
+        inplace::apply(x, |x| add_alpha(kind, Operand::Tensor(x), a.operand(1)?, alpha))?;
+    }
+    Ok(Ret::Tensor(x.clone()))
+}
+
+const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8];
+const ALL: &[DType] = &[DType::F64, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
+
+macro_rules! unary_rows {
+    ($($name:literal $kind:ident $samples:expr;)*) => {
+        /// Rows of the ops with one operand.
+        pub const UNARY_ROWS: &[Row] = &[$(
+            Row::new(concat!($name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), $samples)
+                .inplace_by(|a| {
+                    let x = a.tensor(0)?;
+                    unary_(UnaryKind::$kind, x)?;
+                    Ok(Ret::Tensor(x.clone()))
+                }),
+        )*];
+    };
+}
+
+unary_rows! {
+    "neg" Neg samples!([t(&[2, 3])]);
+    "negative" Neg samples!([t(&[2, 3])]);
+    "abs" Abs samples!([t(&[2, 3])], [t(&[0, 3])]);
+    "absolute" Abs samples!([t(&[2, 3])]);
+    "sign" Sign || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
+    "exp" Exp samples!([t(&[2, 3])], [t(&[])]);
+    "exp2" Exp2 samples!([t(&[2, 3])]);
+    "expm1" Expm1 samples!([t(&[2, 3])]);
+    "log" Log samples!([positive(&[2, 3])]);
+    "log2" Log2 samples!([positive(&[2, 3])]);
+    "log10" Log10 samples!([positive(&[2, 3])]);
+    "log1p" Log1p samples!([positive(&[2, 3])]);
+    "sqrt" Sqrt samples!([positive(&[2, 3])]);
+    "rsqrt" Rsqrt samples!([positive(&[2, 3])]);
+    "reciprocal" Reciprocal samples!([positive(&[2, 3])]);
+    "square" Square samples!([t(&[2, 3])]);
+    "sin" Sin samples!([t(&[2, 3])]);
+    "cos" Cos samples!([t(&[2, 3])]);
+    "tan" Tan samples!([unit(&[2, 3])]);
+    "asin" Asin samples!([unit(&[2, 3])]);
+    "acos" Acos samples!([unit(&[2, 3])]);
+    "atan" Atan samples!([t(&[2, 3])]);
+    "sinh" Sinh samples!([t(&[2, 3])]);
+    "cosh" Cosh samples!([t(&[2, 3])]);
+    "tanh" Tanh samples!([t(&[2, 3])]);
+    "asinh" Asinh samples!([t(&[2, 3])]);
+    "acosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
+    "atanh" Atanh samples!([unit(&[2, 3])]);
+    "arcsin" Asin samples!([unit(&[2, 3])]);
+    "arccos" Acos samples!([unit(&[2, 3])]);
+    "arctan" Atan samples!([t(&[2, 3])]);
+    "arcsinh" Asinh samples!([t(&[2, 3])]);
+    "arccosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
+    "arctanh" Atanh samples!([unit(&[2, 3])]);
+    "sigmoid" Sigmoid samples!([t(&[2, 3])]);
+    "erf" Erf samples!([t(&[2, 3])]);
+    "erfc" Erfc samples!([t(&[2, 3])]);
+    "erfinv" Erfinv samples!([unit(&[2, 3])]);
+    "lgamma" Lgamma samples!([positive(&[2, 3])]);
+    "digamma" Digamma || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
+    "floor" Floor || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
+    "ceil" Ceil || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
+    "round" Round || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
+    "trunc" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
+    "fix" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
+    "frac" Frac samples!([t(&[2, 3])]);
+    "relu" Relu samples!([t(&[2, 3])]);
+    "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+    "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()];
+    "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+    "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+    "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+}
+
+macro_rules! binary_rows {
+    ($($schema:literal $kind:ident $samples:expr;)*) => {
+        /// Rows of the ops with two operands, a tensor and a tensor or number.
+        pub const BINARY_ROWS: &[Row] = &[$(
+            Row::new($schema, Tier::Prim, |a| Ok(arith(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), $samples)
+                .inplace_by(|a| {
+                    let x = a.tensor(0)?;
+                    arith_(BinaryKind::$kind, x, a.operand(1)?)?;
+                    Ok(Ret::Tensor(x.clone()))
+                }),
+        )*];
+    };
+}
+
+fn two_integers() -> Vec<crate::schema::Sample> {
+    vec![
+        crate::schema::Sample::new(vec![index(&[2, 3], 9), index(&[3], 5)]).no_gradient(),
+        crate::schema::Sample::new(vec![index(&[2, 3], 9), n(3)]).no_gradient(),
+    ]
+}
+fn two_masks() -> Vec<crate::schema::Sample> {
+    vec![
+        crate::schema::Sample::new(vec![mask(&[2, 3]), mask(&[3])]).no_gradient(),
+        crate::schema::Sample::new(vec![t(&[2, 3]), t(&[2, 1])]).no_gradient(),
+    ]
+}
+
+binary_rows! {
+    "mul.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2.5)]);
+    "multiply.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])]);
+    "div.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 1]), positive(&[3])], [t(&[2, 3]), n(2)]);
+    "divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "true_divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])], [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]);
+    "maximum(Tensor self, Tensor other) -> Tensor" Maximum samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), t(&[3])]);
+    "minimum(Tensor self, Tensor other) -> Tensor" Minimum samples!([t(&[2, 3]), t(&[2, 3])]);
+    "fmax(Tensor self, Tensor other) -> Tensor" Fmax samples!([t(&[2, 3]), t(&[3])]);
+    "fmin(Tensor self, Tensor other) -> Tensor" Fmin samples!([t(&[2, 3]), t(&[3])]);
+    "remainder.Tensor(Tensor self, Tensor other) -> Tensor" Remainder samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]);
+    "fmod.Tensor(Tensor self, Tensor other) -> Tensor" Fmod samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]);
+    "floor_divide(Tensor self, Tensor other) -> Tensor" FloorDivide || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3])]).no_gradient(), crate::schema::Sample::new(vec![index(&[2, 3], 9), n(2)]).no_gradient()];
+    "atan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "hypot(Tensor self, Tensor other) -> Tensor" Hypot samples!([t(&[2, 3]), positive(&[3])]);
+    "nextafter(Tensor self, Tensor other) -> Tensor" NextAfter || vec![crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()];
+    "copysign.Tensor(Tensor self, Tensor other) -> Tensor" Copysign samples!([t(&[2, 3]), t(&[3])]);
+    "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers;
+    "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers;
+    "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers;
+    "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor" LeftShift two_integers;
+    "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor" RightShift two_integers;
+    "logical_and(Tensor self, Tensor other) -> Tensor" LogicalAnd two_masks;
+    "logical_or(Tensor self, Tensor other) -> Tensor" LogicalOr two_masks;
+    "logical_xor(Tensor self, Tensor other) -> Tensor" LogicalXor two_masks;
+}
+
+macro_rules! compare_rows {
+    ($($schema:literal $kind:ident;)*) => {
+        /// Rows of the comparisons.
+        pub const COMPARE_ROWS: &[Row] = &[$(
+            Row::new($schema, Tier::Prim, |a| Ok(compare(CompareKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), || vec![
+                crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient(),
+                crate::schema::Sample::new(vec![t(&[2, 3]), n(0.5)]).no_gradient(),
+                crate::schema::Sample::new(vec![index(&[2, 3], 4), n(2)]).no_gradient(),
+            ])
+            .inplace(),
+        )*];
+    };
+}
+
+compare_rows! {
+    "eq.Tensor(Tensor self, Tensor other) -> Tensor" Eq;
+    "ne.Tensor(Tensor self, Tensor other) -> Tensor" Ne;
+    "lt.Tensor(Tensor self, Tensor other) -> Tensor" Lt;
+    "le.Tensor(Tensor self, Tensor other) -> Tensor" Le;
+    "gt.Tensor(Tensor self, Tensor other) -> Tensor" Gt;
+    "ge.Tensor(Tensor self, Tensor other) -> Tensor" Ge;
+    "not_equal.Tensor(Tensor self, Tensor other) -> Tensor" Ne;
+    "less.Tensor(Tensor self, Tensor other) -> Tensor" Lt;
+    "less_equal.Tensor(Tensor self, Tensor other) -> Tensor" Le;
+    "greater.Tensor(Tensor self, Tensor other) -> Tensor" Gt;
+    "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor" Ge;
+}
+
+/// Rows of the remaining element-wise ops.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| Ok(add_alpha(BinaryKind::Add, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2)], [t(&[2, 3]), t(&[]), n(0.5)]),
+    )
+    .inplace_by(|a| add_alpha_(BinaryKind::Add, a)),
+    Row::new(
+        "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| Ok(add_alpha(BinaryKind::Sub, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), t(&[3]), n(2)]),
+    )
+    .inplace_by(|a| add_alpha_(BinaryKind::Sub, a)),
+    Row::new(
+        "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| Ok(add_alpha(BinaryKind::Sub, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), t(&[2, 3])]),
+    )
+    .inplace_by(|a| add_alpha_(BinaryKind::Sub, a)),
+    Row::new(
+        "rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| Ok(add_alpha(BinaryKind::Sub, a.operand(1)?, a.operand(0)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), t(&[3])], [t(&[2, 3]), n(2)]),
+    ),
+    Row::new(
+        "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+        Tier::Composed,
+        |a| Ok(div_mode(a.operand(0)?, a.operand(1)?, a.opt_str(2)?)?.into()),
+        || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3]), crate::schema::SampleArg::Str("trunc")]).no_gradient()],
+    )
+    .inplace(),
+    Row::new(
+        "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        Tier::Prim,
+        |a| Ok(arith(BinaryKind::Pow, a.operand(0)?, a.operand(1)?)?.into()),
+        samples!([n(2.5), t(&[2, 3])]),
+    )
+    .scope(crate::schema::Scope::Function),
+    Row::new(
+        "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
+        Tier::Prim,
+        |a| Ok(where_(a.tensor(0)?, a.operand(1)?, a.operand(2)?)?.into()),
+        samples!([mask(&[2, 3]), t(&[2, 3]), t(&[3])], [mask(&[3]), t(&[2, 3]), n(0.5)], [mask(&[2, 1]), n(1), n(2)]),
+    )
+    .scope(crate::schema::Scope::Function),
+];
+
+fn div_mode(a: Operand<'_>, b: Operand<'_>, mode: Option<&str>) -> Result<Tensor> {
+    match mode {
+        None => arith(BinaryKind::Div, a, b),
+        Some("floor") => arith(BinaryKind::FloorDivide, a, b),
+        Some("trunc") => {
+            let dtype = result_type(a, b);
+            if dtype.is_float() {
+                return arith(BinaryKind::Div, a, b)?.trunc();
+            }
+            // Exact for integers: take the remainder off first.
+            let r = arith(BinaryKind::Fmod, a, b)?;
+            let whole = arith(BinaryKind::Sub, a, Operand::Tensor(&r))?;
+            arith(BinaryKind::FloorDivide, Operand::Tensor(&whole), b)
+        }
+        Some(other) => Err(Error::runtime(format!(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{other}'"
+        ))),
+    }
+}
