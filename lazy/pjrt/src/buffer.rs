@@ -1,0 +1,391 @@
+//! Data on a device.
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use smallvec::SmallVec;
+
+use crate::client::Client;
+use crate::device::Device;
+use crate::error::{Code, Error, Result};
+use crate::event::Event;
+use crate::ffi::{
+    BoolArgs, ChildArgs, CopyToDeviceArgs, DimsArgs, Handle, HandleArgs, IntArgs, LayoutArgs, MemoryLayout, SizeArgs,
+    TiledLayout, ToHostArgs,
+};
+use crate::plugin::{Plugin, call};
+use crate::tensor_type::{ElementType, TensorType};
+
+/// An array on a device, possibly still being computed. Its contents never change; donating it to an execution ends it.
+pub struct Buffer {
+    pub(crate) raw: Handle,
+    pub(crate) client: Arc<Client>,
+    /// Plugins keep external references in a list that they do not lock.
+    references: Mutex<()>,
+}
+
+// SAFETY: the C API lets any thread use a buffer.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// # Safety
+    ///
+    /// `raw` must be a buffer of this client; its ownership passes to the result.
+    pub(crate) unsafe fn from_raw(raw: Handle, client: Arc<Client>) -> Buffer {
+        Buffer { raw, client, references: Mutex::new(()) }
+    }
+
+    fn plugin(&self) -> &Plugin {
+        self.client.plugin()
+    }
+
+    /// The client that it belongs to.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// What one element is; `Unimplemented` for types below a byte.
+    #[inline]
+    pub fn element_type(&self) -> Result<ElementType> {
+        let mut args = IntArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_ElementType, &mut args)? };
+        ElementType::from_code(args.value).ok_or_else(|| {
+            Error::new(Code::Unimplemented, "element_type", format!("element type {} of the C API", args.value))
+        })
+    }
+
+    /// Sizes, outermost first. A bounded dimension counts with its bound; see [`Buffer::logical_dimensions`].
+    #[inline]
+    pub fn dimensions(&self) -> Result<&[i64]> {
+        let mut args = DimsArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive, and its dimensions live as long as it does.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_Dimensions, &mut args)?;
+            Ok(if args.count == 0 { &[] } else { slice::from_raw_parts(args.dims, args.count) })
+        }
+    }
+
+    /// Sizes as computed: of a bounded dimension, how much is in use. Blocks where the buffer has one that is not yet known.
+    pub fn logical_dimensions(&self) -> Result<Vec<i64>> {
+        let mut args = DimsArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive, and the list lives as long as it does; it is copied at once.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_UnpaddedDimensions, &mut args)?;
+            Ok(if args.count == 0 { Vec::new() } else { slice::from_raw_parts(args.dims, args.count).to_vec() })
+        }
+    }
+
+    /// Element type and dimensions.
+    pub fn tensor_type(&self) -> Result<TensorType> {
+        Ok(TensorType::new(self.element_type()?, self.dimensions()?))
+    }
+
+    /// Bytes that it takes on the device, padding included.
+    pub fn on_device_bytes(&self) -> Result<usize> {
+        let mut args = SizeArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_OnDeviceSizeInBytes, &mut args)? };
+        Ok(args.value)
+    }
+
+    /// The address of its memory, which only XLA:CPU and the like let the host read. A number to compare, not to follow.
+    pub fn device_address(&self) -> Result<usize> {
+        let mut args = SizeArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_UnsafePointer, &mut args)? };
+        Ok(args.value)
+    }
+
+    /// The device that it is on.
+    pub fn device(&self) -> Result<&Device> {
+        let mut args = ChildArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_Device, &mut args)? };
+        let found = self.client.devices().iter().find(|device| device.raw == args.child);
+        found.ok_or_else(|| Error::new(Code::Internal, "PJRT_Buffer_Device", "not a device of the buffer's client"))
+    }
+
+    /// A copy on a device of the same client.
+    pub fn copy_to_device(&self, device: &Device) -> Result<Buffer> {
+        self.client.check_device("copy_to_device", device)?;
+        let mut args = CopyToDeviceArgs::new();
+        args.buffer = self.raw;
+        args.device = device.raw;
+        // SAFETY: buffer and device are alive and of one client; the copy is then ours.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_CopyToDevice, &mut args)?;
+            Ok(Buffer::from_raw(args.copy, self.client.clone()))
+        }
+    }
+
+    /// Copies the contents to `dst`, dense and row-major, whatever the layout on the device is. Blocks until it is computed and
+    /// copied. Not to be called while another thread donates this very buffer: the donating execution may then be refused.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `dst` is not exactly as long as [`Buffer::host_bytes`]; the computation's own error if it failed.
+    pub fn to_host(&self, dst: &mut [u8]) -> Result<()> {
+        let order = self.row_major()?;
+        let layout = tiled(&order);
+        let expected = self.host_bytes_as(&layout)?;
+        if dst.len() != expected {
+            let message = format!("the buffer has {expected} bytes, but the destination has {}", dst.len());
+            return Err(Error::invalid("to_host", message));
+        }
+        if dst.is_empty() {
+            // Nothing to copy, but the computation may have failed.
+            return self.await_ready();
+        }
+        if self.is_host_readable(&order, expected)? {
+            return self.copy_from_host_memory(dst);
+        }
+        let mut args = ToHostArgs::new();
+        args.src = self.raw;
+        args.host_layout = &layout;
+        args.dst = dst.as_mut_ptr().cast();
+        args.dst_size = dst.len();
+        // SAFETY: buffer and layout are alive; `dst` is written until the event is ready, which is awaited before the borrow ends.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_ToHostBuffer, &mut args)?;
+            self.client.event(args.event).await_ready()
+        }
+    }
+
+    /// Whether the contents lie in the host's own memory, dense, in this order and all in use.
+    fn is_host_readable(&self, minor_to_major: &[i64], host_bytes: usize) -> Result<bool> {
+        let api = &self.plugin().api;
+        if api.PJRT_Buffer_IsOnCpu.is_none() || api.PJRT_Buffer_GetMemoryLayout.is_none() {
+            return Ok(false);
+        }
+        let mut on_cpu = BoolArgs::new();
+        on_cpu.handle = self.raw;
+        // SAFETY: the buffer is alive.
+        unsafe { call!(self.plugin(), PJRT_Buffer_IsOnCpu, &mut on_cpu)? };
+        if !on_cpu.value || self.tensor_type()?.size_in_bytes() != Some(host_bytes) {
+            return Ok(false);
+        }
+        let mut args = LayoutArgs::new();
+        args.buffer = self.raw;
+        // SAFETY: the buffer is alive, and the lists of its layout live as long as it does.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_GetMemoryLayout, &mut args)?;
+            let tiled = &args.layout.tiled;
+            let order = match tiled.minor_to_major_size {
+                0 => &[],
+                rank => slice::from_raw_parts(tiled.minor_to_major, rank),
+            };
+            if args.layout.kind != TILED || tiled.num_tiles != 0 {
+                return Ok(false);
+            }
+            if order != minor_to_major && self.client.platform_name() == "cpu" {
+                // XLA:CPU ignores the layout that it is asked for, and would hand out the bytes in the wrong order.
+                let message =
+                    format!("the buffer has the layout {order:?} (innermost first); XLA:CPU reads row-major only");
+                return Err(Error::new(Code::Unimplemented, "to_host", message));
+            }
+            Ok(order == minor_to_major)
+        }
+    }
+
+    /// A plain copy, where [`Buffer::is_host_readable`]: XLA:CPU's own copies go over another thread, which takes tens of
+    /// microseconds for a scalar.
+    fn copy_from_host_memory(&self, dst: &mut [u8]) -> Result<()> {
+        self.await_ready()?;
+        let _reference = ExternalReference::new(self)?;
+        let address = self.device_address()?;
+        // SAFETY: the buffer is computed and lies in host memory, dense and exactly as long as `dst` (both checked by the
+        // caller); the reference keeps that memory from being freed or donated, and nothing writes to a computed buffer.
+        unsafe { ptr::copy_nonoverlapping(address as *const u8, dst.as_mut_ptr(), dst.len()) };
+        Ok(())
+    }
+
+    /// [`Buffer::to_host`] into new memory.
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.host_bytes()?];
+        self.to_host(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Bytes that the contents take on the host, dense. Blocks where that depends on what is computed.
+    pub fn host_bytes(&self) -> Result<usize> {
+        let order = self.row_major()?;
+        self.host_bytes_as(&tiled(&order))
+    }
+
+    fn host_bytes_as(&self, layout: &MemoryLayout) -> Result<usize> {
+        let mut args = ToHostArgs::new();
+        args.src = self.raw;
+        args.host_layout = layout;
+        // SAFETY: buffer and layout are alive; without a destination the entry only tells the size.
+        unsafe { call!(self.plugin(), PJRT_Buffer_ToHostBuffer, &mut args)? };
+        Ok(args.dst_size)
+    }
+
+    /// Dimension numbers, innermost first: the default of the entry is not row-major but the device's own order.
+    fn row_major(&self) -> Result<SmallVec<[i64; 8]>> {
+        Ok((0..self.dimensions()?.len() as i64).rev().collect())
+    }
+
+    /// The event of its being computed.
+    pub fn ready_event(&self) -> Result<Event> {
+        let mut args = ChildArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive; the event is then ours.
+        unsafe {
+            call!(self.plugin(), PJRT_Buffer_ReadyEvent, &mut args)?;
+            Ok(self.client.event(args.child))
+        }
+    }
+
+    /// Blocks until it is computed; returns the error that the computation ended with.
+    pub fn await_ready(&self) -> Result<()> {
+        self.ready_event()?.await_ready()
+    }
+
+    /// Whether it is computed, without waiting.
+    pub fn is_ready(&self) -> Result<bool> {
+        self.ready_event()?.is_ready()
+    }
+
+    /// Whether its memory is gone: deleted or donated.
+    pub fn is_deleted(&self) -> Result<bool> {
+        let mut args = BoolArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive, its memory aside.
+        unsafe { call!(self.plugin(), PJRT_Buffer_IsDeleted, &mut args)? };
+        Ok(args.value)
+    }
+
+    /// Frees its memory before the last handle is gone; using it afterwards is an error. Executions that read it go on.
+    pub fn delete(&self) -> Result<()> {
+        let mut args = HandleArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the buffer is alive, and stays so without its memory.
+        unsafe { call!(self.plugin(), PJRT_Buffer_Delete, &mut args) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let plugin = self.client.plugin();
+        // SAFETY: owned by this value, which ends here.
+        unsafe { plugin.destroy("PJRT_Buffer_Destroy", plugin.api.PJRT_Buffer_Destroy, self.raw) }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tensor_type() {
+            Ok(tensor_type) => write!(f, "Buffer({tensor_type})"),
+            Err(error) => write!(f, "Buffer({error})"),
+        }
+    }
+}
+
+/// While it lives, the plugin neither frees nor donates the memory of the buffer.
+struct ExternalReference<'a>(&'a Buffer);
+
+impl<'a> ExternalReference<'a> {
+    fn new(buffer: &'a Buffer) -> Result<Self> {
+        let mut args = HandleArgs::new();
+        args.handle = buffer.raw;
+        let _lock = buffer.references.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the buffer is alive; no other thread changes its references at this moment.
+        unsafe { call!(buffer.plugin(), PJRT_Buffer_IncreaseExternalReferenceCount, &mut args)? };
+        Ok(ExternalReference(buffer))
+    }
+}
+
+impl Drop for ExternalReference<'_> {
+    fn drop(&mut self) {
+        let mut args = HandleArgs::new();
+        args.handle = self.0.raw;
+        let _lock = self.0.references.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the buffer is alive, has the reference taken above, and no other thread changes them at this moment. The one
+        // error that there is, of having no reference, cannot arise.
+        let _ = unsafe { call!(self.0.plugin(), PJRT_Buffer_DecreaseExternalReferenceCount, &mut args) };
+    }
+}
+
+/// `PJRT_Buffer_MemoryLayout_Type_Tiled`.
+const TILED: i32 = 0;
+
+fn tiled(minor_to_major: &[i64]) -> MemoryLayout {
+    let mut tiled = TiledLayout::new();
+    tiled.minor_to_major = minor_to_major.as_ptr();
+    tiled.minor_to_major_size = minor_to_major.len();
+    let mut layout = MemoryLayout::new();
+    layout.tiled = tiled;
+    layout.kind = TILED;
+    layout
+}
+
+/// Host memory that starts at a multiple of 64 bytes, as XLA:CPU wants it for buffers without a copy.
+pub struct AlignedBytes {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: plain bytes with one owner.
+unsafe impl Send for AlignedBytes {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for AlignedBytes {}
+
+impl AlignedBytes {
+    /// The alignment in bytes.
+    pub const ALIGNMENT: usize = 64;
+
+    /// So many zero bytes.
+    pub fn zeroed(len: usize) -> AlignedBytes {
+        let layout = Self::layout(len);
+        // SAFETY: the layout has at least one byte.
+        let start = unsafe { alloc::alloc_zeroed(layout) };
+        let start = NonNull::new(start).unwrap_or_else(|| alloc::handle_alloc_error(layout));
+        AlignedBytes { start, len }
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len.max(1), Self::ALIGNMENT).expect("a length that memory can have")
+    }
+}
+
+impl From<&[u8]> for AlignedBytes {
+    fn from(bytes: &[u8]) -> Self {
+        let mut copy = AlignedBytes::zeroed(bytes.len());
+        copy.as_mut().copy_from_slice(bytes);
+        copy
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: owned and initialised, of this length.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl AsMut<[u8]> for AlignedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: owned and initialised, of this length; borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for AlignedBytes {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { alloc::dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+    }
+}

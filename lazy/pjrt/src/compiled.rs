@@ -1,0 +1,380 @@
+//! A compiled program, as far as it can be told without running it, and its serialised form.
+
+use std::collections::BTreeMap;
+use std::slice;
+use std::sync::Arc;
+
+use crate::error::{Code, Error, Result};
+use crate::ffi::{
+    CompiledMemoryStatsArgs, CountedAttributesArgs, Handle, OptimizedProgramArgs, OutputDimensionsArgs,
+    OutputElementTypesArgs, Program, SerializeArgs, SizeArgs,
+};
+use crate::options::{CompileOptions, OptionValue, from_named_values};
+use crate::plugin::{Plugin, call};
+use crate::signature;
+use crate::tensor_type::{ElementType, TensorType};
+
+/// A compiled program: what [`Executable`](crate::Executable) and [`AotExecutable`](crate::AotExecutable) have in common.
+pub struct Compiled {
+    raw: Handle,
+    plugin: Arc<Plugin>,
+    platform_name: String,
+    num_outputs: usize,
+    parameters: Option<Vec<TensorType>>,
+}
+
+// SAFETY: the C API lets any thread use an executable; the rest is plain data.
+unsafe impl Send for Compiled {}
+// SAFETY: as above.
+unsafe impl Sync for Compiled {}
+
+/// What is known about the parameters from the program's text, before it is compiled. Where XLA divides the program, it divides
+/// the parameters too, so that the text says nothing about them.
+pub(crate) fn parameters_for(text: &str, options: &CompileOptions) -> Result<Option<Vec<TensorType>>> {
+    let parameters = signature::parameters_of_text(text)?;
+    Ok(if options.num_partitions == 1 { parameters } else { None })
+}
+
+impl Compiled {
+    /// # Safety
+    ///
+    /// `raw` must be a (not loaded) executable of the plugin; its ownership passes to the result.
+    pub(crate) unsafe fn from_raw(
+        raw: Handle,
+        plugin: Arc<Plugin>,
+        platform_name: String,
+        parameters: Option<Vec<TensorType>>,
+    ) -> Result<Compiled> {
+        let mut compiled = Compiled { raw, plugin, platform_name, num_outputs: 0, parameters };
+        let mut args = SizeArgs::new();
+        args.handle = raw;
+        // SAFETY: the executable is alive.
+        unsafe { call!(&compiled.plugin, PJRT_Executable_NumOutputs, &mut args)? };
+        compiled.num_outputs = args.value;
+        if compiled.parameters.is_none() {
+            compiled.parameters = compiled.parameters_of_optimized_program();
+        }
+        Ok(compiled)
+    }
+
+    /// The types of the arguments that one device is given, where they are known; of an [`Executable`](crate::Executable)
+    /// they always are.
+    pub fn parameter_types(&self) -> Option<&[TensorType]> {
+        self.parameters.as_deref()
+    }
+
+    /// The name of the module.
+    pub fn name(&self) -> Result<String> {
+        // SAFETY: the executable is alive.
+        unsafe { self.plugin.text_of("PJRT_Executable_Name", self.plugin.api.PJRT_Executable_Name, self.raw) }
+    }
+
+    /// How many buffers one execution gives per device.
+    pub fn num_outputs(&self) -> usize {
+        self.num_outputs
+    }
+
+    /// The types of those buffers; bounded dimensions count with their bounds.
+    pub fn output_types(&self) -> Result<Vec<TensorType>> {
+        let mut types = OutputElementTypesArgs::new();
+        types.executable = self.raw;
+        let mut dims = OutputDimensionsArgs::new();
+        dims.executable = self.raw;
+        // Older plugins check the count that the caller expects; newer ones fill it in.
+        dims.num_outputs = self.num_outputs;
+        // SAFETY: the executable is alive.
+        unsafe {
+            call!(&self.plugin, PJRT_Executable_OutputElementTypes, &mut types)?;
+            call!(&self.plugin, PJRT_Executable_OutputDimensions, &mut dims)?;
+        }
+        if types.count != dims.num_outputs {
+            let message = format!("{} element types for {} outputs", types.count, dims.num_outputs);
+            return Err(Error::new(Code::Internal, "output_types", message));
+        }
+        let mut start = 0;
+        (0..types.count)
+            .map(|i| {
+                // SAFETY: both lists have an entry per output, and `dims` has all their sizes one after the other.
+                let (code, dims) = unsafe {
+                    let rank = *dims.dim_sizes.add(i);
+                    let sizes = if rank == 0 { &[] } else { slice::from_raw_parts(dims.dims.add(start), rank) };
+                    start += rank;
+                    (*types.types.add(i), sizes)
+                };
+                let element_type = ElementType::from_code(code).ok_or_else(|| {
+                    Error::new(Code::Unimplemented, "output_types", format!("element type {code} of the C API"))
+                })?;
+                Ok(TensorType::new(element_type, dims))
+            })
+            .collect()
+    }
+
+    /// A text that is the same for the same program, compiled in the same way.
+    pub fn fingerprint(&self) -> Result<String> {
+        let api = &self.plugin.api;
+        // SAFETY: the executable is alive.
+        unsafe { self.plugin.text_of("PJRT_Executable_Fingerprint", api.PJRT_Executable_Fingerprint, self.raw) }
+    }
+
+    /// Bytes of machine code.
+    pub fn code_bytes(&self) -> Result<i64> {
+        let mut args = SizeArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the executable is alive.
+        unsafe { call!(&self.plugin, PJRT_Executable_SizeOfGeneratedCodeInBytes, &mut args)? };
+        Ok(args.value as i64)
+    }
+
+    /// The memory that it takes per device.
+    pub fn memory_stats(&self) -> Result<CompiledMemoryStats> {
+        let mut args = CompiledMemoryStatsArgs::new();
+        args.executable = self.raw;
+        // SAFETY: the executable is alive.
+        unsafe { call!(&self.plugin, PJRT_Executable_GetCompiledMemoryStats, &mut args)? };
+        Ok(CompiledMemoryStats {
+            generated_code_bytes: args.generated_code,
+            argument_bytes: args.argument,
+            output_bytes: args.output,
+            alias_bytes: args.alias,
+            temp_bytes: args.temp,
+            host_generated_code_bytes: args.host_generated_code,
+            host_argument_bytes: args.host_argument,
+            host_output_bytes: args.host_output,
+            host_alias_bytes: args.host_alias,
+            host_temp_bytes: args.host_temp,
+            peak_bytes: args.peak,
+        })
+    }
+
+    /// The compiler's estimates: `flops`, `bytes accessed`, `optimal_seconds` and more, as far as the plugin has a
+    /// model of its device; `Unimplemented` where it has none.
+    pub fn cost_analysis(&self) -> Result<BTreeMap<String, f64>> {
+        let mut args = CountedAttributesArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the executable is alive, and the properties live as long as it does.
+        let properties = unsafe {
+            call!(&self.plugin, PJRT_Executable_GetCostAnalysis, &mut args)?;
+            from_named_values(args.attributes, args.count)
+        };
+        let number = |value| match value {
+            OptionValue::Float(value) => Some(f64::from(value)),
+            OptionValue::Int64(value) => Some(value as f64),
+            _ => None,
+        };
+        Ok(properties.into_iter().filter_map(|(name, value)| Some((name, number(value)?))).collect())
+    }
+
+    /// The executable as bytes for [`Client::deserialize`](crate::Client::deserialize): the plugin's own form, with a header
+    /// that says where they belong, a checksum, and the parameter types.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        let mut args = SerializeArgs::new();
+        args.executable = self.raw;
+        // SAFETY: the executable is alive; the bytes live until the deleter is called with what backs them.
+        unsafe {
+            call!(&self.plugin, PJRT_Executable_Serialize, &mut args)?;
+            let payload = if args.size == 0 { &[] } else { slice::from_raw_parts(args.bytes.cast::<u8>(), args.size) };
+            let sealed =
+                envelope::seal(payload, &self.platform_name, self.plugin.api_version(), self.parameter_types());
+            if let Some(deleter) = args.deleter {
+                deleter(args.backing);
+            }
+            Ok(sealed)
+        }
+    }
+
+    fn parameters_of_optimized_program(&self) -> Option<Vec<TensorType>> {
+        let mut program = Program::new();
+        let mut args = OptimizedProgramArgs::new();
+        args.executable = self.raw;
+        args.program = &raw mut program;
+        // SAFETY: executable and program are alive. The first call tells the size and the format; the second one fills as many
+        // bytes as the program struct says there are.
+        unsafe {
+            call!(&self.plugin, PJRT_Executable_OptimizedProgram, &mut args).ok()?;
+            let mut code = vec![0u8; program.code_size];
+            program.code = code.as_mut_ptr().cast();
+            call!(&self.plugin, PJRT_Executable_OptimizedProgram, &mut args).ok()?;
+            let format = crate::options::text(program.format, program.format_size);
+            if format == "hlo_with_config" { signature::parameters_of_hlo(&code) } else { None }
+        }
+    }
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        // SAFETY: owned by this value, which ends here.
+        unsafe { self.plugin.destroy("PJRT_Executable_Destroy", self.plugin.api.PJRT_Executable_Destroy, self.raw) }
+    }
+}
+
+/// The memory that an executable takes per device, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompiledMemoryStats {
+    /// Machine code.
+    pub generated_code_bytes: i64,
+    /// Arguments.
+    pub argument_bytes: i64,
+    /// Results.
+    pub output_bytes: i64,
+    /// Part of the results that lives in donated arguments.
+    pub alias_bytes: i64,
+    /// Intermediate values.
+    pub temp_bytes: i64,
+    /// Machine code on the host.
+    pub host_generated_code_bytes: i64,
+    /// Arguments on the host.
+    pub host_argument_bytes: i64,
+    /// Results on the host.
+    pub host_output_bytes: i64,
+    /// Part of the host's results that lives in donated arguments.
+    pub host_alias_bytes: i64,
+    /// Intermediate values on the host.
+    pub host_temp_bytes: i64,
+    /// The most that is in use at any one time, where the plugin tells it.
+    pub peak_bytes: i64,
+}
+
+/// The serialised form: magic, checksum, message.
+pub(crate) mod envelope {
+    use prost::Message;
+
+    use super::*;
+
+    const MAGIC: &[u8; 8] = b"ttpjrt\0\x01";
+    const HEADER: usize = MAGIC.len() + size_of::<u64>();
+    const OP: &str = "deserialize";
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Contents {
+        #[prost(string, tag = "1")]
+        platform_name: String,
+        #[prost(int32, tag = "2")]
+        api_major: i32,
+        #[prost(int32, tag = "3")]
+        api_minor: i32,
+        #[prost(message, optional, tag = "4")]
+        parameters: Option<Parameters>,
+        #[prost(bytes = "vec", tag = "5")]
+        payload: Vec<u8>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Parameters {
+        #[prost(message, repeated, tag = "1")]
+        types: Vec<Type>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Type {
+        #[prost(int32, tag = "1")]
+        code: i32,
+        #[prost(int64, repeated, tag = "2")]
+        dims: Vec<i64>,
+    }
+
+    pub(crate) fn seal(
+        payload: &[u8],
+        platform_name: &str,
+        (api_major, api_minor): (i32, i32),
+        parameters: Option<&[TensorType]>,
+    ) -> Vec<u8> {
+        let type_of = |t: &TensorType| Type { code: t.element_type.code(), dims: t.dims.to_vec() };
+        let contents = Contents {
+            platform_name: platform_name.to_string(),
+            api_major,
+            api_minor,
+            parameters: parameters.map(|types| Parameters { types: types.iter().map(type_of).collect() }),
+            payload: payload.to_vec(),
+        };
+        let mut bytes = Vec::with_capacity(HEADER + contents.encoded_len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&[0; 8]);
+        contents.encode(&mut bytes).expect("a vector grows");
+        let checksum = checksum(&bytes[HEADER..]);
+        bytes[MAGIC.len()..HEADER].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn open(
+        bytes: &[u8],
+        platform_name: &str,
+        (api_major, api_minor): (i32, i32),
+    ) -> Result<(Vec<u8>, Option<Vec<TensorType>>)> {
+        let damaged = |what: &str| Error::new(Code::DataLoss, OP, format!("the serialised executable is {what}"));
+        let Some((header, body)) = bytes.split_at_checked(HEADER) else {
+            return Err(damaged(&format!("too short ({} bytes)", bytes.len())));
+        };
+        let (magic, sum) = header.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err(damaged("of another kind: its first bytes are wrong"));
+        }
+        if sum != checksum(body).to_le_bytes() {
+            return Err(damaged("damaged: its checksum is wrong"));
+        }
+        let contents = Contents::decode(body).map_err(|error| damaged(&format!("damaged: {error}")))?;
+        if contents.platform_name != platform_name || (contents.api_major, contents.api_minor) != (api_major, api_minor)
+        {
+            let message = format!(
+                "the serialised executable is for {} (API {}.{}), but this is {platform_name} (API {api_major}.{api_minor})",
+                contents.platform_name, contents.api_major, contents.api_minor
+            );
+            return Err(Error::new(Code::FailedPrecondition, OP, message));
+        }
+        let parameters = contents.parameters.map(|parameters| {
+            let type_of = |t: &Type| Some(TensorType::new(ElementType::from_code(t.code)?, &t.dims));
+            parameters.types.iter().map(type_of).collect::<Option<Vec<_>>>()
+        });
+        match parameters {
+            Some(None) => Err(damaged("of a later version: it names an unknown element type")),
+            Some(parameters) => Ok((contents.payload, parameters)),
+            None => Ok((contents.payload, None)),
+        }
+    }
+
+    /// Every step is a bijection of the state, so that any one changed word changes the result. Against accidents, not enemies.
+    fn checksum(bytes: &[u8]) -> u64 {
+        let step = |state: u64, word: u64| (state ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        let mut words = bytes.chunks_exact(8);
+        let state = words.by_ref().fold(bytes.len() as u64, |state, word| {
+            step(state, u64::from_le_bytes(word.try_into().expect("chunks of eight")))
+        });
+        words.remainder().iter().fold(state, |state, &byte| step(state, u64::from(byte)))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn what_is_sealed_opens_and_any_damage_is_found() {
+            let types = [TensorType::new(ElementType::BF16, &[2, 3]), TensorType::new(ElementType::PRED, &[])];
+            let sealed = seal(b"a payload of some length", "cpu", (0, 81), Some(&types));
+            let (payload, parameters) = open(&sealed, "cpu", (0, 81)).unwrap();
+            assert_eq!(payload, b"a payload of some length");
+            assert_eq!(parameters.unwrap(), types);
+            for i in 0..sealed.len() {
+                let mut damaged = sealed.clone();
+                damaged[i] ^= 0x10;
+                assert_eq!(open(&damaged, "cpu", (0, 81)).unwrap_err().code(), Code::DataLoss, "byte {i}");
+                assert_eq!(open(&sealed[..i], "cpu", (0, 81)).unwrap_err().code(), Code::DataLoss, "cut at {i}");
+            }
+        }
+
+        #[test]
+        fn foreign_bytes_are_refused() {
+            let sealed = seal(b"x", "cpu", (0, 81), None);
+            assert!(open(&sealed, "cpu", (0, 81)).unwrap().1.is_none());
+            for (platform, version) in [("tpu", (0, 81)), ("cpu", (0, 82))] {
+                let error = open(&sealed, platform, version).unwrap_err();
+                assert_eq!(error.code(), Code::FailedPrecondition);
+                assert!(error.message().contains("cpu (API 0.81)"), "{error}");
+            }
+        }
+
+        #[test]
+        fn no_parameters_is_not_unknown_parameters() {
+            let sealed = seal(b"x", "cpu", (0, 81), Some(&[]));
+            assert_eq!(open(&sealed, "cpu", (0, 81)).unwrap().1, Some(Vec::new()));
+        }
+    }
+}

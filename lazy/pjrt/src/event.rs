@@ -1,0 +1,96 @@
+//! Moments in the future: a computation or a transfer that is still going on.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use crate::client::Client;
+use crate::error::Result;
+use crate::ffi::{BoolArgs, Handle, HandleArgs, OnReadyArgs};
+use crate::plugin::{Plugin, call};
+
+/// Something that becomes ready once, well or with an error.
+pub struct Event {
+    raw: Handle,
+    client: Arc<Client>,
+}
+
+// SAFETY: the C API lets any thread use an event.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// # Safety
+    ///
+    /// `raw` must be an event of the client's plugin; its ownership passes to the result.
+    pub(crate) unsafe fn from_raw(raw: Handle, client: Arc<Client>) -> Event {
+        Event { raw, client }
+    }
+
+    /// Blocks until ready; returns the error that it ended with.
+    pub fn await_ready(&self) -> Result<()> {
+        let mut args = HandleArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the event is alive.
+        unsafe { call!(self.client.plugin(), PJRT_Event_Await, &mut args) }
+    }
+
+    /// Whether it is ready, without waiting.
+    pub fn is_ready(&self) -> Result<bool> {
+        let mut args = BoolArgs::new();
+        args.handle = self.raw;
+        // SAFETY: the event is alive.
+        unsafe { call!(self.client.plugin(), PJRT_Event_IsReady, &mut args)? };
+        Ok(args.value)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let plugin = self.client.plugin();
+        // SAFETY: owned by this value, which ends here.
+        unsafe { plugin.destroy("PJRT_Event_Destroy", plugin.api.PJRT_Event_Destroy, self.raw) }
+    }
+}
+
+/// Keeps `owner` alive until the event is ready, on whatever thread that happens, and destroys the event then. Where the plugin
+/// cannot tell when, the owner is leaked: memory that a device may still read must not be freed.
+///
+/// # Safety
+///
+/// `event` must be an event of the plugin; its ownership passes to this function.
+pub(crate) unsafe fn keep_until_ready(
+    plugin: &Arc<Plugin>,
+    event: Handle,
+    owner: Arc<dyn Any + Send + Sync>,
+) -> Result<()> {
+    struct Kept {
+        owner: Arc<dyn Any + Send + Sync>,
+        plugin: Arc<Plugin>,
+        event: Handle,
+    }
+
+    unsafe extern "C" fn release(error: Handle, user_arg: *mut c_void) {
+        // SAFETY: this is the box that was handed over below, and it is handed over to one call only.
+        let kept = unsafe { Box::from_raw(user_arg.cast::<Kept>()) };
+        if !error.is_null() {
+            // The transfer's error reaches the reader through the buffer; here it is only freed.
+            // SAFETY: the callback owns its error.
+            drop(unsafe { kept.plugin.take_error("PJRT_Event_OnReady", error) });
+        }
+        // SAFETY: the event was left alive for this call.
+        unsafe { kept.plugin.destroy("PJRT_Event_Destroy", kept.plugin.api.PJRT_Event_Destroy, kept.event) };
+        // A panic of the owner's destructor must not unwind into the plugin.
+        let owner = kept.owner;
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || drop(owner)));
+    }
+
+    let kept = Box::into_raw(Box::new(Kept { owner, plugin: plugin.clone(), event }));
+    let mut args = OnReadyArgs::new();
+    args.event = event;
+    args.callback = Some(release);
+    args.user_arg = kept.cast();
+    // SAFETY: the event is alive, and the callback takes what `user_arg` is. On failure the box is leaked on purpose.
+    unsafe { call!(plugin, PJRT_Event_OnReady, &mut args) }
+}
