@@ -1,1 +1,49 @@
 //! What a tensor is, and what every op means.
+//!
+//! A [`Tensor`] is one word: a pointer to a reference-counted block with sizes, strides, dtype, device and, for small
+//! tensors, the elements themselves ([`block`]). It has no type parameters and no subclasses; `cpu` and `tpu` tensors are
+//! the same type. On `cpu` views alias memory; on `tpu` a storage holds a value of a lazy trace and a view is a chain of
+//! view ops on it ([`view`]).
+//!
+//! An op is written once, in one file under [`ops`]: attributes, shape rule, CPU kernel call, StableHLO lowering and
+//! gradient stand together, and with them the rows of the public table: schema, function, samples ([`op`], [`schema`]).
+//! The engines elsewhere (`torchtpu-autograd`, `torchtpu-lazy`, the Python binding) ask an op for its rule; they never list
+//! ops.
+//!
+//! Three types to know: [`Tensor`], [`op::Prim`] (a node of a trace or tape), [`schema::Row`] (a public function).
+//!
+//! ```
+//! use torchtpu_tensor::Tensor;
+//! let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2])?;
+//! let y = x.matmul(&x)?.add_scalar(1.0)?;
+//! assert_eq!(y.to_vec::<f32>()?, [8.0, 11.0, 16.0, 23.0]);
+//! # Ok::<(), torchtpu_tensor::Error>(())
+//! ```
+
+pub mod backend;
+pub mod block;
+mod device;
+pub mod dims;
+pub mod dispatch;
+mod error;
+pub mod graph;
+pub mod inplace;
+pub mod meta;
+pub mod op;
+mod operators;
+pub mod ops;
+mod print;
+pub mod random;
+mod scalar;
+pub mod schema;
+pub mod state;
+pub mod view;
+
+pub use block::{GradRef, Tensor};
+pub use device::{Device, DeviceKind};
+pub use dims::Dims;
+pub use error::{Error, ErrorKind, Result};
+pub use meta::Meta;
+pub use scalar::{Scalar, can_cast, category, default_dtype, promote_types, set_default_dtype};
+pub use state::{GradMode, no_grad};
+pub use torchtpu_kernels::{DType, Element, bf16, f16};

@@ -1,0 +1,430 @@
+//! The matmul family: one primitive, `Dot`, a batched contraction; everything else is made of it.
+
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::ops::pointwise::kernel_error;
+use crate::schema::{Row, Scope, Tier, n, t};
+use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use smallvec::smallvec;
+
+/// `y[b.., i, j] = sum_k a[b.., i, k] * b[b.., k, j]`, where either operand may be stored transposed.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | a | `[b.., m, k]`, or `[b.., k, m]` with `ta` | any, the same for both |
+/// | b | `[b.., k, n]`, or `[b.., n, k]` with `tb` | |
+/// | y | `[b.., m, n]` | |
+///
+/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats below `f32` accumulate in `f32`; `k = 0` gives zeros.
+/// Transposition is an attribute so that a weight stored `[out, in]` is contracted in place: an explicit transpose before a
+/// one-row product copies the weight on XLA.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Dot {
+    /// `a` is stored with its last two dimensions swapped.
+    pub ta: bool,
+    /// `b` is stored with its last two dimensions swapped.
+    pub tb: bool,
+}
+
+fn swap_last(d: &Dims) -> Dims {
+    let mut d = *d;
+    let n = d.len();
+    d.swap(n - 2, n - 1);
+    d
+}
+
+impl Op for Dot {
+    const NAME: &'static str = "matmul";
+    fn label(&self) -> &'static str {
+        "mm"
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let (a, b) = (x[0], x[1]);
+        let da = if self.ta { swap_last(a.dims()) } else { *a.dims() };
+        let db = if self.tb { swap_last(b.dims()) } else { *b.dims() };
+        let r = da.len();
+        if a.dtype() != b.dtype() {
+            return Err(Error::runtime(format!(
+                "expected m1 and m2 to have the same dtype, but got: {} != {}",
+                c_name(a),
+                c_name(b)
+            ))); // C3
+        }
+        if da[r - 1] != db[r - 2] || da[..r - 2] != db[..r - 2] {
+            return Err(Error::runtime(format!(
+                "mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
+                da[..r - 1].iter().product::<usize>(),
+                da[r - 1],
+                db[r - 2],
+                db[r - 1]
+            ))); // C1, C2
+        }
+        let mut dims = da;
+        dims[r - 1] = db[r - 1];
+        Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let oriented = |t: &Tensor, swap: bool| {
+            if swap { (swap_last(t.dims()), swap_last(t.strides())) } else { (*t.dims(), *t.strides()) }
+        };
+        let (da, sa) = oriented(x[0], self.ta);
+        let (db, sb) = oriented(x[1], self.tb);
+        torchtpu_kernels::matmul::matmul(&x[0].view_as(&da, &sa), &x[1].view_as(&db, &sb), &mut y[0].view_mut())
+            .map_err(kernel_error)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let r = x[0].rank();
+        let batch: Vec<usize> = (0..r - 2).collect();
+        let (ca, cb) = (if self.ta { r - 2 } else { r - 1 }, if self.tb { r - 1 } else { r - 2 });
+        let e = crate::meta::element_type(y[0].dtype);
+        smallvec![f.dot_general(&x[0], &x[1], (&batch, &batch), (&[ca], &[cb]), e, None)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let dot = |a: &Tensor, ta: bool, b: &Tensor, tb: bool| dispatch::call(Prim::Dot(Dot { ta, tb }), &[a, b]);
+        let ga = if !s.needs(0) {
+            None
+        } else if self.ta {
+            Some(dot(s.x(1), self.tb, g, true)?)
+        } else {
+            Some(dot(g, false, s.x(1), !self.tb)?)
+        };
+        let gb = if !s.needs(1) {
+            None
+        } else if self.tb {
+            Some(dot(g, true, s.x(0), self.ta)?)
+        } else {
+            Some(dot(s.x(0), !self.ta, g, false)?)
+        };
+        Ok(smallvec![ga, gb])
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
+    }
+}
+
+fn c_name(x: &Tensor) -> &'static str {
+    use crate::DType::*;
+    match x.dtype() {
+        Bool => "bool",
+        U8 => "unsigned char",
+        I8 => "signed char",
+        I16 => "short",
+        I32 => "int",
+        I64 => "long",
+        F16 => "c10::Half",
+        BF16 => "c10::BFloat16",
+        F32 => "float",
+        F64 => "double",
+    }
+}
+
+/// `a @ b` of two tensors with the same leading sizes.
+fn dot(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    dispatch::call(Prim::Dot(Dot { ta: false, tb: false }), &[a, b])
+}
+
+/// `x w^T + b` over the last dimension: the fused op of linear layers.
+///
+/// | operand | shape |
+/// |---|---|
+/// | x | `[.., in]` |
+/// | w | `[out, in]` |
+/// | b | `[out]`, optional |
+/// | y | `[.., out]` |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Linear;
+
+impl crate::op::Fused for Linear {
+    const NAME: &'static str = "linear";
+    const KERNEL: Option<crate::op::KernelFn<Self>> = Some(|_, x, y| {
+        let (rows, k) = (x[0].numel() / x[0].dims().last().copied().unwrap_or(1).max(1), *x[1].dims().last().expect("2-d"));
+        let flat = x[0].reshape_dims(Dims::new(&[if k == 0 { y[0].numel() / x[1].dims()[0].max(1) } else { rows }, k]))?;
+        let w = (swap_last(x[1].dims()), swap_last(x[1].strides()));
+        let out = y[0].reshape_dims(Dims::new(&[flat.dims()[0], x[1].dims()[0]]))?;
+        let bias = x.get(2).map(|b| b.view());
+        torchtpu_kernels::matmul::addmm(&flat.view(), &x[1].view_as(&w.0, &w.1), bias.as_ref(), &mut out.view_mut()).map_err(kernel_error)
+    });
+    const LOWER: Option<crate::op::LowerFn<Self>> = Some(|_, f, x, y| {
+        let e = crate::meta::element_type(y[0].dtype);
+        let z = f.dot_general(&x[0], &x[1], (&[], &[]), (&[x[0].rank() - 1], &[1]), e, None);
+        smallvec![match x.get(2) {
+            Some(b) => {
+                let b = f.broadcast_to(b, &y[0].dims);
+                f.binary("stablehlo.add", &z, &b)
+            }
+            None => z,
+        }]
+    });
+    const VJP: Option<crate::op::VjpFn<Self>> = Some(|_, s, g| {
+        let (n, k) = (s.meta(1).dims[0], s.meta(1).dims[1]);
+        let rows = g.numel() / n.max(1);
+        let g2 = g.reshape_dims(Dims::new(&[rows, n]))?;
+        let gx = if s.needs(0) { Some(dot(&g2, s.x(1))?.reshape_dims(s.meta(0).dims)?) } else { None };
+        let gw = if s.needs(1) {
+            let x2 = s.x(0).reshape_dims(Dims::new(&[rows, k]))?;
+            Some(dispatch::call(Prim::Dot(Dot { ta: true, tb: false }), &[&g2, &x2])?)
+        } else {
+            None
+        };
+        let mut grads: Grads = smallvec![gx, gw];
+        if s.len() > 2 {
+            grads.push(if s.needs(2) { Some(super::reduce::sum_mask(&g2, 1)?.reshape_dims(s.meta(2).dims)?) } else { None });
+        }
+        Ok(grads)
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let (a, w) = (x[0], x[1]);
+        let k = a.dims().last().copied().unwrap_or(1);
+        if a.dims().is_empty() || w.dims().len() != 2 || k != w.dims()[1] {
+            let rows = a.numel() / k.max(1);
+            let (wo, wi) = if w.dims().len() == 2 { (w.dims()[0], w.dims()[1]) } else { (1, w.numel()) };
+            return Err(Error::runtime(format!("mat1 and mat2 shapes cannot be multiplied ({rows}x{k} and {wi}x{wo})")));
+        }
+        if a.dtype() != w.dtype() {
+            return Err(Error::runtime(format!("mat1 and mat2 must have the same dtype, but got {} and {}", a.dtype().scalar_type(), w.dtype().scalar_type())));
+        }
+        if let Some(b) = x.get(2) {
+            if b.dims().len() != 1 || b.dims()[0] != w.dims()[0] {
+                return Err(Error::runtime(format!(
+                    "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {}.  Target sizes: {}.  Tensor sizes: {}",
+                    w.dims()[0], b.dims().last().copied().unwrap_or(1), a.dims().len() - 1, a.dims(), b.dims()
+                )));
+            }
+            if b.dtype() != a.dtype() {
+                return Err(Error::runtime(format!("self and mat2 must have the same dtype, but got {} and {}", b.dtype().scalar_type(), w.dtype().scalar_type())));
+            }
+        }
+        let mut dims = *a.dims();
+        let r = dims.len();
+        dims[r - 1] = w.dims()[0];
+        Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<crate::op::Outs> {
+        let y = x[0].matmul(&x[1].t()?)?;
+        Ok(smallvec![match x.get(2) {
+            Some(b) => y.add(b)?,
+            None => y,
+        }])
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
+    }
+}
+
+/// `torch.nn.functional.linear`.
+pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
+    if w.dims().len() == 1 {
+        // A vector of weights is one output without its dimension.
+        let y = x.matmul(w)?;
+        return match b {
+            Some(b) => y.add(b),
+            None => Ok(y),
+        };
+    }
+    match b {
+        Some(b) if b.dims().len() == 1 => dispatch::call(Prim::Linear(Linear), &[x, w, b]),
+        Some(b) => dispatch::call(Prim::Linear(Linear), &[x, w])?.add(b),
+        None => dispatch::call(Prim::Linear(Linear), &[x, w]),
+    }
+}
+
+impl Tensor {
+    /// `torch.matmul`: vectors, matrices and batches, leading sizes broadcast.
+    ///
+    /// # Errors
+    /// `Runtime` in PyTorch's wording when shapes or dtypes do not fit.
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        let (a, b) = (self, other);
+        let (ra, rb) = (a.dims().len(), b.dims().len());
+        if ra == 0 || rb == 0 {
+            return Err(Error::runtime(format!("both arguments to matmul need to be at least 1D, but they are {ra}D and {rb}D")));
+        }
+        match (ra, rb) {
+            (1, 1) => return a.dot(b),
+            (2, 2) => return a.mm(b),
+            (2, 1) => return a.mv(b),
+            (1, 2) => return a.unsqueeze(0)?.mm(b)?.squeeze(0),
+            _ => {}
+        }
+        let a2 = if ra == 1 { a.unsqueeze(0)? } else { a.clone() };
+        let b2 = if rb == 1 { b.unsqueeze(1)? } else { b.clone() };
+        let (da, db) = (*a2.dims(), *b2.dims());
+        let (na, nb) = (da.len(), db.len());
+        let y = if nb == 2 {
+            // One matrix for all: fold the leading dimensions into rows.
+            let rows = da[..na - 1].iter().product();
+            let flat = a2.reshape_dims(Dims::new(&[rows, da[na - 1]]))?;
+            let y = flat.mm(&b2)?;
+            let mut dims = da;
+            dims[na - 1] = db[1];
+            y.view_dims(dims)?
+        } else {
+            let (la, lb): (Dims, Dims) = (da[..na - 2].iter().copied().collect(), db[..nb - 2].iter().copied().collect());
+            let lead = crate::op::broadcast_dims(&la, &lb)?;
+            if da[na - 1] != db[nb - 2] {
+                return Err(Error::runtime(format!(
+                    "Expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}].",
+                    lead.numel(), da[na - 1], lead.numel(), db[nb - 2]
+                )));
+            }
+            let with = |t: &Dims| -> Dims { lead.iter().copied().chain([t[t.len() - 2], t[t.len() - 1]]).collect() };
+            let count = lead.numel();
+            let fold = |t: &Tensor| -> Result<Tensor> {
+                let d = with(t.dims());
+                t.expand_dims(&d)?.reshape_dims(Dims::new(&[count, d[d.len() - 2], d[d.len() - 1]]))
+            };
+            let y = dot(&fold(&a2)?, &fold(&b2)?)?;
+            let mut dims = lead;
+            dims.push(da[na - 2]);
+            dims.push(db[nb - 1]);
+            y.view_dims(dims)?
+        };
+        let y = if ra == 1 { y.squeeze(-2)? } else { y };
+        if rb == 1 { y.squeeze(-1) } else { Ok(y) }
+    }
+    /// Matrix product.
+    ///
+    /// # Errors
+    /// `Runtime` when an operand is no matrix or sizes differ.
+    pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
+        if self.dims().len() != 2 {
+            return Err(Error::runtime("self must be a matrix"));
+        }
+        if other.dims().len() != 2 {
+            return Err(Error::runtime("mat2 must be a matrix"));
+        }
+        dot(self, other)
+    }
+    /// Batch of matrix products.
+    ///
+    /// # Errors
+    /// `Runtime` when an operand is no batch of matrices or sizes differ.
+    pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
+        for (t, name) in [(self, "batch1"), (other, "batch2")] {
+            if t.dims().len() != 3 {
+                return Err(Error::runtime(format!("{name} must be a 3D tensor")));
+            }
+        }
+        let (a, b) = (self.dims(), other.dims());
+        if a[0] != b[0] || a[2] != b[1] {
+            return Err(Error::runtime(format!(
+                "Expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}].",
+                a[0], a[2], b[0], b[1]
+            )));
+        }
+        dot(self, other)
+    }
+    /// Matrix times vector.
+    ///
+    /// # Errors
+    /// `Runtime` when sizes differ.
+    pub fn mv(&self, v: &Tensor) -> Result<Tensor> {
+        if self.dims().len() != 2 || v.dims().len() != 1 {
+            return Err(Error::runtime(format!(
+                "vector + matrix @ vector expected, got {}, {}, {}",
+                1, self.dims().len(), v.dims().len()
+            )));
+        }
+        if self.dims()[1] != v.dims()[0] {
+            return Err(Error::runtime(format!(
+                "size mismatch, got input ({}), mat ({}x{}), vec ({})",
+                self.dims()[0], self.dims()[0], self.dims()[1], v.dims()[0]
+            )));
+        }
+        dot(self, &v.unsqueeze(1)?)?.squeeze(1)
+    }
+    /// Inner product of two vectors.
+    ///
+    /// # Errors
+    /// `Runtime` when an operand is no vector or sizes differ.
+    pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
+        if self.dims().len() != 1 || other.dims().len() != 1 {
+            return Err(Error::runtime(format!(
+                "1D tensors expected, but got {}D and {}D tensors",
+                self.dims().len(), other.dims().len()
+            )));
+        }
+        if self.dtype() != other.dtype() {
+            return Err(Error::runtime(format!(
+                "dot : expected both vectors to have same dtype, but found {} and {}",
+                self.dtype().scalar_type(), other.dtype().scalar_type()
+            )));
+        }
+        if self.numel() != other.numel() {
+            return Err(Error::runtime(format!(
+                "inconsistent tensor size, expected tensor [{}] and src [{}] to have the same number of elements, but got {} and {} elements respectively",
+                self.numel(), other.numel(), self.numel(), other.numel()
+            )));
+        }
+        dot(&self.unsqueeze(0)?, &other.unsqueeze(1)?)?.view_dims(Dims::EMPTY)
+    }
+    /// Outer product of two vectors.
+    ///
+    /// # Errors
+    /// `Runtime` when an operand is no vector.
+    pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
+        for (t, name) in [(self, "self"), (other, "vec2")] {
+            if t.dims().len() != 1 {
+                return Err(Error::runtime(format!("outer: Expected 1-D argument {name}, but got {}-D", t.dims().len())));
+            }
+        }
+        self.unsqueeze(1)?.mul(other)
+    }
+}
+
+/// `beta * x + alpha * product`; `beta = 0` ignores `x`, NaN included.
+fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    let y = if alpha.to_f64() == 1.0 { product } else { product.mul_scalar(alpha)? };
+    match beta.to_f64() {
+        0.0 => {
+            let dims = crate::op::broadcast_dims(x.dims(), y.dims())?;
+            y.expand_dims(&dims)
+        }
+        1.0 => x.add(&y),
+        _ => x.mul_scalar(beta)?.add(&y),
+    }
+}
+
+fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    for (t, name) in [(a, "mat1"), (b, "mat2")] {
+        if t.dims().len() != 2 {
+            return Err(Error::runtime(format!("{name} must be a matrix, got {}-D tensor", t.dims().len())));
+        }
+    }
+    let y = dot(a, b)?;
+    let fits = crate::op::broadcast_dims(x.dims(), y.dims()).is_ok_and(|d| d == *y.dims());
+    if !fits {
+        let (want, d) = (y.dims(), x.dims());
+        let i = (0..d.len()).rev().find(|&i| d[i] != 1 && want.get(i + want.len() - d.len()) != Some(&d[i])).unwrap_or(0);
+        let j = (i + want.len()).saturating_sub(d.len());
+        return Err(Error::runtime(format!(
+            "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {j}.  Target sizes: {want}.  Tensor sizes: {d}",
+            want[j], d[i]
+        )));
+    }
+    blend(x, y, beta, alpha)
+}
+
+macro_rules! product_row {
+    ($schema:literal, $a:ident => $call:expr, $samples:expr) => {
+        Row::new($schema, Tier::Composed, |$a| Ok($call.into()), $samples)
+    };
+}
+
+/// Rows of the matmul family.
+pub const ROWS: &[Row] = &[
+    product_row!("matmul(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.matmul(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[3])], [t(&[3]), t(&[3, 2])], [t(&[2, 1, 2, 3]), t(&[4, 3, 2])], [t(&[2, 2, 3]), t(&[3, 2])], [t(&[2, 2, 3]), t(&[3])], [t(&[2, 0]), t(&[0, 3])])),
+    product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [crate::schema::SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal), t(&[3, 4])])),
+    product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])])),
+    product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])])),
+    product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
+    product_row!("vdot(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
+    product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
+    product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
+    product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[4]), t(&[2, 3]), t(&[3, 4])], [t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)])).inplace(),
+    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.mv(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace(),
+    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.outer(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace(),
+    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.bmm(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
+    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, super::reduce::sum_mask(&a.tensor(1)?.bmm(a.tensor(2)?)?, 1)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
+    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])])).scope(Scope::Nn),
+];
+

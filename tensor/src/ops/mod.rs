@@ -1,0 +1,222 @@
+//! THE TABLE. An op exists when it has a line here; nothing else registers it.
+//!
+//! [`Prim`] lists the nodes of traces and tapes, in their tiers (see [`crate::op`]). [`FAMILIES`] lists the rows: the
+//! public functions, with schemas and samples, that are made of them.
+
+pub mod activation;
+pub mod attention;
+pub mod concat;
+pub mod conv;
+pub mod convert;
+pub mod creation;
+pub mod dropout;
+pub mod embedding;
+pub mod indexing;
+pub mod loss;
+pub mod matmul;
+pub mod norm;
+pub mod optim;
+pub mod pad;
+pub mod pointwise;
+pub mod pool;
+pub mod random;
+pub mod reduce;
+pub mod scan;
+pub mod shape;
+pub mod softmax;
+pub mod sort;
+
+use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
+use crate::schema::Row;
+use crate::{Meta, Result, Tensor};
+
+/// Makes the enum of nodes and the rules that ask each by its tier: `op::prim`, `op::view` or `op::fused`.
+macro_rules! op_table {
+    ($($tier:ident $name:ident = $ty:path;)*) => {
+        /// Every node of a trace or tape, attributes included. `Hash` and `Eq` are the key of the compilation cache.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        pub enum Prim {$(
+            #[allow(missing_docs)] // documented at the type it holds
+            $name($ty)
+        ),*}
+
+        impl Prim {
+            /// Names of all nodes with their tiers, for the tests that count what samples reach.
+            pub const NODES: &'static [(&'static str, &'static str)] = &[$((stringify!($name), stringify!($tier))),*];
+            /// The variant's name.
+            pub fn node(&self) -> &'static str {
+                match self { $(Prim::$name(_) => stringify!($name)),* }
+            }
+            /// Name in traces and errors: the kind where the node has one.
+            pub fn name(&self) -> &'static str {
+                match self { $(Prim::$name(o) => op::$tier::label(o)),* }
+            }
+            /// Number of outputs.
+            pub fn outs(&self) -> usize {
+                match self { $(Prim::$name(o) => op::$tier::outs(o)),* }
+            }
+            /// Which outputs carry a gradient, as a bit mask.
+            pub fn differentiable_outputs(&self) -> u64 {
+                match self { $(Prim::$name(o) => op::$tier::differentiable(o)),* }
+            }
+            /// Whether the result looks at the input's elements.
+            pub fn is_view(&self) -> bool {
+                match self { $(Prim::$name(_) => op::$tier::IS_VIEW),* }
+            }
+            /// Sizes, dtype and device of output 0.
+            ///
+            /// # Errors
+            /// When the op does not accept these inputs.
+            #[inline]
+            pub fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+                match self { $(Prim::$name(o) => op::$tier::infer(o, x)),* }
+            }
+            pub(crate) fn infer_extra(&self, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
+                match self { $(Prim::$name(o) => op::$tier::infer_extra(o, x, first, i)),* }
+            }
+            /// Fills the outputs on `cpu`.
+            ///
+            /// # Errors
+            /// What only values can show: an index out of range.
+            #[inline]
+            pub fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+                match self { $(Prim::$name(o) => op::$tier::kernel(o, x, y)),* }
+            }
+            /// Whether `cpu` runs it without expanding.
+            #[inline]
+            pub fn has_kernel(&self) -> bool {
+                match self { $(Prim::$name(o) => op::$tier::has_kernel(o)),* }
+            }
+            /// Whether it is lowered without expanding.
+            #[inline]
+            pub fn has_lower(&self) -> bool {
+                match self { $(Prim::$name(o) => op::$tier::has_lower(o)),* }
+            }
+            /// Whether it has a gradient without expanding.
+            #[inline]
+            pub fn has_vjp(&self) -> bool {
+                match self { $(Prim::$name(o) => op::$tier::has_vjp(o)),* }
+            }
+            /// StableHLO spelling.
+            pub fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+                match self { $(Prim::$name(o) => op::$tier::lower(o, f, x, y)),* }
+            }
+            /// Gradients of the inputs.
+            ///
+            /// # Errors
+            /// Whatever the ops it is written in report.
+            pub fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+                match self { $(Prim::$name(o) => op::$tier::vjp(o, s, g)),* }
+            }
+            /// What `vjp` reads.
+            #[inline]
+            pub fn saves(&self, needs: u64) -> Saves {
+                match self { $(Prim::$name(o) => op::$tier::saves(o, needs)),* }
+            }
+            /// The meaning of a fused op.
+            ///
+            /// # Errors
+            /// Whatever the ops it is written in report.
+            pub fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+                match self { $(Prim::$name(o) => op::$tier::expand(o, x)),* }
+            }
+            pub(crate) fn layout(&self, x: &Layout) -> Result<Layout> {
+                match self { $(Prim::$name(o) => op::$tier::layout(o, x)),* }
+            }
+            pub(crate) fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+                match self { $(Prim::$name(o) => op::$tier::write_back(o, x, y)),* }
+            }
+        }
+    };
+}
+
+op_table! {
+    prim  Unary = pointwise::Unary;
+    prim  Binary = pointwise::Binary;
+    prim  Compare = pointwise::Compare;
+    prim  Select = pointwise::Select;
+    prim  Cast = convert::Cast;
+    prim  Copy = convert::Copy;
+    prim  Fill = creation::Fill;
+    prim  Iota = creation::Iota;
+    prim  Cat = concat::Cat;
+    prim  Flip = concat::Flip;
+    prim  Pad = pad::Pad;
+    prim  Reduce = reduce::Reduce;
+    prim  ArgReduce = reduce::ArgReduce;
+    prim  Scan = scan::Scan;
+    prim  Dot = matmul::Dot;
+    prim  Conv = conv::Conv;
+    prim  Gather = indexing::Gather;
+    prim  Scatter = indexing::Scatter;
+    prim  IndexSelect = indexing::IndexSelect;
+    prim  IndexAdd = indexing::IndexAdd;
+    prim  Index = indexing::Index;
+    prim  IndexPut = indexing::IndexPut;
+    prim  Sort = sort::Sort;
+    prim  RandomBits = random::RandomBits;
+    prim  MaxPool = pool::MaxPool;
+    prim  MaxPoolBackward = pool::MaxPoolBackward;
+    prim  AvgPool = pool::AvgPool;
+    prim  AvgPoolBackward = pool::AvgPoolBackward;
+    view  Permute = shape::Permute;
+    view  Expand = shape::Expand;
+    view  Slice = shape::Slice;
+    view  Reshape = shape::Reshape;
+    view  AsStrided = shape::AsStrided;
+    fused Linear = matmul::Linear;
+    fused ThresholdBackward = activation::ThresholdBackward;
+    fused Gelu = activation::Gelu;
+    fused GeluBackward = activation::GeluBackward;
+    fused Silu = activation::Silu;
+    fused SiluBackward = activation::SiluBackward;
+    fused Softmax = softmax::Softmax;
+    fused SoftmaxBackward = softmax::SoftmaxBackward;
+    fused LayerNorm = norm::LayerNorm;
+    fused LayerNormBackward = norm::LayerNormBackward;
+    fused BatchNorm = norm::BatchNorm;
+    fused BatchNormBackward = norm::BatchNormBackward;
+    fused CrossEntropy = loss::CrossEntropy;
+    fused CrossEntropyBackward = loss::CrossEntropyBackward;
+    fused Embedding = embedding::Embedding;
+    fused Attention = attention::Attention;
+    fused AttentionBackward = attention::AttentionBackward;
+    fused ConvInputGrad = conv::ConvInputGrad;
+    fused ConvWeightGrad = conv::ConvWeightGrad;
+    fused AdamW = optim::AdamW;
+    fused Sgd = optim::Sgd;
+}
+
+/// The rows of all public functions, by family.
+pub const FAMILIES: &[(&str, &[Row])] = &[
+    ("pointwise", pointwise::UNARY_ROWS),
+    ("pointwise", pointwise::BINARY_ROWS),
+    ("pointwise", pointwise::COMPARE_ROWS),
+    ("pointwise", pointwise::ROWS),
+    ("activation", activation::ROWS),
+    ("convert", convert::ROWS),
+    ("creation", creation::ROWS),
+    ("random", random::ROWS),
+    ("shape", shape::ROWS),
+    ("concat", concat::ROWS),
+    ("pad", pad::ROWS),
+    ("reduce", reduce::ROWS),
+    ("scan", scan::ROWS),
+    ("sort", sort::ROWS),
+    ("indexing", indexing::ROWS),
+    ("matmul", matmul::ROWS),
+    ("conv", conv::ROWS),
+    ("pool", pool::ROWS),
+    ("norm", norm::ROWS),
+    ("softmax", softmax::ROWS),
+    ("dropout", dropout::ROWS),
+    ("embedding", embedding::ROWS),
+    ("attention", attention::ROWS),
+    ("loss", loss::ROWS),
+    ("optim", optim::ROWS),
+];
+
+/// Every row of the table.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    FAMILIES.iter().flat_map(|(_, rows)| rows.iter())
+}

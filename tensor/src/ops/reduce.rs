@@ -1,0 +1,426 @@
+//! Reductions: `Reduce{kind}` and `ArgReduce`, and what is made of them.
+
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
+use crate::schema::{Row, Sample, SampleArg, Tier, ints, mask as mask_arg, n, positive, t};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use smallvec::smallvec;
+pub use torchtpu_kernels::reduce::ReduceKind;
+use torchtpu_stablehlo as hlo;
+
+/// Folds the dimensions of a bit mask, which go away.
+///
+/// Sums and products of integers and `bool` are computed and given in `int64`, those below `f32` accumulate in `f32`.
+/// An empty sum is 0, an empty product 1; an empty maximum or minimum is refused. NaN wins in maximum and minimum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reduce {
+    /// What folds.
+    pub kind: ReduceKind,
+    /// Bit `i`: dimension `i` goes away.
+    pub mask: u64,
+}
+
+fn kept(dims: &Dims, mask: u64) -> Dims {
+    dims.iter().enumerate().filter(|(i, _)| mask >> i & 1 == 0).map(|(_, n)| *n).collect()
+}
+fn kept_as_one(dims: &Dims, mask: u64) -> Dims {
+    dims.iter().enumerate().map(|(i, n)| if mask >> i & 1 == 0 { *n } else { 1 }).collect()
+}
+fn masked(mask: u64, rank: usize) -> Vec<usize> {
+    (0..rank).filter(|i| mask >> i & 1 != 0).collect()
+}
+
+impl Op for Reduce {
+    const NAME: &'static str = "reduce";
+    fn label(&self) -> &'static str {
+        match self.kind {
+            ReduceKind::Sum => "sum",
+            ReduceKind::Prod => "prod",
+            ReduceKind::Max => "amax",
+            ReduceKind::Min => "amin",
+            ReduceKind::Any => "any",
+            ReduceKind::All => "all",
+        }
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let m = x[0].meta();
+        let empty = (0..m.dims.len()).any(|i| self.mask >> i & 1 != 0 && m.dims[i] == 0);
+        let dtype = match self.kind {
+            ReduceKind::Sum | ReduceKind::Prod if !m.dtype.is_float() => DType::I64,
+            ReduceKind::Any | ReduceKind::All => DType::Bool,
+            ReduceKind::Max | ReduceKind::Min if empty => {
+                let name = self.label();
+                return Err(Error::index(format!(
+                    "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+                )));
+            }
+            _ => m.dtype,
+        };
+        Ok(Meta { dims: kept(&m.dims, self.mask), dtype, device: m.device })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let mask: smallvec::SmallVec<[bool; 8]> = (0..x[0].dims().len()).map(|i| self.mask >> i & 1 != 0).collect();
+        torchtpu_kernels::reduce::reduce(self.kind, &x[0].view(), &mask, &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let dims = masked(self.mask, x[0].rank());
+        let e = crate::meta::element_type(y[0].dtype);
+        let v = f.convert(&x[0], e);
+        let kind = match self.kind {
+            ReduceKind::Sum => hlo::ReduceKind::Add,
+            ReduceKind::Prod => hlo::ReduceKind::Mul,
+            ReduceKind::Max => hlo::ReduceKind::Max,
+            ReduceKind::Min => hlo::ReduceKind::Min,
+            ReduceKind::Any => hlo::ReduceKind::Or,
+            ReduceKind::All => hlo::ReduceKind::And,
+        };
+        smallvec![f.reduce(&v, kind, &dims)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let dims = s.meta(0).dims;
+        let spread = |t: &Tensor| t.reshape_dims(kept_as_one(&dims, self.mask))?.expand_dims(&dims);
+        Ok(smallvec![match self.kind {
+            ReduceKind::Sum => Some(spread(g)?),
+            // Ties share the gradient evenly.
+            ReduceKind::Max | ReduceKind::Min => {
+                let hit = s.x(0).eq(&spread(s.y(0))?)?;
+                let share = sum_mask(&hit, self.mask)?.to_dtype(g.dtype())?;
+                let g = spread(&g.div(&share)?)?;
+                Some(g.mul(&hit.to_dtype(g.dtype())?)?)
+            }
+            ReduceKind::Prod => Some(prod_vjp(s.x(0), self.mask, &spread(g)?)?),
+            ReduceKind::Any | ReduceKind::All => None,
+        }])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        match self.kind {
+            ReduceKind::Sum | ReduceKind::Any | ReduceKind::All => Saves::NONE,
+            ReduceKind::Prod => Saves::inputs(1),
+            ReduceKind::Max | ReduceKind::Min => Saves::both(1, 1),
+        }
+    }
+}
+
+/// Gradient of a product, right also where factors are zero: the product of all others, from both sides.
+fn prod_vjp(x: &Tensor, mask: u64, g: &Tensor) -> Result<Tensor> {
+    let rank = x.dims().len();
+    // Bring the folded dimensions to the end and make them one.
+    let order: Vec<i64> =
+        (0..rank).filter(|i| mask >> i & 1 == 0).chain(masked(mask, rank)).map(|i| i as i64).collect();
+    let moved = x.permute(&order)?;
+    let outer: Dims = kept(x.dims(), mask);
+    let folded: usize = masked(mask, rank).iter().map(|&i| x.dims()[i]).product();
+    let mut flat = outer;
+    flat.push(folded);
+    let v = moved.reshape_dims(flat)?;
+    if folded == 0 {
+        return Tensor::zeros_like_meta(x.meta());
+    }
+    let d = outer.len() as i64;
+    let ones = Tensor::full_meta(&v.meta().with_dims({ let mut o = outer; o.push(1); o }), Scalar::Float(1.0))?;
+    let before = super::scan::cumprod(&super::concat::cat(&[&ones, &v.narrow(d, 0, folded as i64 - 1)?], d)?, d)?;
+    let tail = super::concat::flip(&v.narrow(d, 1, folded as i64 - 1)?, &[d])?;
+    let after = super::concat::flip(&super::scan::cumprod(&super::concat::cat(&[&ones, &tail], d)?, d)?, &[d])?;
+    let others = before.mul(&after)?.reshape_dims(*moved.dims())?;
+    let mut back = vec![0; rank];
+    order.iter().enumerate().for_each(|(i, &o)| back[o as usize] = i as i64);
+    others.permute(&back)?.mul(g)
+}
+
+/// Index of the largest or smallest element along a dimension, which goes away; the first of equals, NaN wins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ArgReduce {
+    /// Largest, else smallest.
+    pub max: bool,
+    /// Which dimension.
+    pub dim: usize,
+}
+
+impl Op for ArgReduce {
+    const NAME: &'static str = "arg_reduce";
+    const DIFFERENTIABLE: u64 = 0;
+    fn label(&self) -> &'static str {
+        if self.max { "argmax" } else { "argmin" }
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let m = x[0].meta();
+        if m.dims[self.dim] == 0 {
+            return Err(Error::index(format!(
+                "{}(): Expected reduction dim {} to have non-zero size.",
+                self.label(),
+                self.dim
+            )));
+        }
+        Ok(Meta { dims: kept(&m.dims, 1 << self.dim), dtype: DType::I64, device: m.device })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        torchtpu_kernels::reduce::arg_reduce(self.max, &x[0].view(), self.dim, &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        smallvec![f.reduce_arg(&x[0], self.max, self.dim).1]
+    }
+    fn vjp(&self, _: &Saved<'_>, _: &Tensor) -> Result<Grads> {
+        Ok(smallvec![None]) // piecewise constant
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// Sum over the dimensions of a mask, which go away.
+pub fn sum_mask(x: &Tensor, mask: u64) -> Result<Tensor> {
+    reduce_mask(ReduceKind::Sum, x, mask, false)
+}
+
+fn reduce_mask(kind: ReduceKind, x: &Tensor, mask: u64, keep: bool) -> Result<Tensor> {
+    let y = if mask == 0 && !matches!(kind, ReduceKind::Any | ReduceKind::All) && (x.dtype().is_float() || matches!(kind, ReduceKind::Max | ReduceKind::Min)) {
+        x.view_dims(*x.dims())?
+    } else {
+        dispatch::call(Prim::Reduce(Reduce { kind, mask }), &[x])?
+    };
+    if keep { y.reshape_dims(kept_as_one(x.dims(), mask)) } else { Ok(y) }
+}
+
+/// Reduction over user-given dimensions; none means all.
+pub fn reduce(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
+    let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
+    reduce_mask(kind, x, mask, keep)
+}
+
+impl Tensor {
+    /// Sum of all elements.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn sum(&self) -> Result<Tensor> {
+        reduce(ReduceKind::Sum, self, None, false)
+    }
+    /// Sum over dimensions.
+    ///
+    /// # Errors
+    /// `Index` for a wrong dimension.
+    pub fn sum_dim(&self, dims: &[i64], keep: bool) -> Result<Tensor> {
+        reduce(ReduceKind::Sum, self, Some(dims), keep)
+    }
+    /// Mean of all elements.
+    ///
+    /// # Errors
+    /// `Runtime` for integers.
+    pub fn mean(&self) -> Result<Tensor> {
+        mean(self, None, false, None)
+    }
+    /// Mean over dimensions.
+    ///
+    /// # Errors
+    /// `Runtime` for integers, `Index` for a wrong dimension.
+    pub fn mean_dim(&self, dims: &[i64], keep: bool) -> Result<Tensor> {
+        mean(self, Some(dims), keep, None)
+    }
+    /// Largest over dimensions; ties share the gradient.
+    ///
+    /// # Errors
+    /// `Index` for a wrong or empty dimension.
+    pub fn amax(&self, dims: &[i64], keep: bool) -> Result<Tensor> {
+        reduce(ReduceKind::Max, self, Some(dims), keep)
+    }
+    /// Smallest over dimensions; ties share the gradient.
+    ///
+    /// # Errors
+    /// `Index` for a wrong or empty dimension.
+    pub fn amin(&self, dims: &[i64], keep: bool) -> Result<Tensor> {
+        reduce(ReduceKind::Min, self, Some(dims), keep)
+    }
+    /// Index of the largest element, of all or along a dimension.
+    ///
+    /// # Errors
+    /// `Index` for a wrong or empty dimension.
+    pub fn argmax(&self, dim: Option<i64>, keep: bool) -> Result<Tensor> {
+        arg_reduce(self, true, dim, keep)
+    }
+    /// Index of the smallest element, of all or along a dimension.
+    ///
+    /// # Errors
+    /// `Index` for a wrong or empty dimension.
+    pub fn argmin(&self, dim: Option<i64>, keep: bool) -> Result<Tensor> {
+        arg_reduce(self, false, dim, keep)
+    }
+}
+
+fn arg_reduce(x: &Tensor, max: bool, dim: Option<i64>, keep: bool) -> Result<Tensor> {
+    let name = if max { "argmax" } else { "argmin" };
+    let Some(dim) = dim else {
+        if x.numel() == 0 {
+            return Err(Error::index(format!(
+                "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+            )));
+        }
+        let y = dispatch::call(Prim::ArgReduce(ArgReduce { max, dim: 0 }), &[&x.reshape(&[-1])?])?;
+        return if keep { y.reshape_dims(Dims::filled(1, x.dims().len())) } else { Ok(y) };
+    };
+    let d = normalize_dim(dim, x.dims().len())?;
+    if x.dims().is_empty() {
+        return Tensor::full_meta(&x.meta().with_dtype(DType::I64), Scalar::Int(0));
+    }
+    let y = dispatch::call(Prim::ArgReduce(ArgReduce { max, dim: d }), &[x])?;
+    if keep { y.unsqueeze(d as i64) } else { Ok(y) }
+}
+
+/// Largest or smallest along a dimension with its index; the gradient goes to that index alone.
+fn extreme_dim(x: &Tensor, max: bool, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
+    let d = normalize_dim(dim, x.dims().len())?;
+    if x.dims().is_empty() {
+        return Ok((x.view_dims(Dims::EMPTY)?, Tensor::full_meta(&x.meta().with_dtype(DType::I64), Scalar::Int(0))?));
+    }
+    let at = arg_reduce(x, max, Some(dim), true)?;
+    let values = super::indexing::gather(x, d as i64, &at)?;
+    if keep { Ok((values, at)) } else { Ok((values.squeeze(d as i64)?, at.squeeze(d as i64)?)) }
+}
+
+/// Mean over dimensions, in a given dtype.
+pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+    let x = match dtype {
+        Some(d) => x.to_dtype(d)?,
+        None => x.clone(),
+    };
+    if !x.dtype().is_float() {
+        return Err(Error::runtime(format!(
+            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {}",
+            x.dtype().scalar_type()
+        )));
+    }
+    let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
+    let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
+    reduce_mask(ReduceKind::Sum, &x, mask, keep)?.div_scalar(count as f64)
+}
+
+fn sum_typed(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>, kind: ReduceKind) -> Result<Tensor> {
+    match dtype {
+        Some(d) if d != x.dtype() => reduce(kind, &x.to_dtype(d)?, dims, keep)?.to_dtype(d),
+        Some(d) => reduce(kind, x, dims, keep)?.to_dtype(d),
+        None => reduce(kind, x, dims, keep),
+    }
+}
+
+/// Variance and mean over dimensions; `correction` is taken from the count.
+pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
+    if !x.dtype().is_float() {
+        return Err(Error::runtime("std and var only support floating point and complex dtypes"));
+    }
+    let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
+    let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
+    let m = reduce_mask(ReduceKind::Sum, x, mask, true)?.div_scalar(count as f64)?;
+    let d = x.sub(&m)?;
+    let var = reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?.div_scalar((count as f64 - correction).max(0.0))?;
+    let m = if keep { m } else { m.reshape_dims(kept(x.dims(), mask))? };
+    Ok((var, m))
+}
+
+/// `log(sum(exp(x)))` over dimensions, exact for large values.
+pub fn logsumexp(x: &Tensor, dims: &[i64], keep: bool) -> Result<Tensor> {
+    let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(crate::default_dtype())? };
+    let mask = normalize_dims(dims, x.dims().len())?;
+    if x.numel() == 0 {
+        return reduce_mask(ReduceKind::Sum, &x.exp()?, mask, keep)?.log();
+    }
+    let m = reduce_mask(ReduceKind::Max, &x.detach(), mask, true)?;
+    let finite = m.isfinite()?;
+    let m = super::pointwise::select(&finite, &m, &Tensor::number(Scalar::Float(0.0), m.dtype())?)?;
+    let s = reduce_mask(ReduceKind::Sum, &x.sub(&m)?.exp()?, mask, true)?.log()?.add(&m)?;
+    if keep { Ok(s) } else { s.reshape_dims(kept(x.dims(), mask)) }
+}
+
+fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
+    if !x.dtype().is_float() {
+        return Err(Error::runtime(format!(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {}",
+            x.dtype().scalar_type()
+        )));
+    }
+    let p = p.to_f64();
+    let sum = |y: &Tensor| reduce(ReduceKind::Sum, y, dims, keep);
+    if p == f64::INFINITY {
+        reduce(ReduceKind::Max, &x.abs()?, dims, keep)
+    } else if p == f64::NEG_INFINITY {
+        reduce(ReduceKind::Min, &x.abs()?, dims, keep)
+    } else if p == 0.0 {
+        sum(&x.ne_scalar(0.0)?.to_dtype(x.dtype())?)
+    } else if p == 1.0 {
+        sum(&x.abs()?)
+    } else if p == 2.0 {
+        let s = sum(&x.square()?)?;
+        super::activation::safe_sqrt(&s)
+    } else {
+        sum(&x.abs()?.pow_scalar(p)?)?.pow_scalar(1.0 / p)
+    }
+}
+
+fn opt_dims<'a>(a: &crate::schema::Args<'a>, i: usize) -> Result<Option<&'a [i64]>> {
+    a.opt_ints(i)
+}
+
+const MIXED: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::Bool, DType::BF16];
+
+fn reduced() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[2, 3, 4]), ints(&[1])]).dtypes(MIXED),
+        Sample::new(vec![t(&[2, 3, 4]), ints(&[0, -1]), n(true)]),
+        Sample::new(vec![SampleArg::Transposed(vec![3, 4], crate::schema::Fill::Normal), ints(&[0])]),
+        Sample::new(vec![t(&[0, 3]), ints(&[0])]),
+    ]
+}
+fn whole() -> Vec<Sample> {
+    vec![Sample::new(vec![t(&[2, 3])]).dtypes(MIXED), Sample::new(vec![t(&[])])]
+}
+fn whole_masks() -> Vec<Sample> {
+    vec![Sample::new(vec![mask_arg(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3])]).no_gradient()]
+}
+
+/// Rows of the reductions.
+pub const ROWS: &[Row] = &[
+    Row::new("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Sum)?.into()), whole),
+    Row::new("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| Ok(sum_typed(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Sum)?.into()), reduced),
+    Row::new("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(mean(a.tensor(0)?, None, false, a.opt_dtype(1)?)?.into()), samples!([t(&[2, 3])], [t(&[])])),
+    Row::new("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()), samples!([t(&[2, 3, 4]), ints(&[0, 2]), n(true)], [t(&[2, 3]), ints(&[1])])),
+    Row::new("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Prod)?.into()), whole),
+    Row::new("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| Ok(sum_typed(a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Prod)?.into()), samples!([t(&[2, 3, 2]), n(1)], [t(&[2, 3]), n(-1), n(true)])),
+    Row::new("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[0, 2]), n(true)])),
+    Row::new("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[1])])),
+    Row::new("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", Tier::Composed, |a| {
+        let d = a.opt_int(1)?.map(|d| vec![d]);
+        let f = |k| reduce(k, a.tensor(0)?, d.as_deref(), a.bool(2)?);
+        Ok((f(ReduceKind::Min)?, f(ReduceKind::Max)?).into())
+    }, samples!([t(&[2, 3]), n(1)])).fields(&["min", "max"]),
+    Row::new("max(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "max", a))?.into()), samples!([t(&[2, 3])])),
+    Row::new("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Composed, |a| Ok(extreme_dim(a.tensor(0)?, true, a.int(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), n(1)], [t(&[2, 3, 2]), n(0), n(true)])).fields(&["values", "indices"]),
+    Row::new("max.other(Tensor self, Tensor other) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.maximum(a.tensor(1)?)?.into()), samples!([t(&[2, 3]), t(&[3])])),
+    Row::new("min(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "min", a))?.into()), samples!([t(&[2, 3])])),
+    Row::new("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Composed, |a| Ok(extreme_dim(a.tensor(0)?, false, a.int(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), n(1)])).fields(&["values", "indices"]),
+    Row::new("min.other(Tensor self, Tensor other) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.minimum(a.tensor(1)?)?.into()), samples!([t(&[2, 3]), t(&[3])])),
+    Row::new("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.argmax(a.opt_int(1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(1), n(true)]).no_gradient()]),
+    Row::new("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(0)]).no_gradient()]),
+    Row::new("any(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, None, false)?.into()), whole_masks),
+    Row::new("any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()]),
+    Row::new("all(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, None, false)?.into()), whole_masks),
+    Row::new("all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()]),
+    Row::new("var(Tensor self, bool unbiased=True) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()), samples!([t(&[2, 3])])),
+    Row::new("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0.into()), samples!([t(&[2, 3]), ints(&[1]), n(0)])),
+    Row::new("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0.into()), samples!([t(&[2, 3]), ints(&[1]), n(false)])),
+    Row::new("std(Tensor self, bool unbiased=True) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0)?.into()), samples!([t(&[2, 3])])),
+    Row::new("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
+    Row::new("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
+    Row::new("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
+    Row::new("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(logsumexp(a.tensor(0)?, a.ints(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), ints(&[1])], [t(&[2, 3]), ints(&[0, 1]), n(true)])),
+    Row::new("norm.Scalar(Tensor self, Scalar p=2) -> Tensor", Tier::Composed, |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, None, false)?.into()), samples!([t(&[2, 3])], [positive(&[2, 3]), n(3)])),
+    Row::new("norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(norm(a.tensor(0)?, a.opt_scalar(1)?.unwrap_or(Scalar::Int(2)), opt_dims(a, 2)?, a.bool(3)?)?.into()), samples!([t(&[2, 3]), n(1), ints(&[1])])),
+    Row::new("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, opt_dims(a, 2)?, a.bool(3)?)?.into()), samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)])),
+];
+
+fn whole_error(e: Error, name: &str, a: &crate::schema::Args<'_>) -> Error {
+    if a.tensor(0).is_ok_and(|x| x.numel() == 0) {
+        return Error::runtime(format!(
+            "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+        ));
+    }
+    e
+}
