@@ -155,7 +155,7 @@ impl Device {
 /// The element type that PJRT knows a dtype by.
 pub(crate) fn element_type(dtype: DType) -> ElementType {
     match dtype {
-        DType::Bool => ElementType::Pred,
+        DType::Bool => ElementType::PRED,
         DType::U8 => ElementType::U8,
         DType::I8 => ElementType::S8,
         DType::I16 => ElementType::S16,

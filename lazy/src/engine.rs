@@ -1,8 +1,8 @@
 //! The engine: values by handle, streams of recorded ops, cuts, launches.
 //!
-//! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen outside of it, on the thread
-//! whose op, read or boundary made the cut: PJRT launches are asynchronous already, and a second thread in between would cost a
-//! wake-up a segment. Values of a segment that is on its way are [`Slot`]s, so other threads go on recording with them.
+//! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen outside of it. Values of a
+//! segment that is on its way are [`Slot`]s, so all threads go on recording with them. Launches are made by the thread that
+//! made the cut, or, where they would keep it, by the [`Worker`].
 //!
 //! Each thread records a stream of its own. Threads that work independently thereby have segments that repeat; a value that
 //! crosses over cuts the stream that computes it.
@@ -16,6 +16,7 @@ use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::mode::{self, EagerMode};
 use crate::repeat::Repeat;
 use crate::slot::{Failure, Slot};
+use crate::worker::Worker;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -35,6 +36,8 @@ const DEFAULT_MAX_PENDING_BYTES: usize = 8 << 30;
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
 const MAX_IN_FLIGHT_STRICT: usize = 64;
+/// A launch that keeps its thread longer than this is made by the worker; waking that takes some ten microseconds.
+const WORTH_A_THREAD_NANOS: u64 = 150_000;
 const NO_OWNER: u32 = u32::MAX;
 
 /// A handle's target.
@@ -91,10 +94,27 @@ struct Stream {
 /// A segment that was cut.
 struct Segment {
     body: Body,
-    outputs: Vec<Arc<Slot>>,
+    outputs: Outputs,
     reason: CutReason,
     /// Whether the host waits for it and looks at its results.
     debug: bool,
+}
+
+/// The values that a segment owes. Whoever drops them without an outcome, by a panic, fails them: nobody must wait forever.
+struct Outputs(Vec<Arc<Slot>>);
+
+impl Outputs {
+    fn fail(&self, failure: &Arc<Failure>) {
+        self.0.iter().for_each(|s| s.fail(failure.clone()));
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fail(&Arc::new(Failure::new(ErrorKind::Runtime, "computing this value was interrupted by a panic")));
+        }
+    }
 }
 
 #[derive(Default)]
@@ -113,6 +133,7 @@ pub(crate) struct Engine {
     recording: Mutex<Recording>,
     cache: ProcessCache,
     in_flight: Mutex<VecDeque<Event>>,
+    worker: Worker,
     /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
@@ -128,6 +149,7 @@ impl Default for Engine {
             recording: Mutex::default(),
             cache: ProcessCache::default(),
             in_flight: Mutex::default(),
+            worker: Worker::default(),
             hash_mask: AtomicU64::new(u64::MAX),
             max_nodes: AtomicUsize::new(number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64)),
             max_pending_bytes: AtomicUsize::new(number("TORCHTPU_PENDING_BYTES").unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
@@ -216,7 +238,7 @@ fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u3
 impl Engine {
     /// Appends an op to the current thread's segment; returns the handles, and the cut that has become due.
     #[inline]
-    fn push(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<(SmallVec<[u64; 2]>, Option<Segment>)> {
+    fn push(&'static self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<(SmallVec<[u64; 2]>, Option<Segment>)> {
         let mode = mode::get();
         let mut guard = self.recording.lock();
         let id = guard.stream();
@@ -247,6 +269,7 @@ impl Engine {
                             hash = mix(hash, form::hash_meta(&slot.meta));
                             b.form.args.push(Arg { meta: slot.meta, donated: false });
                             b.slots.push(slot.clone());
+                            slot.used_by(id as u32);
                             (e.mark, e.arg) = (s.serial, i);
                             Input::arg(i)
                         }
@@ -302,12 +325,12 @@ impl Engine {
 
     /// Cuts the segments of other threads that compute what the current thread is about to use.
     #[cold]
-    fn join<'a>(
-        &'a self,
-        mut guard: MutexGuard<'a, Recording>,
+    fn join(
+        &'static self,
+        mut guard: MutexGuard<'static, Recording>,
         own: usize,
         x: &[Operand<'_>],
-    ) -> MutexGuard<'a, Recording> {
+    ) -> MutexGuard<'static, Recording> {
         for operand in x {
             let Operand::Value(h) = operand else { continue };
             let other = match guard.entry(*h) {
@@ -352,69 +375,92 @@ impl Engine {
             }
         }
         if !(debug && self.check_numerics.load(Relaxed)) {
-            donate(&mut body);
+            donate(&mut body, stream as u32);
         }
-        Some(Segment { body, outputs, reason, debug })
+        Some(Segment { body, outputs: Outputs(outputs), reason, debug })
     }
 
-    /// Finds or compiles the executable and launches it. Whatever happens, every output slot gets an outcome.
-    fn run(&self, segment: Segment) -> std::result::Result<(), Arc<Failure>> {
-        let Segment { mut body, outputs, reason, debug } = segment;
-        if outputs.is_empty() {
+    /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an outcome.
+    fn run(&'static self, segment: Segment) -> std::result::Result<(), Arc<Failure>> {
+        let Segment { body, outputs, reason, debug } = segment;
+        if outputs.0.is_empty() {
             count(&COUNTERS.segments_dropped, 1);
             self.recycle(body);
             return Ok(());
         }
-        // Should something below panic, nobody must wait for these values forever.
-        struct Fill<'a>(&'a [Arc<Slot>]);
-        impl Drop for Fill<'_> {
-            fn drop(&mut self) {
-                if std::thread::panicking() {
-                    let f = Arc::new(Failure::new(ErrorKind::Runtime, "computing this value was interrupted by a panic"));
-                    self.0.iter().for_each(|s| s.fail(f.clone()));
+        let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
+            device.check_process()?;
+            let hash = body.hash & self.hash_mask.load(Relaxed);
+            match self.cache.get(hash, &body.form) {
+                Some(c) => {
+                    count(&COUNTERS.process_cache_hits, 1);
+                    Ok((device, c))
                 }
+                None => Ok((device, self.compile(device, hash, &body.form, reason)?)),
             }
-        }
-        let fill = Fill(&outputs);
-        let result = self.launch(&mut body, &outputs, reason, debug).map_err(|f| {
-            outputs.iter().for_each(|s| s.fail(f.clone()));
-            f
         });
-        drop(fill);
+        let (device, compiled) = match prepared {
+            Ok(p) => p,
+            Err(f) => {
+                outputs.fail(&f);
+                self.recycle(body);
+                return Err(f);
+            }
+        };
+        let blocks = compiled.launch_nanos.load(Relaxed) > WORTH_A_THREAD_NANOS;
+        if !debug && (blocks || self.worker.is_busy()) {
+            self.worker.submit(Box::new(move || {
+                // A failure is in the values.
+                let _ = self.finish(device, &compiled, body, &outputs, debug);
+            }));
+            return Ok(());
+        }
+        if debug {
+            self.worker.drain();
+        }
+        self.finish(device, &compiled, body, &outputs, debug)
+    }
+
+    /// Launches, and gives every output its outcome.
+    fn finish(
+        &self,
+        device: &Device,
+        compiled: &Compiled,
+        body: Body,
+        outputs: &Outputs,
+        debug: bool,
+    ) -> std::result::Result<(), Arc<Failure>> {
+        let result = self.launch(device, compiled, &body, outputs, debug);
+        if let Err(f) = &result {
+            outputs.fail(f);
+        }
         self.recycle(body);
         result
     }
 
     fn launch(
         &self,
-        body: &mut Body,
-        outputs: &[Arc<Slot>],
-        reason: CutReason,
+        device: &Device,
+        compiled: &Compiled,
+        body: &Body,
+        outputs: &Outputs,
         debug: bool,
     ) -> std::result::Result<(), Arc<Failure>> {
-        let device = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message())))?;
-        device.check_process()?;
-        // What an argument failed of, its consumers fail of.
+        let numbers = upload_numbers(device, compiled, &body.numbers)?;
         let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
         for slot in &body.slots {
+            // What an argument failed of, its consumers fail of.
             args.push(slot.wait().as_ref().map_err(Arc::clone)?);
         }
-        let hash = body.hash & self.hash_mask.load(Relaxed);
-        let compiled = match self.cache.get(hash, &body.form) {
-            Some(c) => {
-                count(&COUNTERS.process_cache_hits, 1);
-                c
-            }
-            None => self.compile(device, hash, &body.form, reason)?,
-        };
-        let numbers = upload_numbers(device, &compiled, &body.numbers)?;
         args.extend(numbers.iter().map(|b| &**b));
         let failed = |e: torchtpu_pjrt::Error| {
             let f = Failure::device("executing on device tpu", &e);
             Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
         };
+        let start = Instant::now();
         let buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
-        if buffers.len() != outputs.len() {
+        compiled.launch_nanos.store(start.elapsed().as_nanos() as u64, Relaxed);
+        if buffers.len() != outputs.0.len() {
             return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program gave another number of results")));
         }
         count(&COUNTERS.segments_executed, 1);
@@ -426,11 +472,11 @@ impl Engine {
         } else if let Some(Ok(event)) = buffers.first().map(Buffer::ready_event) {
             self.throttle(event);
         }
-        for (slot, buffer) in outputs.iter().zip(buffers) {
+        for (slot, buffer) in outputs.0.iter().zip(buffers) {
             slot.fill(buffer, Some(&compiled.summary));
         }
         if debug && self.check_numerics.load(Relaxed) {
-            numerics(body, outputs).map_err(Arc::new)?;
+            numerics(body, &outputs.0)?;
         }
         Ok(())
     }
@@ -521,11 +567,14 @@ impl Engine {
         }
     }
 
-    /// The slot of a value, after cutting the segment that computes it.
-    fn slot(&self, handle: u64, reason: CutReason) -> Result<Arc<Slot>> {
+    /// The slot of a value, after cutting the segment that computes it; one reader more.
+    fn slot(&'static self, handle: u64, reason: CutReason) -> Result<Arc<Slot>> {
         let mut guard = self.recording.lock();
         let stream = match &guard.entry(handle)?.state {
-            State::Held(slot) => return Ok(slot.clone()),
+            State::Held(slot) => {
+                slot.readers.fetch_add(1, Relaxed);
+                return Ok(slot.clone());
+            }
             State::Pending { stream, .. } => *stream as usize,
             State::Free => return Err(stale()),
         };
@@ -534,6 +583,7 @@ impl Engine {
             State::Held(slot) => slot.clone(),
             _ => return Err(stale()),
         };
+        slot.readers.fetch_add(1, Relaxed);
         drop(guard);
         if let Some(segment) = segment {
             // A failure is in the slot too.
@@ -543,7 +593,7 @@ impl Engine {
     }
 
     /// Cuts the current thread's segment.
-    pub(crate) fn cut(&self, reason: CutReason) {
+    pub(crate) fn cut(&'static self, reason: CutReason) {
         let mut guard = self.recording.lock();
         let id = guard.stream();
         let segment = self.take(&mut guard, id, reason);
@@ -554,7 +604,7 @@ impl Engine {
     }
 
     /// Cuts all segments.
-    pub(crate) fn cut_all(&self, reason: CutReason) {
+    pub(crate) fn cut_all(&'static self, reason: CutReason) {
         let mut guard = self.recording.lock();
         let segments: Vec<Segment> =
             (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, reason)).collect();
@@ -565,11 +615,12 @@ impl Engine {
     }
 
     /// Cuts all segments and waits for everything that was launched.
-    pub(crate) fn synchronize(&self) -> Result<()> {
+    pub(crate) fn synchronize(&'static self) -> Result<()> {
         self.cut_all(CutReason::Synchronize);
         if let Some(d) = device::loaded() {
             d.check_process().map_err(|f| f.error())?;
         }
+        self.worker.drain();
         let events = std::mem::take(&mut *self.in_flight.lock());
         for e in events {
             e.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error())?;
@@ -625,12 +676,19 @@ impl Engine {
     }
 }
 
+/// One reader less, when dropped.
+struct Reading<'a>(&'a Slot);
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Marks the arguments that nobody can see any more and whose memory a result of the same type can take.
-fn donate(body: &mut Body) {
+fn donate(body: &mut Body, stream: u32) {
     let mut wanted: Option<Vec<(u64, u32)>> = None;
     for (i, slot) in body.slots.iter().enumerate() {
-        // The segment holds one reference; a handle, a reader or another segment would hold more.
-        if Arc::strong_count(slot) != 1 {
+        if !slot.may_be_donated(stream) {
             continue;
         }
         let wanted = wanted.get_or_insert_with(|| {
@@ -745,14 +803,18 @@ fn log_unserialisable(e: &torchtpu_pjrt::Error) {
     }
 }
 
-impl Backend for Engine {
+/// The engine as the tensor crate sees it.
+pub(crate) struct Tpu;
+
+impl Backend for Tpu {
     #[inline]
     fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<SmallVec<[u64; 2]>> {
         device::get()?;
-        let (handles, due) = self.push(op, x, y)?;
+        let engine = crate::engine();
+        let (handles, due) = engine.push(op, x, y)?;
         let Some(segment) = due else { return Ok(handles) };
         let at_once = segment.reason == CutReason::Strict || segment.reason == CutReason::Debug;
-        match self.run(segment) {
+        match engine.run(segment) {
             Err(f) if at_once => {
                 handles.iter().for_each(|&h| self.release(h));
                 Err(f.error().in_op(op.name()))
@@ -763,14 +825,14 @@ impl Backend for Engine {
 
     #[inline]
     fn retain(&self, handle: u64) {
-        if let Ok(e) = self.recording.lock().entry(handle) {
+        if let Ok(e) = crate::engine().recording.lock().entry(handle) {
             e.refs += 1;
         }
     }
 
     #[inline]
     fn release(&self, handle: u64) {
-        let mut guard = self.recording.lock();
+        let mut guard = crate::engine().recording.lock();
         let r = &mut *guard;
         let Ok(e) = r.entry(handle) else { return };
         e.refs -= 1;
@@ -779,18 +841,23 @@ impl Backend for Engine {
         }
         let state = std::mem::replace(&mut e.state, State::Free);
         r.free.push(handle as u32);
-        if let State::Pending { stream, value } = state {
-            let s = &mut r.streams[stream as usize];
-            s.body.owners[value as usize] = NO_OWNER;
-            let bytes = s.body.form.values[value as usize].bytes().unwrap_or(usize::MAX);
-            s.live_bytes = s.live_bytes.saturating_sub(bytes);
+        match &state {
+            State::Pending { stream, value } => {
+                let s = &mut r.streams[*stream as usize];
+                s.body.owners[*value as usize] = NO_OWNER;
+                let bytes = s.body.form.values[*value as usize].bytes().unwrap_or(usize::MAX);
+                s.live_bytes = s.live_bytes.saturating_sub(bytes);
+            }
+            State::Held(slot) => slot.named.store(false, Relaxed),
+            State::Free => {}
         }
         drop(guard);
         // A buffer is freed outside of the lock, here.
     }
 
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
-        let slot = self.slot(handle, CutReason::Read)?;
+        let slot = crate::engine().slot(handle, CutReason::Read)?;
+        let _reading = Reading(&slot);
         if let Some(d) = device::loaded() {
             d.check_process().map_err(|f| f.error())?;
         }
@@ -817,7 +884,7 @@ impl Backend for Engine {
         count(&COUNTERS.uploads, 1);
         count(&COUNTERS.upload_bytes, bytes.len() as u64);
         let state = State::Held(Arc::new(Slot::ready(*meta, buffer)));
-        Ok(self.recording.lock().new_entry(state).1)
+        Ok(crate::engine().recording.lock().new_entry(state).1)
     }
 
     fn device_count(&self) -> Result<usize> {

@@ -18,7 +18,7 @@
 //! * Execution is asynchronous. An error of the device shows where a value that depends on it is read, and names the ops; nothing
 //!   else fails, and nothing panics.
 //!
-//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may still be to come; `engine::Engine`,
+//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may still be to come; `engine::Tpu`,
 //! which implements [`torchtpu_tensor::backend::Backend`].
 //!
 //! # Environment
@@ -57,6 +57,7 @@ mod metrics;
 mod mode;
 mod repeat;
 mod slot;
+mod worker;
 
 pub use explain::Explanation;
 pub use metrics::{CutReason, Metrics};
@@ -74,7 +75,7 @@ pub(crate) fn engine() -> &'static Engine {
 
 /// Makes this engine the one behind device `tpu`. Loads nothing: a plugin is looked for when the device is first used.
 pub fn install() {
-    torchtpu_tensor::backend::install(engine());
+    torchtpu_tensor::backend::install(&engine::Tpu);
 }
 
 /// The mode now.
@@ -158,7 +159,7 @@ pub fn device_name() -> Result<String> {
 
 /// How many devices there are; 0 when no plugin can be loaded.
 pub fn device_count() -> usize {
-    torchtpu_tensor::backend::Backend::device_count(engine()).unwrap_or(0)
+    torchtpu_tensor::backend::Backend::device_count(&engine::Tpu).unwrap_or(0)
 }
 
 /// Whether device `tpu` can be used.

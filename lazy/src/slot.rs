@@ -1,6 +1,7 @@
 //! A value on the device, possibly still to come.
 
 use crate::metrics;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use torchtpu_pjrt::{Buffer, Code};
 use torchtpu_tensor::{Error, ErrorKind, Meta};
@@ -44,11 +45,42 @@ pub(crate) struct Slot {
     outcome: OnceLock<Outcome>,
     /// The ops that computed it, for errors that show when it is read.
     origin: OnceLock<Arc<str>>,
+    /// Whether a handle names it.
+    pub(crate) named: AtomicBool,
+    /// Copies to the host under way.
+    pub(crate) readers: AtomicU32,
+    /// The stream whose segments read it; [`SEVERAL`], or [`NOBODY`].
+    user: AtomicU32,
 }
 
+const NOBODY: u32 = u32::MAX;
+const SEVERAL: u32 = u32::MAX - 1;
+
 impl Slot {
+    /// Takes note that a segment of a stream reads it.
+    #[inline]
+    pub(crate) fn used_by(&self, stream: u32) {
+        let old = self.user.load(Relaxed);
+        if old != stream {
+            self.user.store(if old == NOBODY { stream } else { SEVERAL }, Relaxed);
+        }
+    }
+    /// Whether the segment that `stream` is cutting may destroy it: nothing but segments of this stream, which are launched
+    /// in order, can see it. How far earlier launches have got must not matter: the answer is part of the key.
+    pub(crate) fn may_be_donated(self: &Arc<Self>, stream: u32) -> bool {
+        !self.named.load(Relaxed)
+            && self.readers.load(Relaxed) == 0
+            && (self.user.load(Relaxed) == stream || Arc::strong_count(self) == 1)
+    }
     pub(crate) fn empty(meta: Meta) -> Slot {
-        Slot { meta, outcome: OnceLock::new(), origin: OnceLock::new() }
+        Slot {
+            meta,
+            outcome: OnceLock::new(),
+            origin: OnceLock::new(),
+            named: AtomicBool::new(true),
+            readers: AtomicU32::new(0),
+            user: AtomicU32::new(NOBODY),
+        }
     }
     pub(crate) fn ready(meta: Meta, buffer: Buffer) -> Slot {
         let slot = Slot::empty(meta);
