@@ -17,8 +17,6 @@ pub(crate) struct Compiled {
     /// The ops, for errors of execution.
     pub(crate) summary: Arc<str>,
     pub(crate) numbers: Mutex<PackedNumbers>,
-    /// How long its last launch kept the launching thread.
-    pub(crate) launch_nanos: AtomicU64,
     /// When it was last used, in look-ups.
     used: AtomicU64,
 }
@@ -26,7 +24,7 @@ pub(crate) struct Compiled {
 impl Compiled {
     pub(crate) fn new(form: Form, executable: Executable) -> Compiled {
         let summary = form.summary().into();
-        Compiled { form, executable, summary, numbers: Mutex::default(), launch_nanos: AtomicU64::new(0), used: AtomicU64::new(0) }
+        Compiled { form, executable, summary, numbers: Mutex::default(), used: AtomicU64::new(0) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The engine: values by handle, streams of recorded ops, cuts, launches.
 //!
 //! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen outside of it. Values of a
-//! segment that is on its way are [`Slot`]s, so all threads go on recording with them. Launches are made by the thread that
-//! made the cut, or, where they would keep it, by the [`Worker`].
+//! segment that is on its way are [`Slot`]s, so all threads go on recording with them. The thread that made the cut launches:
+//! PJRT computes on threads of its own, and a second one in between would cost a wake-up a segment.
 //!
 //! Each thread records a stream of its own. Threads that work independently thereby have segments that repeat; a value that
 //! crosses over cuts the stream that computes it.
@@ -16,7 +16,6 @@ use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::mode::{self, EagerMode};
 use crate::repeat::Repeat;
 use crate::slot::{Failure, Slot};
-use crate::worker::Worker;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -36,8 +35,6 @@ const DEFAULT_MAX_PENDING_BYTES: usize = 8 << 30;
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
 const MAX_IN_FLIGHT_STRICT: usize = 64;
-/// A launch that keeps its thread longer than this is made by the worker; waking that takes some ten microseconds.
-const WORTH_A_THREAD_NANOS: u64 = 150_000;
 const NO_OWNER: u32 = u32::MAX;
 
 /// A handle's target.
@@ -100,6 +97,13 @@ struct Segment {
     debug: bool,
 }
 
+/// A segment that was launched.
+struct InFlight {
+    event: Event,
+    /// Freeing a buffer that was given away waits for the program that took it, so that is done when it has ended.
+    _donated: SmallVec<[Arc<Slot>; 8]>,
+}
+
 /// The values that a segment owes. Whoever drops them without an outcome, by a panic, fails them: nobody must wait forever.
 struct Outputs(Vec<Arc<Slot>>);
 
@@ -132,8 +136,7 @@ struct Recording {
 pub(crate) struct Engine {
     recording: Mutex<Recording>,
     cache: ProcessCache,
-    in_flight: Mutex<VecDeque<Event>>,
-    worker: Worker,
+    in_flight: Mutex<VecDeque<InFlight>>,
     /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
@@ -149,7 +152,6 @@ impl Default for Engine {
             recording: Mutex::default(),
             cache: ProcessCache::default(),
             in_flight: Mutex::default(),
-            worker: Worker::default(),
             hash_mask: AtomicU64::new(u64::MAX),
             max_nodes: AtomicUsize::new(number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64)),
             max_pending_bytes: AtomicUsize::new(number("TORCHTPU_PENDING_BYTES").unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
@@ -238,7 +240,7 @@ fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u3
 impl Engine {
     /// Appends an op to the current thread's segment; returns the handles, and the cut that has become due.
     #[inline]
-    fn push(&'static self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<(SmallVec<[u64; 2]>, Option<Segment>)> {
+    fn push(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<(SmallVec<[u64; 2]>, Option<Segment>)> {
         let mode = mode::get();
         let mut guard = self.recording.lock();
         let id = guard.stream();
@@ -325,12 +327,12 @@ impl Engine {
 
     /// Cuts the segments of other threads that compute what the current thread is about to use.
     #[cold]
-    fn join(
-        &'static self,
-        mut guard: MutexGuard<'static, Recording>,
+    fn join<'a>(
+        &'a self,
+        mut guard: MutexGuard<'a, Recording>,
         own: usize,
         x: &[Operand<'_>],
-    ) -> MutexGuard<'static, Recording> {
+    ) -> MutexGuard<'a, Recording> {
         for operand in x {
             let Operand::Value(h) = operand else { continue };
             let other = match guard.entry(*h) {
@@ -381,7 +383,7 @@ impl Engine {
     }
 
     /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an outcome.
-    fn run(&'static self, segment: Segment) -> std::result::Result<(), Arc<Failure>> {
+    fn run(&self, segment: Segment) -> std::result::Result<(), Arc<Failure>> {
         let Segment { body, outputs, reason, debug } = segment;
         if outputs.0.is_empty() {
             count(&COUNTERS.segments_dropped, 1);
@@ -407,30 +409,7 @@ impl Engine {
                 return Err(f);
             }
         };
-        let blocks = compiled.launch_nanos.load(Relaxed) > WORTH_A_THREAD_NANOS;
-        if !debug && (blocks || self.worker.is_busy()) {
-            self.worker.submit(Box::new(move || {
-                // A failure is in the values.
-                let _ = self.finish(device, &compiled, body, &outputs, debug);
-            }));
-            return Ok(());
-        }
-        if debug {
-            self.worker.drain();
-        }
-        self.finish(device, &compiled, body, &outputs, debug)
-    }
-
-    /// Launches, and gives every output its outcome.
-    fn finish(
-        &self,
-        device: &Device,
-        compiled: &Compiled,
-        body: Body,
-        outputs: &Outputs,
-        debug: bool,
-    ) -> std::result::Result<(), Arc<Failure>> {
-        let result = self.launch(device, compiled, &body, outputs, debug);
+        let result = self.launch(device, &compiled, &body, &outputs, debug);
         if let Err(f) = &result {
             outputs.fail(f);
         }
@@ -438,6 +417,7 @@ impl Engine {
         result
     }
 
+    /// Launches, and fills the outputs.
     fn launch(
         &self,
         device: &Device,
@@ -457,9 +437,7 @@ impl Engine {
             let f = Failure::device("executing on device tpu", &e);
             Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
         };
-        let start = Instant::now();
         let buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
-        compiled.launch_nanos.store(start.elapsed().as_nanos() as u64, Relaxed);
         if buffers.len() != outputs.0.len() {
             return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program gave another number of results")));
         }
@@ -470,7 +448,8 @@ impl Engine {
                 b.await_ready().map_err(failed)?;
             }
         } else if let Some(Ok(event)) = buffers.first().map(Buffer::ready_event) {
-            self.throttle(event);
+            let donated = body.slots.iter().zip(&body.form.args).filter(|(_, a)| a.donated).map(|(s, _)| s.clone());
+            self.throttle(InFlight { event, _donated: donated.collect() });
         }
         for (slot, buffer) in outputs.0.iter().zip(buffers) {
             slot.fill(buffer, Some(&compiled.summary));
@@ -547,14 +526,21 @@ impl Engine {
     }
 
     /// Waits until few enough segments are in flight.
-    fn throttle(&self, event: Event) {
+    fn throttle(&self, launched: InFlight) {
         let limit = if mode::get() == EagerMode::Fused { MAX_IN_FLIGHT_FUSED } else { MAX_IN_FLIGHT_STRICT };
         let mut list = self.in_flight.lock();
-        list.push_back(event);
-        while list.len() > limit {
-            let oldest = list.pop_front();
+        list.push_back(launched);
+        loop {
+            let done = list.front().is_some_and(|l| l.event.is_ready().unwrap_or(true));
+            if !done && list.len() <= limit {
+                return;
+            }
+            let Some(oldest) = list.pop_front() else { return };
             // An error is told to whoever reads the values.
-            let _ = MutexGuard::unlocked(&mut list, || oldest.map(|e| e.await_ready()));
+            MutexGuard::unlocked(&mut list, || {
+                let _ = oldest.event.await_ready();
+                drop(oldest);
+            });
         }
     }
 
@@ -568,7 +554,7 @@ impl Engine {
     }
 
     /// The slot of a value, after cutting the segment that computes it; one reader more.
-    fn slot(&'static self, handle: u64, reason: CutReason) -> Result<Arc<Slot>> {
+    fn slot(&self, handle: u64, reason: CutReason) -> Result<Arc<Slot>> {
         let mut guard = self.recording.lock();
         let stream = match &guard.entry(handle)?.state {
             State::Held(slot) => {
@@ -593,7 +579,7 @@ impl Engine {
     }
 
     /// Cuts the current thread's segment.
-    pub(crate) fn cut(&'static self, reason: CutReason) {
+    pub(crate) fn cut(&self, reason: CutReason) {
         let mut guard = self.recording.lock();
         let id = guard.stream();
         let segment = self.take(&mut guard, id, reason);
@@ -604,7 +590,7 @@ impl Engine {
     }
 
     /// Cuts all segments.
-    pub(crate) fn cut_all(&'static self, reason: CutReason) {
+    pub(crate) fn cut_all(&self, reason: CutReason) {
         let mut guard = self.recording.lock();
         let segments: Vec<Segment> =
             (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, reason)).collect();
@@ -615,15 +601,14 @@ impl Engine {
     }
 
     /// Cuts all segments and waits for everything that was launched.
-    pub(crate) fn synchronize(&'static self) -> Result<()> {
+    pub(crate) fn synchronize(&self) -> Result<()> {
         self.cut_all(CutReason::Synchronize);
         if let Some(d) = device::loaded() {
             d.check_process().map_err(|f| f.error())?;
         }
-        self.worker.drain();
-        let events = std::mem::take(&mut *self.in_flight.lock());
-        for e in events {
-            e.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error())?;
+        let launched = std::mem::take(&mut *self.in_flight.lock());
+        for l in launched {
+            l.event.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error())?;
         }
         Ok(())
     }

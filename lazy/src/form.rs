@@ -99,14 +99,6 @@ impl Form {
         let end = self.nodes.get(i + 1).map_or(self.values.len(), |n| n.first_value as usize);
         self.nodes[i].first_value as usize..end
     }
-    /// Description of what an input reads.
-    pub(crate) fn meta_of(&self, input: Input) -> Option<&Meta> {
-        match input.source() {
-            Source::Value(i) => Some(&self.values[i]),
-            Source::Arg(i) => Some(&self.args[i].meta),
-            Source::Number(..) => None,
-        }
-    }
     /// Which nodes the values in `outputs` depend on.
     pub(crate) fn needed(&self, outputs: &[u32]) -> Vec<bool> {
         let mut value = vec![false; self.values.len()];

@@ -57,7 +57,6 @@ mod metrics;
 mod mode;
 mod repeat;
 mod slot;
-mod worker;
 
 pub use explain::Explanation;
 pub use metrics::{CutReason, Metrics};
