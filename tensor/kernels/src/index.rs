@@ -273,7 +273,7 @@ pub fn scatter_reduce(
     include_self: bool,
 ) -> Result<(), KernelError> {
     let (positions, nest, step) = scatter_nest(out, dim, index, src)?;
-    combine(out, src, &positions, &nest, step, kind, include_self);
+    for_dtype!(out.dtype(), T => combine::<T>(out, src, &positions, &nest, step, kind, include_self));
     if kind == ScatterReduce::Mean {
         // Counts in a dense array of the sizes of `out`, scattered by the same nest with its strides.
         let count_strides = row_major(out.sizes());
@@ -290,7 +290,7 @@ pub fn scatter_reduce(
     Ok(())
 }
 
-fn combine(
+fn combine<T: Arithmetic>(
     out: &mut ViewMut,
     src: &View,
     positions: &[i64],
@@ -299,29 +299,25 @@ fn combine(
     kind: ScatterReduce,
     include_self: bool,
 ) {
-    for_dtype!(out.dtype(), T => {
-        if !include_self {
-            let start = match kind {
-                ScatterReduce::Sum | ScatterReduce::Mean => T::from_i64(0),
-                ScatterReduce::Prod => T::from_i64(1),
-                ScatterReduce::Amax => <T as Arithmetic>::LEAST,
-                ScatterReduce::Amin => <T as Arithmetic>::GREATEST,
-            };
-            write_at::<T>(nest, out, src, positions, step, |_, _| start);
+    if !include_self {
+        let start = match kind {
+            ScatterReduce::Sum | ScatterReduce::Mean => T::from_i64(0),
+            ScatterReduce::Prod => T::from_i64(1),
+            ScatterReduce::Amax => T::LEAST,
+            ScatterReduce::Amin => T::GREATEST,
+        };
+        write_at::<T>(nest, out, src, positions, step, |_, _| start);
+    }
+    match kind {
+        ScatterReduce::Sum | ScatterReduce::Mean => write_at::<T>(nest, out, src, positions, step, T::plus),
+        ScatterReduce::Prod => write_at::<T>(nest, out, src, positions, step, T::times),
+        ScatterReduce::Amax => {
+            write_at::<T>(nest, out, src, positions, step, |a, b| if b.is_nan() || b > a { b } else { a });
         }
-        match kind {
-            ScatterReduce::Sum | ScatterReduce::Mean => {
-                write_at::<T>(nest, out, src, positions, step, |a, b| a.plus(b));
-            }
-            ScatterReduce::Prod => write_at::<T>(nest, out, src, positions, step, |a, b| a.times(b)),
-            ScatterReduce::Amax => {
-                write_at::<T>(nest, out, src, positions, step, |a, b| if Arithmetic::is_nan(b) || b > a { b } else { a });
-            }
-            ScatterReduce::Amin => {
-                write_at::<T>(nest, out, src, positions, step, |a, b| if Arithmetic::is_nan(b) || b < a { b } else { a });
-            }
+        ScatterReduce::Amin => {
+            write_at::<T>(nest, out, src, positions, step, |a, b| if b.is_nan() || b < a { b } else { a });
         }
-    });
+    }
 }
 
 /// Divides by counts; elements that nothing was added to stay as they are.
@@ -358,7 +354,7 @@ pub fn index_add(out: &mut ViewMut, dim: usize, index: &View, src: &View, alpha:
     })?;
     let nest = row_nest(out, dim, src.sizes(), src.strides());
     for_dtype!(out.dtype(), T => {
-        let alpha_t = T::from_f64(alpha);
+        let alpha_t = <T as Element>::from_f64(alpha);
         if alpha == 1.0 {
             write_at::<T>(&nest, out, src, &positions, step, |a, b| a.plus(b));
         } else {

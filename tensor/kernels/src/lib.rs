@@ -26,9 +26,18 @@ pub mod random;
 mod select;
 pub mod sort;
 mod strided;
+mod convert;
+pub mod copy;
+mod loops;
+pub mod memory;
+pub mod pointwise;
+pub mod threads;
 
 pub use dtype::DType;
 pub use element::Element;
 pub use error::KernelError;
 pub use half::{bf16, f16};
+
+pub use copy::{Scalar, copy, fill};
+pub use pointwise::*;
 pub use view::{View, ViewMut, is_contiguous};

@@ -9,6 +9,7 @@
 use crate::select::{introsort, nth_element, partial_sort, quick_select};
 use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_for, parallel_sort};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+use std::cmp::Ordering;
 
 /// An unsigned number ordered as the value is; at most 32 bits unless the dtype has 64.
 #[inline(always)]
@@ -370,8 +371,9 @@ pub fn searchsorted(
                 let (mut low, mut high) = (0, table.len);
                 while low < high {
                     let middle = low + (high - low) / 2;
-                    // Negated on purpose: a NaN value goes to the end.
-                    let stop = if right { boundary(middle) > value } else { boundary(middle) >= value };
+                    // Unordered counts as less: a NaN goes to the end.
+                    let order = boundary(middle).partial_cmp(&value);
+                    let stop = order == Some(Ordering::Greater) || (!right && order == Some(Ordering::Equal));
                     if stop {
                         high = middle;
                     } else {
@@ -424,7 +426,7 @@ pub fn bincount(x: &View, weights: Option<&View>, out: &mut ViewMut) -> Result<(
             None => {
                 let mut counts = vec![0i64; n];
                 values.iter().for_each(|&v| counts[v as usize] += 1);
-                bins.iter_mut().zip(counts).for_each(|(b, c)| *b = T::from_i64(c));
+                bins.iter_mut().zip(counts).for_each(|(b, c)| *b = <T as Element>::from_i64(c));
             }
             Some(w) => {
                 let ws = w.strides().first().copied().unwrap_or(1);
@@ -432,7 +434,7 @@ pub fn bincount(x: &View, weights: Option<&View>, out: &mut ViewMut) -> Result<(
                 for (i, &v) in values.iter().enumerate() {
                     let b = &mut bins[v as usize];
                     // SAFETY: the weights have the size of `x`.
-                    *b = T::from_f64(b.to_f64() + unsafe { w.read(i * ws) }.to_f64());
+                    *b = <T as Element>::from_f64(b.to_f64() + unsafe { w.read(i * ws) }.to_f64());
                 }
             }
         }
@@ -493,7 +495,7 @@ pub fn histc(x: &View, min: f64, max: f64, out: &mut ViewMut) -> Result<(), Kern
         let out = Address::<T>::of(out.ptr());
         for (i, &c) in counts.iter().enumerate() {
             // SAFETY: element `i` of the output.
-            unsafe { out.write(i * stride, T::from_i64(c)) };
+            unsafe { out.write(i * stride, <T as Element>::from_i64(c)) };
         }
     });
     Ok(())

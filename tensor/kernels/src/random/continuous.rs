@@ -15,7 +15,7 @@ pub fn exponential_(g: &mut Generator, out: &mut ViewMut, lambda: f64) -> Result
     }
     let scale = -1.0 / lambda;
     for_float!(out.dtype(), "exponential_cpu", T => {
-        fill_from_unit::<T>(g, out, |u| T::from_f64(scale * (-u).ln_1p()));
+        fill_from_unit::<T>(g, out, |u| <T as Element>::from_f64(scale * (-u).ln_1p()));
     });
     Ok(())
 }
@@ -31,7 +31,7 @@ pub fn cauchy_(g: &mut Generator, out: &mut ViewMut, median: f64, sigma: f64) ->
     for_float!(out.dtype(), "cauchy_cpu", T => {
         fill_from_unit::<T>(g, out, |u| {
             let t = (std::f64::consts::PI * (u - 0.5)).tan();
-            T::from_f64(t.mul_add(sigma, median))
+            <T as Element>::from_f64(t.mul_add(sigma, median))
         });
     });
     Ok(())

@@ -41,7 +41,7 @@ pub(super) fn fill_from_unit<T: Element>(g: &mut Generator, out: &mut ViewMut, f
 pub fn bernoulli_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), KernelError> {
     check_probability("bernoulli_", p)?;
     for_dtype!(out.dtype(), T => {
-        let (zero, one) = (T::from_i64(0), T::from_i64(1));
+        let (zero, one) = (<T as Element>::from_i64(0), <T as Element>::from_i64(1));
         fill_from_unit::<T>(g, out, |u| if u < p { one } else { zero });
     });
     Ok(())
@@ -77,7 +77,7 @@ pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Resul
                 let hit =
                     if P::DTYPE == DType::F64 { g.next_f64() < p } else { unit_f32(g.next_u32()) < p as f32 };
                 // SAFETY: the offsets are those of the elements of `out`.
-                unsafe { out.ptr().cast::<T>().add(at.step()).write(T::from_i64(i64::from(hit))) };
+                unsafe { out.ptr().cast::<T>().add(at.step()).write(<T as Element>::from_i64(i64::from(hit))) };
             }
         });
     });
@@ -96,14 +96,14 @@ pub fn dropout_mask(g: &mut Generator, mask: &mut ViewMut, p: f64) -> Result<(),
     }
     let keep = 1.0 - p;
     for_dtype!(mask.dtype(), T => {
-        let zero = T::from_i64(0);
+        let zero = <T as Element>::from_i64(0);
         let scale = match T::DTYPE {
-            DType::F64 => T::from_f64(1.0 / keep),
-            d if d.is_float() => T::from_f64(f64::from(1.0 / keep as f32)),
-            _ => T::from_i64(1),
+            DType::F64 => <T as Element>::from_f64(1.0 / keep),
+            d if d.is_float() => <T as Element>::from_f64(f64::from(1.0 / keep as f32)),
+            _ => <T as Element>::from_i64(1),
         };
         if p == 0.0 || p == 1.0 {
-            let constant = if p == 0.0 { T::from_i64(1) } else { zero };
+            let constant = if p == 0.0 { <T as Element>::from_i64(1) } else { zero };
             fill::<T>(mask, |run| run.fill(constant));
         } else {
             fill_from_unit::<T>(g, mask, |u| if u < keep { scale } else { zero });
@@ -124,7 +124,7 @@ pub fn geometric_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), Ke
     for_dtype!(out.dtype(), T => fill_from_unit::<T>(g, out, |u| {
         let v = (u.ln() / log_failure).ceil();
         // A uniform of exactly zero: processors convert infinity to the smallest integer.
-        if T::DTYPE.is_float() || v.is_finite() { T::from_f64(v) } else { T::from_i64(i64::MIN) }
+        if T::DTYPE.is_float() || v.is_finite() { <T as Element>::from_f64(v) } else { <T as Element>::from_i64(i64::MIN) }
     }));
     Ok(())
 }
@@ -215,10 +215,10 @@ fn without_replacement<T: Element>(g: &mut Generator, table: &[T], categories: u
     let race: Vec<T> = table
         .iter()
         .map(|&w| {
-            let noise = T::from_f64(-(-g.next_f64()).ln_1p());
+            let noise = <T as Element>::from_f64(-(-g.next_f64()).ln_1p());
             match T::DTYPE {
-                DType::F64 => T::from_f64(w.to_f64() / noise.to_f64()),
-                _ => T::from_f64(f64::from(w.to_f64() as f32 / noise.to_f64() as f32)),
+                DType::F64 => <T as Element>::from_f64(w.to_f64() / noise.to_f64()),
+                _ => <T as Element>::from_f64(f64::from(w.to_f64() as f32 / noise.to_f64() as f32)),
             }
         })
         .collect();

@@ -37,7 +37,7 @@ fn through(dtype: DType, v: i64) -> i64 {
         DType::F16 => f64::from(half::f16::from_f32(v as f32).to_f32()),
         _ => f64::from(half::bf16::from_f32(v as f32).to_f32()),
     };
-    if x.is_finite() && x < 9.223_372_036_854_775_8e18 { x as i64 } else { i64::MIN }
+    if x.is_finite() && x < i64::MAX as f64 { x as i64 } else { i64::MIN }
 }
 
 /// Distance between neighbouring values of the dtype near `v`.
@@ -91,7 +91,7 @@ pub fn random_from(g: &mut Generator, out: &mut ViewMut, from: i64) -> Result<()
     let dtype = out.dtype();
     if from == i64::MIN {
         for_dtype!(dtype, T => fill::<T>(out, |run| {
-            run.fill_with(|| T::from_i64(g.next_u64() as i64));
+            run.fill_with(|| <T as Element>::from_i64(g.next_u64() as i64));
         }));
         return Ok(());
     }
@@ -125,7 +125,7 @@ fn draw(g: &mut Generator, out: &mut ViewMut, range: u64, base: i64, wide: bool)
             g.fill_u32(words);
             for (o, w) in run.iter_mut().zip(words.chunks_exact(2)) {
                 let w = u64::from(w[0]) << 32 | u64::from(w[1]);
-                *o = T::from_i64((w % range).wrapping_add(base as u64) as i64);
+                *o = <T as Element>::from_i64((w % range).wrapping_add(base as u64) as i64);
             }
         } else {
             let words = &mut words[..run.len()];
@@ -139,7 +139,7 @@ fn draw(g: &mut Generator, out: &mut ViewMut, range: u64, base: i64, wide: bool)
                     let fraction = reciprocal.wrapping_mul(u64::from(w));
                     ((u128::from(fraction) * u128::from(range)) >> 64) as u64
                 };
-                *o = T::from_i64(remainder.wrapping_add(base as u64) as i64);
+                *o = <T as Element>::from_i64(remainder.wrapping_add(base as u64) as i64);
             }
         }
     }));
@@ -154,7 +154,7 @@ pub fn randperm(g: &mut Generator, out: &mut ViewMut) {
         let base = out.ptr().cast::<T>();
         for (i, &v) in p.iter().enumerate() {
             // SAFETY: element `i` of `n` of a one-dimensional view.
-            unsafe { *base.add(i * stride) = T::from_i64(v) };
+            unsafe { *base.add(i * stride) = <T as Element>::from_i64(v) };
         }
     });
 }

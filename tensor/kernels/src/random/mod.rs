@@ -12,12 +12,16 @@
 //!
 //! Wrong arguments are refused in PyTorch's words; an empty view draws nothing.
 
+// `!(x > 0.0)` is how NaN is refused too.
+#![allow(clippy::neg_cmp_op_on_partial_ord)]
+
 mod continuous;
 mod discrete;
 mod generator;
 mod integer;
 mod normal;
 mod order;
+mod rejection;
 mod truncated;
 mod uniform;
 
@@ -26,5 +30,6 @@ pub use discrete::{bernoulli_, bernoulli_tensor, dropout_mask, geometric_, multi
 pub use generator::{DEFAULT_SEED, Generator, STATE_BYTES};
 pub use integer::{permutation, randint, random_, random_from, randperm};
 pub use normal::{log_normal_, normal_};
+pub use rejection::{poisson, standard_gamma};
 pub use truncated::trunc_normal_;
 pub use uniform::uniform_;

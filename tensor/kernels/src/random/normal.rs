@@ -13,7 +13,6 @@ use crate::{DType, Element, KernelError, ViewMut};
 /// # Errors
 /// When `std` is negative or the dtype is not floating.
 pub fn normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Result<(), KernelError> {
-    // Written so that NaN fails too.
     if !(std >= 0.0) {
         return Err(KernelError::Other(format!("normal expects std >= 0.0, but found std {std}")));
     }
@@ -40,7 +39,7 @@ fn fill_pairs<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64)
     z.fill_with(|| g.next_normal());
     scale_f64(z, mean, std);
     for (o, &v) in out.iter_mut().zip(&*z) {
-        *o = T::from_f64(v);
+        *o = <T as Element>::from_f64(v);
     }
 }
 
@@ -58,7 +57,7 @@ pub fn log_normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) ->
         z.fill_with(|| g.next_normal());
         scale_f64(z, mean, std);
         for (o, &v) in run.iter_mut().zip(&*z) {
-            *o = T::from_f64(v.exp());
+            *o = <T as Element>::from_f64(v.exp());
         }
     }));
     Ok(())
@@ -104,7 +103,7 @@ fn transform<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) 
         }
         box_muller_f64(&mut u[..n], mean, std);
         for (o, &v) in out.iter_mut().zip(&u) {
-            *o = T::from_f64(v);
+            *o = <T as Element>::from_f64(v);
         }
     } else {
         let mut words = [0; RUN];
@@ -112,7 +111,7 @@ fn transform<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64) 
         let mut z = [0.0; RUN];
         box_muller_f32(&words[..n], &mut z[..n], mean as f32, std as f32);
         for (o, &v) in out.iter_mut().zip(&z) {
-            *o = T::from_f64(f64::from(v));
+            *o = <T as Element>::from_f64(f64::from(v));
         }
     }
 }
@@ -129,18 +128,32 @@ fn box_muller_f64(u: &mut [f64], mean: f64, std: f64) {
     scale_f64(u, mean, std);
 }
 
+/// Blocks of 16 words to blocks of 16 normals.
+fn box_muller_f32(words: &[u32], out: &mut [f32], mean: f32, std: f32) {
+    // The two halves of all blocks are gathered first: plain loops over them are what the compiler vectorises.
+    let n = words.len() / 2;
+    let (mut w1, mut w2) = ([0; RUN / 2], [0; RUN / 2]);
+    for (i, w) in words.chunks_exact(16).enumerate() {
+        w1[8 * i..][..8].copy_from_slice(&w[..8]);
+        w2[8 * i..][..8].copy_from_slice(&w[8..]);
+    }
+    let (mut cosines, mut sines) = ([0.0; RUN / 2], [0.0; RUN / 2]);
+    normal_pairs(&w1[..n], &w2[..n], &mut cosines[..n], &mut sines[..n], mean, std);
+    for (i, o) in out.chunks_exact_mut(16).enumerate() {
+        o[..8].copy_from_slice(&cosines[8 * i..][..8]);
+        o[8..].copy_from_slice(&sines[8 * i..][..8]);
+    }
+}
+
 with_fma! {
-    fn box_muller_f32(words: &[u32], out: &mut [f32], mean: f32, std: f32) {
-        for (w, o) in words.chunks_exact(16).zip(out.chunks_exact_mut(16)) {
-            let (w1, w2) = w.split_at(8);
-            let (o1, o2) = o.split_at_mut(8);
-            for j in 0..8 {
-                let radius = (-2.0 * log(1.0 - unit_f32(w1[j]))).sqrt();
-                let (sin, cos) = sin_cos(2.0 * std::f32::consts::PI * unit_f32(w2[j]));
-                // The product is rounded before the fused step.
-                o1[j] = (radius * cos).mul_add(std, mean);
-                o2[j] = (radius * sin).mul_add(std, mean);
-            }
+    fn normal_pairs(w1: &[u32], w2: &[u32], cosines: &mut [f32], sines: &mut [f32], mean: f32, std: f32) {
+        let n = w1.len().min(w2.len()).min(cosines.len()).min(sines.len());
+        for i in 0..n {
+            let radius = (-2.0 * log(1.0 - unit_f32(w1[i]))).sqrt();
+            let (sin, cos) = sin_cos(2.0 * std::f32::consts::PI * unit_f32(w2[i]));
+            // The product is rounded before the fused step.
+            cosines[i] = (radius * cos).mul_add(std, mean);
+            sines[i] = (radius * sin).mul_add(std, mean);
         }
     }
 }
@@ -151,30 +164,26 @@ with_fma! {
 /// Natural logarithm of `x` in (0, 1].
 #[inline(always)]
 fn log(x: f32) -> f32 {
-    const C: [f32; 8] = [
-        -1.151_461e-1,
-        1.167_699_87e-1,
-        -1.242_014_1e-1,
-        1.424_932_3e-1,
-        -1.666_805_8e-1,
-        2.000_071_48e-1,
-        -2.499_999_4e-1,
-        3.333_333e-1,
-    ];
     let bits = if x > f32::MIN_POSITIVE { x } else { f32::MIN_POSITIVE }.to_bits();
-    let exponent = ((bits >> 23) as i32 - 127) as f32 + 1.0;
+    let exponent = ((bits >> 23) as i32).wrapping_sub(127) as f32 + 1.0;
     let m = f32::from_bits((bits & 0x807f_ffff) | 0x3f00_0000);
     let low = m < std::f32::consts::FRAC_1_SQRT_2;
     let r = (m - 1.0) + if low { m } else { 0.0 };
     let e = exponent - if low { 1.0 } else { 0.0 };
     let z = r * r;
-    let mut y = 7.037_683_6e-2_f32;
-    for c in C {
-        y = y.mul_add(r, c);
-    }
-    y *= r;
-    y = y.mul_add(z, e * -2.121_944_4e-4);
-    y = (-z).mul_add(0.5, y);
+    // Unrolled by hand: an inner loop would keep the outer one from being vectorised.
+    let y = 7.037_683_6e-2_f32;
+    let y = y.mul_add(r, -1.151_461e-1);
+    let y = y.mul_add(r, 1.167_699_87e-1);
+    let y = y.mul_add(r, -1.242_014_1e-1);
+    let y = y.mul_add(r, 1.424_932_3e-1);
+    let y = y.mul_add(r, -1.666_805_8e-1);
+    let y = y.mul_add(r, 0.200_007_14);
+    let y = y.mul_add(r, -2.499_999_4e-1);
+    let y = y.mul_add(r, 3.333_333e-1);
+    let y = y * r;
+    let y = y.mul_add(z, e * -2.121_944_4e-4);
+    let y = (-z).mul_add(0.5, y);
     e.mul_add(0.693_359_4, r + y)
 }
 
@@ -183,7 +192,7 @@ fn log(x: f32) -> f32 {
 fn sin_cos(x: f32) -> (f32, f32) {
     // SAFETY: 0 <= x < 7, so the octant is a small integer.
     let octant: i32 = unsafe { (x * 1.273_239_5_f32).to_int_unchecked() };
-    let j = (octant + 1) & !1;
+    let j = octant.wrapping_add(1) & !1;
     let y = j as f32;
     let r = y.mul_add(-0.785_156_25, x);
     let r = y.mul_add(-2.418_756_5e-4, r);
@@ -201,6 +210,6 @@ fn sin_cos(x: f32) -> (f32, f32) {
     let (sin, cos) = if swap { (c, s) } else { (s, c) };
     // Bit 2 of the octant is the sign, moved to the float's sign bit.
     let sin_sign = ((j & 4) as u32) << 29;
-    let cos_sign = (!(j - 2) & 4) as u32;
+    let cos_sign = (!j.wrapping_sub(2) & 4) as u32;
     (f32::from_bits(sin.to_bits() ^ sin_sign), f32::from_bits(cos.to_bits() ^ (cos_sign << 29)))
 }

@@ -57,7 +57,7 @@ fn by_normals<T: Element>(
     a: f64,
     b: f64,
 ) -> Vec<T> {
-    let (low, high) = (T::from_f64(a), T::from_f64(b));
+    let (low, high) = (<T as Element>::from_f64(a), <T as Element>::from_f64(b));
     let outside = |v: T| v < low || v > high;
     let mut drawn = vec![T::default(); n];
     normal::fill_slice(g, &mut drawn, contiguous, mean, std);
@@ -78,7 +78,7 @@ fn by_uniforms<T: Element>(g: &mut Generator, n: usize, mean: f64, std: f64, a: 
     let mode = a.max(b.min(mean));
     let peak = -0.5 * ((mode - mean) / std) * ((mode - mean) / std);
     // Each step is one tensor op in PyTorch, so each rounds to the dtype.
-    let round = |v: f64| T::from_f64(v).to_f64();
+    let round = |v: f64| <T as Element>::from_f64(v).to_f64();
     let step = |x: f64, op: fn(f64, f64) -> f64, y: f64| match T::DTYPE {
         DType::F64 => op(x, y),
         // The scalar is rounded to `f32`; an `f64` operation on two `f32` then rounds like an `f32` one.

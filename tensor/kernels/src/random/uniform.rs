@@ -37,17 +37,17 @@ fn fill_run<T: Element>(g: &mut Generator, out: &mut [T], from: f64, to: f64) {
         g.fill_u32(&mut words[..2 * n]);
         affine_f64(&words[..2 * n], &mut v[..n], from, to);
         for (o, &v) in out.iter_mut().zip(&v) {
-            *o = T::from_f64(v);
+            *o = <T as Element>::from_f64(v);
         }
     } else {
         let mut v = [0.0; RUN];
         g.fill_u32(&mut words[..n]);
         affine_f32(&words[..n], &mut v[..n], from as f32, to as f32);
         // Rounding may reach the excluded bound, in the reduced types one time in 500: it becomes the lower one.
-        let low = T::from_f64(f64::from(from as f32));
-        let high = T::from_f64(f64::from(to as f32));
+        let low = <T as Element>::from_f64(f64::from(from as f32));
+        let high = <T as Element>::from_f64(f64::from(to as f32));
         for (o, &v) in out.iter_mut().zip(&v) {
-            let v = T::from_f64(f64::from(v));
+            let v = <T as Element>::from_f64(f64::from(v));
             *o = if v == high { low } else { v };
         }
     }

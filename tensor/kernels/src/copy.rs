@@ -1,0 +1,193 @@
+//! Copies between any two layouts and element types, and fills.
+
+use crate::convert::{Cast, Number, cast};
+use crate::loops::{GRAIN, Loop, Operand, Params, RawMut, loop1, run};
+use crate::threads::parallel_for;
+use crate::{DType, View, ViewMut, for_dtype};
+
+/// A Python number.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Scalar {
+    /// `True` or `False`.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f64),
+}
+
+impl Scalar {
+    /// As a float.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Scalar::Bool(v) => v as u8 as f64,
+            Scalar::Int(v) => v as f64,
+            Scalar::Float(v) => v,
+        }
+    }
+    /// The bytes of the element it becomes, in the first [`DType::size_bytes`] of the array.
+    pub fn to_bytes(self, dtype: DType) -> [u8; 8] {
+        fn element<T: Number>(v: Scalar) -> T {
+            match v {
+                Scalar::Bool(v) => cast(v),
+                Scalar::Int(v) => cast(v),
+                Scalar::Float(v) => cast(v),
+            }
+        }
+        let mut bytes = [0; 8];
+        for_dtype!(dtype, T => {
+            // SAFETY: an element has at most eight bytes; the write need not be aligned.
+            unsafe { bytes.as_mut_ptr().cast::<T>().write_unaligned(element::<T>(self)) }
+        });
+        bytes
+    }
+}
+
+/// Sets every element.
+pub fn fill(out: &mut ViewMut, value: Scalar) {
+    #[repr(align(8))]
+    struct Aligned([u8; 8]);
+    let bytes = Aligned(value.to_bytes(out.dtype()));
+    let zeros = [0usize; 16];
+    let many;
+    let strides = if out.sizes().len() <= 16 {
+        &zeros[..out.sizes().len()]
+    } else {
+        many = vec![0; out.sizes().len()];
+        &many[..]
+    };
+    // SAFETY: one element with strides of zero.
+    let x = unsafe { View::new(bytes.0.as_ptr(), out.sizes(), strides, out.dtype()) };
+    copy_same(&x, out);
+}
+
+macro_rules! bit_copies {
+    ($($name:ident $t:ty;)*) => {$(
+        unsafe fn $name(_: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) {
+            // SAFETY: the contract of a `Loop`.
+            unsafe { std::ptr::copy_nonoverlapping(x[0].cast::<$t>(), out.cast::<$t>(), n) };
+        }
+    )*};
+}
+bit_copies! { copy_1 u8; copy_2 u16; copy_4 u32; copy_8 u64; }
+
+fn copy_same(x: &View, out: &mut ViewMut) {
+    if transposed(x, out) {
+        return;
+    }
+    let f: Loop<1> = match out.dtype().size_bytes() {
+        1 => copy_1,
+        2 => copy_2,
+        4 => copy_4,
+        _ => copy_8,
+    };
+    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    unsafe { run(f, &[0.0; 4], out.sizes(), Operand::raw_output(out), [Operand::raw_input(x)]) };
+}
+
+/// The loop that converts between two element types.
+fn cast_loop(from: DType, to: DType) -> Loop<1> {
+    for_dtype!(from, A => for_dtype!(to, R => loop1::<A, R, Cast>()))
+}
+
+/// Writes the elements of `x` to `out`, converting. Floats become integers by truncation, anything but zero is true;
+/// sizes are the same. `out` must not partly overlap `x`.
+pub fn copy(x: &View, out: &mut ViewMut) {
+    debug_assert_eq!(x.sizes(), out.sizes());
+    if x.dtype() == out.dtype() {
+        return copy_same(x, out);
+    }
+    let f = cast_loop(x.dtype(), out.dtype());
+    // SAFETY: the views describe memory they may use; sizes agree and the loop is that of the dtypes.
+    unsafe { run(f, &[0.0; 4], out.sizes(), Operand::raw_output(out), [Operand::raw_input(x)]) };
+}
+
+/// Side of the squares that a transposition moves: two of them fit the first-level cache at any element size.
+const BLOCK: usize = 32;
+
+/// Copies when the innermost dimension of the output is not the innermost of the input, by squares that are read and
+/// written along cache lines. Says whether it did.
+fn transposed(x: &View, out: &mut ViewMut) -> bool {
+    let n = out.numel();
+    if n < 4 * BLOCK * BLOCK || x.ptr() == out.ptr().cast_const() {
+        return false;
+    }
+    let size = out.dtype().size_bytes();
+    let mut dims: Vec<crate::loops::Dim<2>> = out
+        .sizes()
+        .iter()
+        .zip(x.strides().iter().zip(out.strides()))
+        .map(|(&n, (&a, &b))| crate::loops::Dim { size: n, steps: [a * size, b * size] })
+        .collect();
+    crate::loops::simplify(&mut dims);
+    if dims.len() < 2 || dims[0].steps[1] != size || dims[0].steps[0] == size || dims[0].steps[0] == 0 {
+        return false;
+    }
+    let Some(across) = dims.iter().position(|d| d.steps[0] == size) else { return false };
+    if dims[0].size < BLOCK || dims[across].size < BLOCK / 2 {
+        return false;
+    }
+    let (rows, cols) = (dims[across], dims[0]);
+    let rest: Vec<_> = dims.iter().enumerate().filter(|(i, _)| *i != 0 && *i != across).map(|(_, d)| *d).collect();
+    let outer: usize = rest.iter().map(|d| d.size).product();
+    let strips = rows.size.div_ceil(BLOCK);
+    let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(out.ptr()));
+    let grain = (GRAIN / (BLOCK * cols.size)).max(1);
+    parallel_for(outer * strips, grain, |range| {
+        for item in range {
+            let (mut flat, strip) = (item / strips, item % strips);
+            let mut offset = [0, 0];
+            for d in &rest {
+                let i = flat % d.size;
+                flat /= d.size;
+                offset[0] += i * d.steps[0];
+                offset[1] += i * d.steps[1];
+            }
+            let first = strip * BLOCK;
+            let height = BLOCK.min(rows.size - first);
+            for left in (0..cols.size).step_by(BLOCK) {
+                let width = BLOCK.min(cols.size - left);
+                // SAFETY: the square lies within both views; strips are disjoint.
+                unsafe {
+                    let from = from.at(offset[0] + first * size + left * cols.steps[0]);
+                    let to = to.at(offset[1] + first * rows.steps[1] + left * size);
+                    match size {
+                        1 => square::<u8>(from, cols.steps[0], to, rows.steps[1], height, width),
+                        2 => square::<u16>(from, cols.steps[0], to, rows.steps[1], height, width),
+                        4 => square::<u32>(from, cols.steps[0], to, rows.steps[1], height, width),
+                        _ => square::<u64>(from, cols.steps[0], to, rows.steps[1], height, width),
+                    }
+                }
+            }
+        }
+    });
+    true
+}
+
+/// Moves a square through a buffer, so that the strided side is touched in whole lines once.
+///
+/// # Safety
+/// Both sides have `height` x `width` elements at the given steps.
+#[inline(always)]
+unsafe fn square<T: Copy + Default>(
+    from: *const u8,
+    from_step: usize,
+    to: *mut u8,
+    to_step: usize,
+    height: usize,
+    width: usize,
+) {
+    let mut buffer = [[T::default(); BLOCK]; BLOCK];
+    // SAFETY: the caller's contract.
+    unsafe {
+        for c in 0..width {
+            let line = from.add(c * from_step).cast::<T>();
+            for r in 0..height {
+                buffer[r][c] = *line.add(r);
+            }
+        }
+        for r in 0..height {
+            std::ptr::copy_nonoverlapping(buffer[r].as_ptr(), to.add(r * to_step).cast::<T>(), width);
+        }
+    }
+}

@@ -1,0 +1,741 @@
+//! Strided iteration: from a loop over contiguous memory to a kernel on any layout, on all threads.
+//!
+//! An element-wise kernel is written once, as a [`Loop`] over contiguous operands of the type it computes in; that keeps
+//! the number of compiled loops small and each of them easy to vectorise. Everything else happens here, on tiles of
+//! [`TILE`] elements that stay in the first-level cache: a broadcast operand is spread over a tile once, a strided one is
+//! gathered, an `f16` or `bf16` one is widened to `f32` and the result narrowed, an input that *is* the output is copied
+//! first (so that loops may assume that nothing overlaps). Contiguous operands are used where they lie.
+//!
+//! Dimensions are sorted by the output's strides, merged where every operand allows it, and the flat index space is cut
+//! into one piece per thread.
+
+use crate::convert;
+use crate::threads::parallel_for;
+use crate::{DType, View, ViewMut};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Elements that are staged at a time.
+pub(crate) const TILE: usize = 512;
+/// Elements of cheap work below which a second thread is not worth waking.
+pub(crate) const GRAIN: usize = 32 * 1024;
+/// Inner dimensions shorter than this are gathered several rows at a time.
+const SHORT_ROW: usize = 48;
+
+/// Numbers that a kernel takes besides its operands (alpha, bounds, ...).
+pub(crate) type Params = [f64; 4];
+
+/// A kernel on `n` contiguous elements: parameters, output, inputs, `n`. Output and inputs do not overlap.
+pub(crate) type Loop<const N: usize> = unsafe fn(&Params, *mut u8, &[*const u8; N], usize);
+
+/// The widest vectors that this machine has and we have code for: 0 baseline, 1 AVX2 with FMA, 2 AVX-512.
+#[inline(always)]
+pub(crate) fn simd_level() -> u8 {
+    static LEVEL: AtomicU8 = AtomicU8::new(u8::MAX);
+    let level = LEVEL.load(Ordering::Relaxed);
+    if level != u8::MAX {
+        return level;
+    }
+    detect(&LEVEL)
+}
+
+#[cold]
+fn detect(slot: &AtomicU8) -> u8 {
+    #[cfg(target_arch = "x86_64")]
+    let level = {
+        let avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("f16c");
+        let avx512 = avx2
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        let widest = std::env::var("TORCHTPU_CPU_SIMD").ok().and_then(|v| v.parse().ok()).unwrap_or(2u8);
+        (avx2 as u8 + avx512 as u8).min(widest)
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let level = 0;
+    slot.store(level, Ordering::Relaxed);
+    level
+}
+
+/// Whether fused multiply-add is an instruction of the baseline target.
+pub(crate) const BASELINE_FMA: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+
+/// Defines `$name` as one body compiled for three instruction sets, chosen at run time. The body gets `FMA` as its last
+/// generic parameter: whether `mul_add` is one instruction.
+macro_rules! multiversion {
+    ($(#[$attr:meta])* $vis:vis unsafe fn $name:ident<$($g:ident $(: $bound:path)?),*>($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:ident) => {
+        $(#[$attr])*
+        #[inline]
+        $vis unsafe fn $name<$($g $(: $bound)?),*>($($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2,f16c")]
+                unsafe fn avx512<$($g $(: $bound)?),*>($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller's contract.
+                    unsafe { $body::<$($g,)* true>($($arg),*) }
+                }
+                #[target_feature(enable = "avx2,fma,bmi2,f16c")]
+                unsafe fn avx2<$($g $(: $bound)?),*>($($arg: $ty),*) $(-> $ret)? {
+                    // SAFETY: the caller's contract.
+                    unsafe { $body::<$($g,)* true>($($arg),*) }
+                }
+                // SAFETY: the caller's contract; the machine has the features that the level stands for.
+                unsafe {
+                    match $crate::loops::simd_level() {
+                        2 => return avx512::<$($g),*>($($arg),*),
+                        1 => return avx2::<$($g),*>($($arg),*),
+                        _ => {}
+                    }
+                }
+            }
+            // SAFETY: the caller's contract.
+            unsafe { $body::<$($g,)* { $crate::loops::BASELINE_FMA }>($($arg),*) }
+        }
+    };
+}
+pub(crate) use multiversion;
+
+/// An element-wise function of one operand.
+pub(crate) trait Map1<A: Copy, R: Copy> {
+    /// Whether compiling it for wider vectors gains anything.
+    const VECTOR: bool = true;
+    fn at<const FMA: bool>(p: &Params, a: A) -> R;
+}
+/// An element-wise function of two operands.
+pub(crate) trait Map2<A: Copy, R: Copy> {
+    const VECTOR: bool = true;
+    fn at<const FMA: bool>(p: &Params, a: A, b: A) -> R;
+}
+/// An element-wise function of three operands.
+pub(crate) trait Map3<A: Copy, R: Copy> {
+    fn at<const FMA: bool>(p: &Params, a: A, b: A, c: A) -> R;
+}
+
+#[inline(always)]
+unsafe fn map1_body<A: Copy, R: Copy, O: Map1<A, R>, const FMA: bool>(
+    p: &Params,
+    out: *mut u8,
+    x: &[*const u8; 1],
+    n: usize,
+) {
+    let (out, a, p) = (out.cast::<R>(), x[0].cast::<A>(), *p);
+    for i in 0..n {
+        // SAFETY: a `Loop`'s operands have `n` elements.
+        unsafe { *out.add(i) = O::at::<FMA>(&p, *a.add(i)) };
+    }
+}
+#[inline(always)]
+unsafe fn map2_body<A: Copy, R: Copy, O: Map2<A, R>, const FMA: bool>(
+    p: &Params,
+    out: *mut u8,
+    x: &[*const u8; 2],
+    n: usize,
+) {
+    let (out, a, b, p) = (out.cast::<R>(), x[0].cast::<A>(), x[1].cast::<A>(), *p);
+    for i in 0..n {
+        // SAFETY: a `Loop`'s operands have `n` elements.
+        unsafe { *out.add(i) = O::at::<FMA>(&p, *a.add(i), *b.add(i)) };
+    }
+}
+#[inline(always)]
+unsafe fn map3_body<A: Copy, R: Copy, O: Map3<A, R>, const FMA: bool>(
+    p: &Params,
+    out: *mut u8,
+    x: &[*const u8; 3],
+    n: usize,
+) {
+    let (out, a, b, c, p) = (out.cast::<R>(), x[0].cast::<A>(), x[1].cast::<A>(), x[2].cast::<A>(), *p);
+    for i in 0..n {
+        // SAFETY: a `Loop`'s operands have `n` elements.
+        unsafe { *out.add(i) = O::at::<FMA>(&p, *a.add(i), *b.add(i), *c.add(i)) };
+    }
+}
+
+multiversion! { unsafe fn map1_wide<A: Copy, R: Copy, O: Map1<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) = map1_body }
+multiversion! { unsafe fn map2_wide<A: Copy, R: Copy, O: Map2<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 2], n: usize) = map2_body }
+multiversion! { unsafe fn map3_wide<A: Copy, R: Copy, O: Map3<A, R>>(p: &Params, out: *mut u8, x: &[*const u8; 3], n: usize) = map3_body }
+
+/// The loop of an element-wise function.
+pub(crate) const fn loop1<A: Copy, R: Copy, O: Map1<A, R>>() -> Loop<1> {
+    if O::VECTOR { map1_wide::<A, R, O> } else { map1_body::<A, R, O, BASELINE_FMA> }
+}
+/// As [`loop1`], of two operands.
+pub(crate) const fn loop2<A: Copy, R: Copy, O: Map2<A, R>>() -> Loop<2> {
+    if O::VECTOR { map2_wide::<A, R, O> } else { map2_body::<A, R, O, BASELINE_FMA> }
+}
+/// As [`loop1`], of three operands.
+pub(crate) const fn loop3<A: Copy, R: Copy, O: Map3<A, R>>() -> Loop<3> {
+    map3_wide::<A, R, O>
+}
+
+/// How an operand's elements in memory become what a loop computes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// As they are.
+    Same,
+    /// `f16` in memory, `f32` in the loop.
+    F16,
+    /// `bf16` in memory, `f32` in the loop.
+    BF16,
+}
+
+impl Stage {
+    /// What a dtype needs in a kernel that computes `f16` and `bf16` in `f32`.
+    #[inline(always)]
+    pub(crate) fn of(dtype: DType) -> Stage {
+        match dtype {
+            DType::F16 => Stage::F16,
+            DType::BF16 => Stage::BF16,
+            _ => Stage::Same,
+        }
+    }
+}
+
+/// The type that a kernel computes a dtype in.
+#[inline(always)]
+pub(crate) fn compute_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        d => d,
+    }
+}
+
+/// An operand of a strided kernel: strides count elements.
+#[derive(Clone, Copy)]
+pub(crate) struct Operand<'a> {
+    pub(crate) ptr: *mut u8,
+    pub(crate) strides: &'a [usize],
+    pub(crate) size: usize,
+    pub(crate) stage: Stage,
+}
+
+impl<'a> Operand<'a> {
+    /// An input, computed in its [`compute_dtype`].
+    #[inline(always)]
+    pub(crate) fn input(v: &View<'a>) -> Operand<'a> {
+        Operand {
+            ptr: v.ptr().cast_mut(),
+            strides: v.strides(),
+            size: v.dtype().size_bytes(),
+            stage: Stage::of(v.dtype()),
+        }
+    }
+    /// An input whose bytes are taken as they are.
+    #[inline(always)]
+    pub(crate) fn raw_input(v: &View<'a>) -> Operand<'a> {
+        Operand { stage: Stage::Same, ..Operand::input(v) }
+    }
+    /// An output, computed in its [`compute_dtype`].
+    #[inline(always)]
+    pub(crate) fn output(v: &ViewMut<'a>) -> Operand<'a> {
+        Operand { ptr: v.ptr(), strides: v.strides(), size: v.dtype().size_bytes(), stage: Stage::of(v.dtype()) }
+    }
+    /// An output whose bytes are written as they are.
+    #[inline(always)]
+    pub(crate) fn raw_output(v: &ViewMut<'a>) -> Operand<'a> {
+        Operand { stage: Stage::Same, ..Operand::output(v) }
+    }
+}
+
+/// Runs a loop over operands of the same sizes.
+///
+/// # Safety
+/// Every operand's strides stay within its memory for `sizes`; the output's elements are distinct and each input is
+/// either the very same elements as the output or disjoint from it; `f` takes what the operands stage.
+#[inline]
+pub(crate) unsafe fn run<const N: usize>(
+    f: Loop<N>,
+    params: &Params,
+    sizes: &[usize],
+    out: Operand<'_>,
+    ins: [Operand<'_>; N],
+) {
+    let mut flat = out.stage == Stage::Same && crate::is_contiguous(sizes, out.strides);
+    for x in &ins {
+        flat &= x.stage == Stage::Same && x.ptr != out.ptr && crate::is_contiguous(sizes, x.strides);
+    }
+    let n: usize = sizes.iter().product();
+    if flat && n <= GRAIN {
+        // SAFETY: the caller's contract; all operands are contiguous.
+        return unsafe { f(params, out.ptr, &ins.map(|x| x.ptr.cast_const()), n) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { run_any(f, params, sizes, n, out, ins) };
+}
+
+/// A dimension: its size and each operand's stride in bytes, the output's last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dim<const M: usize> {
+    pub(crate) size: usize,
+    pub(crate) steps: [usize; M],
+}
+
+/// Sorts dimensions by the last operand's steps (then the others'), smallest first, and merges those that lie one after
+/// the other in every operand. Dimensions of size one go; at least one dimension stays.
+pub(crate) fn simplify<const M: usize>(dims: &mut Vec<Dim<M>>) {
+    dims.retain(|d| d.size != 1);
+    // From the innermost dimension outwards, so that equals keep their order.
+    dims.reverse();
+    let key = |d: &Dim<M>| {
+        let mut key = d.steps;
+        key.rotate_right(1);
+        key
+    };
+    dims.sort_by_key(key);
+    let mut kept = 0;
+    for i in 0..dims.len() {
+        let d = dims[i];
+        if kept > 0 {
+            let inner = &mut dims[kept - 1];
+            if (0..M).all(|k| d.steps[k] == inner.steps[k] * inner.size) {
+                inner.size *= d.size;
+                continue;
+            }
+        }
+        dims[kept] = d;
+        kept += 1;
+    }
+    dims.truncate(kept);
+    if dims.is_empty() {
+        dims.push(Dim { size: 1, steps: [0; M] });
+    }
+}
+
+#[inline(never)]
+unsafe fn run_any<const N: usize>(
+    f: Loop<N>,
+    params: &Params,
+    sizes: &[usize],
+    n: usize,
+    out: Operand<'_>,
+    ins: [Operand<'_>; N],
+) {
+    match N {
+        // The output counts as one operand more, which const generics cannot say yet.
+        // SAFETY: the caller's contract.
+        1 => unsafe { run_dims::<N, 2>(f, params, sizes, n, out, ins) },
+        // SAFETY: as above.
+        2 => unsafe { run_dims::<N, 3>(f, params, sizes, n, out, ins) },
+        // SAFETY: as above.
+        3 => unsafe { run_dims::<N, 4>(f, params, sizes, n, out, ins) },
+        _ => unreachable!("kernels have one to three inputs"),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Shared<T>(T);
+// SAFETY: holds pointers to plain elements; threads are given disjoint ranges of the output.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+/// One operand while a row or a tile of it is worked on.
+#[derive(Clone, Copy)]
+struct Lane {
+    ptr: *mut u8,
+    step: usize,
+    size: usize,
+    stage: Stage,
+}
+
+unsafe fn run_dims<const N: usize, const M: usize>(
+    f: Loop<N>,
+    params: &Params,
+    sizes: &[usize],
+    n: usize,
+    out: Operand<'_>,
+    ins: [Operand<'_>; N],
+) {
+    if n == 0 {
+        return;
+    }
+    let mut dims: Vec<Dim<M>> = Vec::with_capacity(sizes.len() + 1);
+    for (d, &size) in sizes.iter().enumerate() {
+        let mut steps = [0; M];
+        for (k, x) in ins.iter().enumerate() {
+            steps[k] = x.strides[d] * x.size;
+        }
+        steps[M - 1] = out.strides[d] * out.size;
+        dims.push(Dim { size, steps });
+    }
+    simplify(&mut dims);
+    let job = Shared((out.ptr, ins.map(|x| x.ptr), &dims[..]));
+    let lane = |x: &Operand<'_>| (x.size, x.stage);
+    let (out_kind, in_kinds) = (lane(&out), ins.each_ref().map(lane));
+    let params = *params;
+    parallel_for(n, GRAIN, move |range| {
+        let Shared((out_ptr, in_ptrs, dims)) = { job };
+        let inner = dims[0];
+        let lanes = |index: &Cursor<M>| {
+            let mut k = 0;
+            let ins = in_ptrs.map(|ptr| {
+                let (size, stage) = in_kinds[k];
+                // SAFETY: the cursor stands within the sizes, hence within the operand's memory.
+                let lane = Lane { ptr: unsafe { ptr.add(index.offset[k]) }, step: inner.steps[k], size, stage };
+                k += 1;
+                lane
+            });
+            // SAFETY: as above.
+            let ptr = unsafe { out_ptr.add(index.offset[M - 1]) };
+            (Lane { ptr, step: inner.steps[M - 1], size: out_kind.0, stage: out_kind.1 }, ins)
+        };
+        let mut at = Cursor::new(dims, range.start);
+        let mut left = range.len();
+        if dims.len() == 1 || inner.size >= SHORT_ROW {
+            while left > 0 {
+                let m = left.min(inner.size - at.inner);
+                let (out, ins) = lanes(&at);
+                // SAFETY: `m` elements are left in the row.
+                unsafe { row(f, &params, out, ins, m) };
+                at.advance(dims, m);
+                left -= m;
+            }
+        } else {
+            while left > 0 {
+                let m = left.min(TILE);
+                let (out, ins) = lanes(&at);
+                // SAFETY: `m` elements follow the cursor.
+                unsafe { short_rows(f, &params, dims, &at, out, ins, m) };
+                at.advance(dims, m);
+                left -= m;
+            }
+        }
+    });
+}
+
+/// A position in the flat order of simplified dimensions.
+#[derive(Clone)]
+pub(crate) struct Cursor<const M: usize> {
+    /// Position in the innermost dimension.
+    pub(crate) inner: usize,
+    /// Positions in the others.
+    outer: Outer,
+    /// Byte offset of each operand.
+    pub(crate) offset: [usize; M],
+}
+
+/// Few dimensions are left after merging; more than eight are kept on the heap.
+#[derive(Clone)]
+enum Outer {
+    Few([usize; 8]),
+    Many(Vec<usize>),
+}
+
+impl Outer {
+    fn get(&mut self) -> &mut [usize] {
+        match self {
+            Outer::Few(x) => x,
+            Outer::Many(x) => x,
+        }
+    }
+}
+
+impl<const M: usize> Cursor<M> {
+    pub(crate) fn new(dims: &[Dim<M>], mut flat: usize) -> Cursor<M> {
+        let outer = if dims.len() <= 9 { Outer::Few([0; 8]) } else { Outer::Many(vec![0; dims.len() - 1]) };
+        let mut c = Cursor { inner: 0, outer, offset: [0; M] };
+        if flat == 0 {
+            return c;
+        }
+        for (d, dim) in dims.iter().enumerate() {
+            let i = flat % dim.size;
+            flat /= dim.size;
+            if d == 0 {
+                c.inner = i;
+            } else {
+                c.outer.get()[d - 1] = i;
+            }
+            for k in 0..M {
+                c.offset[k] += i * dim.steps[k];
+            }
+        }
+        c
+    }
+
+    /// Moves on by `m` elements.
+    #[inline]
+    pub(crate) fn advance(&mut self, dims: &[Dim<M>], m: usize) {
+        let inner = &dims[0];
+        let to = self.inner + m;
+        if to < inner.size {
+            self.inner = to;
+            for k in 0..M {
+                self.offset[k] += m * inner.steps[k];
+            }
+            return;
+        }
+        let (mut carry, rest) = (to / inner.size, to % inner.size);
+        for k in 0..M {
+            self.offset[k] = (self.offset[k] + rest * inner.steps[k]).wrapping_sub(self.inner * inner.steps[k]);
+        }
+        self.inner = rest;
+        let outer = self.outer.get();
+        for (d, dim) in dims.iter().enumerate().skip(1) {
+            let to = outer[d - 1] + carry;
+            let (next, rest) = if to < dim.size { (0, to) } else { (to / dim.size, to % dim.size) };
+            for k in 0..M {
+                self.offset[k] = (self.offset[k] + rest * dim.steps[k]).wrapping_sub(outer[d - 1] * dim.steps[k]);
+            }
+            outer[d - 1] = rest;
+            carry = next;
+            if carry == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// A tile of one operand.
+#[repr(C, align(64))]
+struct Tile(MaybeUninit<[u64; TILE]>);
+
+impl Tile {
+    #[inline(always)]
+    fn new() -> Tile {
+        Tile(MaybeUninit::uninit())
+    }
+    #[inline(always)]
+    fn ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// One row: every operand has one step.
+#[inline]
+unsafe fn row<const N: usize>(f: Loop<N>, params: &Params, out: Lane, ins: [Lane; N], n: usize) {
+    let mut direct = out.stage == Stage::Same && (out.step == out.size || n == 1);
+    let out_direct = direct;
+    for x in &ins {
+        direct &= x.stage == Stage::Same && (x.step == x.size || n == 1) && x.ptr != out.ptr;
+    }
+    if direct {
+        // SAFETY: all operands are contiguous for `n` elements.
+        return unsafe { f(params, out.ptr, &ins.map(|x| x.ptr.cast_const()), n) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { staged_row(f, params, out, out_direct, ins, n) };
+}
+
+unsafe fn staged_row<const N: usize>(
+    f: Loop<N>,
+    params: &Params,
+    out: Lane,
+    out_direct: bool,
+    ins: [Lane; N],
+    n: usize,
+) {
+    let mut tiles = [const { Tile(MaybeUninit::uninit()) }; N];
+    let mut spread = [false; N];
+    for k in 0..N {
+        if ins[k].step == 0 {
+            // SAFETY: one element is read; the tile has room for `TILE`.
+            unsafe { gather(ins[k], n.min(TILE), tiles[k].ptr()) };
+            spread[k] = true;
+        }
+    }
+    let mut result = Tile::new();
+    let mut done = 0;
+    while done < n {
+        let m = (n - done).min(TILE);
+        let mut ptrs = [std::ptr::null::<u8>(); N];
+        for k in 0..N {
+            // SAFETY: `done < n`, so the lane's next `m` elements are in its memory; tiles hold `TILE` elements.
+            unsafe {
+                let x = Lane { ptr: ins[k].ptr.add(done * ins[k].step), ..ins[k] };
+                ptrs[k] = if spread[k] {
+                    tiles[k].ptr()
+                } else if x.step == x.size && x.stage == Stage::Same && !(out_direct && ins[k].ptr == out.ptr) {
+                    x.ptr
+                } else {
+                    gather(x, m, tiles[k].ptr());
+                    tiles[k].ptr()
+                };
+            }
+        }
+        // SAFETY: as above; `ptrs` are contiguous and apart from where the loop writes.
+        unsafe {
+            let to = Lane { ptr: out.ptr.add(done * out.step), ..out };
+            if out_direct {
+                f(params, to.ptr, &ptrs, m);
+            } else {
+                f(params, result.ptr(), &ptrs, m);
+                scatter(result.ptr(), m, to);
+            }
+        }
+        done += m;
+    }
+}
+
+/// Several short rows as one tile.
+unsafe fn short_rows<const N: usize, const M: usize>(
+    f: Loop<N>,
+    params: &Params,
+    dims: &[Dim<M>],
+    at: &Cursor<M>,
+    out: Lane,
+    ins: [Lane; N],
+    n: usize,
+) {
+    let flat = |k: usize, size: usize| {
+        let mut expected = size;
+        dims.iter().all(|d| {
+            let fits = d.steps[k] == expected;
+            expected *= d.size;
+            fits
+        })
+    };
+    let mut tiles = [const { Tile(MaybeUninit::uninit()) }; N];
+    let mut result = Tile::new();
+    let mut ptrs = [std::ptr::null::<u8>(); N];
+    let out_flat = flat(M - 1, out.size);
+    let out_direct = out_flat && out.stage == Stage::Same;
+    // SAFETY: the caller's contract: `n <= TILE` elements follow the cursor in every operand.
+    unsafe {
+        for k in 0..N {
+            let x = ins[k];
+            ptrs[k] = if flat(k, x.size) {
+                if x.stage == Stage::Same && !(out_direct && x.ptr == out.ptr) {
+                    x.ptr
+                } else {
+                    gather(x, n, tiles[k].ptr());
+                    tiles[k].ptr()
+                }
+            } else {
+                let mut to = tiles[k].ptr();
+                let width = if x.stage == Stage::Same { x.size } else { 4 };
+                walk(dims, at, n, |offset, m| {
+                    gather(Lane { ptr: x.ptr.sub(at.offset[k]).add(offset[k]), ..x }, m, to);
+                    to = to.add(m * width);
+                });
+                tiles[k].ptr()
+            };
+        }
+        if out_direct {
+            return f(params, out.ptr, &ptrs, n);
+        }
+        f(params, result.ptr(), &ptrs, n);
+        if out_flat {
+            return scatter(result.ptr(), n, out);
+        }
+        let mut from = result.ptr();
+        let width = if out.stage == Stage::Same { out.size } else { 4 };
+        walk(dims, at, n, |offset, m| {
+            scatter(from, m, Lane { ptr: out.ptr.sub(at.offset[M - 1]).add(offset[M - 1]), ..out });
+            from = from.add(m * width);
+        });
+    }
+}
+
+/// Calls `visit` with the offsets of each run of the inner dimension among the next `n` elements.
+#[inline(always)]
+fn walk<const M: usize>(dims: &[Dim<M>], at: &Cursor<M>, n: usize, mut visit: impl FnMut(&[usize; M], usize)) {
+    let mut at = at.clone();
+    let mut left = n;
+    while left > 0 {
+        let m = left.min(dims[0].size - at.inner);
+        visit(&at.offset, m);
+        at.advance(dims, m);
+        left -= m;
+    }
+}
+
+/// Reads `n` elements at a step into contiguous memory, widening.
+unsafe fn gather(x: Lane, n: usize, to: *mut u8) {
+    // SAFETY: the caller vouches for `n` elements on both sides.
+    unsafe {
+        match (x.stage, x.size) {
+            (Stage::F16, _) => convert::widen_f16(x.ptr, x.step, to.cast(), n),
+            (Stage::BF16, _) => convert::widen_bf16(x.ptr, x.step, to.cast(), n),
+            (_, 1) => gather_as::<u8>(x, n, to),
+            (_, 2) => gather_as::<u16>(x, n, to),
+            (_, 4) => gather_as::<u32>(x, n, to),
+            _ => gather_as::<u64>(x, n, to),
+        }
+    }
+}
+
+unsafe fn gather_as<T: Copy>(x: Lane, n: usize, to: *mut u8) {
+    let to = to.cast::<T>();
+    // SAFETY: the caller vouches for `n` elements on both sides.
+    unsafe {
+        if x.step == size_of::<T>() {
+            std::ptr::copy_nonoverlapping(x.ptr.cast::<T>(), to, n);
+        } else if x.step == 0 {
+            let v = x.ptr.cast::<T>().read();
+            for i in 0..n {
+                to.add(i).write(v);
+            }
+        } else {
+            for i in 0..n {
+                to.add(i).write(x.ptr.add(i * x.step).cast::<T>().read());
+            }
+        }
+    }
+}
+
+/// Writes `n` contiguous elements at a step, narrowing.
+unsafe fn scatter(from: *const u8, n: usize, x: Lane) {
+    // SAFETY: the caller vouches for `n` elements on both sides.
+    unsafe {
+        match (x.stage, x.size) {
+            (Stage::F16, _) => convert::narrow_f16(from.cast(), x.ptr, x.step, n),
+            (Stage::BF16, _) => convert::narrow_bf16(from.cast(), x.ptr, x.step, n),
+            (_, 1) => scatter_as::<u8>(from, n, x),
+            (_, 2) => scatter_as::<u16>(from, n, x),
+            (_, 4) => scatter_as::<u32>(from, n, x),
+            _ => scatter_as::<u64>(from, n, x),
+        }
+    }
+}
+
+unsafe fn scatter_as<T: Copy>(from: *const u8, n: usize, x: Lane) {
+    let from = from.cast::<T>();
+    for i in 0..n {
+        // SAFETY: the caller vouches for `n` elements on both sides.
+        unsafe { x.ptr.add(i * x.step).cast::<T>().write(from.add(i).read()) };
+    }
+}
+
+/// Calls `visit(offset, step, n)` in bytes for every row of a strided array, on one thread.
+pub(crate) fn for_each_row(
+    sizes: &[usize],
+    strides: &[usize],
+    size: usize,
+    mut visit: impl FnMut(usize, usize, usize),
+) {
+    let n: usize = sizes.iter().product();
+    if n == 0 {
+        return;
+    }
+    // A broadcast dimension shows the same elements again.
+    let mut dims: Vec<Dim<1>> =
+        sizes.iter().zip(strides).filter(|(_, s)| **s != 0).map(|(n, s)| Dim { size: *n, steps: [s * size] }).collect();
+    simplify(&mut dims);
+    let n = dims.iter().map(|d| d.size).product();
+    walk(&dims, &Cursor::new(&dims, 0), n, |offset, m| visit(offset[0], dims[0].steps[0], m));
+}
+
+/// A range of a raw buffer that one thread works on.
+#[derive(Clone, Copy)]
+pub(crate) struct RawMut(pub(crate) *mut u8);
+// SAFETY: threads are given disjoint ranges of it.
+unsafe impl Send for RawMut {}
+// SAFETY: as above.
+unsafe impl Sync for RawMut {}
+impl RawMut {
+    /// The address `bytes` further on.
+    ///
+    /// # Safety
+    /// It lies within the buffer.
+    #[inline(always)]
+    pub(crate) unsafe fn at(self, bytes: usize) -> *mut u8 {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.add(bytes) }
+    }
+}
+pub(crate) type Piece = Range<usize>;

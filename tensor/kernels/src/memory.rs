@@ -1,0 +1,447 @@
+//! Memory for the elements of `cpu` tensors: 64-byte aligned, uninitialised, cached.
+//!
+//! Asking the system for fresh pages costs more than most kernels: a first touch moves 1.5 to 6 GB/s where memory itself
+//! moves 40 and more. So nothing is given back at once. Three tiers, by rounded size:
+//!
+//! * up to 32 KiB: free lists of the calling thread, no lock;
+//! * up to 1 MiB: free lists of the process, a lock per class;
+//! * above: one list of the process in order of release, which gives back the oldest blocks to the system when it holds
+//!   more than `TORCHTPU_CPU_CACHE_BYTES` (a quarter of the machine's memory unless set). Such blocks lie on 2 MiB
+//!   boundaries and are offered to the kernel for huge pages.
+//!
+//! A block may be freed on another thread than the one that took it. Rounded sizes are powers of two and the quarters
+//! between them (the eighths, for big ones), so [`free`] finds the class again from the size asked for.
+
+use crate::KernelError;
+use std::alloc::{Layout, alloc, dealloc};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+/// Every block starts on such a boundary: a cache line, and the widest vector.
+pub const ALIGNMENT: usize = 64;
+const THREAD_MAX: usize = 32 << 10;
+const SHARED_MAX: usize = 1 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+/// Blocks of one class that one thread, or the process, keeps.
+const THREAD_KEEPS_BYTES: usize = 256 << 10;
+const SHARED_KEEPS_BYTES: usize = 16 << 20;
+
+/// What the allocator has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryStats {
+    /// Bytes handed out and not yet freed, as rounded.
+    pub allocated_bytes: usize,
+    /// Bytes of big and medium blocks kept for reuse by the process (what threads keep for themselves is not counted).
+    pub cached_bytes: usize,
+    /// The most that `allocated_bytes` has been since the start or [`reset_peak`].
+    pub peak_bytes: usize,
+    /// Allocations served from a cache.
+    pub hits: usize,
+    /// Allocations that went to the system.
+    pub misses: usize,
+}
+
+static CACHED: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Counters of one thread. Its owner alone writes them, so that no op pays for a locked instruction; whoever asks sums up.
+#[derive(Default)]
+struct Counters {
+    allocated: AtomicUsize,
+    hits: AtomicUsize,
+    misses: AtomicUsize,
+}
+
+static ALL_COUNTERS: Mutex<Vec<std::sync::Arc<Counters>>> = Mutex::new(Vec::new());
+/// What threads that have ended had counted.
+static ENDED: Counters =
+    Counters { allocated: AtomicUsize::new(0), hits: AtomicUsize::new(0), misses: AtomicUsize::new(0) };
+/// Bytes in blocks above [`THREAD_MAX`]; with these the peak is followed exactly.
+static LARGE_ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that can panic runs under these locks.
+    m.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Rounds up to a multiple of a quarter (an eighth for big sizes) of the power of two below, and says which class it is.
+#[inline]
+fn class_of(bytes: usize) -> (usize, usize) {
+    let bytes = bytes.max(ALIGNMENT);
+    let log = bytes.ilog2() as usize;
+    let sub_log = if bytes > SHARED_MAX { 3 } else { 2 };
+    let step = (1usize << log >> sub_log).max(ALIGNMENT);
+    let rounded = (bytes + step - 1) & !(step - 1);
+    let log = rounded.ilog2() as usize;
+    (rounded, (log << 2) | ((rounded >> (log - 2)) & 3))
+}
+
+const CLASSES: usize = 21 * 4;
+
+struct ThreadCache {
+    free: [Vec<NonNull<u8>>; 16 * 4],
+    counters: std::sync::Arc<Counters>,
+}
+
+impl ThreadCache {
+    fn new() -> ThreadCache {
+        let counters = std::sync::Arc::new(Counters::default());
+        lock(&ALL_COUNTERS).push(counters.clone());
+        ThreadCache { free: [const { Vec::new() }; 64], counters }
+    }
+    fn clear(&mut self) {
+        for (class, list) in self.free.iter_mut().enumerate() {
+            for p in list.drain(..) {
+                // SAFETY: blocks of this list were made by `system_alloc` with the size of their class.
+                unsafe { system_free(p, class_size(class)) };
+            }
+        }
+    }
+}
+
+impl Drop for ThreadCache {
+    fn drop(&mut self) {
+        self.clear();
+        let mut all = lock(&ALL_COUNTERS);
+        all.retain(|c| !std::sync::Arc::ptr_eq(c, &self.counters));
+        ENDED.allocated.fetch_add(self.counters.allocated.load(Relaxed), Relaxed);
+        ENDED.hits.fetch_add(self.counters.hits.load(Relaxed), Relaxed);
+        ENDED.misses.fetch_add(self.counters.misses.load(Relaxed), Relaxed);
+    }
+}
+
+const fn class_size(class: usize) -> usize {
+    let log = class >> 2;
+    (1 << log) + ((class & 3) << log >> 2)
+}
+
+#[inline]
+fn bump(counter: &AtomicUsize, by: usize) {
+    counter.store(counter.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+thread_local! {
+    static THREAD: RefCell<ThreadCache> = RefCell::new(ThreadCache::new());
+}
+
+struct Block(NonNull<u8>);
+// SAFETY: a free block is plain memory that nobody uses; any thread may hand it out.
+unsafe impl Send for Block {}
+
+static SHARED: [Mutex<Vec<Block>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
+
+/// Big blocks in order of release, oldest first.
+static BIG: Mutex<VecDeque<(usize, Block)>> = Mutex::new(VecDeque::new());
+
+fn cache_limit() -> usize {
+    static LIMIT: OnceLock<usize> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
+        std::env::var("TORCHTPU_CPU_CACHE_BYTES")
+            .ok()
+            .and_then(|v| v.trim().parse().ok())
+            .unwrap_or_else(|| machine_memory().map_or(1 << 30, |bytes| bytes / 4))
+    })
+}
+
+fn machine_memory() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<usize>().ok()? << 10)
+}
+
+fn layout(rounded: usize) -> Option<Layout> {
+    Layout::from_size_align(rounded, if rounded > SHARED_MAX { HUGE_PAGE } else { ALIGNMENT }).ok()
+}
+
+fn system_alloc(rounded: usize) -> Option<NonNull<u8>> {
+    let layout = layout(rounded)?;
+    // SAFETY: the size is not zero.
+    let p = NonNull::new(unsafe { alloc(layout) })?;
+    if rounded >= HUGE_PAGE {
+        advise_huge_pages(p, rounded);
+    }
+    Some(p)
+}
+
+/// # Safety
+/// `p` must come from [`system_alloc`] with the same size, and be used no more.
+unsafe fn system_free(p: NonNull<u8>, rounded: usize) {
+    if let Some(layout) = layout(rounded) {
+        // SAFETY: the caller's contract.
+        unsafe { dealloc(p.as_ptr(), layout) };
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn advise_huge_pages(p: NonNull<u8>, bytes: usize) {
+    unsafe extern "C" {
+        fn madvise(addr: *mut std::ffi::c_void, length: usize, advice: i32) -> i32;
+    }
+    const MADV_HUGEPAGE: i32 = 14;
+    // SAFETY: the range is ours; the call changes how it is backed, not what it holds. A refusal (a kernel built without
+    // huge pages) costs nothing but speed.
+    unsafe { madvise(p.as_ptr().cast(), bytes & !(HUGE_PAGE - 1), MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
+
+/// Memory for `bytes` bytes, aligned to [`ALIGNMENT`] and uninitialised. Zero bytes are given a block like one byte is.
+///
+/// # Errors
+/// [`KernelError::OutOfMemory`] when the system has none, or the size is absurd.
+#[inline]
+pub fn allocate(bytes: usize) -> Result<NonNull<u8>, KernelError> {
+    if bytes <= THREAD_MAX {
+        let (rounded, class) = class_of(bytes);
+        let cached = THREAD.try_with(|t| {
+            let t = &mut *t.borrow_mut();
+            bump(&t.counters.allocated, rounded);
+            let p = t.free[class].pop();
+            bump(if p.is_some() { &t.counters.hits } else { &t.counters.misses }, 1);
+            p
+        });
+        if let Ok(Some(p)) = cached {
+            return Ok(p);
+        }
+        let made = system_alloc(rounded);
+        if made.is_none() {
+            let _ = THREAD.try_with(|t| bump(&t.borrow().counters.allocated, rounded.wrapping_neg()));
+        }
+        return made.ok_or(KernelError::OutOfMemory { bytes });
+    }
+    allocate_large(bytes)
+}
+
+#[cold]
+#[inline(never)]
+fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
+    if bytes > isize::MAX as usize / 2 {
+        return Err(KernelError::OutOfMemory { bytes });
+    }
+    let (rounded, class) = class_of(bytes);
+    let cached = if rounded <= SHARED_MAX {
+        lock(&SHARED[class]).pop().map(|b| b.0)
+    } else {
+        let mut big = lock(&BIG);
+        // The youngest block of the size: most likely still in the caches.
+        let at = big.iter().rposition(|(size, _)| *size == rounded);
+        at.and_then(|i| big.remove(i)).map(|(_, b)| b.0)
+    };
+    let hit = cached.is_some();
+    if hit {
+        CACHED.fetch_sub(rounded, Relaxed);
+    }
+    let p = match cached.or_else(|| system_alloc(rounded)) {
+        Some(p) => p,
+        // What is cached may be what the system lacks.
+        None => {
+            empty_cache();
+            system_alloc(rounded).ok_or(KernelError::OutOfMemory { bytes })?
+        }
+    };
+    let counted = &ENDED;
+    if hit { &counted.hits } else { &counted.misses }.fetch_add(1, Relaxed);
+    let large = LARGE_ALLOCATED.fetch_add(rounded, Relaxed) + rounded;
+    PEAK.fetch_max(large, Relaxed);
+    Ok(p)
+}
+
+/// Gives a block back.
+///
+/// # Safety
+/// `ptr` must come from [`allocate`] with the same `bytes`, and not be used afterwards.
+#[inline]
+pub unsafe fn free(ptr: NonNull<u8>, bytes: usize) {
+    if bytes <= THREAD_MAX {
+        let (rounded, class) = class_of(bytes);
+        let kept = THREAD.try_with(|t| {
+            let t = &mut *t.borrow_mut();
+            bump(&t.counters.allocated, rounded.wrapping_neg());
+            let list = &mut t.free[class];
+            // A thread that only frees what others allocate must not hoard.
+            if list.len() * rounded >= THREAD_KEEPS_BYTES {
+                return false;
+            }
+            list.push(ptr);
+            true
+        });
+        if kept != Ok(true) {
+            // SAFETY: the caller's contract; the block is in no list.
+            unsafe { system_free(ptr, rounded) };
+        }
+        return;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { free_large(ptr, bytes) };
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn free_large(ptr: NonNull<u8>, bytes: usize) {
+    let (rounded, class) = class_of(bytes);
+    LARGE_ALLOCATED.fetch_sub(rounded, Relaxed);
+    if rounded <= SHARED_MAX {
+        let mut list = lock(&SHARED[class]);
+        if list.len() * rounded < SHARED_KEEPS_BYTES {
+            list.push(Block(ptr));
+            CACHED.fetch_add(rounded, Relaxed);
+            return;
+        }
+        drop(list);
+        // SAFETY: the caller's contract; the block is in no list.
+        unsafe { system_free(ptr, rounded) };
+        return;
+    }
+    let mut evicted = Vec::new();
+    {
+        let mut big = lock(&BIG);
+        big.push_back((rounded, Block(ptr)));
+        let mut cached = CACHED.fetch_add(rounded, Relaxed) + rounded;
+        while cached > cache_limit() {
+            let Some((size, block)) = big.pop_front() else { break };
+            CACHED.fetch_sub(size, Relaxed);
+            cached -= size;
+            evicted.push((size, block));
+        }
+    }
+    for (size, block) in evicted {
+        // SAFETY: taken out of the cache just now, so nobody else has it.
+        unsafe { system_free(block.0, size) };
+    }
+}
+
+/// Gives every block that the process, or this thread, keeps for reuse back to the system.
+pub fn empty_cache() {
+    let _ = THREAD.try_with(|t| t.borrow_mut().clear());
+    for (class, list) in SHARED.iter().enumerate() {
+        let blocks = std::mem::take(&mut *lock(list));
+        CACHED.fetch_sub(blocks.len() * class_size(class), Relaxed);
+        for b in blocks {
+            // SAFETY: taken out of the cache just now, so nobody else has it.
+            unsafe { system_free(b.0, class_size(class)) };
+        }
+    }
+    let blocks = std::mem::take(&mut *lock(&BIG));
+    for (size, b) in blocks {
+        CACHED.fetch_sub(size, Relaxed);
+        // SAFETY: as above.
+        unsafe { system_free(b.0, size) };
+    }
+}
+
+/// Counters of the whole process. Exact once the other threads are at rest; `peak_bytes` follows blocks above 32 KiB
+/// at each allocation and smaller ones when asked.
+pub fn stats() -> MemoryStats {
+    let mut s = MemoryStats {
+        allocated_bytes: ENDED.allocated.load(Relaxed).wrapping_add(LARGE_ALLOCATED.load(Relaxed)),
+        cached_bytes: CACHED.load(Relaxed),
+        peak_bytes: 0,
+        hits: ENDED.hits.load(Relaxed),
+        misses: ENDED.misses.load(Relaxed),
+    };
+    for c in lock(&ALL_COUNTERS).iter() {
+        s.allocated_bytes = s.allocated_bytes.wrapping_add(c.allocated.load(Relaxed));
+        s.hits += c.hits.load(Relaxed);
+        s.misses += c.misses.load(Relaxed);
+    }
+    s.peak_bytes = PEAK.fetch_max(s.allocated_bytes, Relaxed).max(s.allocated_bytes);
+    s
+}
+
+/// Starts a new measurement of `peak_bytes` from what is allocated now.
+pub fn reset_peak() {
+    PEAK.store(LARGE_ALLOCATED.load(Relaxed), Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_what_was_asked_and_waste_little() {
+        let mut sizes: Vec<usize> = (0..5000).collect();
+        sizes.extend((0..400).map(|i| 5000 + i * 7919));
+        sizes.extend([SHARED_MAX - 1, SHARED_MAX, SHARED_MAX + 1, 1 << 30, (1 << 30) + 1]);
+        for n in sizes {
+            let (rounded, class) = class_of(n);
+            assert!(rounded >= n && rounded % ALIGNMENT == 0, "{n} -> {rounded}");
+            assert!(n < 512 || rounded <= n + n / 4, "{n} -> {rounded}");
+            if rounded <= SHARED_MAX {
+                assert!(class < CLASSES);
+                assert_eq!(class_size(class), rounded, "class of {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_aligned_distinct_and_reused() {
+        for bytes in [0, 1, 64, 100, 4096, 40_000, 1 << 20, (1 << 20) + 1, 5 << 20] {
+            let a = allocate(bytes).unwrap();
+            let b = allocate(bytes).unwrap();
+            assert_eq!(a.as_ptr() as usize % ALIGNMENT, 0);
+            assert!(a.as_ptr().addr().abs_diff(b.as_ptr().addr()) >= bytes.max(1));
+            // SAFETY: the blocks are ours and that large.
+            unsafe {
+                a.as_ptr().write_bytes(1, bytes);
+                b.as_ptr().write_bytes(2, bytes);
+                free(b, bytes);
+                free(a, bytes);
+            }
+        }
+        let a = allocate(300).unwrap();
+        // SAFETY: allocated above with the same size.
+        unsafe { free(a, 300) };
+        let b = allocate(290).unwrap();
+        assert_eq!(a, b);
+        // SAFETY: as above.
+        unsafe { free(b, 290) };
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        for bytes in [usize::MAX, isize::MAX as usize, 1 << 62, 1 << 55] {
+            assert_eq!(allocate(bytes), Err(KernelError::OutOfMemory { bytes }));
+        }
+    }
+
+    #[test]
+    fn memory_is_freed_by_other_threads() {
+        let sizes = [16usize, 1000, 30_000, 100_000, 3 << 20];
+        std::thread::scope(|s| {
+            for seed in 0..4u64 {
+                s.spawn(move || {
+                    let (tx, rx) = std::sync::mpsc::channel::<(usize, usize, u8)>();
+                    let consumer = std::thread::spawn(move || {
+                        for (addr, bytes, tag) in rx {
+                            let p = NonNull::new(addr as *mut u8).unwrap();
+                            // SAFETY: the producer wrote the whole block and gave it away.
+                            unsafe {
+                                assert_eq!(p.as_ptr().read(), tag);
+                                assert_eq!(p.as_ptr().add(bytes - 1).read(), tag);
+                                free(p, bytes);
+                            }
+                        }
+                    });
+                    for i in 0..200u64 {
+                        let bytes = sizes[((i * 7 + seed) % 5) as usize];
+                        let p = allocate(bytes).unwrap();
+                        let tag = (i + 50 * seed) as u8;
+                        // SAFETY: ours, that large.
+                        unsafe { p.as_ptr().write_bytes(tag, bytes) };
+                        tx.send((p.as_ptr() as usize, bytes, tag)).unwrap();
+                    }
+                    drop(tx);
+                    consumer.join().unwrap();
+                });
+            }
+        });
+        let s = stats();
+        assert!(s.hits + s.misses >= 800);
+        assert!(s.peak_bytes >= 3 << 20);
+        empty_cache();
+    }
+}

@@ -1,0 +1,296 @@
+//! Functions of two operands, and comparisons.
+
+use super::{kinds, unsupported};
+use crate::loops::{Loop, Map2, Operand, Params, compute_dtype, for_each_row, loop2, run};
+use crate::{DType, Element, KernelError, View, ViewMut};
+
+kinds! {
+    /// A function of two operands, by PyTorch's name.
+    BinaryKind {
+        Add "add", Sub "sub", Mul "mul", Div "div", Pow "pow", Maximum "maximum", Minimum "minimum", Fmax "fmax",
+        Fmin "fmin", Remainder "remainder", Fmod "fmod", FloorDivide "floor_divide", Atan2 "atan2", Hypot "hypot",
+        BitwiseAnd "bitwise_and", BitwiseOr "bitwise_or", BitwiseXor "bitwise_xor",
+        LeftShift "bitwise_left_shift", RightShift "bitwise_right_shift", LogicalAnd "logical_and",
+        LogicalOr "logical_or", LogicalXor "logical_xor", NextAfter "nextafter", Copysign "copysign",
+    }
+}
+
+impl BinaryKind {
+    /// Whether the result is `bool` whatever the operands are.
+    pub const fn is_predicate(self) -> bool {
+        matches!(self, BinaryKind::LogicalAnd | BinaryKind::LogicalOr | BinaryKind::LogicalXor)
+    }
+}
+
+kinds! {
+    /// A comparison, by PyTorch's name.
+    CompareKind { Eq "eq", Ne "ne", Lt "lt", Le "le", Gt "gt", Ge "ge" }
+}
+
+/// One match from kinds to loops, as in `unary`.
+macro_rules! table {
+    ($Enum:ident, $kind:expr, $t:ty; $($mode:ident $Kind:ident => $r:ty: |$a:ident, $b:ident| $e:expr;)*) => {
+        match $kind {
+            $($Enum::$Kind => {
+                struct Op;
+                impl Map2<$t, $r> for Op {
+                    const VECTOR: bool = table!(@$mode);
+                    #[inline(always)]
+                    fn at<const FMA: bool>(_: &Params, $a: $t, $b: $t) -> $r { $e }
+                }
+                Some(const { loop2::<$t, $r, Op>() })
+            })*
+            #[allow(unreachable_patterns)]
+            _ => None,
+        }
+    };
+    (@vector) => { true };
+    (@scalar) => { false };
+}
+
+macro_rules! floats {
+    ($($name:ident $t:ident $bits:ty;)*) => {$(
+        fn $name(kind: BinaryKind) -> Option<Loop<2>> {
+            table! { BinaryKind, kind, $t;
+                vector Add => $t: |a, b| a + b;
+                vector Sub => $t: |a, b| a - b;
+                vector Mul => $t: |a, b| a * b;
+                vector Div => $t: |a, b| a / b;
+                scalar Pow => $t: |a, b| if b == 2.0 { a * a } else { a.powf(b) };
+                vector Maximum => $t: |a, b| if a > b || a.is_nan() { a } else { b };
+                vector Minimum => $t: |a, b| if a < b || a.is_nan() { a } else { b };
+                vector Fmax => $t: |a, b| if a > b || b.is_nan() { a } else { b };
+                vector Fmin => $t: |a, b| if a < b || b.is_nan() { a } else { b };
+                scalar Remainder => $t: |a, b| {
+                    let r = a % b;
+                    if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+                };
+                scalar Fmod => $t: |a, b| a % b;
+                scalar FloorDivide => $t: |a, b| {
+                    // As Python: from the remainder, so that the quotient agrees with it.
+                    if b == 0.0 {
+                        a / b
+                    } else {
+                        let r = a % b;
+                        let mut q = (a - r) / b;
+                        if r != 0.0 && (b < 0.0) != (r < 0.0) {
+                            q -= 1.0;
+                        }
+                        if q == 0.0 {
+                            (0.0 as $t).copysign(a / b)
+                        } else {
+                            let f = q.floor();
+                            if q - f > 0.5 { f + 1.0 } else { f }
+                        }
+                    }
+                };
+                scalar Atan2 => $t: |a, b| a.atan2(b);
+                scalar Hypot => $t: |a, b| a.hypot(b);
+                vector LogicalAnd => bool: |a, b| (a != 0.0) & (b != 0.0);
+                vector LogicalOr => bool: |a, b| (a != 0.0) | (b != 0.0);
+                vector LogicalXor => bool: |a, b| (a != 0.0) ^ (b != 0.0);
+                scalar NextAfter => $t: |a, b| if a.is_nan() || b.is_nan() {
+                    a + b
+                } else if a == b {
+                    b
+                } else if a < b {
+                    a.next_up()
+                } else {
+                    a.next_down()
+                };
+                vector Copysign => $t: |a, b| a.copysign(b);
+            }
+        }
+    )*};
+}
+floats! { of_f32 f32 u32; of_f64 f64 u64; }
+
+/// `a^b` of integers, wrapping; a negative exponent gives what rounding the true result towards zero gives.
+macro_rules! integer_pow {
+    ($t:ty, $a:expr, $b:expr) => {{
+        let (mut base, mut e, mut r): ($t, i64, $t) = ($a, $b as i64, 1);
+        if e < 0 {
+            match base as i64 {
+                1 => 1,
+                -1 => {
+                    if e & 1 == 0 {
+                        1
+                    } else {
+                        (0 as $t).wrapping_sub(1)
+                    }
+                }
+                _ => 0,
+            }
+        } else {
+            while e > 0 {
+                if e & 1 == 1 {
+                    r = r.wrapping_mul(base);
+                }
+                base = base.wrapping_mul(base);
+                e >>= 1;
+            }
+            r
+        }
+    }};
+}
+
+macro_rules! integers {
+    ($($name:ident $t:ident;)*) => {$(
+        #[allow(unused_comparisons)]
+        fn $name(kind: BinaryKind) -> Option<Loop<2>> {
+            const BITS: i64 = <$t>::BITS as i64;
+            table! { BinaryKind, kind, $t;
+                vector Add => $t: |a, b| a.wrapping_add(b);
+                vector Sub => $t: |a, b| a.wrapping_sub(b);
+                vector Mul => $t: |a, b| a.wrapping_mul(b);
+                scalar Pow => $t: |a, b| integer_pow!($t, a, b);
+                vector Maximum => $t: |a, b| a.max(b);
+                vector Minimum => $t: |a, b| a.min(b);
+                vector Fmax => $t: |a, b| a.max(b);
+                vector Fmin => $t: |a, b| a.min(b);
+                // Zero divisors have been refused before; one stands in for them to keep the loop free of panics.
+                scalar Remainder => $t: |a, b| {
+                    let d = if b == 0 { 1 } else { b };
+                    let r = a.wrapping_rem(d);
+                    if r != 0 && (r < 0) != (d < 0) { r.wrapping_add(d) } else { r }
+                };
+                scalar Fmod => $t: |a, b| a.wrapping_rem(if b == 0 { 1 } else { b });
+                scalar FloorDivide => $t: |a, b| {
+                    let d = if b == 0 { 1 } else { b };
+                    let q = a.wrapping_div(d);
+                    if a.wrapping_rem(d) != 0 && (a < 0) != (d < 0) { q.wrapping_sub(1) } else { q }
+                };
+                vector BitwiseAnd => $t: |a, b| a & b;
+                vector BitwiseOr => $t: |a, b| a | b;
+                vector BitwiseXor => $t: |a, b| a ^ b;
+                // Too large or negative counts shift everything out, as in PyTorch.
+                vector LeftShift => $t: |a, b| {
+                    if (0..BITS).contains(&(b as i64)) { a.wrapping_shl(b as u32) } else { 0 }
+                };
+                vector RightShift => $t: |a, b| {
+                    a >> (if (0..BITS).contains(&(b as i64)) { b as u32 } else { BITS as u32 - 1 })
+                        >> (if <$t>::MIN == 0 && !(0..BITS).contains(&(b as i64)) { 1 } else { 0 })
+                };
+                vector LogicalAnd => bool: |a, b| (a != 0) & (b != 0);
+                vector LogicalOr => bool: |a, b| (a != 0) | (b != 0);
+                vector LogicalXor => bool: |a, b| (a != 0) ^ (b != 0);
+            }
+        }
+    )*};
+}
+integers! { of_u8 u8; of_i8 i8; of_i16 i16; of_i32 i32; of_i64 i64; }
+
+/// `bool` as bytes that are zero or one.
+fn of_bool(kind: BinaryKind) -> Option<Loop<2>> {
+    use BinaryKind as K;
+    match kind {
+        K::Add | K::Maximum | K::Fmax | K::BitwiseOr | K::LogicalOr => of_u8(K::BitwiseOr),
+        K::Mul | K::Minimum | K::Fmin | K::BitwiseAnd | K::LogicalAnd => of_u8(K::BitwiseAnd),
+        K::BitwiseXor | K::LogicalXor => of_u8(K::BitwiseXor),
+        _ => None,
+    }
+}
+
+macro_rules! comparisons {
+    ($($name:ident $t:ty;)*) => {$(
+        fn $name(kind: CompareKind) -> Option<Loop<2>> {
+            table! { CompareKind, kind, $t;
+                vector Eq => bool: |a, b| a == b;
+                vector Ne => bool: |a, b| a != b;
+                vector Lt => bool: |a, b| a < b;
+                vector Le => bool: |a, b| a <= b;
+                vector Gt => bool: |a, b| a > b;
+                vector Ge => bool: |a, b| a >= b;
+            }
+        }
+    )*};
+}
+comparisons! { cmp_f32 f32; cmp_f64 f64; cmp_u8 u8; cmp_i8 i8; cmp_i16 i16; cmp_i32 i32; cmp_i64 i64; }
+
+#[inline]
+pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
+    match compute_dtype(dtype) {
+        DType::F32 => of_f32(kind),
+        DType::F64 => of_f64(kind),
+        DType::Bool => of_bool(kind),
+        DType::U8 => of_u8(kind),
+        DType::I8 => of_i8(kind),
+        DType::I16 => of_i16(kind),
+        DType::I32 => of_i32(kind),
+        _ => of_i64(kind),
+    }
+}
+
+/// Whether [`binary`] has a kernel for an element type.
+pub fn binary_supports(kind: BinaryKind, dtype: DType) -> bool {
+    find(kind, dtype).is_some()
+}
+
+fn has_zero(b: &View) -> bool {
+    fn scan<T: Element>(b: &View) -> bool {
+        let mut found = false;
+        for_each_row(b.sizes(), b.strides(), size_of::<T>(), |offset, step, n| {
+            for i in 0..n {
+                // SAFETY: the row lies within the view.
+                found |= unsafe { b.ptr().add(offset + i * step).cast::<T>().read() }.to_i64() == 0;
+            }
+        });
+        found
+    }
+    match b.dtype() {
+        DType::U8 => scan::<u8>(b),
+        DType::I8 => scan::<i8>(b),
+        DType::I16 => scan::<i16>(b),
+        DType::I32 => scan::<i32>(b),
+        DType::I64 => scan::<i64>(b),
+        _ => false,
+    }
+}
+
+/// Writes `kind(a, b)` to `out`. All have the same sizes and dtype (`out` is `bool` for predicates); a broadcast operand
+/// has strides of zero; `out` may be `a` or `b` itself.
+///
+/// Integers wrap, `maximum` and `minimum` propagate NaN, `remainder` and `floor_divide` follow Python's signs.
+///
+/// # Errors
+/// [`KernelError::ZeroDivision`] when an integer would be divided by zero, before anything is written;
+/// [`KernelError::Other`] when the dtype has no such function.
+#[inline]
+pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
+    let dtype = a.dtype();
+    let Some(f) = find(kind, dtype) else { return Err(unsupported(kind.name(), dtype)) };
+    debug_assert_eq!(dtype, b.dtype());
+    debug_assert_eq!(out.dtype(), if kind.is_predicate() { DType::Bool } else { dtype });
+    debug_assert!(a.sizes() == out.sizes() && b.sizes() == out.sizes());
+    if matches!(kind, BinaryKind::Remainder | BinaryKind::Fmod | BinaryKind::FloorDivide)
+        && dtype.is_int()
+        && has_zero(b)
+    {
+        return Err(KernelError::ZeroDivision);
+    }
+    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(a), Operand::input(b)]) };
+    Ok(())
+}
+
+/// Writes `kind(a, b)` to `out`, which is `bool`; as [`binary`] otherwise.
+///
+/// # Errors
+/// None: every dtype compares.
+#[inline]
+pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
+    debug_assert!(a.dtype() == b.dtype() && out.dtype() == DType::Bool);
+    let f = match compute_dtype(a.dtype()) {
+        DType::F32 => cmp_f32(kind),
+        DType::F64 => cmp_f64(kind),
+        DType::Bool | DType::U8 => cmp_u8(kind),
+        DType::I8 => cmp_i8(kind),
+        DType::I16 => cmp_i16(kind),
+        DType::I32 => cmp_i32(kind),
+        _ => cmp_i64(kind),
+    };
+    let Some(f) = f else { return Err(unsupported(kind.name(), a.dtype())) };
+    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(a), Operand::input(b)]) };
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! Elementary functions of `f32`, branch-free so that loops over them become vector code.
+//!
+//! `FMA` says whether `mul_add` is one instruction; where it is not, a product and a sum are used, because the library
+//! call that would give the exact result costs fifty times as much. Accuracies named are those the tests check.
+
+#[inline(always)]
+fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FMA { a.mul_add(b, c) } else { a * b + c }
+}
+
+#[inline(always)]
+fn fma64<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
+    if FMA { a.mul_add(b, c) } else { a * b + c }
+}
+
+#[inline(always)]
+fn horner<const FMA: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    let mut r = coefficients[N - 1];
+    let mut i = N - 1;
+    while i > 0 {
+        i -= 1;
+        r = fma::<FMA>(r, x, coefficients[i]);
+    }
+    r
+}
+
+#[inline(always)]
+fn horner64<const FMA: bool, const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
+    let mut r = coefficients[N - 1];
+    let mut i = N - 1;
+    while i > 0 {
+        i -= 1;
+        r = fma64::<FMA>(r, x, coefficients[i]);
+    }
+    r
+}
+
+/// ln 2 with its last bits cut off, so that products with small integers are exact, and the rest.
+const LN2_HIGH: f32 = f32::from_bits(0x3f31_7200);
+const LN2_LOW: f32 = (std::f64::consts::LN_2 - LN2_HIGH as f64) as f32;
+/// Adding it rounds to an integer, which then stands in the low bits.
+const ROUNDER: f32 = 12_582_912.0;
+
+/// 2^k for -126 <= k <= 127.
+#[inline(always)]
+fn power_of_two(k: i32) -> f32 {
+    f32::from_bits(((k + 127) << 23) as u32)
+}
+
+/// `x = n ln 2 + r` with |r| <= ln 2 / 2, for |x| < 200.
+#[inline(always)]
+fn reduce_ln2<const FMA: bool>(x: f32) -> (i32, f32) {
+    let shifted = fma::<FMA>(x, std::f32::consts::LOG2_E, ROUNDER);
+    let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32);
+    let nf = shifted - ROUNDER;
+    let r = fma::<FMA>(nf, -LN2_LOW, fma::<FMA>(nf, -LN2_HIGH, x));
+    (n, r)
+}
+
+/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2: Taylor's series.
+#[inline(always)]
+fn exp_tail<const FMA: bool>(r: f32) -> f32 {
+    horner::<FMA, 6>(r, [0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0])
+}
+
+/// Cuts to a range and lets NaN through.
+#[inline(always)]
+fn within(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x > high { high } else { x };
+    if x < low { low } else { x }
+}
+
+/// e^x to 1 ulp, subnormal results included.
+#[inline(always)]
+pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
+    let (n, r) = reduce_ln2::<FMA>(within(x, -105.0, 90.0));
+    let p = 1.0 + fma::<FMA>(r * r, exp_tail::<FMA>(r), r);
+    // In two steps, because 2^n alone may not be a normal number. A NaN has any n, and stays one.
+    let n = n.clamp(-252, 252);
+    let half = n >> 1;
+    p * power_of_two(half) * power_of_two(n - half)
+}
+
+/// e^x for -87 <= x <= 88, where 2^n is normal.
+#[inline(always)]
+fn exp_normal<const FMA: bool>(x: f32) -> f32 {
+    let (n, r) = reduce_ln2::<FMA>(x);
+    let p = 1.0 + fma::<FMA>(r * r, exp_tail::<FMA>(r), r);
+    p * power_of_two(n.clamp(-126, 127))
+}
+
+/// 2^x to 1 ulp.
+#[inline(always)]
+pub(crate) fn exp2<const FMA: bool>(x: f32) -> f32 {
+    let x = within(x, -151.0, 129.0);
+    let shifted = x + ROUNDER;
+    let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32).clamp(-252, 252);
+    let f = x - (shifted - ROUNDER);
+    // The low part of the product matters to the last bit.
+    let r = f * std::f32::consts::LN_2;
+    const LN2_REST: f32 = (std::f64::consts::LN_2 - std::f32::consts::LN_2 as f64) as f32;
+    let low = if FMA { f.mul_add(std::f32::consts::LN_2, -r) } else { 0.0 } + f * LN2_REST;
+    let p = 1.0 + (fma::<FMA>(r * r, exp_tail::<FMA>(r), low) + r);
+    let half = n >> 1;
+    p * power_of_two(half) * power_of_two(n - half)
+}
+
+/// e^x - 1 to 3 ulp, without cancellation near zero.
+#[inline(always)]
+pub(crate) fn expm1<const FMA: bool>(x: f32) -> f32 {
+    let clipped = within(x, -40.0, 88.9);
+    let (n, r) = reduce_ln2::<FMA>(clipped);
+    let p = fma::<FMA>(r * r, exp_tail::<FMA>(r), r);
+    // 2^n (p + 1) - 1; 2^128 is not a number, 2 * 2^127 is.
+    let n = n.clamp(-126, 128);
+    let s = power_of_two(n - 1);
+    let y = fma::<FMA>(s, p, s - 0.5) * 2.0;
+    // Also keeps the sign of zero.
+    if x.abs() < 1e-7 { x } else { y }
+}
+
+/// `x = 2^e (1 + f)` with 1 + f between sqrt(1/2) and sqrt(2), for finite positive x.
+#[inline(always)]
+fn split(x: f32) -> (f32, f32) {
+    let small = x < f32::MIN_POSITIVE;
+    let bits = if small { x * 8_388_608.0 } else { x }.to_bits();
+    let e = (bits.wrapping_sub(0x3f35_04f3) as i32) >> 23;
+    let m = f32::from_bits(bits.wrapping_sub((e << 23) as u32));
+    (e as f32 - if small { 23.0 } else { 0.0 }, m - 1.0)
+}
+
+/// ln(1 + f) - f for |f| < 0.42: with s = f / (2 + f), the series of 2 atanh s, arranged to keep f exact.
+#[inline(always)]
+fn log_tail<const FMA: bool>(f: f32) -> f32 {
+    let s = f / (2.0 + f);
+    let z = s * s;
+    let r = z * horner::<FMA, 5>(z, [2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0]);
+    let half_square = 0.5 * f * f;
+    fma::<FMA>(s, half_square + r, -half_square)
+}
+
+/// What a logarithm is outside the positive finite numbers.
+#[inline(always)]
+fn log_edges(x: f32, y: f32) -> f32 {
+    let y = if x == f32::INFINITY { x } else { y };
+    let y = if x == 0.0 { f32::NEG_INFINITY } else { y };
+    if x >= 0.0 { y } else { f32::NAN }
+}
+
+/// ln x to 1 ulp.
+#[inline(always)]
+pub(crate) fn log<const FMA: bool>(x: f32) -> f32 {
+    let (e, f) = split(x);
+    let y = fma::<FMA>(e, LN2_HIGH, f + fma::<FMA>(e, LN2_LOW, log_tail::<FMA>(f)));
+    log_edges(x, y)
+}
+
+/// log2 x to 2 ulp, exact for powers of two. The product with log2 e is done in f64.
+#[inline(always)]
+pub(crate) fn log2<const FMA: bool>(x: f32) -> f32 {
+    let (e, f) = split(x);
+    let y = (f as f64 + log_tail::<FMA>(f) as f64) * std::f64::consts::LOG2_E + e as f64;
+    log_edges(x, y as f32)
+}
+
+/// log10 x to 2 ulp.
+#[inline(always)]
+pub(crate) fn log10<const FMA: bool>(x: f32) -> f32 {
+    let (e, f) = split(x);
+    let y = (f as f64 + log_tail::<FMA>(f) as f64) * std::f64::consts::LOG10_E + e as f64 * std::f64::consts::LOG10_2;
+    log_edges(x, y as f32)
+}
+
+/// ln(1 + x) to 2 ulp.
+#[inline(always)]
+pub(crate) fn log1p<const FMA: bool>(x: f32) -> f32 {
+    let u = 1.0 + x;
+    // What rounding took from u comes back to first order.
+    let correction = (x - (u - 1.0)) / u;
+    let y = log::<FMA>(u);
+    let y = if u > 0.0 && u < f32::INFINITY { y + correction } else { y };
+    if x.abs() < 1e-7 { x } else { y }
+}
+
+/// tanh x to 3 ulp.
+#[inline(always)]
+pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
+    let a = within(x.abs(), 0.0, 10.0);
+    let t = expm1::<FMA>(a + a);
+    let y = t / (t + 2.0);
+    if x.abs() < 1e-4 { x } else { y.copysign(x) }
+}
+
+/// 1 / (1 + e^-x) to 3 ulp.
+#[inline(always)]
+pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
+    1.0 / (1.0 + exp::<FMA>(-x))
+}
+
+/// x sigmoid(x).
+#[inline(always)]
+pub(crate) fn silu<const FMA: bool>(x: f32) -> f32 {
+    x / (1.0 + exp::<FMA>(-x))
+}
+
+/// Beyond this, reducing an angle by multiples of pi/2 in f64 loses digits, and sine and cosine go one by one.
+pub(crate) const ANGLE_MAX: f32 = 1.0e6;
+
+/// Sine and cosine of |x| <= [`ANGLE_MAX`], computed in f64; which of the two is asked for by `quarter`.
+#[inline(always)]
+fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
+    const ROUNDER64: f64 = 6_755_399_441_055_744.0;
+    const HALF_PI_LOW: f64 = 6.123_233_995_736_766e-17;
+    let x = x as f64;
+    let shifted = fma64::<FMA>(x, std::f64::consts::FRAC_2_PI, ROUNDER64);
+    let q = (shifted.to_bits() as i64).wrapping_add(quarter);
+    let n = shifted - ROUNDER64;
+    let r = fma64::<FMA>(n, -HALF_PI_LOW, fma64::<FMA>(n, -std::f64::consts::FRAC_PI_2, x));
+    let z = r * r;
+    let sin = fma64::<FMA>(
+        r * z,
+        horner64::<FMA, 5>(z, [-1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0]),
+        r,
+    );
+    let cos = fma64::<FMA>(
+        z,
+        horner64::<FMA, 6>(
+            z,
+            [-0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0, 1.0 / 479_001_600.0],
+        ),
+        1.0,
+    );
+    let y = if q & 1 == 0 { sin } else { cos };
+    (if q & 2 == 0 { y } else { -y }) as f32
+}
+
+/// sin x to 1 ulp for |x| <= [`ANGLE_MAX`].
+#[inline(always)]
+pub(crate) fn sin<const FMA: bool>(x: f32) -> f32 {
+    let y = sin_quarter::<FMA>(x, 0);
+    if x == 0.0 { x } else { y }
+}
+
+/// cos x to 1 ulp for |x| <= [`ANGLE_MAX`].
+#[inline(always)]
+pub(crate) fn cos<const FMA: bool>(x: f32) -> f32 {
+    sin_quarter::<FMA>(x, 1)
+}
+
+/// e^(x^2) erfc x as a polynomial in 1 / (1 + x) - 0.35.
+const ERFC_SCALED: [f32; 8] =
+    [0.271_552_88, 0.977_585_02, 0.482_358_68, -0.411_186_52, -0.222_144, 0.568_086_27, -0.173_540_46, -0.632_258_5];
+
+/// erf x to 3 ulp: Maclaurin's series up to one, then `1 - e^(-x^2) q(x)`.
+#[inline(always)]
+pub(crate) fn erf<const FMA: bool>(x: f32) -> f32 {
+    let a = within(x.abs(), 0.0, 4.2);
+    let z = a * a;
+    const C: f32 = std::f32::consts::FRAC_2_SQRT_PI;
+    let series = horner::<FMA, 11>(
+        z,
+        [
+            C,
+            -C / 3.0,
+            C / 10.0,
+            -C / 42.0,
+            C / 216.0,
+            -C / 1320.0,
+            C / 9360.0,
+            -C / 75_600.0,
+            C / 685_440.0,
+            -C / 6_894_720.0,
+            C / 76_204_800.0,
+        ],
+    );
+    // Interpolates e^(x^2) erfc x at Chebyshev nodes of 1 / (1 + x), for x from 1 to 4.2.
+    let t = 1.0 / (1.0 + a) - 0.35;
+    let q = horner::<FMA, 8>(t, ERFC_SCALED);
+    let tail = fma::<FMA>(-q, exp_normal::<FMA>(-z), 1.0);
+    let y = if a < 1.0 { a * series } else { tail };
+    y.copysign(x)
+}
+
+/// x Phi(x) with Phi by erf.
+#[inline(always)]
+pub(crate) fn gelu<const FMA: bool>(x: f32) -> f32 {
+    0.5 * x * (1.0 + erf::<FMA>(x * std::f32::consts::FRAC_1_SQRT_2))
+}
+
+/// The argument of tanh in the approximate gelu.
+#[inline(always)]
+fn gelu_inner(x: f32) -> f32 {
+    const ROOT: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
+    ROOT * (x + 0.044_715 * x * x * x)
+}
+
+/// gelu by tanh.
+#[inline(always)]
+pub(crate) fn gelu_tanh<const FMA: bool>(x: f32) -> f32 {
+    0.5 * x * (1.0 + tanh::<FMA>(gelu_inner(x)))
+}
+
+/// Derivative of [`gelu`].
+#[inline(always)]
+pub(crate) fn gelu_slope<const FMA: bool>(x: f32) -> f32 {
+    const DENSITY: f32 = 0.5 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
+    let phi = 0.5 * (1.0 + erf::<FMA>(x * std::f32::consts::FRAC_1_SQRT_2));
+    // Clipped at both ends: far out the density is zero, and x times zero must stay zero.
+    let x = within(x, -1e18, 1e18);
+    phi + x * DENSITY * exp::<FMA>(-0.5 * x * x)
+}
+
+/// Derivative of [`gelu_tanh`].
+#[inline(always)]
+pub(crate) fn gelu_tanh_slope<const FMA: bool>(x: f32) -> f32 {
+    const ROOT: f32 = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
+    let clipped = within(x, -1e6, 1e6);
+    let t = tanh::<FMA>(gelu_inner(clipped));
+    let slope = ROOT * (1.0 + 3.0 * 0.044_715 * clipped * clipped);
+    0.5 * (1.0 + t) + 0.5 * clipped * (1.0 - t * t) * slope
+}
+
+/// psi(x), the derivative of ln Gamma: recurrence up to ten, then the asymptotic series; reflected for negative x.
+pub(crate) fn digamma(mut x: f64) -> f64 {
+    if x == 0.0 {
+        return f64::INFINITY.copysign(-x);
+    }
+    let mut reflected = 0.0;
+    if x < 0.0 {
+        if x == x.floor() {
+            return f64::NAN;
+        }
+        // tan has period one here; taking the fraction first keeps its digits.
+        reflected = -std::f64::consts::PI / (std::f64::consts::PI * x.fract()).tan();
+        x = 1.0 - x;
+    }
+    let mut r = 0.0;
+    while x < 10.0 {
+        r -= 1.0 / x;
+        x += 1.0;
+    }
+    let z = 1.0 / (x * x);
+    let bernoulli = [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32_760.0, 1.0 / 12.0];
+    let series = bernoulli.iter().rev().fold(0.0, |s, b| (s + b) * z);
+    r + x.ln() - 0.5 / x - series + reflected
+}
+
+/// The inverse of erf: a starting value good to three digits, then Halley's steps on erf or, near one, on erfc.
+pub(crate) fn erfinv(y: f64) -> f64 {
+    let a = y.abs();
+    if !(a < 1.0) {
+        return if a == 1.0 { f64::INFINITY.copysign(y) } else { f64::NAN };
+    }
+    if a < 1e-9 {
+        return y / std::f64::consts::FRAC_2_SQRT_PI;
+    }
+    let l = (-a * a).ln_1p();
+    let k = 2.0 / (std::f64::consts::PI * 0.147) + 0.5 * l;
+    let mut x = ((k * k - l / 0.147).sqrt() - k).sqrt();
+    for _ in 0..3 {
+        let excess = if a < 0.5 { libm::erf(x) - a } else { (1.0 - a) - libm::erfc(x) };
+        let step = excess / (std::f64::consts::FRAC_2_SQRT_PI * (-x * x).exp());
+        x -= step / (1.0 + x * step);
+    }
+    x.copysign(y)
+}

@@ -1,0 +1,277 @@
+//! Functions of one operand.
+
+use super::{kinds, math, unsupported};
+use crate::loops::{Loop, Map1, Operand, Params, compute_dtype, loop1, run};
+use crate::{DType, KernelError, View, ViewMut};
+
+kinds! {
+    /// A function of one operand, by PyTorch's name.
+    UnaryKind {
+        Neg "neg", Abs "abs", Sign "sign", Exp "exp", Exp2 "exp2", Expm1 "expm1", Log "log", Log2 "log2",
+        Log10 "log10", Log1p "log1p", Sqrt "sqrt", Rsqrt "rsqrt", Reciprocal "reciprocal", Square "square",
+        Sin "sin", Cos "cos", Tan "tan", Asin "asin", Acos "acos", Atan "atan", Sinh "sinh", Cosh "cosh",
+        Tanh "tanh", Asinh "asinh", Acosh "acosh", Atanh "atanh", Sigmoid "sigmoid", Erf "erf", Erfc "erfc",
+        Erfinv "erfinv", Lgamma "lgamma", Digamma "digamma", Floor "floor", Ceil "ceil", Round "round",
+        Trunc "trunc", Frac "frac", Relu "relu", LogicalNot "logical_not", BitwiseNot "bitwise_not",
+        IsNan "isnan", IsInf "isinf", IsFinite "isfinite",
+    }
+}
+
+impl UnaryKind {
+    /// Whether the result is `bool` whatever the operand is.
+    pub const fn is_predicate(self) -> bool {
+        matches!(self, UnaryKind::LogicalNot | UnaryKind::IsNan | UnaryKind::IsInf | UnaryKind::IsFinite)
+    }
+}
+
+struct Same;
+struct Always<const V: bool>;
+impl<A: Copy> Map1<A, A> for Same {
+    #[inline(always)]
+    fn at<const FMA: bool>(_: &Params, a: A) -> A {
+        a
+    }
+}
+impl<A: Copy, const V: bool> Map1<A, bool> for Always<V> {
+    #[inline(always)]
+    fn at<const FMA: bool>(_: &Params, _: A) -> bool {
+        V
+    }
+}
+
+/// One match from kinds to loops for the listed kinds of an element type; each row declares the op as a local type.
+/// `vector` rows are compiled for every instruction set, `scalar` rows (library calls inside) once.
+macro_rules! table {
+    ($kind:expr, $t:ty; $($mode:ident $Kind:ident => $r:ty: |$x:ident| $e:expr;)*) => {
+        match $kind {
+            $(UnaryKind::$Kind => {
+                struct Op;
+                impl Map1<$t, $r> for Op {
+                    const VECTOR: bool = table!(@$mode);
+                    #[inline(always)]
+                    #[allow(non_upper_case_globals)]
+                    fn at<const FMA: bool>(_: &Params, $x: $t) -> $r { $e }
+                }
+                Some(const { loop1::<$t, $r, Op>() })
+            })*
+            #[allow(unreachable_patterns)]
+            _ => None,
+        }
+    };
+    (@vector) => { true };
+    (@scalar) => { false };
+}
+
+fn of_f32(kind: UnaryKind) -> Option<Loop<1>> {
+    table! { kind, f32;
+        vector Neg => f32: |x| -x;
+        vector Abs => f32: |x| x.abs();
+        vector Sign => f32: |x| (x > 0.0) as u8 as f32 - (x < 0.0) as u8 as f32;
+        vector Exp => f32: |x| math::exp::<FMA>(x);
+        vector Exp2 => f32: |x| math::exp2::<FMA>(x);
+        vector Expm1 => f32: |x| math::expm1::<FMA>(x);
+        vector Log => f32: |x| math::log::<FMA>(x);
+        vector Log2 => f32: |x| math::log2::<FMA>(x);
+        vector Log10 => f32: |x| math::log10::<FMA>(x);
+        vector Log1p => f32: |x| math::log1p::<FMA>(x);
+        vector Sqrt => f32: |x| x.sqrt();
+        vector Rsqrt => f32: |x| 1.0 / x.sqrt();
+        vector Reciprocal => f32: |x| 1.0 / x;
+        vector Square => f32: |x| x * x;
+        scalar Tan => f32: |x| (x as f64).tan() as f32;
+        scalar Asin => f32: |x| (x as f64).asin() as f32;
+        scalar Acos => f32: |x| (x as f64).acos() as f32;
+        scalar Atan => f32: |x| (x as f64).atan() as f32;
+        scalar Sinh => f32: |x| (x as f64).sinh() as f32;
+        scalar Cosh => f32: |x| (x as f64).cosh() as f32;
+        vector Tanh => f32: |x| math::tanh::<FMA>(x);
+        scalar Asinh => f32: |x| libm::asinh(x as f64) as f32;
+        scalar Acosh => f32: |x| libm::acosh(x as f64) as f32;
+        scalar Atanh => f32: |x| libm::atanh(x as f64) as f32;
+        vector Sigmoid => f32: |x| math::sigmoid::<FMA>(x);
+        vector Erf => f32: |x| math::erf::<FMA>(x);
+        scalar Erfc => f32: |x| libm::erfc(x as f64) as f32;
+        scalar Erfinv => f32: |x| math::erfinv(x as f64) as f32;
+        scalar Lgamma => f32: |x| libm::lgamma(x as f64) as f32;
+        scalar Digamma => f32: |x| math::digamma(x as f64) as f32;
+        vector Floor => f32: |x| x.floor();
+        vector Ceil => f32: |x| x.ceil();
+        vector Round => f32: |x| x.round_ties_even();
+        vector Trunc => f32: |x| x.trunc();
+        vector Frac => f32: |x| x - x.trunc();
+        vector Relu => f32: |x| if x < 0.0 { 0.0 } else { x };
+        vector LogicalNot => bool: |x| x == 0.0;
+        vector IsNan => bool: |x| x.is_nan();
+        vector IsInf => bool: |x| x.is_infinite();
+        vector IsFinite => bool: |x| x.is_finite();
+    }
+}
+
+fn of_f64(kind: UnaryKind) -> Option<Loop<1>> {
+    table! { kind, f64;
+        vector Neg => f64: |x| -x;
+        vector Abs => f64: |x| x.abs();
+        vector Sign => f64: |x| (x > 0.0) as u8 as f64 - (x < 0.0) as u8 as f64;
+        scalar Exp => f64: |x| x.exp();
+        scalar Exp2 => f64: |x| x.exp2();
+        scalar Expm1 => f64: |x| x.exp_m1();
+        scalar Log => f64: |x| x.ln();
+        scalar Log2 => f64: |x| x.log2();
+        scalar Log10 => f64: |x| x.log10();
+        scalar Log1p => f64: |x| x.ln_1p();
+        vector Sqrt => f64: |x| x.sqrt();
+        vector Rsqrt => f64: |x| 1.0 / x.sqrt();
+        vector Reciprocal => f64: |x| 1.0 / x;
+        vector Square => f64: |x| x * x;
+        scalar Sin => f64: |x| x.sin();
+        scalar Cos => f64: |x| x.cos();
+        scalar Tan => f64: |x| x.tan();
+        scalar Asin => f64: |x| x.asin();
+        scalar Acos => f64: |x| x.acos();
+        scalar Atan => f64: |x| x.atan();
+        scalar Sinh => f64: |x| x.sinh();
+        scalar Cosh => f64: |x| x.cosh();
+        scalar Tanh => f64: |x| x.tanh();
+        scalar Asinh => f64: |x| libm::asinh(x);
+        scalar Acosh => f64: |x| libm::acosh(x);
+        scalar Atanh => f64: |x| libm::atanh(x);
+        scalar Sigmoid => f64: |x| 1.0 / (1.0 + (-x).exp());
+        scalar Erf => f64: |x| libm::erf(x);
+        scalar Erfc => f64: |x| libm::erfc(x);
+        scalar Erfinv => f64: |x| math::erfinv(x);
+        scalar Lgamma => f64: |x| libm::lgamma(x);
+        scalar Digamma => f64: |x| math::digamma(x);
+        vector Floor => f64: |x| x.floor();
+        vector Ceil => f64: |x| x.ceil();
+        vector Round => f64: |x| x.round_ties_even();
+        vector Trunc => f64: |x| x.trunc();
+        vector Frac => f64: |x| x - x.trunc();
+        vector Relu => f64: |x| if x < 0.0 { 0.0 } else { x };
+        vector LogicalNot => bool: |x| x == 0.0;
+        vector IsNan => bool: |x| x.is_nan();
+        vector IsInf => bool: |x| x.is_infinite();
+        vector IsFinite => bool: |x| x.is_finite();
+    }
+}
+
+/// Sine and cosine in vectors, and again one by one where an angle is too large for that.
+macro_rules! angles {
+    ($($name:ident $Op:ident $f:ident;)*) => {$(
+        struct $Op;
+        impl Map1<f32, f32> for $Op {
+            #[inline(always)]
+            fn at<const FMA: bool>(_: &Params, x: f32) -> f32 { math::$f::<FMA>(x) }
+        }
+        unsafe fn $name(p: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) {
+            // SAFETY: the contract of a `Loop`.
+            unsafe { loop1::<f32, f32, $Op>()(p, out, x, n) };
+            let (out, x) = (out.cast::<f32>(), x[0].cast::<f32>());
+            let mut large = false;
+            for i in 0..n {
+                // SAFETY: as above.
+                large |= unsafe { *x.add(i) }.abs() > math::ANGLE_MAX;
+            }
+            if large {
+                for i in 0..n {
+                    // SAFETY: as above.
+                    unsafe {
+                        let v = *x.add(i);
+                        if v.abs() > math::ANGLE_MAX {
+                            *out.add(i) = (v as f64).$f() as f32;
+                        }
+                    }
+                }
+            }
+        }
+    )*};
+}
+angles! { sin_f32 Sine sin; cos_f32 Cosine cos; }
+
+macro_rules! integers {
+    ($($name:ident $t:ty: |$a:ident| $abs:expr, |$s:ident| $sign:expr, |$r:ident| $relu:expr;)*) => {$(
+        fn $name(kind: UnaryKind) -> Option<Loop<1>> {
+            use UnaryKind as K;
+            match kind {
+                K::Floor | K::Ceil | K::Round | K::Trunc => return Some(const { loop1::<$t, $t, Same>() }),
+                K::IsNan | K::IsInf => return Some(const { loop1::<$t, bool, Always<false>>() }),
+                K::IsFinite => return Some(const { loop1::<$t, bool, Always<true>>() }),
+                _ => {}
+            }
+            table! { kind, $t;
+                vector Neg => $t: |x| x.wrapping_neg();
+                vector Abs => $t: |$a| $abs;
+                vector Sign => $t: |$s| $sign;
+                vector Square => $t: |x| x.wrapping_mul(x);
+                vector Relu => $t: |$r| $relu;
+                vector LogicalNot => bool: |x| x == 0;
+                vector BitwiseNot => $t: |x| !x;
+            }
+        }
+    )*};
+}
+integers! {
+    of_u8 u8: |x| x, |x| x.min(1), |x| x;
+    of_i8 i8: |x| x.wrapping_abs(), |x| x.signum(), |x| x.max(0);
+    of_i16 i16: |x| x.wrapping_abs(), |x| x.signum(), |x| x.max(0);
+    of_i32 i32: |x| x.wrapping_abs(), |x| x.signum(), |x| x.max(0);
+    of_i64 i64: |x| x.wrapping_abs(), |x| x.signum(), |x| x.max(0);
+}
+
+fn of_bool(kind: UnaryKind) -> Option<Loop<1>> {
+    use UnaryKind as K;
+    match kind {
+        K::LogicalNot | K::BitwiseNot => {
+            struct Not;
+            impl Map1<u8, u8> for Not {
+                #[inline(always)]
+                fn at<const FMA: bool>(_: &Params, x: u8) -> u8 {
+                    (x == 0) as u8
+                }
+            }
+            Some(const { loop1::<u8, u8, Not>() })
+        }
+        K::Abs | K::Sign | K::Square => Some(const { loop1::<u8, u8, Same>() }),
+        K::IsNan | K::IsInf => Some(const { loop1::<u8, bool, Always<false>>() }),
+        K::IsFinite => Some(const { loop1::<u8, bool, Always<true>>() }),
+        _ => None,
+    }
+}
+
+#[inline]
+fn find(kind: UnaryKind, dtype: DType) -> Option<Loop<1>> {
+    match compute_dtype(dtype) {
+        DType::F32 => match kind {
+            UnaryKind::Sin => Some(sin_f32),
+            UnaryKind::Cos => Some(cos_f32),
+            _ => of_f32(kind),
+        },
+        DType::F64 => of_f64(kind),
+        DType::Bool => of_bool(kind),
+        DType::U8 => of_u8(kind),
+        DType::I8 => of_i8(kind),
+        DType::I16 => of_i16(kind),
+        DType::I32 => of_i32(kind),
+        _ => of_i64(kind),
+    }
+}
+
+/// Whether [`unary`] has a kernel for an element type.
+pub fn unary_supports(kind: UnaryKind, dtype: DType) -> bool {
+    find(kind, dtype).is_some()
+}
+
+/// Writes `kind(x)` to `out`, which has the sizes and dtype of `x` (`bool` for predicates) and may be `x` itself.
+///
+/// Integers wrap. `f16` and `bf16` are computed in `f32`; `round` goes to even.
+///
+/// # Errors
+/// [`KernelError::Other`] when the dtype has no such function (integers have no `exp`: convert first).
+#[inline]
+pub fn unary(kind: UnaryKind, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
+    let Some(f) = find(kind, x.dtype()) else { return Err(unsupported(kind.name(), x.dtype())) };
+    debug_assert_eq!(x.sizes(), out.sizes());
+    debug_assert_eq!(out.dtype(), if kind.is_predicate() { DType::Bool } else { x.dtype() });
+    // SAFETY: both views describe memory they may use; sizes and dtypes agree.
+    unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(x)]) };
+    Ok(())
+}

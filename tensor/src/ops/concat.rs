@@ -1,0 +1,332 @@
+//! Joining and mirroring: `Cat` and `Flip`, and what is made of them.
+
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::schema::{Fill, Row, SampleArg, Scope, Tier, ints, n, t};
+use crate::{Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
+use smallvec::smallvec;
+
+/// Joins tensors of the same dtype along a dimension.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Cat {
+    /// Which dimension.
+    pub dim: usize,
+}
+
+impl Op for Cat {
+    const NAME: &'static str = "cat";
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let mut dims = *x[0].dims();
+        for (i, t) in x.iter().enumerate().skip(1) {
+            let d = t.dims();
+            if d.len() != dims.len() {
+                return Err(Error::runtime(format!(
+                    "Tensors must have same number of dimensions: got {} and {}",
+                    dims.len(),
+                    d.len()
+                )));
+            }
+            for k in 0..d.len() {
+                if k != self.dim && d[k] != dims[k] {
+                    return Err(Error::runtime(format!(
+                        "Sizes of tensors must match except in dimension {}. Expected size {} but got size {} for tensor number {i} in the list.",
+                        self.dim, dims[k], d[k]
+                    )));
+                }
+            }
+            dims[self.dim] += d[self.dim];
+        }
+        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let mut at = 0;
+        for t in x {
+            let len = t.dims()[self.dim];
+            let part = y[0].narrow(self.dim as i64, at as i64, len as i64)?;
+            torchtpu_kernels::copy::copy(&t.view(), &mut part.view_mut());
+            at += len;
+        }
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        smallvec![f.concatenate(x, self.dim)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let mut at = 0;
+        (0..s.len())
+            .map(|i| {
+                let len = s.meta(i).dims[self.dim] as i64;
+                at += len;
+                if s.needs(i) { g.narrow(self.dim as i64, at - len, len).map(Some) } else { Ok(None) }
+            })
+            .collect()
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// Mirrors dimensions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Flip {
+    /// Bit `i`: dimension `i` is mirrored.
+    pub mask: u64,
+}
+
+impl Op for Flip {
+    const NAME: &'static str = "flip";
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(*x[0].meta())
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let mut done = x[0].clone();
+        // One dimension at a time: row blocks are copied in opposite order.
+        for d in (0..x[0].dims().len()).filter(|d| self.mask >> d & 1 != 0) {
+            let n = done.dims()[d] as i64;
+            let next = Tensor::empty(done.meta())?;
+            for i in 0..n {
+                let (from, to) = (done.narrow(d as i64, i, 1)?, next.narrow(d as i64, n - 1 - i, 1)?);
+                torchtpu_kernels::copy::copy(&from.view(), &mut to.view_mut());
+            }
+            done = next;
+        }
+        torchtpu_kernels::copy::copy(&done.view(), &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let dims: Vec<usize> = (0..x[0].rank()).filter(|d| self.mask >> d & 1 != 0).collect();
+        smallvec![f.reverse(&x[0], &dims)]
+    }
+    fn vjp(&self, _: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec![Some(dispatch::call(Prim::Flip(*self), &[g])?)])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// Joins tensors along a dimension, after promotion. 1-d tensors without elements are left out, as in PyTorch.
+///
+/// # Errors
+/// `Runtime` or `Index`, in PyTorch's wording.
+pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
+    let Some(first) = xs.first() else {
+        return Err(Error::runtime("torch.cat(): expected a non-empty list of Tensors"));
+    };
+    if let Some(i) = xs.iter().position(|x| x.dims().is_empty()) {
+        return Err(Error::runtime(format!("zero-dimensional tensor (at position {i}) cannot be concatenated")));
+    }
+    let legacy = |x: &Tensor| x.dims().len() == 1 && x.numel() == 0;
+    let dtype = xs.iter().fold(first.dtype(), |d, x| promote_types(d, x.dtype()));
+    let kept: Vec<&&Tensor> = xs.iter().filter(|x| !legacy(x)).collect();
+    if kept.is_empty() {
+        normalize_dim(dim, 1)?;
+        return first.to_dtype(dtype)?.copy();
+    }
+    let dim = normalize_dim(dim, kept[0].dims().len())?;
+    let typed: Vec<Tensor> = kept.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
+    dispatch::call(Prim::Cat(Cat { dim }), &typed.iter().collect::<Vec<_>>())
+}
+
+/// Joins tensors of equal sizes along a new dimension.
+///
+/// # Errors
+/// `Runtime` or `Index`, in PyTorch's wording.
+pub fn stack(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
+    let Some(first) = xs.first() else {
+        return Err(Error::runtime("stack expects a non-empty TensorList"));
+    };
+    let dim = normalize_dim(dim, first.dims().len() + 1)? as i64;
+    for (i, x) in xs.iter().enumerate() {
+        if x.dims() != first.dims() {
+            return Err(Error::runtime(format!(
+                "stack expects each tensor to be equal size, but got {} at entry 0 and {} at entry {i}",
+                first.dims(),
+                x.dims()
+            )));
+        }
+    }
+    let wide: Vec<Tensor> = xs.iter().map(|x| x.unsqueeze(dim)).collect::<Result<_>>()?;
+    cat(&wide.iter().collect::<Vec<_>>(), dim)
+}
+
+/// Mirrors dimensions.
+///
+/// # Errors
+/// `Index` or `Runtime` for wrong or repeated dimensions.
+pub fn flip(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
+    let mask = if dims.is_empty() { 0 } else { crate::op::normalize_dims(dims, x.dims().len())? };
+    if mask == 0 || x.dims().is_empty() {
+        return x.copy();
+    }
+    dispatch::call(Prim::Flip(Flip { mask }), &[x])
+}
+
+/// Shifts elements along dimensions; those that leave at the end come back at the start.
+fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
+    if dims.is_empty() && shifts.len() == 1 {
+        return roll(&x.reshape(&[-1])?, shifts, &[0])?.reshape_dims(*x.dims());
+    }
+    if shifts.is_empty() {
+        return Err(Error::runtime("`shifts` required"));
+    }
+    if shifts.len() != dims.len() {
+        return Err(Error::runtime(format!(
+            "shifts and dimensions must align. shifts: {}, dims:{}",
+            shifts.len(),
+            dims.len()
+        )));
+    }
+    let mut y = x.clone();
+    for (&s, &d) in shifts.iter().zip(dims) {
+        let dim = normalize_dim(d, x.dims().len())? as i64;
+        let n = y.dims().get(dim as usize).copied().unwrap_or(0) as i64;
+        if n == 0 {
+            continue;
+        }
+        let s = s.rem_euclid(n);
+        y = cat(&[&y.narrow(dim, n - s, s)?, &y.narrow(dim, 0, n - s)?], dim)?;
+    }
+    if y.is_same(x) { x.copy() } else { Ok(y) }
+}
+
+/// Repeats the whole tensor along each dimension.
+fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
+    let r = x.dims().len();
+    if times.len() < r {
+        return Err(Error::runtime(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+        ));
+    }
+    if let Some(t) = times.iter().find(|t| **t < 0) {
+        return Err(Error::runtime(format!("Trying to create tensor with negative dimension {t}: {times:?}")));
+    }
+    let lead = times.len() - r;
+    // One dimension for the repeats before each of the tensor's own.
+    let (mut from, mut to, mut out): (Vec<i64>, Vec<i64>, Vec<i64>) = Default::default();
+    for (i, &t) in times.iter().enumerate() {
+        let n = if i < lead { 1 } else { x.dims()[i - lead] as i64 };
+        from.extend([1, n]);
+        to.extend([t, n]);
+        out.push(t * n);
+    }
+    if from.len() <= crate::dims::MAX_DIMS {
+        return x.reshape(&from)?.expand(&to)?.reshape(&out)?.copy_if_view(x);
+    }
+    // Too many dimensions at once: one after the other.
+    let mut y = x.reshape(&out.iter().enumerate().map(|(i, _)| if i < lead { 1 } else { x.dims()[i - lead] as i64 }).collect::<Vec<_>>())?;
+    for (i, &t) in times.iter().enumerate() {
+        if t == 0 {
+            y = y.narrow(i as i64, 0, 0)?;
+        } else if t > 1 {
+            y = cat(&vec![&y; t as usize], i as i64)?;
+        }
+    }
+    y.copy_if_view(x)
+}
+
+fn repeat_interleave(x: &Tensor, times: i64, dim: Option<i64>) -> Result<Tensor> {
+    if times < 0 {
+        return Err(Error::runtime("repeats can not be negative"));
+    }
+    let (x, dim) = match dim {
+        Some(d) => (x.clone(), normalize_dim(d, x.dims().len())?),
+        None => (x.reshape(&[-1])?, 0),
+    };
+    let x = if x.dims().is_empty() { x.reshape(&[1])? } else { x };
+    let mut to: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
+    let mut out = to.clone();
+    to.insert(dim + 1, times);
+    out[dim] *= times;
+    x.unsqueeze(dim as i64 + 1)?.expand(&to)?.reshape(&out)
+}
+
+impl Tensor {
+    /// A copy when this tensor shares memory with `x`.
+    fn copy_if_view(&self, x: &Tensor) -> Result<Tensor> {
+        if self.shares_storage(x) { self.copy() } else { Ok(self.clone()) }
+    }
+}
+
+fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
+    if !matches!(indexing, "ij" | "xy") {
+        return Err(Error::runtime(format!(
+            "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}"
+        )));
+    }
+    let mut xs: Vec<&Tensor> = xs.to_vec();
+    let swap = indexing == "xy" && xs.len() >= 2;
+    if swap {
+        xs.swap(0, 1);
+    }
+    let dims: Vec<i64> = xs.iter().map(|x| x.numel() as i64).collect();
+    let mut out: Vec<Tensor> = xs
+        .iter()
+        .enumerate()
+        .map(|(i, x)| {
+            let mut one = vec![1; xs.len()];
+            one[i] = -1;
+            x.reshape(&one)?.expand(&dims)
+        })
+        .collect::<Result<_>>()?;
+    if swap {
+        out.iter_mut().try_for_each(|t| t.transpose(0, 1).map(|u| *t = u))?;
+        out.swap(0, 1);
+    }
+    Ok(out)
+}
+
+/// Expands tensors to their common sizes.
+fn broadcast_tensors(xs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let dims = xs.iter().try_fold(Dims::EMPTY, |d, x| crate::op::broadcast_dims(&d, x.dims()))?;
+    xs.iter().map(|x| x.expand_dims(&dims)).collect()
+}
+
+fn at_least(x: &Tensor, rank: usize) -> Result<Tensor> {
+    match (rank, x.dims().len()) {
+        (1, 0) => x.reshape(&[1]),
+        (2, 0) => x.reshape(&[1, 1]),
+        (2, 1) => x.unsqueeze(0),
+        (3, 0) => x.reshape(&[1, 1, 1]),
+        (3, 1) => x.unsqueeze(0)?.unsqueeze(2),
+        (3, 2) => x.unsqueeze(2),
+        _ => Ok(x.clone()),
+    }
+}
+
+fn stacked(xs: &[&Tensor], rank: usize, dim: i64) -> Result<Tensor> {
+    let v: Vec<Tensor> = xs.iter().map(|x| at_least(x, rank)).collect::<Result<_>>()?;
+    let dim = if dim == 1 && v.first().is_some_and(|x| x.dims().len() == 1) { 0 } else { dim };
+    cat(&v.iter().collect::<Vec<_>>(), dim)
+}
+
+fn two(a: &[usize], b: &[usize]) -> SampleArg {
+    SampleArg::Tensors(vec![a.to_vec(), b.to_vec()], Fill::Normal)
+}
+
+/// Rows of the joining functions.
+pub const ROWS: &[Row] = &[
+    Row::new("cat(Tensor[] tensors, int dim=0) -> Tensor", Tier::Prim, |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()), samples!([two(&[2, 3], &[1, 3])], [two(&[2, 3], &[2, 1]), n(-1)])).scope(Scope::Function),
+    Row::new("concat(Tensor[] tensors, int dim=0) -> Tensor", Tier::Prim, |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()), samples!([two(&[2, 3], &[1, 3])])).scope(Scope::Function),
+    Row::new("concatenate(Tensor[] tensors, int dim=0) -> Tensor", Tier::Prim, |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()), samples!([two(&[2, 3], &[1, 3])])).scope(Scope::Function),
+    Row::new("stack(Tensor[] tensors, int dim=0) -> Tensor", Tier::Composed, |a| Ok(stack(&a.tensors(0)?, a.int(1)?)?.into()), samples!([two(&[2, 3], &[2, 3]), n(1)])).scope(Scope::Function),
+    Row::new("hstack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(stacked(&a.tensors(0)?, 1, 1)?.into()), samples!([two(&[2, 3], &[2, 1])])).scope(Scope::Function),
+    Row::new("vstack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(stacked(&a.tensors(0)?, 2, 0)?.into()), samples!([two(&[3], &[3])])).scope(Scope::Function),
+    Row::new("dstack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(stacked(&a.tensors(0)?, 3, 2)?.into()), samples!([two(&[3], &[3])])).scope(Scope::Function),
+    Row::new("flip(Tensor self, int[] dims) -> Tensor", Tier::Prim, |a| Ok(flip(a.tensor(0)?, a.ints(1)?)?.into()), samples!([t(&[2, 3, 4]), ints(&[0, -1])])),
+    Row::new("fliplr(Tensor self) -> Tensor", Tier::Prim, |a| Ok(flip(a.tensor(0)?, &[1])?.into()), samples!([t(&[2, 3])])),
+    Row::new("flipud(Tensor self) -> Tensor", Tier::Prim, |a| Ok(flip(a.tensor(0)?, &[0])?.into()), samples!([t(&[2, 3])])),
+    Row::new("roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", Tier::Composed, |a| Ok(roll(a.tensor(0)?, a.ints(1)?, a.ints(2)?)?.into()), samples!([t(&[2, 3]), ints(&[1]), ints(&[1])], [t(&[2, 3]), ints(&[2])])),
+    Row::new("repeat(Tensor self, SymInt[] repeats) -> Tensor", Tier::Composed, |a| Ok(repeat(a.tensor(0)?, a.ints(1)?)?.into()), samples!([t(&[2, 3]), ints(&[2, 1, 2])])).scope(Scope::Method),
+    Row::new("tile(Tensor self, SymInt[] dims) -> Tensor", Tier::Composed, |a| {
+        let (x, d) = (a.tensor(0)?, a.ints(1)?);
+        let mut times = vec![1; x.dims().len().saturating_sub(d.len())];
+        times.extend_from_slice(d);
+        Ok(repeat(x, &times)?.into())
+    }, samples!([t(&[2, 3]), ints(&[2])])),
+    Row::new("repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", Tier::Composed, |a| Ok(repeat_interleave(a.tensor(0)?, a.int(1)?, a.opt_int(2)?)?.into()), samples!([t(&[2, 3]), n(2)], [t(&[2, 3]), n(2), n(1)])),
+    Row::new("meshgrid(Tensor[] tensors, *, str indexing='ij') -> Tensor[]", Tier::Composed, |a| Ok(crate::schema::Ret::Tuple(meshgrid(&a.tensors(0)?, a.str(1)?)?)), samples!([two(&[2], &[3])])).scope(Scope::Function).no_out(),
+    Row::new("broadcast_tensors(Tensor[] tensors) -> Tensor[]", Tier::Composed, |a| Ok(crate::schema::Ret::Tuple(broadcast_tensors(&a.tensors(0)?)?)), samples!([two(&[2, 1], &[3])])).scope(Scope::Function).no_out(),
+    Row::new("atleast_1d(Tensor self) -> Tensor", Tier::Composed, |a| Ok(at_least(a.tensor(0)?, 1)?.into()), samples!([t(&[])])).scope(Scope::Function).no_out(),
+    Row::new("atleast_2d(Tensor self) -> Tensor", Tier::Composed, |a| Ok(at_least(a.tensor(0)?, 2)?.into()), samples!([t(&[3])])).scope(Scope::Function).no_out(),
+    Row::new("atleast_3d(Tensor self) -> Tensor", Tier::Composed, |a| Ok(at_least(a.tensor(0)?, 3)?.into()), samples!([t(&[3])])).scope(Scope::Function).no_out(),
+];

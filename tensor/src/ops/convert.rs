@@ -1,0 +1,281 @@
+//! Conversions: dtypes (`Cast`), copies (`Copy`), devices, and to and from Rust slices.
+
+use crate::graph::Edge;
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, t};
+use crate::{DType, Device, DeviceKind, Dims, Element, Error, Meta, Result, Scalar, Tensor, backend, dispatch, graph, inplace, samples, state};
+use smallvec::smallvec;
+
+/// Converts elements to another dtype: floats truncate towards zero, anything but zero is true.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Cast(pub DType);
+
+impl Op for Cast {
+    const NAME: &'static str = "to";
+    fn label(&self) -> &'static str {
+        "_to_copy"
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(x[0].meta().with_dtype(self.0))
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        smallvec![f.convert(&x[0], crate::meta::element_type(self.0))]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec![Some(g.to_dtype(s.meta(0).dtype)?)])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// The same elements in new memory, row major.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Copy;
+
+impl Op for Copy {
+    const NAME: &'static str = "clone";
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(*x[0].meta())
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, _: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        smallvec![x[0].clone()]
+    }
+    fn vjp(&self, _: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec![Some(g.clone())])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// Gradient of a copy between devices: a copy back.
+struct ToDevice(Device);
+
+impl graph::BackwardFn for ToDevice {
+    fn name(&self) -> String {
+        "ToCopyBackward0".into()
+    }
+    fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
+        Ok(smallvec![g[0].as_ref().map(|g| g.to_device(self.0)).transpose()?])
+    }
+}
+
+impl Tensor {
+    /// Converts to a dtype; the tensor itself when it has it already.
+    ///
+    /// # Errors
+    /// Out of memory.
+    #[inline]
+    pub fn to_dtype(&self, dtype: DType) -> Result<Tensor> {
+        if self.dtype() == dtype {
+            return Ok(self.clone());
+        }
+        let y = dispatch::call(Prim::Cast(Cast(dtype)), &[self])?;
+        if self.is_wrapped_number() {
+            y.mark_wrapped_number();
+        }
+        Ok(y)
+    }
+    /// Copies to a device; the tensor itself when it is there already.
+    ///
+    /// # Errors
+    /// When there is no such device, or no memory on it.
+    pub fn to_device(&self, device: Device) -> Result<Tensor> {
+        if self.device() == device {
+            return Ok(self.clone());
+        }
+        let y = self.copied_to(device)?;
+        if state::grad_enabled() && self.requires_grad() {
+            let edges: smallvec::SmallVec<[Edge; 2]> = smallvec![self.history_edge()?];
+            let node = graph::Node::function(Box::new(ToDevice(self.device())), edges, smallvec![*y.meta()]);
+            y.set_grad_ref(Some(crate::GradRef::Node(node)), 0);
+        }
+        Ok(y)
+    }
+    fn copied_to(&self, device: Device) -> Result<Tensor> {
+        let meta = Meta { device, ..*self.meta() };
+        match (self.device().kind, device.kind) {
+            (DeviceKind::Meta, DeviceKind::Meta) => Tensor::empty(&meta),
+            (DeviceKind::Meta, _) => Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")),
+            (_, DeviceKind::Meta) => Tensor::empty(&meta),
+            (DeviceKind::Cpu, DeviceKind::Tpu) => {
+                let be = backend::get()?;
+                if device.index as usize >= be.device_count()? {
+                    return Err(Error::runtime(format!(
+                        "tpu error: invalid device ordinal {}; this process has {} device(s)",
+                        device.index,
+                        be.device_count()?
+                    )));
+                }
+                let x = state::no_grad(|| self.contiguous())?;
+                let handle = be.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
+                Ok(Tensor::from_device_value(&meta, handle))
+            }
+            (DeviceKind::Tpu, DeviceKind::Cpu) => {
+                let handle = self.device_value()?;
+                let mut y = Tensor::empty(&meta)?;
+                backend::get()?.read(handle, y.as_bytes_mut().expect("contiguous and on cpu"))?;
+                Ok(y)
+            }
+            (DeviceKind::Cpu, DeviceKind::Cpu) | (DeviceKind::Tpu, DeviceKind::Tpu) => {
+                Tensor::copied_to(&self.copied_to(Device::CPU)?, device)
+            }
+        }
+    }
+    /// A copy in new memory.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn copy(&self) -> Result<Tensor> {
+        dispatch::call(Prim::Copy(Copy), &[self])
+    }
+    /// Row-major without gaps: the tensor itself where it is, else a copy.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn contiguous(&self) -> Result<Tensor> {
+        if self.is_contiguous() { Ok(self.clone()) } else { self.copy() }
+    }
+    /// Overwrites this tensor with another's elements, broadcast and converted.
+    ///
+    /// # Errors
+    /// `Runtime` when sizes do not broadcast, or the write is not allowed.
+    pub fn copy_(&self, source: &Tensor) -> Result<&Tensor> {
+        inplace::check_writable(self)?;
+        let y = if source.device() == self.device() { source.clone() } else { source.to_device(self.device())? };
+        let y = if y.dtype() == self.dtype() { y } else { y.to_dtype(self.dtype())? };
+        let dims: Vec<i64> = self.dims().iter().map(|&n| n as i64).collect();
+        let y = if y.dims() == self.dims() {
+            y
+        } else if y.dims().len() > dims.len() || crate::op::broadcast_dims(self.dims(), y.dims()).is_ok_and(|d| d != *self.dims()) {
+            return Err(Error::runtime(format!(
+                "output with shape {} doesn't match the broadcast shape {}",
+                self.dims(),
+                y.dims()
+            )));
+        } else {
+            y.expand(&dims)?
+        };
+        // A copy of an alias of itself, or of memory that overlaps, needs a detour.
+        let y = if y.shares_storage(self) && self.device().kind == DeviceKind::Cpu { y.copy()? } else { y };
+        inplace::assign(self, &y)?;
+        Ok(self)
+    }
+
+    /// A `cpu` tensor with these elements.
+    ///
+    /// # Errors
+    /// `Runtime` when their number does not fit the sizes.
+    pub fn from_slice<T: Element>(data: &[T], dims: &[usize]) -> Result<Tensor> {
+        let dims = Dims::try_new(dims)?;
+        if data.len() != dims.numel() {
+            return Err(Error::runtime(format!("shape '{dims}' is invalid for input of size {}", data.len())));
+        }
+        let y = Tensor::empty(&Meta { dims, dtype: T::DTYPE, device: Device::CPU })?;
+        if let Some(out) = y.view_mut().as_slice_mut::<T>() {
+            out.copy_from_slice(data);
+        }
+        Ok(y)
+    }
+    /// [`Tensor::from_slice`] on a device.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_slice`] and [`Tensor::to_device`].
+    pub fn from_slice_on<T: Element>(data: &[T], dims: &[usize], device: Device) -> Result<Tensor> {
+        Tensor::from_slice(data, dims)?.to_device(device)
+    }
+    /// The elements in row-major order, converted to `T`.
+    ///
+    /// # Errors
+    /// When computing them failed.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        state::no_grad(|| {
+            let x = self.to_dtype(T::DTYPE)?.to_device(Device::CPU)?.contiguous()?;
+            Ok(x.as_slice::<T>().expect("contiguous, on cpu and of this dtype").to_vec())
+        })
+    }
+    /// The only element.
+    ///
+    /// # Errors
+    /// `Runtime` unless there is exactly one.
+    pub fn item(&self) -> Result<Scalar> {
+        if self.numel() != 1 {
+            return Err(Error::runtime(format!(
+                "a Tensor with {} elements cannot be converted to Scalar",
+                self.numel()
+            )));
+        }
+        if self.device().kind == DeviceKind::Meta {
+            return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
+        }
+        let x = if self.device().kind == DeviceKind::Cpu { self.clone() } else { self.copied_to(Device::CPU)? };
+        Ok(Scalar::from_bits(x.scalar_bits().expect("one element on cpu"), x.dtype()))
+    }
+    /// The only element as `f64`.
+    ///
+    /// # Errors
+    /// As [`Tensor::item`].
+    pub fn item_f64(&self) -> Result<f64> {
+        self.item().map(Scalar::to_f64)
+    }
+}
+
+/// `Tensor.to` and its kin: dtype and device, a copy only where one of them changes or is asked for.
+pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) -> Result<Tensor> {
+    let mut y = x.clone();
+    // Convert where it moves fewer bytes.
+    let dtype = dtype.unwrap_or(x.dtype());
+    let device = device.unwrap_or(x.device());
+    if dtype.size_bytes() <= x.dtype().size_bytes() {
+        y = y.to_dtype(dtype)?.to_device(device)?;
+    } else {
+        y = y.to_device(device)?.to_dtype(dtype)?;
+    }
+    if copy && y.is_same(x) { y.copy() } else { Ok(y) }
+}
+
+macro_rules! dtype_rows {
+    ($($name:literal $dtype:ident;)*) => {
+        /// Rows of `Tensor.float()` and its kin.
+        const DTYPE_ROWS: [Row; 10] = [$(
+            Row::new(concat!($name, "(Tensor(a) self) -> Tensor(a)"), Tier::Prim, |a| Ok(a.tensor(0)?.to_dtype(DType::$dtype)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+                .scope(Scope::Method).no_out()
+        ),*];
+    };
+}
+dtype_rows! {
+    "float" F32; "double" F64; "half" F16; "bfloat16" BF16; "long" I64; "int" I32; "short" I16; "char" I8; "byte" U8; "bool" Bool;
+}
+
+const OTHER_ROWS: [Row; 9] = [
+    Row::new("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.copy()?.into()), samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).no_out(),
+    Row::new("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.contiguous()?.into()), samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).scope(Scope::Method).no_out(),
+    Row::new("detach(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.detach().into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()]).no_out(),
+    Row::new("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.copy_(a.tensor(1)?)?.clone())), Vec::new).scope(Scope::Method).no_out(),
+    Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?)?.into()), Vec::new).scope(Scope::Nn).no_out(),
+    Row::new("type_as(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()), samples!([t(&[2, 3]), t(&[1])])).scope(Scope::Method).no_out(),
+    Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new).scope(Scope::Method).no_out(),
+    Row::new("equal(Tensor self, Tensor other) -> bool", Tier::Composed, |a| {
+        let (x, y) = (a.tensor(0)?, a.tensor(1)?);
+        if x.dims() != y.dims() { return Ok(false.into()); }
+        Ok((super::reduce::reduce(super::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()? != 0.0).into())
+    }, Vec::new).no_out(),
+    Row::new("requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.requires_grad_(a.bool(1)?)?.clone())), Vec::new).scope(Scope::Method).no_out(),
+];
+
+/// Rows of the conversions.
+pub const ROWS: &[Row] = &{
+    // One list from two tables.
+    let [a, b, c, d, e, f, g, h, i, j] = DTYPE_ROWS;
+    let [k, l, m, n, o, p, q, r, s] = OTHER_ROWS;
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s]
+};

@@ -1,0 +1,324 @@
+//! Creation: `Fill` (a number everywhere) and `Iota` (counting), and what is made of them.
+
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace};
+use smallvec::smallvec;
+
+/// A tensor of one number. The number is the operand, so that other numbers compile nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Fill {
+    /// Sizes of the result.
+    pub dims: Dims,
+    /// Where it is made.
+    pub device: Device,
+}
+
+impl Op for Fill {
+    const NAME: &'static str = "full";
+    const DIFFERENTIABLE: u64 = 1;
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(Meta { dims: self.dims, dtype: x[0].dtype(), device: self.device })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let strides = Dims::filled(0, self.dims.len());
+        torchtpu_kernels::copy::copy(&x[0].view_as(&self.dims, &strides), &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        smallvec![f.broadcast_to(&x[0], &self.dims)]
+    }
+    fn vjp(&self, _: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec![Some(g.sum()?)])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// 0, 1, 2, ... in `int64`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Iota {
+    /// How many.
+    pub len: usize,
+    /// Where they are made.
+    pub device: Device,
+}
+
+impl Op for Iota {
+    const NAME: &'static str = "iota";
+    const DIFFERENTIABLE: u64 = 0;
+    fn infer(&self, _: &[&Tensor]) -> Result<Meta> {
+        Ok(Meta { dims: Dims::new(&[self.len]), dtype: DType::I64, device: self.device })
+    }
+    fn kernel(&self, _: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        if let Some(out) = y[0].view_mut().as_slice_mut::<i64>() {
+            out.iter_mut().zip(0..).for_each(|(o, i)| *o = i);
+        }
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, _: &[Value], y: &[Meta]) -> Values {
+        smallvec![f.iota(&y[0].ty(), 0)]
+    }
+    fn vjp(&self, _: &Saved<'_>, _: &Tensor) -> Result<Grads> {
+        Ok(smallvec![])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+impl Tensor {
+    /// A 0-d `cpu` tensor that stands for a number: an operand that promotes by category only.
+    #[inline]
+    pub fn number(v: Scalar, dtype: DType) -> Result<Tensor> {
+        let y = Tensor::empty(&Meta { dims: Dims::EMPTY, dtype, device: Device::CPU })?;
+        y.set_scalar_bits(v.bits(dtype));
+        y.mark_wrapped_number();
+        Ok(y)
+    }
+    /// A tensor of one number.
+    ///
+    /// # Errors
+    /// Out of memory, no such device.
+    pub fn full_meta(meta: &Meta, v: Scalar) -> Result<Tensor> {
+        if meta.bytes().is_none() {
+            return Tensor::empty(&Meta { device: Device::CPU, ..*meta });
+        }
+        if meta.dims.is_empty() && meta.device.kind == DeviceKind::Cpu {
+            let y = Tensor::empty(meta)?;
+            y.set_scalar_bits(v.bits(meta.dtype));
+            return Ok(y);
+        }
+        let x = Tensor::number(v, meta.dtype)?;
+        dispatch::call(Prim::Fill(Fill { dims: meta.dims, device: meta.device }), &[&x])
+    }
+    /// Zeros of this description.
+    ///
+    /// # Errors
+    /// Out of memory, no such device.
+    pub fn zeros_like_meta(meta: &Meta) -> Result<Tensor> {
+        Tensor::full_meta(meta, Scalar::Int(0))
+    }
+    /// Zeros.
+    ///
+    /// # Errors
+    /// Out of memory, no such device.
+    pub fn zeros(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+        Tensor::zeros_like_meta(&Meta { dims: Dims::try_new(dims)?, dtype, device })
+    }
+    /// Ones.
+    ///
+    /// # Errors
+    /// Out of memory, no such device.
+    pub fn ones(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+        Tensor::full(dims, 1, dtype, device)
+    }
+    /// A number everywhere.
+    ///
+    /// # Errors
+    /// Out of memory, no such device.
+    pub fn full(dims: &[usize], v: impl Into<Scalar>, dtype: DType, device: Device) -> Result<Tensor> {
+        Tensor::full_meta(&Meta { dims: Dims::try_new(dims)?, dtype, device }, v.into())
+    }
+    /// `start, start + step, ...` below `end`.
+    ///
+    /// # Errors
+    /// `Runtime` when the bounds and the step do not agree.
+    pub fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+        let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
+        if s == 0.0 {
+            return Err(Error::runtime("step must be nonzero"));
+        }
+        if !a.is_finite() || !b.is_finite() {
+            return Err(Error::runtime(format!("unsupported range: {a} -> {b}")));
+        }
+        if (s > 0.0 && a > b) || (s < 0.0 && a < b) {
+            return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
+        }
+        let len = match (start, end, step) {
+            (Scalar::Int(a), Scalar::Int(b), Scalar::Int(s)) => {
+                let span = b as i128 - a as i128;
+                let s = s as i128;
+                ((span + s - s.signum()) / s).max(0) as usize
+            }
+            _ => ((b - a) / s).ceil().max(0.0) as usize,
+        };
+        counted(len, start, step, dtype, device)
+    }
+    /// `steps` numbers from `start` to `end`, both included.
+    ///
+    /// # Errors
+    /// `Runtime` for a negative number of steps.
+    pub fn linspace(start: f64, end: f64, steps: i64, dtype: DType, device: Device) -> Result<Tensor> {
+        if steps < 0 {
+            return Err(Error::runtime("number of steps must be non-negative"));
+        }
+        let n = steps as usize;
+        // Each half is counted from its own end, so that both ends are exact.
+        let v: Vec<f64> = (0..n)
+            .map(|i| {
+                let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
+                if i < n / 2 || n == 1 { start + step * i as f64 } else { end - step * (n - 1 - i) as f64 }
+            })
+            .collect();
+        if dtype == DType::F32 {
+            // PyTorch computes in the result's precision.
+            let (a, b) = (start as f32, end as f32);
+            let step = if n > 1 { (b - a) / (n - 1) as f32 } else { 0.0 };
+            let v: Vec<f32> =
+                (0..n).map(|i| if i < n / 2 || n == 1 { a + step * i as f32 } else { b - step * (n - 1 - i) as f32 }).collect();
+            return Tensor::from_slice_on(&v, &[n], device);
+        }
+        Tensor::from_slice(&v, &[n])?.to_dtype(dtype)?.to_device(device)
+    }
+}
+
+/// `start + step * i`, computed wide enough for the dtype.
+fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+    if device.kind == DeviceKind::Cpu {
+        let meta = Meta { dims: Dims::new(&[len]), dtype, device };
+        let y = Tensor::empty(&meta)?;
+        torchtpu_kernels::for_dtype!(dtype, T => {
+            if let Some(out) = y.view_mut().as_slice_mut::<T>() {
+                use crate::Element;
+                match (dtype.is_float(), start, step) {
+                    (false, Scalar::Int(a), Scalar::Int(s)) => {
+                        out.iter_mut().zip(0i64..).for_each(|(o, i)| *o = T::from_i64(a.wrapping_add(s.wrapping_mul(i))));
+                    }
+                    _ => {
+                        let (a, s) = (start.to_f64(), step.to_f64());
+                        out.iter_mut().zip(0i64..).for_each(|(o, i)| *o = T::from_f64(a + s * i as f64));
+                    }
+                }
+            }
+        });
+        return Ok(y);
+    }
+    let i = dispatch::call(Prim::Iota(Iota { len, device }), &[])?;
+    let wide = match dtype {
+        d if !d.is_float() => DType::I64,
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    };
+    let i = i.to_dtype(wide)?;
+    let scaled = if step == Scalar::Int(1) { i } else { i.mul(&Tensor::number(step, wide)?)? };
+    let moved = if start.to_f64() == 0.0 { scaled } else { scaled.add(&Tensor::number(start, wide)?)? };
+    moved.to_dtype(dtype)
+}
+
+/// Sizes that a user gave for a new tensor.
+pub(crate) fn sizes(v: &[i64]) -> Result<Dims> {
+    if let Some((i, n)) = v.iter().enumerate().find(|(_, n)| **n < 0) {
+        let _ = i;
+        return Err(Error::runtime(format!(
+            "Trying to create tensor with negative dimension {n}: {v:?}"
+        )));
+    }
+    Dims::try_new(&v.iter().map(|&n| n as usize).collect::<Vec<_>>())
+}
+
+/// Reads `dtype, layout, device, pin_memory`, which start at argument `i`.
+pub(crate) fn options(a: &Args<'_>, i: usize, dtype: DType, device: Device) -> Result<(DType, Device)> {
+    Ok((a.opt_dtype(i)?.unwrap_or(dtype), a.opt_device(i + 2)?.unwrap_or(device)))
+}
+
+fn new_full(dims: &[i64], v: Scalar, o: (DType, Device)) -> Result<Tensor> {
+    Tensor::full_meta(&Meta { dims: sizes(dims)?, dtype: o.0, device: o.1 }, v)
+}
+
+fn empty(dims: &[i64], o: (DType, Device)) -> Result<Tensor> {
+    let meta = Meta { dims: sizes(dims)?, dtype: o.0, device: o.1 };
+    match o.1.kind {
+        DeviceKind::Tpu => Tensor::zeros_like_meta(&meta),
+        _ => Tensor::empty(&meta),
+    }
+}
+
+fn eye(rows: i64, cols: i64, o: (DType, Device)) -> Result<Tensor> {
+    for (v, name) in [(rows, "n"), (cols, "m")] {
+        if v < 0 {
+            return Err(Error::runtime(format!("{name} must be greater or equal to 0, got {v}")));
+        }
+    }
+    let r = counted(rows as usize, Scalar::Int(0), Scalar::Int(1), DType::I64, o.1)?;
+    let c = counted(cols as usize, Scalar::Int(0), Scalar::Int(1), DType::I64, o.1)?;
+    r.unsqueeze(1)?.eq(&c)?.to_dtype(o.0)
+}
+
+fn like(a: &Args<'_>, i: usize, v: Scalar) -> Result<crate::schema::Ret> {
+    let x = a.tensor(0)?;
+    let (dtype, device) = options(a, i, x.dtype(), x.device())?;
+    Ok(Tensor::full_meta(&Meta { dims: *x.dims(), dtype, device }, v)?.into())
+}
+
+fn arange_dtype(xs: &[Scalar]) -> DType {
+    if xs.iter().any(|x| matches!(x, Scalar::Float(_))) { default_dtype() } else { DType::I64 }
+}
+
+fn plain(args: Vec<crate::schema::SampleArg>) -> Vec<Sample> {
+    vec![Sample::new(args).no_gradient()]
+}
+
+/// Rows of the creation functions.
+pub const ROWS: &[Row] = &[
+    Row::new("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(0), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
+    Row::new("ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
+    Row::new("empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| Ok(empty(a.ints(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function),
+    Row::new("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| {
+        let v = a.scalar(1)?;
+        Ok(new_full(a.ints(0)?, v, options(a, 2, v.dtype(), Device::CPU)?)?.into())
+    }, || plain(vec![ints(&[2, 3]), n(2.5)])).scope(Scope::Function),
+    Row::new("zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 1, Scalar::Int(0)), || plain(vec![t(&[2, 3])])).scope(Scope::Function),
+    Row::new("ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 1, Scalar::Int(1)), || plain(vec![t(&[2, 3])])).scope(Scope::Function),
+    Row::new("full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| like(a, 2, a.scalar(1)?), || plain(vec![t(&[2, 3]), n(3)])).scope(Scope::Function),
+    Row::new("empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
+        let x = a.tensor(0)?;
+        let d: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
+        Ok(empty(&d, options(a, 1, x.dtype(), x.device())?)?.into())
+    }, Vec::new).scope(Scope::Function),
+    Row::new("new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(1)?, Scalar::Int(0), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), || plain(vec![t(&[2]), ints(&[2, 3])])).scope(Scope::Method).no_out(),
+    Row::new("new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(1)?, Scalar::Int(1), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), || plain(vec![t(&[2]), ints(&[2, 3])])).scope(Scope::Method).no_out(),
+    Row::new("new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(empty(a.ints(1)?, options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), Vec::new).scope(Scope::Method).no_out(),
+    Row::new("new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(1)?, a.scalar(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), || plain(vec![t(&[2]), ints(&[2, 3]), n(7)])).scope(Scope::Method).no_out(),
+    Row::new("arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
+        let e = a.scalar(0)?;
+        let (d, dev) = options(a, 1, arange_dtype(&[e]), Device::CPU)?;
+        Ok(Tensor::arange(Scalar::Int(0), e, Scalar::Int(1), d, dev)?.into())
+    }, || plain(vec![n(5)])).scope(Scope::Function),
+    Row::new("arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
+        let (s, e) = (a.scalar(0)?, a.scalar(1)?);
+        let (d, dev) = options(a, 2, arange_dtype(&[s, e]), Device::CPU)?;
+        Ok(Tensor::arange(s, e, Scalar::Int(1), d, dev)?.into())
+    }, || plain(vec![n(1), n(5.5)])).scope(Scope::Function),
+    Row::new("arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
+        let (s, e, st) = (a.scalar(0)?, a.scalar(1)?, a.scalar(2)?);
+        let (d, dev) = options(a, 3, arange_dtype(&[s, e, st]), Device::CPU)?;
+        Ok(Tensor::arange(s, e, st, d, dev)?.into())
+    }, || plain(vec![n(5), n(0), n(-2)])).scope(Scope::Function),
+    Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
+        let (d, dev) = options(a, 3, default_dtype(), Device::CPU)?;
+        Ok(Tensor::linspace(a.float(0)?, a.float(1)?, a.int(2)?, d, dev)?.into())
+    }, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function),
+    Row::new("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(3)])).scope(Scope::Function),
+    Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function),
+    Row::new("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", Tier::Composed, |a| {
+        let x = a.tensor(0)?;
+        inplace::apply(x, |y| Tensor::full_meta(y.meta(), a.scalar(1)?))?;
+        Ok(x.clone().into())
+    }, Vec::new).scope(Scope::Method).no_out(),
+    Row::new("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", Tier::Composed, |a| {
+        let (x, v) = (a.tensor(0)?, a.tensor(1)?);
+        if !v.dims().is_empty() {
+            return Err(Error::runtime(format!("fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.", v.dims().len())));
+        }
+        inplace::apply(x, |y| v.to_dtype(y.dtype())?.to_device(y.device())?.expand_dims(y.dims()))?;
+        Ok(x.clone().into())
+    }, Vec::new).scope(Scope::Method).no_out(),
+    Row::new("zero_(Tensor(a!) self) -> Tensor(a!)", Tier::Composed, |a| {
+        let x = a.tensor(0)?;
+        inplace::apply(x, |y| Tensor::zeros_like_meta(y.meta()))?;
+        Ok(x.clone().into())
+    }, Vec::new).scope(Scope::Method).no_out(),
+];
+

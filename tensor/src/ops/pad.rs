@@ -1,0 +1,248 @@
+//! Padding: `Pad`, and the inverses of slicing.
+
+use super::shape::Slice;
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::schema::{Row, SampleArg, Scope, Tier, ints, n, t};
+use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use smallvec::smallvec;
+
+/// Surrounds a tensor with a number and spreads its elements; negative `low` and `high` cut off.
+///
+/// | operand | shape |
+/// |---|---|
+/// | x | `[n0, n1, ..]` |
+/// | value | 0-d, dtype of x |
+/// | y | `low + high + (n - 1) * (interior + 1) + 1` each, or `low + high` where n is 0 |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Pad {
+    low: [i32; crate::dims::MAX_DIMS],
+    high: [i32; crate::dims::MAX_DIMS],
+    interior: [u32; crate::dims::MAX_DIMS],
+}
+
+impl Pad {
+    /// Per dimension: elements before, after, and between neighbours.
+    fn new(spec: &[(i64, i64, usize)]) -> Result<Pad> {
+        let mut p = Pad { low: [0; 8], high: [0; 8], interior: [0; 8] };
+        let small = |v: i64| i32::try_from(v).map_err(|_| Error::runtime(format!("padding size {v} is too large")));
+        for (i, &(l, h, k)) in spec.iter().enumerate() {
+            (p.low[i], p.high[i], p.interior[i]) = (small(l)?, small(h)?, small(k as i64)? as u32);
+        }
+        Ok(p)
+    }
+    fn size(&self, i: usize, n: usize) -> i64 {
+        let body = if n == 0 { 0 } else { (n as i64 - 1) * (self.interior[i] as i64 + 1) + 1 };
+        body + self.low[i] as i64 + self.high[i] as i64
+    }
+}
+
+impl Op for Pad {
+    const NAME: &'static str = "constant_pad_nd";
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let mut dims = *x[0].dims();
+        for i in 0..dims.len() {
+            let n = self.size(i, dims[i]);
+            if n < 0 {
+                return Err(Error::runtime(format!(
+                    "The input size {}, plus negative padding {} and {}, resulted in a negative output size {n}, which is invalid. Check dimension {i} of your input.",
+                    dims[i], self.low[i], self.high[i]
+                )));
+            }
+            dims[i] = n as usize;
+        }
+        Ok(x[0].meta().with_dims(dims))
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let (x, value, out) = (x[0], x[1], &y[0]);
+        let zero_strides = Dims::filled(0, out.dims().len());
+        torchtpu_kernels::copy::copy(&value.view_as(out.dims(), &zero_strides), &mut out.view_mut());
+        // The elements that stay, and where the first of them goes.
+        let (mut from, mut to) = (x.detach(), out.detach());
+        for i in 0..x.dims().len() {
+            let step = self.interior[i] as i64 + 1;
+            let (low, n, m) = (self.low[i] as i64, x.dims()[i] as i64, out.dims()[i] as i64);
+            let first = if low < 0 { (-low + step - 1) / step } else { 0 };
+            let start = low + first * step;
+            let count = if start >= m { 0 } else { ((m - 1 - start) / step + 1).min(n - first).max(0) };
+            if count <= 0 {
+                return Ok(());
+            }
+            from = from.narrow(i as i64, first, count)?;
+            to = to.slice(i as i64, Some(start), Some(start + (count - 1) * step + 1), step)?;
+        }
+        torchtpu_kernels::copy::copy(&from.view(), &mut to.view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let r = x[0].rank();
+        let wide = |v: &[i32]| v[..r].iter().map(|&v| v as i64).collect::<Vec<_>>();
+        let interior: Vec<i64> = self.interior[..r].iter().map(|&v| v as i64).collect();
+        smallvec![f.pad(&x[0], &x[1], &wide(&self.low), &wide(&self.high), &interior)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let dims = s.meta(0).dims;
+        let gx = if s.needs(0) {
+            // Cut (or, where it had cut, pad) back, then take every step-th.
+            let mut y = pad(g, &(0..dims.len()).map(|i| (-(self.low[i] as i64), -(self.high[i] as i64), 0)).collect::<Vec<_>>(), Scalar::Int(0))?;
+            for i in 0..dims.len() {
+                y = y.slice(i as i64, None, None, self.interior[i] as i64 + 1)?;
+            }
+            Some(y)
+        } else {
+            None
+        };
+        let gv = if s.needs(1) {
+            let inside = pad(&Tensor::full_meta(&s.meta(0).with_dtype(g.dtype()), Scalar::Int(0))?, &(0..dims.len()).map(|i| (self.low[i] as i64, self.high[i] as i64, self.interior[i] as usize)).collect::<Vec<_>>(), Scalar::Int(1))?;
+            Some(g.mul(&inside)?.sum()?)
+        } else {
+            None
+        };
+        Ok(smallvec![gx, gv])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// Surrounds with a number: elements before, after and between neighbours, per dimension.
+pub(crate) fn pad(x: &Tensor, spec: &[(i64, i64, usize)], value: Scalar) -> Result<Tensor> {
+    if spec.iter().all(|s| *s == (0, 0, 0)) {
+        return Ok(x.clone());
+    }
+    dispatch::call(Prim::Pad(Pad::new(spec)?), &[x, &Tensor::number(value, x.dtype())?])
+}
+
+/// Surrounds with a number: elements before and after, per dimension.
+///
+/// # Errors
+/// `Runtime` when a size becomes negative.
+pub fn pad_constant(x: &Tensor, low_high: &[(i64, i64)], value: Scalar) -> Result<Tensor> {
+    pad(x, &low_high.iter().map(|&(l, h)| (l, h, 0)).collect::<Vec<_>>(), value)
+}
+
+/// Zeros of size `n` along the sliced dimension, with `g` where the slice was.
+pub(crate) fn unslice(g: &Tensor, s: &Slice, n: usize) -> Result<Tensor> {
+    let mut spec = vec![(0, 0, 0); g.dims().len()];
+    let end = if s.len == 0 { 0 } else { s.start + (s.len - 1) * s.step + 1 };
+    spec[s.dim] = if s.len == 0 { (n as i64, 0, 0) } else { (s.start as i64, (n - end) as i64, s.step - 1) };
+    pad(g, &spec, Scalar::Int(0))
+}
+
+/// `x` with the sliced elements replaced by `y`.
+pub(crate) fn slice_scatter(x: &Tensor, y: &Tensor, s: Slice) -> Result<Tensor> {
+    let n = x.dims()[s.dim];
+    if s.len == n {
+        return Ok(y.clone());
+    }
+    if s.len == 0 {
+        return Ok(x.clone());
+    }
+    if s.step == 1 {
+        let d = s.dim as i64;
+        let (head, tail) = (x.narrow(d, 0, s.start as i64)?, x.narrow(d, (s.start + s.len) as i64, (n - s.start - s.len) as i64)?);
+        let parts: Vec<&Tensor> = [&head, y, &tail].into_iter().filter(|t| t.dims()[s.dim] != 0).collect();
+        return dispatch::call(Prim::Cat(super::concat::Cat { dim: s.dim }), &parts);
+    }
+    let ones = Tensor::full_meta(&y.meta().with_dtype(crate::DType::Bool), Scalar::Bool(true))?;
+    let hit = unslice(&ones, &s, n)?;
+    super::pointwise::select(&hit, &unslice(y, &s, n)?, x)
+}
+
+/// Widths that a user gave, last dimension first, as one triple a dimension.
+fn widths(x: &Tensor, pads: &[i64]) -> Result<Vec<(i64, i64)>> {
+    let rank = x.dims().len();
+    if pads.len() % 2 != 0 {
+        return Err(Error::runtime("Padding length must be divisible by 2"));
+    }
+    if pads.len() / 2 > rank {
+        return Err(Error::runtime(format!(
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {} while the input has {rank} dimensions.",
+            pads.len()
+        )));
+    }
+    let mut v = vec![(0, 0); rank];
+    for (i, p) in pads.chunks(2).enumerate() {
+        v[rank - 1 - i] = (p[0], p[1]);
+    }
+    Ok(v)
+}
+
+/// Padding by the tensor's own elements, one dimension after the other.
+fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
+    let mut y = x.clone();
+    for (d, (low, high)) in widths(x, pads)?.into_iter().enumerate() {
+        if (low, high) == (0, 0) {
+            continue;
+        }
+        let (n, d) = (y.dims()[d] as i64, d as i64);
+        let part = |count: i64, front: bool| -> Result<Option<Tensor>> {
+            if count <= 0 {
+                return Ok(None);
+            }
+            match mode {
+                "reflect" => {
+                    if count >= n {
+                        return Err(Error::runtime(format!(
+                            "Padding size should be less than the corresponding input dimension, but got: padding ({low}, {high}) at dimension {d} of input {}",
+                            x.dims()
+                        )));
+                    }
+                    let s = if front { y.narrow(d, 1, count)? } else { y.narrow(d, n - 1 - count, count)? };
+                    super::concat::flip(&s, &[d]).map(Some)
+                }
+                "replicate" => {
+                    let edge = y.narrow(d, if front { 0 } else { n - 1 }, 1)?;
+                    let mut dims: Vec<i64> = y.dims().iter().map(|&n| n as i64).collect();
+                    dims[d as usize] = count;
+                    edge.expand(&dims).map(Some)
+                }
+                _ => {
+                    if count > n {
+                        return Err(Error::runtime("Padding value causes wrapping around more than once."));
+                    }
+                    (if front { y.narrow(d, n - count, count) } else { y.narrow(d, 0, count) }).map(Some)
+                }
+            }
+        };
+        let (front, back) = (part(low, true)?, part(high, false)?);
+        let middle = y.narrow(d, (-low).max(0), n - (-low).max(0) - (-high).max(0))?;
+        let parts: Vec<&Tensor> = front.iter().chain([&middle]).chain(back.iter()).collect();
+        y = super::concat::cat(&parts, d)?;
+    }
+    Ok(y)
+}
+
+fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
+    match mode {
+        "constant" => pad_constant(x, &widths(x, pads)?, value.unwrap_or(Scalar::Int(0))),
+        "reflect" | "replicate" | "circular" if value.is_some_and(|v| v.to_f64() != 0.0) => {
+            Err(Error::runtime(format!("Padding mode \"{mode}\" doesn't take in value argument")))
+        }
+        "reflect" | "replicate" | "circular" => {
+            let rank = x.dims().len();
+            let n = pads.len() / 2;
+            if !(n >= 1 && n <= 3 && (rank == n + 1 || rank == n + 2)) {
+                return Err(Error::not_implemented(
+                    "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now",
+                ));
+            }
+            pad_by_own(x, pads, mode)
+        }
+        other => Err(Error::not_implemented(format!("Unrecognised padding mode {other}"))),
+    }
+}
+
+/// Rows of the padding functions.
+pub const ROWS: &[Row] = &[
+    Row::new("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", Tier::Prim, |a| Ok(pad_constant(a.tensor(0)?, &widths(a.tensor(0)?, a.ints(1)?)?, a.scalar(2)?)?.into()), samples!([t(&[2, 3]), ints(&[1, 2])], [t(&[3, 4]), ints(&[-1, 1, 2, 0]), n(0.5)])).scope(Scope::Function),
+    Row::new("pad(Tensor self, SymInt[] pad, str mode='constant', float? value=None) -> Tensor", Tier::Composed, |a| Ok(pad_mode(a.tensor(0)?, a.ints(1)?, a.str(2)?, a.opt_scalar(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1, 2])], [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("reflect")], [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("replicate")], [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("circular")])).scope(Scope::Nn),
+    Row::new("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", Tier::Composed, |a| {
+        let (x, y) = (a.tensor(0)?, a.tensor(1)?);
+        let part = x.slice(a.int(2)?, a.opt_int(3)?, a.opt_int(4)?, a.int(5)?)?;
+        if part.dims() != y.dims() {
+            return Err(Error::runtime(format!("expected src to have a size equal to the slice of self. src size = {}, slice size = {}", y.dims(), part.dims())));
+        }
+        let Some(Prim::Slice(s)) = part.view_info().and_then(|v| v.ops.last().cloned()) else { unreachable!("a slice is a view") };
+        Ok(slice_scatter(x, y, s)?.into())
+    }, samples!([t(&[5, 3]), t(&[2, 3]), n(0), n(1), n(4), n(2)], [t(&[5, 3]), t(&[5, 2]), n(1), n(0), n(2)])),
+];
