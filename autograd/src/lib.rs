@@ -1,1 +1,24 @@
-//! Tape, engine and hooks of reverse-mode differentiation.
+//! The engine of reverse-mode differentiation.
+//!
+//! Ops record themselves on the tape as they run ([`torchtpu_tensor::graph`]): a node keeps its op, one edge an input and
+//! what its gradient rule reads. This crate walks that graph. Numbers of nodes are Lamport clocks, so taking the ready node
+//! with the largest number first is a topological order: no dependency count, no recursion, and a chain of a million nodes
+//! is a loop.
+//!
+//! Three functions to know: [`backward`], [`grad`], and [`graph::Node::function`](torchtpu_tensor::graph::Node::function),
+//! which puts a hand-written backward on the tape.
+//!
+//! ```
+//! use torchtpu_tensor::Tensor;
+//! let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3])?;
+//! x.requires_grad_(true)?;
+//! let y = x.square()?.sum()?;
+//! torchtpu_autograd::backward(&[y], &[], None, false, None)?;
+//! assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [2.0, 4.0, 6.0]);
+//! # Ok::<(), torchtpu_tensor::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod engine;
+
+pub use engine::{backward, grad};

@@ -210,9 +210,6 @@ pub trait Fused: Debug + Sized {
 pub(crate) mod prim {
     use super::*;
     pub(crate) const IS_VIEW: bool = false;
-    pub(crate) fn name<O: Op>(_: &O) -> &'static str {
-        O::NAME
-    }
     pub(crate) fn label<O: Op>(o: &O) -> &'static str {
         o.label()
     }
@@ -267,9 +264,6 @@ pub(crate) mod prim {
 pub(crate) mod view {
     use super::*;
     pub(crate) const IS_VIEW: bool = true;
-    pub(crate) fn name<O: ViewOp>(_: &O) -> &'static str {
-        O::NAME
-    }
     pub(crate) fn label<O: ViewOp>(_: &O) -> &'static str {
         O::NAME
     }
@@ -321,9 +315,6 @@ pub(crate) mod view {
 pub(crate) mod fused {
     use super::*;
     pub(crate) const IS_VIEW: bool = false;
-    pub(crate) fn name<O: Fused>(_: &O) -> &'static str {
-        O::NAME
-    }
     pub(crate) fn label<O: Fused>(o: &O) -> &'static str {
         o.label()
     }

@@ -1,7 +1,7 @@
 //! Views: how they were made, how a device reads them, how history reaches them.
 
 use crate::op::Prim;
-use crate::{DeviceKind, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
+use crate::{DeviceKind, GradRef, Meta, Result, Tensor, backend, dispatch};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -158,7 +158,7 @@ impl Tensor {
             DeviceKind::Meta => {}
             DeviceKind::Cpu => {
                 let mut out = self.view_mut();
-                torchtpu_kernels::pointwise::copy(&y.view(), &mut out);
+                torchtpu_kernels::copy::copy(&y.view(), &mut out);
             }
             DeviceKind::Tpu => {
                 let be = backend::get()?;
@@ -223,6 +223,5 @@ pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -
     if let Some(info) = x.view_info() {
         info.mark_history_current(x);
     }
-    let _ = graph::may_need_grad;
     Ok(())
 }

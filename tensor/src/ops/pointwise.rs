@@ -77,8 +77,7 @@ impl Op for Unary {
     }
     #[inline]
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-        kernels::unary(self.0, &x[0].view(), &mut y[0].view_mut());
-        Ok(())
+        kernels::unary(self.0, &x[0].view(), &mut y[0].view_mut()).map_err(kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         smallvec![lower_unary(self.0, f, &x[0], y[0].dtype)]
@@ -656,8 +655,8 @@ impl Op for Compare {
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let out = &y[0];
         let (sa, sb) = (broadcast_strides(x[0], out.dims()), broadcast_strides(x[1], out.dims()));
-        kernels::compare(self.0, &x[0].view_as(out.dims(), &sa), &x[1].view_as(out.dims(), &sb), &mut out.view_mut());
-        Ok(())
+        kernels::compare(self.0, &x[0].view_as(out.dims(), &sa), &x[1].view_as(out.dims(), &sb), &mut out.view_mut())
+            .map_err(kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let (a, b) = (f.broadcast_to(&x[0], &y[0].dims), f.broadcast_to(&x[1], &y[0].dims));

@@ -723,7 +723,7 @@ impl Tensor {
     }
 }
 
-fn views(x: crate::Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
+fn views(x: Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
     Ok(crate::schema::Ret::Tuple(x?))
 }
 

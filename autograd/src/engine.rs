@@ -1,0 +1,418 @@
+//! The loop over the graph.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use torchtpu_tensor::graph::{Edge, Leaf, Node};
+use torchtpu_tensor::{Error, GradMode, GradRef, Result, Scalar, Tensor};
+
+/// A node that waits for its turn, ordered by number.
+struct Ready(Arc<Node>);
+
+impl PartialEq for Ready {
+    fn eq(&self, other: &Ready) -> bool {
+        self.0.seq() == other.0.seq()
+    }
+}
+impl Eq for Ready {}
+impl PartialOrd for Ready {
+    fn partial_cmp(&self, other: &Ready) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Ready {
+    fn cmp(&self, other: &Ready) -> std::cmp::Ordering {
+        self.0.seq().cmp(&other.0.seq())
+    }
+}
+
+type Address = usize;
+
+fn node_at(n: &Arc<Node>) -> Address {
+    Arc::as_ptr(n) as usize
+}
+fn leaf_at(l: &Arc<Leaf>) -> Address {
+    Arc::as_ptr(l) as usize
+}
+
+/// Gradients that reached a node so far, one an output.
+#[derive(Default)]
+struct Pending {
+    first: Option<Tensor>,
+    rest: Vec<Option<Tensor>>,
+}
+
+impl Pending {
+    fn slot(&mut self, nr: u32) -> &mut Option<Tensor> {
+        if nr == 0 {
+            return &mut self.first;
+        }
+        let i = nr as usize - 1;
+        if self.rest.len() <= i {
+            self.rest.resize_with(i + 1, || None);
+        }
+        &mut self.rest[i]
+    }
+    fn into_all(self, outputs: usize) -> Vec<Option<Tensor>> {
+        let mut v = vec![self.first];
+        v.extend(self.rest);
+        v.resize_with(outputs.max(1), || None);
+        v
+    }
+}
+
+fn accumulate(slot: &mut Option<Tensor>, g: Tensor) -> Result<()> {
+    *slot = Some(match slot.take() {
+        None => g,
+        Some(old) => old.add(&g)?,
+    });
+    Ok(())
+}
+
+/// What the walk should find.
+enum Targets {
+    /// Every leaf it reaches.
+    Leaves,
+    /// These, and the leaves stay as they are.
+    Only(Captures),
+}
+
+/// Where the gradients of given inputs are caught.
+#[derive(Default)]
+struct Captures {
+    nodes: FxHashMap<(Address, u32), Vec<usize>>,
+    leaves: FxHashMap<Address, Vec<usize>>,
+    /// Nodes on a path to one of them; others need not run.
+    needed: FxHashSet<Address>,
+    found: Vec<Option<Tensor>>,
+}
+
+/// Marks the nodes that lead to a target.
+fn mark_needed(roots: &[Edge], c: &mut Captures) {
+    // Depth first without recursion: a node is decided once all its edges are.
+    let mut seen: FxHashMap<Address, bool> = FxHashMap::default();
+    let mut stack: Vec<(Arc<Node>, usize)> = Vec::new();
+    for r in roots {
+        if let Edge::Node(n, _) = r {
+            stack.push((n.clone(), 0));
+        }
+        while let Some((n, i)) = stack.pop() {
+            let at = node_at(&n);
+            if i == 0 && seen.contains_key(&at) {
+                continue;
+            }
+            let mut needed = seen.get(&at).copied().unwrap_or(false);
+            let mut next = i;
+            let mut down = None;
+            for e in &n.edges()[i..] {
+                next += 1;
+                match e {
+                    Edge::None => {}
+                    Edge::Leaf(l) => needed |= c.leaves.contains_key(&leaf_at(l)),
+                    Edge::Node(m, nr) => {
+                        needed |= c.nodes.contains_key(&(node_at(m), *nr));
+                        match seen.get(&node_at(m)) {
+                            Some(known) => needed |= known,
+                            None => {
+                                down = Some(m.clone());
+                                break;
+                            }
+                        }
+                    }
+                }
+            }
+            seen.insert(at, needed);
+            if let Some(m) = down {
+                // Look at the same edge again afterwards, when its answer is known.
+                stack.push((n, next - 1));
+                stack.push((m, 0));
+            }
+        }
+    }
+    c.needed = seen.into_iter().filter(|(_, v)| *v).map(|(k, _)| k).collect();
+}
+
+/// Runs the graph from `roots` with the given gradients.
+fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut targets: Targets) -> Result<Targets> {
+    let _mode = GradMode::set(create_graph);
+    let mut pending: FxHashMap<Address, Pending> = FxHashMap::default();
+    let mut leaves: Vec<(Arc<Leaf>, Option<Tensor>)> = Vec::new();
+    let mut leaf_index: FxHashMap<Address, usize> = FxHashMap::default();
+    let mut heap: BinaryHeap<Ready> = BinaryHeap::new();
+    let mut deliver = |e: &Edge, g: Tensor, heap: &mut BinaryHeap<Ready>, pending: &mut FxHashMap<Address, Pending>, targets: &Targets| -> Result<()> {
+        match e {
+            Edge::None => Ok(()),
+            Edge::Leaf(l) => {
+                if let Targets::Only(c) = targets {
+                    if !c.leaves.contains_key(&leaf_at(l)) {
+                        return Ok(());
+                    }
+                }
+                let i = *leaf_index.entry(leaf_at(l)).or_insert_with(|| {
+                    leaves.push((l.clone(), None));
+                    leaves.len() - 1
+                });
+                accumulate(&mut leaves[i].1, g)
+            }
+            Edge::Node(n, nr) => {
+                if let Targets::Only(c) = targets {
+                    if !c.needed.contains(&node_at(n)) && !c.nodes.contains_key(&(node_at(n), *nr)) {
+                        return Ok(());
+                    }
+                }
+                let p = pending.entry(node_at(n)).or_insert_with(|| {
+                    heap.push(Ready(n.clone()));
+                    Pending::default()
+                });
+                accumulate(p.slot(*nr), g)
+            }
+        }
+    };
+    for (e, g) in roots {
+        deliver(&e, g, &mut heap, &mut pending, &targets)?;
+    }
+    while let Some(Ready(node)) = heap.pop() {
+        let at = node_at(&node);
+        let p = pending.remove(&at).expect("a node in the heap has gradients");
+        let mut g = p.into_all(node.outputs().len());
+        if let Some(extras) = node.extras_if_any() {
+            // Hooks may register hooks, so the lock is not held while they run.
+            let (hooks, retained) = {
+                let e = extras.lock().unwrap_or_else(|e| e.into_inner());
+                (e.before.clone(), e.retained.clone())
+            };
+            for (_, nr, hook) in &hooks {
+                if let Some(slot) = g.get_mut(*nr as usize) {
+                    if let Some(t) = slot.as_ref() {
+                        if let Some(new) = hook(t)? {
+                            *slot = Some(new);
+                        }
+                    }
+                }
+            }
+            for (nr, keep) in retained {
+                *keep.lock().unwrap_or_else(|e| e.into_inner()) = g.get(nr as usize).cloned().flatten();
+            }
+        }
+        let mut run_it = true;
+        if let Targets::Only(c) = &mut targets {
+            for (nr, g) in g.iter().enumerate() {
+                if let Some(wanted) = c.nodes.get(&(at, nr as u32)) {
+                    for &i in wanted {
+                        c.found[i] = g.clone();
+                    }
+                }
+            }
+            run_it = c.needed.contains(&at);
+        }
+        if run_it {
+            let grads = node.apply(&g).map_err(|e| e.in_op("backward"))?;
+            drop(g);
+            if grads.len() > node.edges().len() {
+                return Err(Error::runtime(format!(
+                    "function {} returned an incorrect number of gradients (expected {}, got {})",
+                    node.name(),
+                    node.edges().len(),
+                    grads.len()
+                )));
+            }
+            for (e, g) in node.edges().iter().zip(grads) {
+                if let Some(g) = g {
+                    let g = fitted(&node, e, g)?;
+                    deliver(e, g, &mut heap, &mut pending, &targets)?;
+                }
+            }
+        }
+        if !keep_graph {
+            node.release();
+        }
+    }
+    for (leaf, g) in leaves {
+        let Some(mut g) = g else { continue };
+        let hooks = {
+            let h = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
+            (h.before.clone(), h.after.clone())
+        };
+        for (_, hook) in &hooks.0 {
+            if let Some(new) = hook(&g)? {
+                g = new;
+            }
+        }
+        match &mut targets {
+            Targets::Only(c) => {
+                for &i in &c.leaves[&leaf_at(&leaf)] {
+                    c.found[i] = Some(g.clone());
+                }
+            }
+            Targets::Leaves => {
+                accumulate_into(&leaf, g, create_graph)?;
+                for (_, hook) in &hooks.1 {
+                    let g = leaf.grad.lock().unwrap_or_else(|e| e.into_inner()).clone();
+                    if let Some(g) = g {
+                        hook(&g)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(targets)
+}
+
+/// A gradient in the dtype of what it is a gradient of.
+fn fitted(node: &Node, e: &Edge, g: Tensor) -> Result<Tensor> {
+    let meta = match e {
+        Edge::Leaf(l) => l.meta(),
+        Edge::Node(n, nr) => &n.outputs()[*nr as usize],
+        Edge::None => return Ok(g),
+    };
+    let g = if *g.dims() == meta.dims {
+        g
+    } else if torchtpu_tensor::op::broadcast_dims(&meta.dims, g.dims()).is_ok_and(|d| d == *g.dims()) {
+        // Functions written by hand may leave a broadcast to the engine.
+        let keep: Vec<i64> = (0..g.dims().len() - meta.dims.len()).map(|d| d as i64).collect();
+        let mut s = if keep.is_empty() { g } else { g.sum_dim(&keep, false)? };
+        for (d, &n) in meta.dims.iter().enumerate() {
+            if n == 1 && s.dims()[d] != 1 {
+                s = s.sum_dim(&[d as i64], true)?;
+            }
+        }
+        s
+    } else {
+        return Err(Error::runtime(format!(
+            "Function {} returned an invalid gradient - got {} but expected shape compatible with {}",
+            node.name(),
+            g.dims(),
+            meta.dims
+        )));
+    };
+    let g = if g.dtype() == meta.dtype { g } else { g.to_dtype(meta.dtype)? };
+    if g.device() == meta.device { Ok(g) } else { g.to_device(meta.device) }
+}
+
+/// Adds to a leaf's `grad`. Without `create_graph` the sum goes into the existing tensor in place, so that references to
+/// it see it.
+fn accumulate_into(leaf: &Leaf, g: Tensor, create_graph: bool) -> Result<()> {
+    let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
+    match &*slot {
+        None => {
+            // The first gradient is taken over; a view or a tensor somebody else holds is copied.
+            let own = !g.is_view() && g.is_contiguous() && g.handle_count() == 1 && !g.has_autograd();
+            *slot = Some(if own || create_graph { g } else { g.detach().copy()? });
+        }
+        Some(old) if create_graph || old.requires_grad() => {
+            let sum = old.add(&g)?;
+            *slot = Some(sum);
+        }
+        Some(old) => {
+            old.add_(&g)?;
+        }
+    }
+    Ok(())
+}
+
+/// The gradients to start from: those given, or one for a tensor of one element.
+fn start(outputs: &[Tensor], grads: &[Option<Tensor>], create_graph: bool) -> Result<Vec<(Edge, Tensor)>> {
+    let _mode = GradMode::set(create_graph);
+    if !grads.is_empty() && grads.len() != outputs.len() {
+        return Err(Error::runtime(format!(
+            "got {} tensors and {} gradients",
+            outputs.len(),
+            grads.len()
+        )));
+    }
+    outputs
+        .iter()
+        .enumerate()
+        .map(|(i, y)| {
+            if !y.requires_grad() {
+                return Err(Error::runtime(format!(
+                    "element {i} of tensors does not require grad and does not have a grad_fn"
+                )));
+            }
+            let g = match grads.get(i).cloned().flatten() {
+                Some(g) if g.dims() != y.dims() => {
+                    return Err(Error::runtime(format!(
+                        "Mismatch in shape: grad_output[{i}] has a shape of torch.Size({}) and output[{i}] has a shape of torch.Size({}).",
+                        g.dims(),
+                        y.dims()
+                    )));
+                }
+                Some(g) => g,
+                None if y.numel() == 1 => Tensor::full_meta(y.meta(), Scalar::Int(1))?,
+                None => return Err(Error::runtime("grad can be implicitly created only for scalar outputs")),
+            };
+            Ok((y.history_edge()?, g))
+        })
+        .collect()
+}
+
+fn captures(inputs: &[Tensor], roots: &[(Edge, Tensor)]) -> Result<Captures> {
+    let mut c = Captures { found: vec![None; inputs.len()], ..Captures::default() };
+    for (i, x) in inputs.iter().enumerate() {
+        match x.history()? {
+            Some(GradRef::Leaf(l)) if l.requires_grad() => c.leaves.entry(leaf_at(&l)).or_default().push(i),
+            Some(GradRef::Node(n)) => c.nodes.entry((node_at(&n), x.output_nr())).or_default().push(i),
+            _ => return Err(Error::runtime("One of the differentiated Tensors does not require grad")),
+        }
+    }
+    mark_needed(&roots.iter().map(|(e, _)| e.clone()).collect::<Vec<_>>(), &mut c);
+    Ok(c)
+}
+
+/// Computes gradients of the sum of `outputs` (weighted by `grads`) and adds them to `.grad` of the leaves, or of
+/// `inputs` alone.
+///
+/// `retain_graph` defaults to `create_graph`; without it what the nodes kept is freed as the walk passes.
+///
+/// # Errors
+/// `Runtime` in PyTorch's wording: no history, no gradient for an output with several elements, a second backward, a
+/// tensor changed in place; whatever rules and hooks report.
+pub fn backward(outputs: &[Tensor], grads: &[Option<Tensor>], retain_graph: Option<bool>, create_graph: bool, inputs: Option<&[Tensor]>) -> Result<()> {
+    let roots = start(outputs, grads, create_graph)?;
+    let keep = retain_graph.unwrap_or(create_graph);
+    let Some(inputs) = inputs else {
+        run(roots, keep, create_graph, Targets::Leaves)?;
+        return Ok(());
+    };
+    if inputs.is_empty() {
+        return Err(Error::runtime("`inputs` argument to `backward` cannot be empty."));
+    }
+    let c = captures(inputs, &roots)?;
+    let Targets::Only(c) = run(roots, keep, create_graph, Targets::Only(c))? else {
+        unreachable!("the kind of target does not change")
+    };
+    for (x, g) in inputs.iter().zip(c.found) {
+        let Some(g) = g else { continue };
+        match x.history()? {
+            Some(GradRef::Leaf(l)) => accumulate_into(&l, g, create_graph)?,
+            _ => return Err(Error::runtime("backward's inputs must be leaf tensors")),
+        }
+    }
+    Ok(())
+}
+
+/// Gradients of the sum of `outputs` (weighted by `grad_outputs`) with respect to `inputs`; leaves' `.grad` stays as it is.
+///
+/// # Errors
+/// As [`backward`]; also `Runtime` when an input was not used and `allow_unused` is off.
+pub fn grad(
+    outputs: &[Tensor],
+    inputs: &[Tensor],
+    grad_outputs: &[Option<Tensor>],
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    allow_unused: bool,
+) -> Result<Vec<Option<Tensor>>> {
+    let roots = start(outputs, grad_outputs, create_graph)?;
+    let keep = retain_graph.unwrap_or(create_graph);
+    let c = captures(inputs, &roots)?;
+    let Targets::Only(c) = run(roots, keep, create_graph, Targets::Only(c))? else {
+        unreachable!("the kind of target does not change")
+    };
+    if !allow_unused && c.found.iter().any(Option::is_none) {
+        return Err(Error::runtime(
+            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.",
+        ));
+    }
+    Ok(c.found)
+}

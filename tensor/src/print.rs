@@ -1,0 +1,214 @@
+//! Printing, as PyTorch prints: four digits, a common scale, columns aligned, long dimensions summarised.
+
+use crate::{DType, Device, DeviceKind, Result, Scalar, Tensor, default_dtype, state};
+use std::fmt;
+
+/// How many elements are printed in full.
+const THRESHOLD: usize = 1000;
+/// How many entries are printed at each end of a summarised dimension.
+const EDGE: usize = 3;
+const LINE_WIDTH: usize = 80;
+const PRECISION: usize = 4;
+
+/// How the elements of one tensor are written: all alike.
+enum Style {
+    Integer { width: usize },
+    /// All values are whole: `1.`
+    Whole { width: usize },
+    Fixed { width: usize },
+    Scientific { width: usize },
+}
+
+fn scientific(v: f64) -> String {
+    let s = format!("{v:.PRECISION$e}");
+    let (mantissa, exponent) = s.split_once('e').unwrap_or((&s, "0"));
+    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |d| ('-', d));
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+fn special(v: f64) -> Option<&'static str> {
+    match v {
+        v if v.is_nan() => Some("nan"),
+        f64::INFINITY => Some("inf"),
+        f64::NEG_INFINITY => Some("-inf"),
+        _ => None,
+    }
+}
+
+impl Style {
+    fn of(values: &[Scalar], dtype: DType) -> Style {
+        let floats = || values.iter().map(|v| v.to_f64());
+        if !dtype.is_float() {
+            let width = values.iter().map(|v| plain(*v).len()).max().unwrap_or(0);
+            return Style::Integer { width };
+        }
+        let finite: Vec<f64> = floats().filter(|v| v.is_finite() && *v != 0.0).map(f64::abs).collect();
+        let longest = |f: &dyn Fn(f64) -> String| floats().map(|v| special(v).map_or_else(|| f(v), Into::into).len()).max().unwrap_or(0);
+        let (max, min) = (finite.iter().copied().fold(0.0, f64::max), finite.iter().copied().fold(f64::INFINITY, f64::min));
+        if finite.iter().all(|v| v.ceil() == *v) {
+            if !finite.is_empty() && (max / min > 1000.0 || max > 1.0e8) && finite.iter().any(|v| *v > 1.0e8 || max / min > 1000.0 && *v >= 1.0e8) {
+                return Style::Scientific { width: longest(&scientific) };
+            }
+            return Style::Whole { width: longest(&|v| format!("{v:.0}.")) };
+        }
+        if max / min > 1000.0 || max > 1.0e8 || min < 1.0e-4 {
+            return Style::Scientific { width: longest(&scientific) };
+        }
+        Style::Fixed { width: longest(&|v| format!("{v:.PRECISION$}")) }
+    }
+    fn write(&self, v: Scalar) -> String {
+        let x = v.to_f64();
+        let (text, width) = match self {
+            Style::Integer { width } => (plain(v), *width),
+            Style::Whole { width } => (special(x).map_or_else(|| format!("{x:.0}."), Into::into), *width),
+            Style::Fixed { width } => (special(x).map_or_else(|| format!("{x:.PRECISION$}"), Into::into), *width),
+            Style::Scientific { width } => (special(x).map_or_else(|| scientific(x), Into::into), *width),
+        };
+        format!("{text:>width$}")
+    }
+    fn width(&self) -> usize {
+        match self {
+            Style::Integer { width } | Style::Whole { width } | Style::Fixed { width } | Style::Scientific { width } => *width,
+        }
+    }
+}
+
+fn plain(v: Scalar) -> String {
+    match v {
+        Scalar::Bool(true) => "True".into(),
+        Scalar::Bool(false) => "False".into(),
+        Scalar::Int(i) => i.to_string(),
+        Scalar::Float(f) => f.to_string(),
+    }
+}
+
+/// Only the entries that will be printed.
+fn shown(x: &Tensor, summarize: bool) -> Result<Vec<Scalar>> {
+    if !summarize {
+        return scalars(x);
+    }
+    if x.dims().is_empty() {
+        return scalars(x);
+    }
+    let n = x.dims()[0];
+    let picks: Vec<usize> = if n > 2 * EDGE { (0..EDGE).chain(n - EDGE..n).collect() } else { (0..n).collect() };
+    let mut v = Vec::new();
+    for i in picks {
+        v.extend(shown(&x.select(0, i as i64)?, true)?);
+    }
+    Ok(v)
+}
+
+fn scalars(x: &Tensor) -> Result<Vec<Scalar>> {
+    if x.dtype().is_float() {
+        Ok(x.to_vec::<f64>()?.into_iter().map(Scalar::Float).collect())
+    } else if x.dtype() == DType::Bool {
+        Ok(x.to_vec::<bool>()?.into_iter().map(Scalar::Bool).collect())
+    } else {
+        Ok(x.to_vec::<i64>()?.into_iter().map(Scalar::Int).collect())
+    }
+}
+
+fn vector(x: &Tensor, indent: usize, style: &Style, summarize: bool) -> Result<String> {
+    let v = shown(x, summarize)?;
+    let n = x.dims()[0];
+    let mut items: Vec<String> = v.iter().map(|s| style.write(*s)).collect();
+    if summarize && n > 2 * EDGE {
+        items.insert(EDGE, " ...".into());
+    }
+    let per_line = ((LINE_WIDTH.saturating_sub(indent)) / (style.width() + 2)).max(1);
+    let lines: Vec<String> = items.chunks(per_line).map(|c| c.join(", ")).collect();
+    Ok(format!("[{}]", lines.join(&format!(",\n{}", " ".repeat(indent + 1)))))
+}
+
+fn body(x: &Tensor, indent: usize, style: &Style, summarize: bool) -> Result<String> {
+    match x.dims().len() {
+        0 => Ok(style.write(scalars(x)?[0])),
+        1 => vector(x, indent, style, summarize),
+        rank => {
+            let n = x.dims()[0];
+            let row = |i: usize| body(&x.select(0, i as i64)?, indent + 1, style, summarize);
+            let rows: Vec<String> = if summarize && n > 2 * EDGE {
+                let mut r: Vec<String> = (0..EDGE).map(row).collect::<Result<_>>()?;
+                r.push("...".into());
+                r.extend((n - EDGE..n).map(row).collect::<Result<Vec<_>>>()?);
+                r
+            } else {
+                (0..n).map(row).collect::<Result<_>>()?
+            };
+            let gap = format!(",{}{}", "\n".repeat(rank - 1), " ".repeat(indent + 1));
+            Ok(format!("[{}]", rows.join(&gap)))
+        }
+    }
+}
+
+/// The text of `print(x)`; `suffixes` are added inside the parentheses, such as `requires_grad=True`.
+pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
+    let prefix = "tensor(";
+    let mut extra: Vec<String> = Vec::new();
+    if x.device().kind != DeviceKind::Cpu {
+        extra.push(format!("device='{}'", x.device()));
+    }
+    let text = if x.device().kind == DeviceKind::Meta {
+        extra.push(format!("size={}", size_text(x)));
+        "...".to_string()
+    } else if x.numel() == 0 {
+        if x.dims().len() != 1 {
+            extra.push(format!("size={}", size_text(x)));
+        }
+        "[]".to_string()
+    } else {
+        state::no_grad(|| {
+            let host = x.detach().to_device(Device::CPU)?;
+            let summarize = x.numel() > THRESHOLD;
+            let style = Style::of(&shown(&host, summarize)?, x.dtype());
+            body(&host, prefix.len(), &style, summarize)
+        })?
+    };
+    let has_default = x.numel() > 0 && matches!(x.dtype(), DType::I64 | DType::Bool) || x.dtype() == default_dtype();
+    if !has_default {
+        extra.push(format!("dtype=torch.{}", x.dtype().name()));
+    }
+    extra.extend_from_slice(suffixes);
+    let mut out = format!("{prefix}{text}");
+    let mut last_line = out.lines().last().map_or(0, str::len);
+    for e in extra {
+        if last_line + e.len() + 3 > LINE_WIDTH {
+            out.push_str(&format!(",\n{}{e}", " ".repeat(prefix.len())));
+            last_line = prefix.len() + e.len();
+        } else {
+            out.push_str(&format!(", {e}"));
+            last_line += e.len() + 2;
+        }
+    }
+    out.push(')');
+    Ok(out)
+}
+
+fn size_text(x: &Tensor) -> String {
+    let items: Vec<String> = x.dims().iter().map(|n| n.to_string()).collect();
+    match items.len() {
+        1 => format!("({},)", items[0]),
+        _ => format!("({})", items.join(", ")),
+    }
+}
+
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut suffixes = Vec::new();
+        match self.history() {
+            Ok(Some(crate::GradRef::Node(n))) => suffixes.push(format!("grad_fn=<{}>", n.name())),
+            _ if self.requires_grad() => suffixes.push("requires_grad=True".into()),
+            _ => {}
+        }
+        match to_text(self, &suffixes) {
+            Ok(s) => f.write_str(&s),
+            Err(e) => write!(f, "tensor(<unreadable: {e}>)"),
+        }
+    }
+}
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({} {} {})", self.dtype().name(), self.dims(), self.device())
+    }
+}
