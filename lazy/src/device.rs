@@ -22,19 +22,37 @@ pub(crate) struct Device {
 }
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
-/// The plugin that the program asked for; locked while one is being loaded.
-static REQUEST: Mutex<Option<String>> = Mutex::new(None);
+/// What the program asked for; locked while a plugin is being loaded.
+static REQUEST: Mutex<Request> = Mutex::new(Request { plugin: None, cache: None });
+
+struct Request {
+    plugin: Option<String>,
+    /// A folder, or none; where it is absent, the environment says.
+    cache: Option<Option<PathBuf>>,
+}
 
 /// Chooses the plugin: a path, or `cpu`, `cuda`, `tpu`.
 ///
 /// # Errors
 /// `Runtime` when a plugin is loaded already.
 pub(crate) fn set_plugin(name: &str) -> Result<()> {
+    request("the plugin", |r| r.plugin = Some(name.to_string()))
+}
+
+/// Chooses the folder of executables; none switches it off.
+///
+/// # Errors
+/// `Runtime` when a plugin is loaded already.
+pub(crate) fn set_cache_folder(folder: Option<PathBuf>) -> Result<()> {
+    request("the cache folder", |r| r.cache = Some(folder))
+}
+
+fn request(what: &str, change: impl FnOnce(&mut Request)) -> Result<()> {
     let mut request = REQUEST.lock();
     if DEVICE.get().is_some() {
-        return Err(Error::runtime("the plugin must be chosen before the first use of device tpu"));
+        return Err(Error::runtime(format!("{what} must be chosen before the first use of device tpu")));
     }
-    *request = Some(name.to_string());
+    change(&mut request);
     Ok(())
 }
 
@@ -58,15 +76,23 @@ fn load() -> Result<&'static Device> {
     if let Some(d) = DEVICE.get() {
         return Ok(d);
     }
-    let fail = |e: torchtpu_pjrt::Error| Error::runtime(format!("device tpu is not available: {}", e.message()));
-    let plugin = Plugin::find(request.as_deref()).map_err(fail)?;
+    let fail = |e: torchtpu_pjrt::Error| {
+        let mut lines = e.message().split("\nnote: ");
+        let first = lines.next().unwrap_or_default();
+        lines.fold(Error::runtime(format!("device tpu is not available: {first}")), |e, note| e.note(note))
+    };
+    let plugin = Plugin::find(request.plugin.as_deref()).map_err(fail)?;
     let client = Client::create(&plugin, &[]).map_err(fail)?;
-    let device = Device::new(client);
+    let disk = match &request.cache {
+        Some(folder) => folder.clone().map(DiskCache::in_folder),
+        None => DiskCache::from_environment(),
+    };
+    let device = Device::new(client, disk);
     Ok(DEVICE.get_or_init(|| device))
 }
 
 impl Device {
-    fn new(client: Arc<Client>) -> Device {
+    fn new(client: Arc<Client>, disk: Option<DiskCache>) -> Device {
         let mut overrides: Vec<(String, OptionValue)> = Vec::new();
         let is_cpu = client.platform_name().eq_ignore_ascii_case("cpu");
         if is_cpu {
@@ -85,7 +111,7 @@ impl Device {
             if is_cpu { disk::processor() } else { String::new() },
         );
         Device {
-            disk: DiskCache::from_environment(),
+            disk,
             environment,
             overrides: Mutex::new(overrides),
             process: std::process::id(),

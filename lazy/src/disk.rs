@@ -45,6 +45,11 @@ impl DiskCache {
                 (None, None) => return None,
             },
         };
+        Some(DiskCache::in_folder(folder))
+    }
+
+    /// A cache in a folder, with the limit that the environment sets.
+    pub(crate) fn in_folder(folder: PathBuf) -> DiskCache {
         let limit = std::env::var("TORCHTPU_CACHE_BYTES").ok();
         let limit_bytes = match limit.as_deref().map(str::parse) {
             None => DEFAULT_LIMIT_BYTES,
@@ -54,7 +59,7 @@ impl DiskCache {
                 DEFAULT_LIMIT_BYTES
             }
         };
-        Some(DiskCache::new(folder, limit_bytes))
+        DiskCache::new(folder, limit_bytes)
     }
 
     pub(crate) fn new(folder: PathBuf, limit_bytes: u64) -> DiskCache {

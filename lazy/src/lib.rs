@@ -174,6 +174,14 @@ pub fn set_plugin(name: &str) -> Result<()> {
     device::set_plugin(name)
 }
 
+/// Chooses the folder that keeps executables, or none, before the device is first used.
+///
+/// # Errors
+/// `Runtime` when a plugin is loaded already.
+pub fn set_cache_folder(folder: Option<std::path::PathBuf>) -> Result<()> {
+    device::set_cache_folder(folder)
+}
+
 /// Adds a folder in which plugins are looked for before all others: a Python program names its site-packages.
 pub fn add_plugin_search_path(folder: impl Into<std::path::PathBuf>) {
     torchtpu_pjrt::add_search_path(folder);
