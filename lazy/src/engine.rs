@@ -162,12 +162,23 @@ impl Default for Engine {
 }
 
 /// The current thread's stream, given back when the thread ends.
+///
+/// The thread that ends the process drops it too, before the plugin's own destructors run under programs still under way:
+/// those are waited for. What was never launched is not.
 struct StreamGuard;
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         let id = STREAM.replace(NO_STREAM);
-        if id != NO_STREAM {
-            crate::engine().recording.lock().free_streams.push(id);
+        if id == NO_STREAM {
+            return;
+        }
+        let engine = crate::engine();
+        engine.recording.lock().free_streams.push(id);
+        let launched = std::mem::take(&mut *engine.in_flight.lock());
+        if device::loaded().is_some_and(|d| d.check_process().is_ok()) {
+            launched.iter().for_each(|l| drop(l.event.await_ready()));
+        } else {
+            std::mem::forget(launched); // A forked child would wait forever.
         }
     }
 }
@@ -308,9 +319,8 @@ impl Engine {
         let reason = match mode {
             EagerMode::Fused => {
                 let max = self.max_nodes.load(Relaxed);
-                let repeats = s.repeat.push(signature, len, max);
-                if repeats {
-                    CutReason::RepeatFound
+                if let Some(reason) = s.repeat.push(signature, len, max) {
+                    reason
                 } else if len >= max {
                     CutReason::Size
                 } else if s.live_bytes > self.max_pending_bytes.load(Relaxed) {
@@ -352,8 +362,7 @@ impl Engine {
         let spare = r.spare.pop().unwrap_or_default();
         let s = &mut r.streams[stream];
         match reason {
-            CutReason::Size | CutReason::Memory => s.repeat.cut_by_size(),
-            CutReason::RepeatFound | CutReason::OtherThread => {}
+            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::OtherThread => {}
             _ => s.repeat.anchor(),
         }
         if s.body.form.nodes.is_empty() {

@@ -2,58 +2,81 @@
 //!
 //! A training loop says where its steps end; a loop that only computes says nothing. Its segments are cut by size, and with a
 //! period that does not divide the size every cut would fall on another op of the loop: a new program each time. So the place
-//! of a size cut is remembered by what stood before it, a hash of the last [`WINDOW`] ops, and from then on the stream is cut
-//! wherever the same ops have just gone by. The cuts of a periodic stream thereby become periodic after one period.
+//! of the first such cut is remembered by what stood before it, a hash of the last [`WINDOW`] ops. When the same ops go by
+//! again, the distance is the loop's period: the stream is cut there, and from then on each turn is cut at that place, and in
+//! equal parts between if it is longer than a segment may be.
 //!
 //! This works only on a stream that runs free: longer than one full segment without a read, a step boundary or another
 //! anchor. In a stream with anchors the cuts are the same in each step anyway, and layers that look alike must not be mistaken
 //! for steps.
 
-use rustc_hash::FxHashSet;
+use crate::metrics::CutReason;
 
 /// How many ops make a place recognisable.
 const WINDOW: usize = 32;
 /// Segments that a found repeat cuts have at least so many ops: a short loop is fused over several of its turns.
-pub(crate) const MIN_SEGMENT: usize = 256;
-const MAX_PLACES: usize = 4096;
+const MIN_SEGMENT: usize = 256;
+/// After so many full segments without seeing the place again, the loop is over.
+const FORGET_SEGMENTS: usize = 64;
 
+#[derive(Default)]
 pub(crate) struct Repeat {
     window: [u64; WINDOW],
     /// Buzhash of the window: each op rotates it by two bits, so the op that leaves has come full circle.
     hash: u64,
     /// Ops since the last anchor.
     run: usize,
-    places: FxHashSet<u64>,
+    place: Option<Place>,
 }
 
-impl Default for Repeat {
-    fn default() -> Repeat {
-        Repeat { window: [0; WINDOW], hash: 0, run: 0, places: FxHashSet::default() }
-    }
+struct Place {
+    hash: u64,
+    /// When it was last seen, in ops since the anchor.
+    seen: usize,
+    /// Greatest number of ops in a segment.
+    part: usize,
 }
 
 impl Repeat {
-    /// Takes note of an op; `true` when the stream, in a segment of `len` ops now, should be cut after it.
+    /// Takes note of an op; says whether and why the stream, in a segment of `len` ops now, should be cut after it.
     #[inline]
-    pub(crate) fn push(&mut self, op: u64, len: usize, max: usize) -> bool {
+    pub(crate) fn push(&mut self, op: u64, len: usize, max: usize) -> Option<CutReason> {
         let at = self.run % WINDOW;
         self.hash = self.hash.rotate_left(2) ^ op ^ self.window[at];
         self.window[at] = op;
         self.run += 1;
-        self.run > max && len >= MIN_SEGMENT.min(max) && self.places.contains(&self.hash)
+        if self.run < max { None } else { self.run_free(len, max) }
     }
-    /// The segment was cut because of its size.
-    pub(crate) fn cut_by_size(&mut self) {
-        if self.places.len() == MAX_PLACES {
-            self.places.clear();
+
+    fn run_free(&mut self, len: usize, max: usize) -> Option<CutReason> {
+        let Some(place) = &mut self.place else {
+            if len < max {
+                return None;
+            }
+            self.place = Some(Place { hash: self.hash, seen: self.run, part: max });
+            return Some(CutReason::Size);
+        };
+        if place.hash == self.hash {
+            let period = self.run - place.seen;
+            place.seen = self.run;
+            if period < MIN_SEGMENT.min(max) {
+                return (len >= MIN_SEGMENT.min(max)).then_some(CutReason::RepeatFound);
+            }
+            place.part = period.div_ceil(period.div_ceil(max));
+            return Some(CutReason::RepeatFound);
         }
-        self.places.insert(self.hash);
+        if len < place.part.min(max) {
+            return None;
+        }
+        if self.run - place.seen > FORGET_SEGMENTS * max {
+            *place = Place { hash: self.hash, seen: self.run, part: max };
+        }
+        Some(CutReason::Size)
     }
+
     /// The segment was cut where the program itself has a boundary.
     pub(crate) fn anchor(&mut self) {
-        self.window = [0; WINDOW];
-        self.hash = 0;
-        self.run = 0;
+        *self = Repeat::default();
     }
 }
 
@@ -67,11 +90,7 @@ mod tests {
         for i in 0..ops {
             len += 1;
             let op = (i % period + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            if r.push(op, len, max) {
-                out.push(len);
-                len = 0;
-            } else if len == max {
-                r.cut_by_size();
+            if r.push(op, len, max).is_some() {
                 out.push(len);
                 len = 0;
             }
@@ -81,8 +100,8 @@ mod tests {
 
     #[test]
     fn cuts_of_a_periodic_stream_become_periodic() {
-        for period in [1u64, 3, 7, 100, 255, 256, 300, 1000, 1499, 1501, 2000, 3700] {
-            let s = segments(period, 60 * 1500, 1500);
+        for period in [1u64, 3, 7, 100, 255, 256, 300, 750, 751, 1000, 1499, 1500, 1501, 1502, 2000, 2999, 3001, 3700, 9001] {
+            let s = segments(period, 120 * 1500, 1500);
             // After the first few, starts fall on few phases of the loop.
             let mut start = 0;
             let mut starts = Vec::new();
@@ -91,7 +110,7 @@ mod tests {
                 start += len;
             }
             let distinct: std::collections::HashSet<_> = starts[starts.len() / 2..].iter().collect();
-            assert!(distinct.len() <= 2 + period as usize / 1000, "period {period}: {distinct:?}");
+            assert!(distinct.len() <= 1 + period as usize / 1500, "period {period}: {distinct:?}");
         }
     }
 
@@ -107,7 +126,7 @@ mod tests {
         let mut r = Repeat::default();
         for _ in 0..50 {
             for i in 0..1400u64 {
-                assert!(!r.push(i % 40 + 1, i as usize + 1, 1500));
+                assert_eq!(r.push(i % 40 + 1, i as usize + 1, 1500), None);
             }
             r.anchor();
         }

@@ -12,10 +12,10 @@ pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs `cache::child` in a process of its own, which does what the variables say.
+/// Runs `cache::work_of_a_process` in a process of its own, which does what the variables say.
 fn child(what: &str, folder: &Path, more: &[(&str, &str)]) -> (Output, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "cache::child", "--nocapture", "--test-threads=1"]);
+    command.args(["--exact", "cache::work_of_a_process", "--nocapture", "--test-threads=1"]);
     command.env(CHILD, what).env("TORCHTPU_CACHE_DIR", folder).env_remove("TORCHTPU_CACHE");
     command.envs(more.iter().copied());
     let output = command.output().unwrap();
@@ -25,7 +25,7 @@ fn child(what: &str, folder: &Path, more: &[(&str, &str)]) -> (Output, String) {
 
 /// The work of a child; on its own, a computation like any other.
 #[test]
-fn child() {
+fn work_of_a_process() {
     let what = std::env::var(CHILD).unwrap_or_default();
     if what == "no plugin" {
         lazy::install();
