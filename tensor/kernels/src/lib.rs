@@ -14,6 +14,7 @@ mod dtype;
 mod element;
 pub mod embedding;
 mod error;
+mod gemm_bf16;
 pub mod index;
 mod loops;
 pub mod loss;
