@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use torchtpu_tensor::graph::{BackwardFn, Edge, Hook, Leaf, LeafHook, Node};
 use torchtpu_tensor::op::Grads;
 use torchtpu_tensor::{Error, GradRef, Meta, Result, Tensor, state};
@@ -282,15 +282,14 @@ impl BackwardFn for PythonBackward {
 
 /// Hangs a Python backward on `outputs`, as a function of `inputs`. Outputs at places not in `differentiable` are left alone.
 #[pyfunction]
-fn _attach_function<'py>(
-    py: Python<'py>,
+fn _attach_function(
     name: String,
-    inputs: &Bound<'py, PyList>,
-    outputs: &Bound<'py, PyList>,
+    inputs: &Bound<'_, PyList>,
+    outputs: &Bound<'_, PyList>,
     differentiable: Vec<bool>,
     run: Py<PyAny>,
     release: Py<PyAny>,
-) -> PyResult<Bound<'py, PyNode>> {
+) -> PyResult<WeakNode> {
     let x = tensors_in(inputs)?;
     let y = tensors_in(outputs)?;
     let edges: SmallVec<[Edge; 2]> = x.iter().map(Tensor::history_edge).collect::<Result<_>>().or_raise()?;
@@ -301,7 +300,16 @@ fn _attach_function<'py>(
             t.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
         }
     }
-    node_object(py, node)
+    Ok(WeakNode(Arc::downgrade(&node)))
+}
+
+/// A node that is not kept alive: its own backward refers to it.
+#[pyclass(frozen)]
+struct WeakNode(Weak<Node>);
+
+#[pyfunction]
+fn _node_of<'py>(py: Python<'py>, weak: &WeakNode) -> PyResult<Option<Bound<'py, PyNode>>> {
+    weak.0.upgrade().map(|n| node_object(py, n)).transpose()
 }
 
 /// An alias of `x` whose history is output `nr` of `node`: a saved output, when it is wanted back.
@@ -339,6 +347,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_register_hook, m)?)?;
     m.add_function(wrap_pyfunction!(_register_post_accumulate_grad_hook, m)?)?;
     m.add_function(wrap_pyfunction!(_attach_function, m)?)?;
+    m.add_class::<WeakNode>()?;
+    m.add_function(wrap_pyfunction!(_node_of, m)?)?;
     m.add_function(wrap_pyfunction!(_output_of, m)?)?;
     m.add_function(wrap_pyfunction!(_bump_version, m)?)?;
     m.add_function(wrap_pyfunction!(_zeros_for, m)?)?;

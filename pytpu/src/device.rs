@@ -74,8 +74,8 @@ impl PyDevice {
             None => format!("device(type='{}')", self.device.type_name()),
         }
     }
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyAny>, (String,)) {
-        (slf.get_type().into_any(), (slf.get().__str__(),))
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.import("pytpu._C")?.getattr("_device_of")?, (self.__str__(),)))
     }
     fn __copy__(slf: Py<Self>) -> Py<Self> {
         slf
@@ -120,6 +120,12 @@ pub unsafe fn extract(o: *mut ffi::PyObject) -> Result<Option<Device>> {
     }
 }
 
+/// The device of a name; what pickles call.
+#[pyfunction]
+fn _device_of(name: &Bound<'_, PyAny>) -> PyResult<PyDevice> {
+    PyDevice::new(name, None)
+}
+
 #[pyfunction]
 fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
     if device.is_none() {
@@ -141,6 +147,7 @@ fn get_default_device(py: Python<'_>) -> PyResult<Bound<'_, PyDevice>> {
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyDevice>()?;
+    m.add_function(wrap_pyfunction!(_device_of, m)?)?;
     m.add_function(wrap_pyfunction!(set_default_device, m)?)?;
     m.add_function(wrap_pyfunction!(get_default_device, m)?)?;
     Ok(())

@@ -16,8 +16,8 @@ impl PyDType {
     fn __repr__(&self) -> String {
         format!("torch.{}", self.0.name())
     }
-    fn __reduce__(&self) -> String {
-        self.0.name().to_string()
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (&'static str,))> {
+        Ok((py.import("pytpu._C")?.getattr("_dtype_of")?, (self.0.name(),)))
     }
     fn __copy__(slf: Py<Self>) -> Py<Self> {
         slf
@@ -119,6 +119,15 @@ pub unsafe fn is_default_layout(o: *mut ffi::PyObject) -> bool {
     })
 }
 
+/// The dtype of a name; what pickles call.
+#[pyfunction]
+fn _dtype_of<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDType>> {
+    match DType::ALL.into_iter().find(|d| d.name() == name) {
+        Some(d) => Ok(object(py, d)),
+        None => Err(pyo3::exceptions::PyValueError::new_err(format!("unknown dtype {name}"))),
+    }
+}
+
 #[pyfunction]
 fn get_default_dtype(py: Python<'_>) -> Bound<'_, PyDType> {
     object(py, default_dtype())
@@ -177,6 +186,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         m.add(name, Py::new(py, PyMemoryFormat(name))?)?;
     }
     m.add_function(wrap_pyfunction!(get_default_dtype, m)?)?;
+    m.add_function(wrap_pyfunction!(_dtype_of, m)?)?;
     m.add_function(wrap_pyfunction!(set_default, m)?)?;
     m.add_function(wrap_pyfunction!(promote, m)?)?;
     m.add_function(wrap_pyfunction!(cast_allowed, m)?)?;

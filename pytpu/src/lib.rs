@@ -46,7 +46,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[pymodule]
 #[pyo3(name = "_C")]
-fn module(m: &Bound<'_, PyModule>) -> PyResult<()> {
+fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     enter::register(m)?;
     dtype::register(m)?;
     device::register(m)?;

@@ -108,7 +108,7 @@ getters! {
     };
     get_names |x| {
         let n = x.dims().len();
-        Python::attach(|py| object_of(pyo3::types::PyTuple::new(py, vec![py.None(); n])?))
+        Python::attach(|py| object_of(pyo3::types::PyTuple::new(py, (0..n).map(|_| py.None()))?))
     };
 }
 
