@@ -160,7 +160,7 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
             return Ok(());
         }
         if depth == dims.len() {
-            if PyFloat_Check(o) != 0 {
+            if PyFloat_CheckExact(o) != 0 {
                 out.push(Scalar::Float(PyFloat_AsDouble(o)), default_dtype());
                 return Ok(());
             }
