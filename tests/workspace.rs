@@ -95,11 +95,15 @@ fn versions_are_stated_in_the_workspace_alone() {
         .expect("`cargo metadata` describes this workspace");
     for package in &metadata.packages {
         let text = std::fs::read_to_string(&package.manifest_path).expect("a workspace manifest is readable");
-        let own_version = text
-            .lines()
-            .skip_while(|line| !line.starts_with("[dependencies]"))
-            .take_while(|line| !line.starts_with("[lints]"))
-            .find(|line| line.contains("version = ") || line.split('=').nth(1).is_some_and(|v| v.trim().starts_with('"')));
+        let mut in_dependencies = false;
+        let own_version = text.lines().find(|line| {
+            if line.starts_with('[') {
+                in_dependencies = line.contains("dependencies") && !line.starts_with("[workspace");
+                return false;
+            }
+            let value = line.split_once('=').map_or("", |(_, value)| value.trim());
+            in_dependencies && (value.starts_with('"') || value.contains("version ="))
+        });
         assert_eq!(own_version, None, "{}: state the version in the workspace's Cargo.toml", package.manifest_path);
     }
 }
