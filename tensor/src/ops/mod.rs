@@ -13,10 +13,12 @@ pub mod matmul;
 pub mod norm;
 pub mod pad;
 pub mod pointwise;
+pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
+pub mod sort;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
@@ -150,6 +152,10 @@ op_table! {
     prim  IndexAdd = indexing::IndexAdd;
     prim  Index = indexing::Index;
     prim  IndexPut = indexing::IndexPut;
+    prim  Sort = sort::Sort;
+    prim  TopK = sort::TopK;
+    prim  Pick = sort::Pick;
+    prim  RandomBits = random::RandomBits;
     view  Permute = shape::Permute;
     view  Expand = shape::Expand;
     view  Slice = shape::Slice;
@@ -180,11 +186,13 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("activation", activation::ROWS),
     ("convert", convert::ROWS),
     ("creation", creation::ROWS),
+    ("random", random::ROWS),
     ("shape", shape::ROWS),
     ("concat", concat::ROWS),
     ("pad", pad::ROWS),
     ("reduce", reduce::ROWS),
     ("scan", scan::ROWS),
+    ("sort", sort::ROWS),
     ("indexing", indexing::ROWS),
     ("matmul", matmul::ROWS),
     ("conv", conv::ROWS),
