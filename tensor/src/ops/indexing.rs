@@ -13,13 +13,13 @@
 //! the mask on the host, which cuts the trace. Filling or overwriting by a mask (`masked_fill`, `masked_scatter`,
 //! `x[mask] = number`) does not.
 
-use crate::op::{Func, Grads, Op, Outs, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
-use crate::schema::{Fill, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index as index_arg, mask as mask_arg, n, positive, t};
+use crate::schema::{Fill, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index as index_arg, mask as mask_arg, n, t};
 use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, backend, dispatch, samples, state};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::index as kernels;
-use torchtpu_stablehlo::{Direction, ElementType, GatherDims, ReduceKind, ScatterDims, ScatterKind as Join, Type};
+use torchtpu_stablehlo::{Direction, ElementType, GatherDims, ScatterDims, ScatterKind as Join, Type};
 
 // ------------------------------------------------------------------------------------------------ shared rules
 
