@@ -50,7 +50,8 @@ fn state_goes_round() {
 #[test]
 fn wrong_arguments_are_refused_in_words() {
     for device in [Device::CPU, Device::META] {
-        let e = random::sample(Distribution::Uniform(1.0, 0.0), &Meta::new(&[3], DType::F32, device), None).unwrap_err();
+        let e =
+            random::sample(Distribution::Uniform(1.0, 0.0), &Meta::new(&[3], DType::F32, device), None).unwrap_err();
         assert!(e.message().starts_with("uniform_ expects to return a [from, to) range"), "{e}");
     }
     let tpu = Generator::on(Device::TPU, 1);
@@ -60,7 +61,8 @@ fn wrong_arguments_are_refused_in_words() {
 
 #[test]
 fn permutations_and_masks_are_what_they_say() {
-    let mut p = random::randperm(50, DType::I64, Device::CPU, Some(&Generator::new(1))).unwrap().to_vec::<i64>().unwrap();
+    let mut p =
+        random::randperm(50, DType::I64, Device::CPU, Some(&Generator::new(1))).unwrap().to_vec::<i64>().unwrap();
     p.sort_unstable();
     assert!(p.iter().copied().eq(0..50));
     let g = Generator::new(1);
@@ -81,7 +83,8 @@ fn bits_are_those_of_threefry() {
         (0x0370_7344_1319_8a2e, 0x85a3_08d3_243f_6a88, 0x483d_f7a0_c492_3a9c),
     ] {
         let state = Tensor::from_slice(&[key as i64, counter as i64], &[2]).unwrap();
-        let bits = |wide| dispatch::call_n(Prim::RandomBits(RandomBits { dims: Dims::new(&[3]), wide }), &[&state]).unwrap();
+        let bits =
+            |wide| dispatch::call_n(Prim::RandomBits(RandomBits { dims: Dims::new(&[3]), wide }), &[&state]).unwrap();
         let y = bits(true);
         assert_eq!(y[1].to_vec::<i64>().unwrap()[0] as u64, block);
         assert_eq!(y[0].to_vec::<i64>().unwrap(), [key as i64, counter.wrapping_add(3) as i64]);

@@ -46,7 +46,10 @@ fn indices_out_of_range_are_errors_and_never_clamped() {
     for bad in [3, -1] {
         let e = indexing::gather(&x, 0, &i(&[bad], &[1])).unwrap_err();
         assert_eq!(e.message(), format!("index {bad} is out of bounds for dimension 0 with size 3"));
-        assert_eq!(indexing::index_select(&x, 0, &i(&[bad], &[1])).unwrap_err().message(), "index out of range in self");
+        assert_eq!(
+            indexing::index_select(&x, 0, &i(&[bad], &[1])).unwrap_err().message(),
+            "index out of range in self"
+        );
     }
     assert_eq!(out(&indexing::take(&x, &i(&[-1], &[1])).unwrap()), [3.0]);
     let e = indexing::take(&x, &i(&[5], &[1])).unwrap_err();
