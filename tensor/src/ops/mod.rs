@@ -4,13 +4,18 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
+pub mod attention;
 pub mod concat;
 pub mod conv;
 pub mod convert;
 pub mod creation;
+pub mod dropout;
+pub mod embedding;
 pub mod indexing;
+pub mod loss;
 pub mod matmul;
 pub mod norm;
+pub mod optim;
 pub mod pad;
 pub mod pointwise;
 pub mod random;
@@ -173,8 +178,15 @@ op_table! {
     fused LayerNormBackward = norm::LayerNormBackward;
     fused BatchNorm = norm::BatchNorm;
     fused BatchNormBackward = norm::BatchNormBackward;
+    fused CrossEntropy = loss::CrossEntropy;
+    fused CrossEntropyBackward = loss::CrossEntropyBackward;
+    fused Embedding = embedding::Embedding;
+    fused Attention = attention::Attention;
+    fused AttentionBackward = attention::AttentionBackward;
     fused ConvInputGrad = conv::ConvInputGrad;
     fused ConvWeightGrad = conv::ConvWeightGrad;
+    fused AdamW = optim::AdamW;
+    fused Sgd = optim::Sgd;
 }
 
 /// The rows of all public functions, by family.
@@ -198,6 +210,11 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("conv", conv::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
+    ("dropout", dropout::ROWS),
+    ("embedding", embedding::ROWS),
+    ("attention", attention::ROWS),
+    ("loss", loss::ROWS),
+    ("optim", optim::ROWS),
 ];
 
 /// Every row of the table.
