@@ -105,5 +105,8 @@ fn training_step(batch: usize, width: usize) {
         });
     }
     let [strict, fused] = times.map(|t| t / 1e3);
-    println!("step of an MLP, batch {batch}, width {width}: strict {strict:.0} us, fused {fused:.0} us ({:.2} times)", strict / fused);
+    println!(
+        "step of an MLP, batch {batch}, width {width}: strict {strict:.0} us, fused {fused:.0} us ({:.2} times)",
+        strict / fused
+    );
 }
