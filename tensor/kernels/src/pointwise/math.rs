@@ -194,12 +194,16 @@ pub(crate) const ANGLE_MAX: f32 = 1.0e6;
 #[inline(always)]
 fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
     const ROUNDER64: f64 = 6_755_399_441_055_744.0;
+    // pi / 2 in three parts; the first has 32 bits, so that its products with the n of allowed angles are exact.
+    const HALF_PI_HIGH: f64 = f64::from_bits(std::f64::consts::FRAC_PI_2.to_bits() & !((1 << 21) - 1));
+    const HALF_PI_MIDDLE: f64 = std::f64::consts::FRAC_PI_2 - HALF_PI_HIGH;
     const HALF_PI_LOW: f64 = 6.123_233_995_736_766e-17;
     let x = x as f64;
     let shifted = fma64::<FMA>(x, std::f64::consts::FRAC_2_PI, ROUNDER64);
     let q = (shifted.to_bits() as i64).wrapping_add(quarter);
     let n = shifted - ROUNDER64;
-    let r = fma64::<FMA>(n, -HALF_PI_LOW, fma64::<FMA>(n, -std::f64::consts::FRAC_PI_2, x));
+    let r = fma64::<FMA>(n, -HALF_PI_HIGH, x);
+    let r = fma64::<FMA>(n, -HALF_PI_LOW, fma64::<FMA>(n, -HALF_PI_MIDDLE, r));
     let z = r * r;
     let sin = fma64::<FMA>(
         r * z,
@@ -228,11 +232,10 @@ pub(crate) fn cos<const FMA: bool>(x: f32) -> f32 {
     sin_quarter::<FMA>(x, 1)
 }
 
-/// Chooses by bits: a plain `if` between two long computations becomes a branch, and the loop stays scalar.
+/// Chooses without a jump: a plain `if` between two long computations becomes a branch, and the loop stays scalar.
 #[inline(always)]
 fn blend(first: bool, a: f32, b: f32) -> f32 {
-    let mask = (first as u32).wrapping_neg();
-    f32::from_bits((a.to_bits() & mask) | (b.to_bits() & !mask))
+    std::hint::select_unpredictable(first, a, b)
 }
 
 /// erf x to 3 ulp: Maclaurin's series up to one, then `1 - e^(-x^2) q(x)`.
