@@ -713,13 +713,13 @@ fn donate(body: &mut Body, stream: u32) {
             }
             counts
         });
-        if let Ok(at) = wanted.binary_search_by_key(&form::hash_meta(&slot.meta), |w| w.0) {
-            if wanted[at].1 > 0 {
-                wanted[at].1 -= 1;
-                body.form.args[i].donated = true;
-                body.hash = mix(body.hash, i as u64 | 1 << 40);
-                count(&COUNTERS.donations, 1);
-            }
+        if let Ok(at) = wanted.binary_search_by_key(&form::hash_meta(&slot.meta), |w| w.0)
+            && wanted[at].1 > 0
+        {
+            wanted[at].1 -= 1;
+            body.form.args[i].donated = true;
+            body.hash = mix(body.hash, i as u64 | 1 << 40);
+            count(&COUNTERS.donations, 1);
         }
     }
 }
@@ -736,11 +736,11 @@ fn upload_numbers(
     }
     let mut last = compiled.numbers.lock();
     for (d, bytes) in numbers.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
-        if let Some((old, buffer)) = &last[d] {
-            if old == bytes {
-                out.push(buffer.clone());
-                continue;
-            }
+        if let Some((old, buffer)) = &last[d]
+            && old == bytes
+        {
+            out.push(buffer.clone());
+            continue;
         }
         let buffer = device
             .client
