@@ -30,7 +30,7 @@ use torchtpu_tensor::{DType, Error, ErrorKind, Meta, Result};
 
 /// Compilers take longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
-const DEFAULT_MAX_PENDING_BYTES: usize = 8 << 30;
+const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
 /// Launched and not yet finished: enough to keep a device busy, few enough to bound its memory.
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
@@ -51,7 +51,10 @@ struct Entry {
 enum State {
     Free,
     /// Value `value` of the segment that stream `stream` is recording.
-    Pending { stream: u32, value: u32 },
+    Pending {
+        stream: u32,
+        value: u32,
+    },
     Held(Arc<Slot>),
 }
 
@@ -153,7 +156,9 @@ impl Default for Engine {
             cache: ProcessCache::default(),
             in_flight: Mutex::default(),
             hash_mask: AtomicU64::new(u64::MAX),
-            max_nodes: AtomicUsize::new(number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64)),
+            max_nodes: AtomicUsize::new(
+                number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64),
+            ),
             max_pending_bytes: AtomicUsize::new(number("TORCHTPU_PENDING_BYTES").unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
             check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),
             dumped: AtomicU64::new(0),
@@ -385,6 +390,10 @@ impl Engine {
                 outputs.push(slot);
             }
         }
+        if STREAM.get() != stream as u32 {
+            // Two threads launch segments of this stream now, so their order is not that of the cuts.
+            body.slots.iter().for_each(|s| s.share());
+        }
         if !(debug && self.check_numerics.load(Relaxed)) {
             donate(&mut body, stream as u32);
         }
@@ -452,16 +461,20 @@ impl Engine {
         }
         count(&COUNTERS.segments_executed, 1);
         count(&COUNTERS.nodes_executed, body.form.nodes.len() as u64);
+        let mut event = None;
         if debug {
             for b in &buffers {
                 b.await_ready().map_err(failed)?;
             }
-        } else if let Some(Ok(event)) = buffers.first().map(Buffer::ready_event) {
-            let donated = body.slots.iter().zip(&body.form.args).filter(|(_, a)| a.donated).map(|(s, _)| s.clone());
-            self.throttle(InFlight { event, _donated: donated.collect() });
+        } else {
+            event = buffers.first().and_then(|b| b.ready_event().ok());
         }
         for (slot, buffer) in outputs.0.iter().zip(buffers) {
             slot.fill(buffer, Some(&compiled.summary));
+        }
+        if let Some(event) = event {
+            let donated = body.slots.iter().zip(&body.form.args).filter(|(_, a)| a.donated).map(|(s, _)| s.clone());
+            self.throttle(InFlight { event, _donated: donated.collect() });
         }
         if debug && self.check_numerics.load(Relaxed) {
             numerics(body, &outputs.0)?;
@@ -662,7 +675,9 @@ impl Engine {
         let mut r = self.recording.lock();
         let (stream, value) = match &r.entry(handle)?.state {
             State::Pending { stream, value } => (*stream as usize, *value),
-            _ => return Err(Error::value("the value is computed already; only one still to be computed has a program")),
+            _ => {
+                return Err(Error::value("the value is computed already; only one still to be computed has a program"));
+            }
         };
         let form = r.streams[stream].body.form.clone();
         drop(r);
@@ -698,13 +713,13 @@ fn donate(body: &mut Body, stream: u32) {
             }
             counts
         });
-        if let Ok(at) = wanted.binary_search_by_key(&form::hash_meta(&slot.meta), |w| w.0) {
-            if wanted[at].1 > 0 {
-                wanted[at].1 -= 1;
-                body.form.args[i].donated = true;
-                body.hash = mix(body.hash, i as u64 | 1 << 40);
-                count(&COUNTERS.donations, 1);
-            }
+        if let Ok(at) = wanted.binary_search_by_key(&form::hash_meta(&slot.meta), |w| w.0)
+            && wanted[at].1 > 0
+        {
+            wanted[at].1 -= 1;
+            body.form.args[i].donated = true;
+            body.hash = mix(body.hash, i as u64 | 1 << 40);
+            count(&COUNTERS.donations, 1);
         }
     }
 }
@@ -721,11 +736,11 @@ fn upload_numbers(
     }
     let mut last = compiled.numbers.lock();
     for (d, bytes) in numbers.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
-        if let Some((old, buffer)) = &last[d] {
-            if old == bytes {
-                out.push(buffer.clone());
-                continue;
-            }
+        if let Some((old, buffer)) = &last[d]
+            && old == bytes
+        {
+            out.push(buffer.clone());
+            continue;
         }
         let buffer = device
             .client
