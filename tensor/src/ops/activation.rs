@@ -1,0 +1,521 @@
+//! Activations and the element-wise functions that clip or blend.
+//!
+//! GELU, SiLU and the gradient of ReLU are fused, for they run as one pass on `cpu`; the rest are compositions, written so
+//! that a branch that is not taken can never put a NaN into the gradient.
+
+use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
+use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of, select, select_scalar, where_};
+use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, positive, t, unit};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
+use smallvec::smallvec;
+use torchtpu_kernels::pointwise as kernels;
+use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
+use torchtpu_stablehlo::Direction;
+
+/// `x` in the dtype that arithmetic on it is done in: 16-bit floats widen to `f32`.
+pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
+    let d = compute_dtype(x.dtype());
+    if d == x.dtype() { Ok(x.clone()) } else { x.to_dtype(d) }
+}
+
+/// `f32` for 16-bit floats, else the same.
+pub(crate) fn compute_dtype(d: DType) -> DType {
+    if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
+}
+
+/// `y` in a given dtype.
+pub(crate) fn narrowed(y: Tensor, d: DType) -> Result<Tensor> {
+    if y.dtype() == d { Ok(y) } else { y.to_dtype(d) }
+}
+
+/// Requires a floating-point input.
+pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_float() {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("\"{name}\" not implemented for '{}'", x.dtype().scalar_type())))
+}
+
+// ------------------------------------------------------------------------------------------------ ReLU's gradient
+
+/// `g` where `y > 0`, else zero: the gradient of ReLU, from its input or its output.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | g | any | floating point |
+/// | y | as g | as g |
+///
+/// Where `y` is NaN `g` passes, as in PyTorch. Nothing but `y` is saved.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ThresholdBackward;
+
+impl Fused for ThresholdBackward {
+    const NAME: &'static str = "threshold_backward";
+    const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
+        kernels::threshold_backward(&x[0].view(), &x[1].view(), 0.0, &mut y[0].view_mut()).map_err(kernel_error)
+    });
+    const LOWER: Option<LowerFn<Self>> = Some(|_, f, x, _| {
+        let zero = f.splat(0.0, x[0].ty());
+        let off = f.compare(Direction::Le, &x[1], &zero);
+        smallvec![f.select(&off, &zero, &x[0])]
+    });
+    const VJP: Option<VjpFn<Self>> =
+        Some(|_, s, g| Ok(smallvec![if s.needs(0) { Some(threshold_backward(g, s.x(1))?) } else { None }, None]));
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float("threshold_backward", x[0])?;
+        same_as(x[0], x[1])
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        Ok(smallvec![select_scalar(&x[1].le_scalar(0.0)?, 0.0, x[0])?])
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::inputs((needs & 1) << 1)
+    }
+}
+
+/// Description of `g`, which must agree with that of `x`.
+fn same_as(g: &Tensor, x: &Tensor) -> Result<Meta> {
+    if g.meta() != x.meta() {
+        return Err(Error::runtime(format!(
+            "expected a gradient of shape {} and type {}, but got {} and {}",
+            x.dims(),
+            x.dtype().scalar_type(),
+            g.dims(),
+            g.dtype().scalar_type()
+        )));
+    }
+    Ok(*g.meta())
+}
+
+/// `g` where `y > 0`, else zero.
+///
+/// # Errors
+/// `Runtime` when the two differ in shape, dtype or device.
+pub fn threshold_backward(g: &Tensor, y: &Tensor) -> Result<Tensor> {
+    if !g.dtype().is_float() {
+        return select_scalar(&y.le_scalar(0i64)?, 0.0, g);
+    }
+    dispatch::call(Prim::ThresholdBackward(ThresholdBackward), &[g, y])
+}
+
+/// Square root whose gradient at zero is zero, as that of a norm or a standard deviation.
+///
+/// # Errors
+/// Out of memory.
+pub fn safe_sqrt(x: &Tensor) -> Result<Tensor> {
+    if !(state::grad_enabled() && x.requires_grad()) {
+        return x.sqrt();
+    }
+    let at_zero = x.eq_scalar(0.0)?;
+    select_scalar(&at_zero, 0.0, &select_scalar(&at_zero, 1.0, x)?.sqrt()?)
+}
+
+// ------------------------------------------------------------------------------------------------ GELU
+
+/// `x * Phi(x)`, `Phi` the normal distribution's, or its approximation by `tanh`.
+///
+/// One operand of any shape and floating-point dtype; 16-bit floats are computed in `f32`. Saves `x`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gelu {
+    /// Approximate by `tanh`.
+    pub tanh: bool,
+}
+
+/// Gradient of [`Gelu`] from the output's gradient and `x`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GeluBackward {
+    /// Approximate by `tanh`.
+    pub tanh: bool,
+}
+
+const ROOT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
+/// `sqrt(2 / pi)`.
+const TANH_SCALE: f64 = 0.797_884_560_802_865_4;
+const TANH_CUBE: f64 = 0.044_715;
+
+impl Fused for Gelu {
+    const NAME: &'static str = "gelu";
+    const KERNEL: Option<KernelFn<Self>> =
+        Some(|o, x, y| kernels::gelu(&x[0].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error));
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        Ok(smallvec![Some(dispatch::call(Prim::GeluBackward(GeluBackward { tanh: o.tanh }), &[g, s.x(0)])?)])
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float("GeluKernelImpl", x[0])?;
+        Ok(*x[0].meta())
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let v = widened(x[0])?;
+        let y = if self.tanh {
+            let inner = v.add(&v.square()?.mul(&v)?.mul_scalar(TANH_CUBE)?)?.mul_scalar(TANH_SCALE)?;
+            v.mul_scalar(0.5)?.mul(&inner.tanh()?.add_scalar(1.0)?)?
+        } else {
+            v.mul_scalar(0.5)?.mul(&v.mul_scalar(-ROOT_HALF)?.erfc()?)?
+        };
+        Ok(smallvec![narrowed(y, x[0].dtype())?])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::inputs(1)
+    }
+}
+
+impl Fused for GeluBackward {
+    const NAME: &'static str = "gelu_backward";
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        kernels::gelu_backward(&x[0].view(), &x[1].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error)
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float("GeluBackwardKernelImpl", x[0])?;
+        same_as(x[0], x[1])
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let (g, v) = (widened(x[0])?, widened(x[1])?);
+        let slope = if self.tanh {
+            let v2 = v.square()?;
+            let th = v.add(&v2.mul(&v)?.mul_scalar(TANH_CUBE)?)?.mul_scalar(TANH_SCALE)?.tanh()?;
+            let inner = v2.mul_scalar(3.0 * TANH_CUBE)?.add_scalar(1.0)?.mul_scalar(TANH_SCALE)?;
+            let bell = th.square()?.neg()?.add_scalar(1.0)?.mul(&inner)?.mul(&v)?.mul_scalar(0.5)?;
+            th.add_scalar(1.0)?.mul_scalar(0.5)?.add(&bell)?
+        } else {
+            let phi = v.mul_scalar(-ROOT_HALF)?.erfc()?.mul_scalar(0.5)?;
+            let density = v.square()?.mul_scalar(-0.5)?.exp()?.mul_scalar(0.5 * TANH_SCALE)?;
+            phi.add(&v.mul(&density)?)?
+        };
+        Ok(smallvec![narrowed(g.mul(&slope)?, x[0].dtype())?])
+    }
+}
+
+/// `torch.nn.functional.gelu`.
+///
+/// # Errors
+/// `Runtime` for an unknown approximation or a dtype that is not floating point.
+pub fn gelu(x: &Tensor, approximate: &str) -> Result<Tensor> {
+    let tanh = match approximate {
+        "none" => false,
+        "tanh" => true,
+        _ => return Err(Error::runtime("approximate argument must be either none or tanh.")),
+    };
+    dispatch::call(Prim::Gelu(Gelu { tanh }), &[x])
+}
+
+// ------------------------------------------------------------------------------------------------ SiLU
+
+/// `x * sigmoid(x)`.
+///
+/// One operand of any shape and floating-point dtype; 16-bit floats are computed in `f32`. Saves `x`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Silu;
+
+/// Gradient of [`Silu`] from the output's gradient and `x`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SiluBackward;
+
+impl Fused for Silu {
+    const NAME: &'static str = "silu";
+    const KERNEL: Option<KernelFn<Self>> =
+        Some(|_, x, y| kernels::silu(&x[0].view(), &mut y[0].view_mut()).map_err(kernel_error));
+    const VJP: Option<VjpFn<Self>> =
+        Some(|_, s, g| Ok(smallvec![Some(dispatch::call(Prim::SiluBackward(SiluBackward), &[g, s.x(0)])?)]));
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float("silu_cpu", x[0])?;
+        Ok(*x[0].meta())
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let v = widened(x[0])?;
+        Ok(smallvec![narrowed(v.mul(&v.sigmoid()?)?, x[0].dtype())?])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::inputs(1)
+    }
+}
+
+impl Fused for SiluBackward {
+    const NAME: &'static str = "silu_backward";
+    const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
+        kernels::silu_backward(&x[0].view(), &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error)
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float("silu_backward_cpu", x[0])?;
+        same_as(x[0], x[1])
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let (g, v) = (widened(x[0])?, widened(x[1])?);
+        let s = v.sigmoid()?;
+        let slope = s.mul(&v.mul(&s.neg()?.add_scalar(1.0)?)?.add_scalar(1.0)?)?;
+        Ok(smallvec![narrowed(g.mul(&slope)?, x[0].dtype())?])
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ clipping
+
+/// Bounds `x` by tensors or numbers. Within the bounds, ends included, the gradient goes to `x`, else to the bound; where
+/// the bounds cross, the upper one wins; NaN stays.
+///
+/// # Errors
+/// `Runtime` when there is no bound, or shapes do not broadcast.
+pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) -> Result<Tensor> {
+    if low.is_none() && high.is_none() {
+        return Err(Error::runtime("torch.clamp: At least one of 'min' or 'max' must not be None"));
+    }
+    let mut all = vec![Operand::Tensor(x)];
+    all.extend(low.iter().chain(&high));
+    let dtype = result_type_of(&all);
+    let y = narrowed(x.clone(), dtype)?;
+    let tracked = state::grad_enabled()
+        && all.iter().any(|o| matches!(o, Operand::Tensor(t) if t.requires_grad()));
+    let mut y = y;
+    for (bound, upper) in [(low, false), (high, true)] {
+        let Some(bound) = bound else { continue };
+        let bound = match bound {
+            Operand::Tensor(b) => narrowed(b.clone(), dtype)?,
+            Operand::Scalar(s) => Tensor::number(s, dtype)?,
+        };
+        let (kind, beyond) =
+            if upper { (BinaryKind::Minimum, CompareKind::Gt) } else { (BinaryKind::Maximum, CompareKind::Lt) };
+        y = if tracked {
+            let out = compare(beyond, Operand::Tensor(&y), Operand::Tensor(&bound))?;
+            let nan = if dtype.is_float() { binary(BinaryKind::LogicalOr, &out, &bound.isnan()?)? } else { out };
+            select(&nan, &bound, &y)?
+        } else {
+            arith(kind, Operand::Tensor(&y), Operand::Tensor(&bound))?
+        };
+    }
+    Ok(y)
+}
+
+fn clamp_scalars(x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Tensor> {
+    let number = |v: f64| if x.dtype().is_float() { Scalar::Float(v) } else { Scalar::Int(v as i64) };
+    clamp(x, low.map(|v| Operand::Scalar(number(v))), high.map(|v| Operand::Scalar(number(v))))
+}
+
+// ------------------------------------------------------------------------------------------------ the others
+
+fn choose(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    where_(cond, Operand::Tensor(a), Operand::Tensor(b))
+}
+
+/// `scale * x` above zero, `alpha * scale * (exp(x * input_scale) - 1)` below.
+fn elu(x: &Tensor, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
+    expect_float("elu_cpu", x)?;
+    // The exponential sees no positive number: an overflow there would reach the gradient as NaN.
+    let below = clamp_scalars(x, None, Some(0.0))?.mul_scalar(input_scale)?.expm1()?.mul_scalar(alpha * scale)?;
+    let above = if scale == 1.0 { x.clone() } else { x.mul_scalar(scale)? };
+    choose(&x.gt_scalar(0.0)?, &above, &below)
+}
+
+fn leaky_relu(x: &Tensor, slope: f64) -> Result<Tensor> {
+    expect_float("leaky_relu_cpu", x)?;
+    choose(&x.gt_scalar(0.0)?, x, &x.mul_scalar(slope)?)
+}
+
+/// `log(1 + exp(beta x)) / beta`, and `x` where `beta x` is above the threshold.
+pub(crate) fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
+    expect_float("softplus_cpu", x)?;
+    let z = if beta == 1.0 { x.clone() } else { x.mul_scalar(beta)? };
+    let soft = clamp_scalars(&z, None, Some(threshold))?.exp()?.log1p()?;
+    let soft = if beta == 1.0 { soft } else { soft.div_scalar(beta)? };
+    choose(&z.gt_scalar(threshold)?, x, &soft)
+}
+
+/// `log(sigmoid(x))`, exact for large negative numbers.
+pub(crate) fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
+    expect_float("log_sigmoid_cpu", x)?;
+    // At zero the minimum passes half the gradient, which is right there.
+    x.minimum_scalar(0.0)?.sub(&x.abs()?.neg()?.exp()?.log1p()?)
+}
+
+fn hardsigmoid(x: &Tensor) -> Result<Tensor> {
+    expect_float("hardsigmoid_cpu", x)?;
+    clamp_scalars(&x.add_scalar(3.0)?, Some(0.0), Some(6.0))?.div_scalar(6.0)
+}
+
+fn softshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
+    expect_float("softshrink_cpu", x)?;
+    if lambda < 0.0 {
+        return Err(Error::runtime(format!("lambda must be greater or equal to 0, but found to be {lambda}.")));
+    }
+    // What is within the band is taken off, and nothing is left of it; a NaN stays.
+    x.sub(&clamp_scalars(x, Some(-lambda), Some(lambda))?)
+}
+
+fn hardshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
+    expect_float("hardshrink_cpu", x)?;
+    select_scalar(&x.abs()?.le_scalar(lambda)?, 0.0, x)
+}
+
+fn threshold(x: &Tensor, threshold: Scalar, value: Scalar) -> Result<Tensor> {
+    let value = Tensor::number(value, x.dtype())?;
+    select(&x.le_scalar(threshold)?, &value, x)
+}
+
+/// `x` above zero, `weight * x` below, with one weight or one a channel.
+fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    if weight.dtype() != x.dtype() {
+        return Err(Error::runtime(format!(
+            "prelu: Type promoting not supported. Got {} and {}",
+            x.dtype().scalar_type(),
+            weight.dtype().scalar_type()
+        )));
+    }
+    let w = if weight.numel() == 1 {
+        weight.reshape_dims(Dims::EMPTY)?
+    } else {
+        let channels = if x.dims().len() > 1 { x.dims()[1] } else { 1 };
+        if x.dims().is_empty() {
+            return Err(Error::runtime("Not allow zero-dim input tensor."));
+        }
+        if weight.numel() != channels {
+            return Err(Error::runtime(format!(
+                "Mismatch of parameter numbers and input channel size. Found parameter numbers = {} and channel size = {channels}.",
+                weight.numel()
+            )));
+        }
+        let mut d = Dims::filled(1, x.dims().len());
+        d[1] = channels;
+        weight.reshape_dims(d)?
+    };
+    choose(&x.gt_scalar(0.0)?, x, &x.mul(&w)?)
+}
+
+fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
+    if x.dims().is_empty() {
+        return Err(Error::runtime("glu does not support 0-dimensional tensors"));
+    }
+    let d = normalize_dim(dim, x.dims().len())?;
+    let size = x.dims()[d] as i64;
+    if size % 2 != 0 {
+        return Err(Error::runtime(format!("Halving dimension must be even, but dimension {d} is size {size}")));
+    }
+    let half = size / 2;
+    x.narrow(d as i64, 0, half)?.mul(&x.narrow(d as i64, half, half)?.sigmoid()?)
+}
+
+/// `x + weight * (end - x)`, from whichever end is nearer.
+fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
+    if x.dtype() != end.dtype() {
+        return Err(Error::runtime(format!(
+            "expected dtype {} for `end` but got dtype {}",
+            c_name(x.dtype()),
+            c_name(end.dtype())
+        )));
+    }
+    expect_float("lerp_cpu", x)?;
+    let d = end.sub(x)?;
+    match weight {
+        Operand::Scalar(w) if w.to_f64().abs() < 0.5 => x.add(&d.mul_scalar(w)?),
+        Operand::Scalar(w) => end.sub(&d.mul_scalar(1.0 - w.to_f64())?),
+        Operand::Tensor(w) => {
+            if w.dtype() != x.dtype() {
+                return Err(Error::runtime(format!(
+                    "expected dtype {} for `weight` but got dtype {}",
+                    c_name(x.dtype()),
+                    c_name(w.dtype())
+                )));
+            }
+            let near = x.add(&d.mul(w)?)?;
+            let far = end.sub(&d.mul(&w.neg()?.add_scalar(1.0)?)?)?;
+            choose(&w.abs()?.lt_scalar(0.5)?, &near, &far)
+        }
+    }
+}
+
+/// Name of a dtype's C++ type, as PyTorch's messages have it.
+pub(crate) fn c_name(d: DType) -> &'static str {
+    match d {
+        DType::Bool => "bool",
+        DType::U8 => "unsigned char",
+        DType::I8 => "signed char",
+        DType::I16 => "short",
+        DType::I32 => "int",
+        DType::I64 => "long",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
+        DType::F32 => "float",
+        DType::F64 => "double",
+    }
+}
+
+/// `x + value * a * b`, or `x + value * a / b`.
+fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) -> Result<Tensor> {
+    if divide && !a.dtype().is_float() && !b.dtype().is_float() {
+        return Err(Error::runtime(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.",
+        ));
+    }
+    let z = if divide { a.div(b)? } else { a.mul(b)? };
+    x.add(&if value.to_f64() == 1.0 { z } else { z.mul_scalar(value)? })
+}
+
+const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+
+fn opt_operand<'a>(a: &Args<'a>, i: usize) -> Result<Option<Operand<'a>>> {
+    Ok(match a.opt_tensor(i) {
+        Ok(t) => t.map(Operand::Tensor),
+        Err(_) => Some(a.operand(i)?),
+    })
+}
+
+fn ok(y: Tensor) -> Result<Ret> {
+    Ok(Ret::Tensor(y))
+}
+
+const FLOATS: &[DType] = &[DType::F64, DType::BF16, DType::F16];
+
+fn plain() -> Vec<Sample> {
+    vec![Sample::new(vec![t(&[2, 3])]).dtypes(FLOATS), Sample::new(vec![t(&[0, 3])]), Sample::new(vec![SampleArg::Transposed(vec![3, 4], crate::schema::Fill::Normal)])]
+}
+
+/// Rows of the activations.
+pub const ROWS: &[Row] = &[
+    Row::new("gelu(Tensor self, *, str approximate='none') -> Tensor", Tier::Fused, |a| ok(gelu(a.tensor(0)?, a.str(1)?)?), || {
+        let mut s = plain();
+        s.push(Sample::new(vec![t(&[2, 3]), SampleArg::Str("tanh")]).dtypes(FLOATS));
+        s
+    }).inplace().scope(Scope::Nn),
+    Row::new("silu(Tensor self) -> Tensor", Tier::Fused, |a| ok(dispatch::call(Prim::Silu(Silu), &[a.tensor(0)?])?), plain).inplace().scope(Scope::Nn),
+    Row::new("relu6(Tensor self) -> Tensor", Tier::Composed, |a| ok(clamp_scalars(a.tensor(0)?, Some(0.0), Some(6.0))?), plain).inplace().scope(Scope::Nn),
+    Row::new("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Tier::Composed, |a| {
+        if a.float(1)? > a.float(2)? {
+            return Err(Error::runtime("min_val cannot be greater than max_val"));
+        }
+        ok(clamp_scalars(a.tensor(0)?, Some(a.float(1)?), Some(a.float(2)?))?)
+    }, samples!([t(&[2, 3])], [t(&[2, 3]), n(-0.5), n(0.7)])).inplace().scope(Scope::Nn),
+    Row::new("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", Tier::Composed, |a| ok(leaky_relu(a.tensor(0)?, a.float(1)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(0.2)])).inplace().scope(Scope::Nn),
+    Row::new("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", Tier::Composed, |a| ok(elu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.float(3)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)])).inplace().scope(Scope::Nn),
+    Row::new("selu(Tensor self) -> Tensor", Tier::Composed, |a| ok(elu(a.tensor(0)?, SELU_ALPHA, SELU_SCALE, 1.0)?), plain).inplace().scope(Scope::Function),
+    Row::new("celu(Tensor self, Scalar alpha=1.0) -> Tensor", Tier::Composed, |a| {
+        let alpha = a.float(1)?;
+        if alpha == 0.0 {
+            return Err(Error::runtime("ZeroDivisionError"));
+        }
+        ok(elu(a.tensor(0)?, alpha, 1.0, 1.0 / alpha)?)
+    }, samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)])).inplace().scope(Scope::Function),
+    Row::new("mish(Tensor self) -> Tensor", Tier::Composed, |a| {
+        let x = a.tensor(0)?;
+        ok(x.mul(&softplus(x, 1.0, 20.0)?.tanh()?)?)
+    }, plain).inplace().scope(Scope::Nn),
+    Row::new("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", Tier::Composed, |a| ok(softplus(a.tensor(0)?, a.float(1)?, a.float(2)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(2), n(1)])).scope(Scope::Nn),
+    Row::new("hardsigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(hardsigmoid(a.tensor(0)?)?), plain).inplace().scope(Scope::Nn),
+    Row::new("hardswish(Tensor self) -> Tensor", Tier::Composed, |a| ok(a.tensor(0)?.mul(&hardsigmoid(a.tensor(0)?)?)?), plain).inplace().scope(Scope::Nn),
+    Row::new("log_sigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(log_sigmoid(a.tensor(0)?)?), plain).scope(Scope::Nn),
+    Row::new("softsign(Tensor self) -> Tensor", Tier::Composed, |a| ok(a.tensor(0)?.div(&a.tensor(0)?.abs()?.add_scalar(1i64)?)?), plain).scope(Scope::Nn),
+    Row::new("tanhshrink(Tensor self) -> Tensor", Tier::Composed, |a| ok(a.tensor(0)?.sub(&a.tensor(0)?.tanh()?)?), plain).scope(Scope::Nn),
+    Row::new("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Tier::Composed, |a| ok(softshrink(a.tensor(0)?, a.float(1)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)])).scope(Scope::Nn),
+    Row::new("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Tier::Composed, |a| ok(hardshrink(a.tensor(0)?, a.float(1)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)])),
+    Row::new("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", Tier::Composed, |a| ok(threshold(a.tensor(0)?, a.scalar(1)?, a.scalar(2)?)?), samples!([t(&[2, 3]), n(0.1), n(20)])).inplace().scope(Scope::Function),
+    Row::new("prelu(Tensor self, Tensor weight) -> Tensor", Tier::Composed, |a| ok(prelu(a.tensor(0)?, a.tensor(1)?)?), samples!([t(&[2, 3, 2]), t(&[3])], [t(&[2, 3]), t(&[1])])),
+    Row::new("glu(Tensor self, int dim=-1) -> Tensor", Tier::Composed, |a| ok(glu(a.tensor(0)?, a.int(1)?)?), samples!([t(&[2, 4])], [t(&[4, 3]), n(0)])).scope(Scope::Nn),
+    Row::new("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?), samples!([t(&[2, 3]), n(-0.5), n(0.7)], [t(&[2, 3]), SampleArg::Default, n(0.7)])).inplace(),
+    Row::new("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?), samples!([t(&[2, 3]), unit(&[3]), positive(&[2, 1])])).inplace(),
+    Row::new("clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?), samples!([t(&[2, 3]), n(-0.5), n(0.7)])).inplace(),
+    Row::new("clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?), samples!([t(&[2, 3]), unit(&[3])])).inplace(),
+    Row::new("clamp_min(Tensor self, Scalar min) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?), samples!([t(&[2, 3]), n(-0.5)])).inplace(),
+    Row::new("clamp_min.Tensor(Tensor self, Tensor min) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?), samples!([t(&[2, 3]), unit(&[3])])).inplace(),
+    Row::new("clamp_max(Tensor self, Scalar max) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?), samples!([t(&[2, 3]), n(0.5)])).inplace(),
+    Row::new("clamp_max.Tensor(Tensor self, Tensor max) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?), samples!([t(&[2, 3]), unit(&[3])])).inplace(),
+    Row::new("lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor", Tier::Composed, |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?), samples!([t(&[2, 3]), positive(&[3]), n(0.3)], [t(&[2, 3]), positive(&[3]), n(0.8)])).inplace(),
+    Row::new("lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor", Tier::Composed, |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?), samples!([t(&[2, 3]), positive(&[3]), unit(&[2, 3])])).inplace(),
+    Row::new("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", Tier::Composed, |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, false)?), samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)])).inplace(),
+    Row::new("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", Tier::Composed, |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, true)?), samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)])).inplace(),
+];

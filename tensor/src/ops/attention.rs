@@ -1,0 +1,329 @@
+//! Scaled dot product attention.
+
+use crate::op::{F64, Fused, KernelFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
+use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
+use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
+use smallvec::smallvec;
+use torchtpu_kernels::attention as kernels;
+
+/// `softmax(scale * q k^T + mask) v`, one head at a time.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | q | `[b, h, l, e]` | floating point |
+/// | k | `[b, h, s, e]` | as q |
+/// | v | `[b, h, s, ev]` | as q |
+/// | mask | broadcasts to `[b, h, l, s]`, optional | `bool` (true: seen) or as q (added) |
+/// | y | `[b, h, l, ev]` | as q |
+/// | lse | `[b, h, l]` | that of arithmetic |
+///
+/// A row that sees nothing gives zeros. The weights are never kept: the gradient makes them again from `lse`. Saves all
+/// operands, y and lse. The mask gets no gradient here; where one is wanted, the plain composition is used.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Attention {
+    /// Factor of the scores.
+    pub scale: F64,
+    /// Row `i` sees the keys `0..=i` only.
+    pub is_causal: bool,
+    /// Whether there is a mask.
+    pub mask: bool,
+}
+
+/// Gradients of [`Attention`] for q, k, v, from `g, q, k, v, y, lse[, mask]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AttentionBackward {
+    /// What it is the gradient of.
+    pub of: Attention,
+}
+
+impl Attention {
+    /// Scores with everything applied; what is not seen is minus infinity.
+    fn scores(&self, q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let s = q.matmul(&k.transpose(-2, -1)?)?.mul_scalar(self.scale.get())?;
+        let hidden = Tensor::number(Scalar::Float(f64::NEG_INFINITY), s.dtype())?;
+        let s = match mask {
+            Some(m) if m.dtype() == DType::Bool => select(m, &s, &hidden)?,
+            Some(m) => s.add(&narrowed(m.clone(), s.dtype())?)?,
+            None => s,
+        };
+        if !self.is_causal {
+            return Ok(s);
+        }
+        let (l, n) = (q.dims()[q.dims().len() - 2], k.dims()[k.dims().len() - 2]);
+        let count = |n: usize| Tensor::arange(Scalar::Int(0), Scalar::Int(n as i64), Scalar::Int(1), DType::I64, s.device());
+        let seen = count(n)?.le(&count(l)?.unsqueeze(1)?)?;
+        select(&seen, &s, &hidden)
+    }
+    /// `(weights, lse)` of scores; rows of minus infinity have weights of zero.
+    fn weights(s: &Tensor) -> Result<(Tensor, Tensor)> {
+        if s.numel() == 0 {
+            // No keys: nothing is seen.
+            let mut d = *s.dims();
+            d.remove(d.len() - 1);
+            let lse = Tensor::full_meta(&s.meta().with_dims(d), Scalar::Float(f64::NEG_INFINITY))?;
+            return Ok((s.exp()?, lse));
+        }
+        let top = s.detach().amax(&[-1], true)?;
+        let top = select_scalar(&top.eq_scalar(f64::NEG_INFINITY)?, 0.0, &top)?;
+        let e = s.sub(&top)?.exp()?;
+        let sum = e.sum_dim(&[-1], true)?;
+        let divisor = select_scalar(&sum.eq_scalar(0.0)?, 1.0, &sum)?;
+        let lse = sum.detach().log()?.add(&top)?.squeeze(-1)?;
+        Ok((e.div(&divisor)?, lse))
+    }
+    fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
+        kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, mask }
+    }
+}
+
+/// Sizes of the scores.
+fn score_dims(q: &Tensor, k: &Tensor) -> Dims {
+    let mut d = *q.dims();
+    d[3] = k.dims()[2];
+    d
+}
+
+impl Fused for Attention {
+    const NAME: &'static str = "scaled_dot_product_attention";
+    const OUTS: usize = 2;
+    const DIFFERENTIABLE: u64 = 1;
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        let d = score_dims(x[0], x[1]);
+        let strides = x.get(3).map(|m| broadcast_strides(m, &d));
+        let mask = x.get(3).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
+        let (mut out, mut lse) = (y[0].view_mut(), y[1].view_mut());
+        kernels::attention(&x[0].view(), &x[1].view(), &x[2].view(), &o.spec(mask), &mut out, &mut lse);
+        Ok(())
+    });
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        let mut x = vec![g, s.x(0), s.x(1), s.x(2), s.y(0), s.y(1)];
+        if o.mask {
+            x.push(s.x(3));
+        }
+        let d = dispatch::call_n(Prim::AttentionBackward(AttentionBackward { of: *o }), &x)?;
+        let mut grads: crate::op::Grads = d.into_iter().map(Some).collect();
+        if o.mask {
+            grads.push(None);
+        }
+        Ok(grads)
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let (q, k, v) = (x[0].dims(), x[1].dims(), x[2].dims());
+        expect_float("scaled_dot_product_attention", x[0])?;
+        if x[1].dtype() != x[0].dtype() || x[2].dtype() != x[0].dtype() {
+            return Err(Error::runtime(format!(
+                "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} instead.",
+                x[0].dtype().scalar_type(),
+                x[1].dtype().scalar_type(),
+                x[2].dtype().scalar_type()
+            )));
+        }
+        if q[..2] != k[..2] || q[..2] != v[..2] || q[3] != k[3] || k[2] != v[2] {
+            return Err(Error::runtime(format!(
+                "scaled_dot_product_attention: sizes of query {q}, key {k} and value {v} do not fit each other"
+            )));
+        }
+        if let Some(m) = x.get(3) {
+            let d = score_dims(x[0], x[1]);
+            if broadcast_dims(m.dims(), &d).ok() != Some(d) {
+                return Err(Error::runtime(format!(
+                    "The expanded size of the tensor must match the existing size.  Target sizes: {d}.  Tensor sizes: {}",
+                    m.dims()
+                )));
+            }
+        }
+        let mut dims = *q;
+        dims[3] = v[3];
+        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
+        Meta { dims: first.dims[..3].iter().copied().collect(), dtype: compute_dtype(first.dtype), device: first.device }
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let (q, k, v) = (widened(x[0])?, widened(x[1])?, widened(x[2])?);
+        let (w, lse) = Attention::weights(&self.scores(&q, &k, x.get(3).copied())?)?;
+        Ok(smallvec![narrowed(w.matmul(&v)?, x[0].dtype())?, lse])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::both(0b111 | (self.mask as u64) << 3, 0b11)
+    }
+}
+
+impl Fused for AttentionBackward {
+    const NAME: &'static str = "scaled_dot_product_attention_backward";
+    const OUTS: usize = 3;
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        let d = score_dims(x[1], x[2]);
+        let strides = x.get(6).map(|m| broadcast_strides(m, &d));
+        let mask = x.get(6).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
+        let (mut gq, mut gk, mut gv) = (y[0].view_mut(), y[1].view_mut(), y[2].view_mut());
+        kernels::attention_backward(
+            &x[0].view(), &x[1].view(), &x[2].view(), &x[3].view(), &x[4].view(), &x[5].view(),
+            &o.of.spec(mask), &mut gq, &mut gk, &mut gv,
+        );
+        Ok(())
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(*x[1].meta())
+    }
+    fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
+        *x[1 + i].meta()
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let dtype = x[1].dtype();
+        let w: Vec<Tensor> = x[..5].iter().map(|t| widened(t)).collect::<Result<_>>()?;
+        let (g, q, k, v, y) = (&w[0], &w[1], &w[2], &w[3], &w[4]);
+        let s = self.of.scores(q, k, x.get(6).copied())?;
+        let p = if state::grad_enabled() {
+            Attention::weights(&s)?.0
+        } else {
+            let lse = x[5].unsqueeze(-1)?;
+            let nothing = lse.eq_scalar(f64::NEG_INFINITY)?;
+            s.sub(&select_scalar(&nothing, 0.0, &lse)?)?.exp()?
+        };
+        let gv = p.transpose(-2, -1)?.matmul(g)?;
+        let gp = g.matmul(&v.transpose(-2, -1)?)?;
+        let gs = p.mul(&gp.sub(&g.mul(y)?.sum_dim(&[-1], true)?)?)?.mul_scalar(self.of.scale.get())?;
+        let (gq, gk) = (gs.matmul(k)?, gs.transpose(-2, -1)?.matmul(q)?);
+        Ok(smallvec![narrowed(gq, dtype)?, narrowed(gk, dtype)?, narrowed(gv, dtype)?])
+    }
+}
+
+/// Settings of [`scaled_dot_product_attention`].
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionArgs<'a> {
+    /// `bool` (true: takes part) or floating point (added to the scores).
+    pub mask: Option<&'a Tensor>,
+    /// Probability that a weight is dropped.
+    pub dropout: f64,
+    /// Row `i` sees the keys `0..=i` only.
+    pub is_causal: bool,
+    /// Factor of the scores; `1 / sqrt(e)` unless given.
+    pub scale: Option<f64>,
+    /// Fewer heads of keys and values than of queries, each used by a run of query heads.
+    pub enable_gqa: bool,
+}
+
+/// `torch.nn.functional.scaled_dot_product_attention`.
+///
+/// # Errors
+/// `Runtime` when sizes, dtypes or settings do not fit.
+pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &AttentionArgs<'_>) -> Result<Tensor> {
+    for t in [q, k, v] {
+        if t.dims().len() < 2 {
+            return Err(Error::runtime(format!(
+                "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim(): {}, key.dim(): {} and value.dim(): {} instead.",
+                q.dims().len(),
+                k.dims().len(),
+                v.dims().len()
+            )));
+        }
+    }
+    if a.is_causal && a.mask.is_some() {
+        return Err(Error::runtime(
+            "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
+        ));
+    }
+    if let Some(m) = a.mask {
+        if m.dtype() != DType::Bool && m.dtype() != q.dtype() {
+            return Err(Error::runtime(format!(
+                "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
+                crate::ops::activation::c_name(m.dtype()),
+                crate::ops::activation::c_name(q.dtype())
+            )));
+        }
+    }
+    let (k, v) = if a.enable_gqa { (repeat_heads(q, k)?, repeat_heads(q, v)?) } else { (k.clone(), v.clone()) };
+    let lead = |t: &Tensor| -> Dims { t.dims()[..t.dims().len() - 2].iter().copied().collect() };
+    let batch = broadcast_dims(&broadcast_dims(&lead(q), &lead(&k))?, &lead(&v))?;
+    let last = |t: &Tensor| -> [usize; 2] { [t.dims()[t.dims().len() - 2], t.dims()[t.dims().len() - 1]] };
+    let scale = a.scale.unwrap_or(1.0 / (last(q)[1] as f64).sqrt());
+    let op = Attention { scale: F64::new(scale), is_causal: a.is_causal, mask: a.mask.is_some() };
+    let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
+    if a.dropout > 0.0 || mask_is_trained {
+        let (wq, wk) = (widened(q)?, widened(&k)?);
+        let (w, _) = Attention::weights(&op.scores(&wq, &wk, a.mask)?)?;
+        let w = super::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
+        return w.matmul(&v);
+    }
+    // Any number of leading dimensions becomes two.
+    let (b, h) = match batch.len() {
+        0 => (1, 1),
+        1 => (1, batch[0]),
+        r => (batch[..r - 1].iter().product(), batch[r - 1]),
+    };
+    let four = |t: &Tensor, lead_dims: [usize; 2]| -> Result<Tensor> {
+        let [m, n] = last(t);
+        let full: Dims = batch.iter().copied().chain([m, n]).collect();
+        t.expand_dims(&full)?.reshape_dims(Dims::new(&[lead_dims[0], lead_dims[1], m, n]))
+    };
+    let (q4, k4, v4) = (four(q, [b, h])?, four(&k, [b, h])?, four(&v, [b, h])?);
+    let mut x = vec![&q4, &k4, &v4];
+    let mask4 = match a.mask {
+        // Up to four dimensions it broadcasts as it is.
+        Some(m) if batch.len() == 2 || m.dims().len() <= 2 => Some(m.clone()),
+        Some(m) => {
+            let full: Dims = batch.iter().copied().chain([last(q)[0], last(&k)[0]]).collect();
+            broadcast_dims(m.dims(), &full)?;
+            Some(m.expand_dims(&full)?.reshape_dims(Dims::new(&[b, h, full[batch.len()], full[batch.len() + 1]]))?)
+        }
+        None => None,
+    };
+    x.extend(&mask4);
+    let y = dispatch::call_n(Prim::Attention(op), &x)?.swap_remove(0);
+    let out: Dims = batch.iter().copied().chain([last(q)[0], last(&v)[1]]).collect();
+    y.reshape_dims(out)
+}
+
+/// Repeats heads (third dimension from the end) so that there are as many as of `q`.
+fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
+    if q.dims().len() < 3 || t.dims().len() < 3 {
+        return Err(Error::runtime("enable_gqa needs a dimension of heads"));
+    }
+    let at = t.dims().len() - 3;
+    let (want, have) = (q.dims()[q.dims().len() - 3], t.dims()[at]);
+    if have == want {
+        return Ok(t.clone());
+    }
+    if have == 0 || want % have != 0 {
+        return Err(Error::runtime(
+            "Number of heads in key and value must divide the number of heads in query for grouped query attention",
+        ));
+    }
+    let mut spread: Dims = *t.dims();
+    spread.insert(at + 1, want / have);
+    let mut out = *t.dims();
+    out[at] = want;
+    t.unsqueeze(at as i64 + 1)?.expand_dims(&spread)?.reshape_dims(out)
+}
+
+fn attention_samples() -> Vec<Sample> {
+    let none = || SampleArg::Default;
+    vec![
+        Sample::new(vec![t(&[2, 2, 3, 4]), t(&[2, 2, 5, 4]), t(&[2, 2, 5, 3])]),
+        Sample::new(vec![t(&[1, 2, 3, 4]), t(&[1, 2, 3, 4]), t(&[1, 2, 3, 4]), none(), n(0.0), n(true)]),
+        Sample::new(vec![t(&[2, 3, 4]), t(&[2, 3, 4]), t(&[2, 3, 4]), mask(&[3, 3]), n(0.0), n(false), n(0.3)]),
+        Sample::new(vec![t(&[1, 2, 3, 4]), t(&[1, 2, 3, 4]), t(&[1, 2, 3, 4]), t(&[3, 3])]),
+        Sample::new(vec![t(&[1, 4, 3, 2]), t(&[1, 2, 3, 2]), t(&[1, 2, 3, 2]), none(), n(0.0), n(false), none(), n(true)]),
+    ]
+}
+
+/// Rows of attention.
+pub const ROWS: &[Row] = &[Row::new(
+    "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+    Tier::Fused,
+    |a| {
+        let args = AttentionArgs {
+            mask: a.opt_tensor(3)?,
+            dropout: a.float(4)?,
+            is_causal: a.bool(5)?,
+            scale: a.opt_float(6)?,
+            enable_gqa: a.bool(7)?,
+        };
+        Ok(scaled_dot_product_attention(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, &args)?.into())
+    },
+    attention_samples,
+)
+.scope(Scope::Nn)];

@@ -1,0 +1,494 @@
+//! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of it.
+
+use crate::op::{Func, Fused, Grads, KernelFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device};
+use crate::ops::activation::{c_name, expect_float};
+use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::{Dims, Error, Meta, Result, Tensor, dispatch, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::conv as kernels;
+pub use torchtpu_kernels::conv::ConvSpec;
+use torchtpu_stablehlo::ConvDims;
+
+/// The general convolution over one to three dimensions (cross-correlation, as everyone calls it).
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | x | `[n, c, *s]` | floating point |
+/// | w | `[o, c / groups, *k]` | as x |
+/// | b | `[o]`, optional | as x |
+/// | y | `[n, o, *os]` | as x |
+///
+/// The spec says strides, padding on each side (negative crops), spread of input and kernel, reversal of the kernel, groups.
+/// C1: equal ranks, `2 + spatial`. C2: channels are `groups` times the kernel's. C3: groups divide the outputs. C4: a window
+/// fits. Both gradients are convolutions again. Saves the operand that the other's gradient needs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Conv(pub ConvSpec);
+
+fn spatial(d: &Dims) -> &[usize] {
+    &d[2..]
+}
+
+/// `(2 x 2)`.
+fn product_list(v: impl Iterator<Item = usize>) -> String {
+    let items: Vec<String> = v.map(|n| n.to_string()).collect();
+    format!("({})", items.join(" x "))
+}
+
+impl Op for Conv {
+    const NAME: &'static str = "convolution";
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let (s, a, w) = (&self.0, x[0].dims(), x[1].dims());
+        expect_float("slow_conv2d_cpu", x[0])?;
+        if w.len() != 2 + s.spatial || a.len() != w.len() {
+            return Err(Error::runtime(format!(
+                "Given groups={}, expected weight to be at least {}-dimensional and of the input's rank, but got weight of size {w} and input of size {a}",
+                s.groups,
+                2 + s.spatial
+            ))); // C1
+        }
+        if s.groups == 0 {
+            return Err(Error::runtime("non-positive groups is not supported"));
+        }
+        if w[0] < s.groups {
+            return Err(Error::runtime(format!(
+                "Given groups={}, expected weight to be at least {} at dimension 0, but got weight of size {w} instead",
+                s.groups, s.groups
+            )));
+        }
+        if w[0] % s.groups != 0 {
+            return Err(Error::runtime(format!(
+                "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {w} instead",
+                s.groups, s.groups
+            ))); // C3
+        }
+        if a[1] != w[1] * s.groups {
+            return Err(Error::runtime(format!(
+                "Given groups={}, weight of size {w}, expected input{a} to have {} channels, but got {} channels instead",
+                s.groups,
+                w[1] * s.groups,
+                a[1]
+            ))); // C2
+        }
+        if x[0].dtype() != x[1].dtype() {
+            return Err(Error::runtime(format!(
+                "Input type ({}) and weight type ({}) should be the same",
+                c_name(x[0].dtype()),
+                c_name(x[1].dtype())
+            )));
+        }
+        if let Some(b) = x.get(2) {
+            if b.dims().len() != 1 || b.dims()[0] != w[0] {
+                return Err(Error::runtime(format!(
+                    "Given weight of size {w}, expected bias to be 1-dimensional with {} elements, but got bias of size {} instead",
+                    w[0],
+                    b.dims()
+                )));
+            }
+            if b.dtype() != x[0].dtype() {
+                return Err(Error::runtime(format!(
+                    "Input type ({}) and bias type ({}) should be the same",
+                    c_name(x[0].dtype()),
+                    c_name(b.dtype())
+                )));
+            }
+        }
+        let (mut dims, mut padded) = (Dims::new(&[a[0], w[0]]), Vec::new());
+        for d in 0..s.spatial {
+            let extent = (spread(a[2 + d], s.x_dilation[d]) as i64 + s.pad[d].0 + s.pad[d].1).max(0) as usize;
+            padded.push((extent, spread(w[2 + d], s.w_dilation[d])));
+            dims.push(s.output_size(d, a[2 + d], w[2 + d]));
+        }
+        if padded.iter().any(|(x, k)| x < k) {
+            return Err(Error::runtime(format!(
+                "Calculated padded input size per channel: {}. Kernel size: {}. Kernel size can't be greater than actual input size",
+                product_list(padded.iter().map(|p| p.0)),
+                product_list(padded.iter().map(|p| p.1))
+            ))); // C4
+        }
+        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let bias = x.get(2).map(|b| b.view());
+        kernels::conv(&x[0].view(), &x[1].view(), bias.as_ref(), &self.0, &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let s = &self.0;
+        let mut dims = ConvDims::new(s.spatial);
+        dims.window_strides = s.stride[..s.spatial].to_vec();
+        dims.padding = s.pad[..s.spatial].to_vec();
+        dims.lhs_dilation = s.x_dilation[..s.spatial].to_vec();
+        dims.rhs_dilation = s.w_dilation[..s.spatial].to_vec();
+        dims.window_reversal = vec![s.reverse; s.spatial];
+        dims.feature_group_count = s.groups;
+        let z = f.convolution(&x[0], &x[1], &dims);
+        smallvec![match x.get(2) {
+            Some(b) => {
+                let b = f.broadcast_in_dim(b, &y[0].dims, &[1]);
+                f.binary("stablehlo.add", &z, &b)
+            }
+            None => z,
+        }]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let gx = if s.needs(0) { Some(input_grad(self.0, s.meta(0).dims, g, s.x(1))?) } else { None };
+        let gw = if s.needs(1) { Some(weight_grad(self.0, s.meta(1).dims, s.x(0), g)?) } else { None };
+        let mut grads: Grads = smallvec![gx, gw];
+        if s.len() > 2 {
+            let around = ((1u64 << g.dims().len()) - 1) & !2;
+            grads.push(if s.needs(2) { Some(super::reduce::sum_mask(g, around)?) } else { None });
+        }
+        Ok(grads)
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
+    }
+}
+
+/// Extent of `n` elements that are `dilation` apart.
+fn spread(n: usize, dilation: usize) -> usize {
+    if n == 0 { 0 } else { (n - 1) * dilation + 1 }
+}
+
+fn input_grad(of: ConvSpec, x: Dims, g: &Tensor, w: &Tensor) -> Result<Tensor> {
+    dispatch::call(Prim::ConvInputGrad(ConvInputGrad { of, x }), &[g, w])
+}
+
+fn weight_grad(of: ConvSpec, w: Dims, x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    dispatch::call(Prim::ConvWeightGrad(ConvWeightGrad { of, w }), &[x, g])
+}
+
+fn conv(spec: ConvSpec, x: &Tensor, w: &Tensor) -> Result<Tensor> {
+    dispatch::call(Prim::Conv(Conv(spec)), &[x, w])
+}
+
+/// Gradient of [`Conv`] for its input, from `g: [n, o, *os]` and `w`; also the transposed convolution.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ConvInputGrad {
+    /// What it is the gradient of.
+    pub of: ConvSpec,
+    /// Sizes of that convolution's input.
+    pub x: Dims,
+}
+
+/// Gradient of [`Conv`] for its weight, from `x` and `g: [n, o, *os]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ConvWeightGrad {
+    /// What it is the gradient of.
+    pub of: ConvSpec,
+    /// Sizes of that convolution's weight.
+    pub w: Dims,
+}
+
+fn with_spatial(lead: &[usize], from: &[usize]) -> Dims {
+    lead.iter().chain(from).copied().collect()
+}
+
+/// Order `lead`, then the spatial dimensions, which are the last `spatial` of `lead.len() + spatial`.
+fn order(lead: &[usize], spatial: usize) -> Vec<i64> {
+    lead.iter().copied().chain(lead.len()..lead.len() + spatial).map(|i| i as i64).collect()
+}
+
+impl Fused for ConvInputGrad {
+    const NAME: &'static str = "convolution_input_grad";
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        kernels::conv_input_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
+        Ok(())
+    });
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        // Linear in both operands, and the adjoint of the convolution: `g` here is like the convolution's input.
+        let gg = if s.needs(0) { Some(conv(o.of, g, s.x(1))?) } else { None };
+        let gw = if s.needs(1) { Some(weight_grad(o.of, s.meta(1).dims, g, s.x(0))?) } else { None };
+        Ok(smallvec![gg, gw])
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float("slow_conv_transpose2d_cpu", x[0])?;
+        if x[0].dtype() != x[1].dtype() {
+            return Err(Error::runtime(format!(
+                "Input type ({}) and weight type ({}) should be the same",
+                c_name(x[0].dtype()),
+                c_name(x[1].dtype())
+            )));
+        }
+        Ok(Meta { dims: self.x, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let (s, w) = (&self.of, x[1].dims());
+        let (o, c, k) = (w[0], self.x[1], spatial(w));
+        // Every group's kernel with inputs and outputs exchanged.
+        let (og, cg) = (o / s.groups, c / s.groups);
+        let split = x[1].reshape_dims(with_spatial(&[s.groups, og, cg], k))?;
+        let swapped = split.permute(&order(&[0, 2, 1], s.spatial))?.reshape_dims(with_spatial(&[c, og], k))?;
+        let mut spec = *s;
+        spec.reverse = !s.reverse;
+        for d in 0..s.spatial {
+            let kernel = spread(k[d], s.w_dilation[d]) as i64;
+            let low = kernel - 1 - s.pad[d].0;
+            let g = spread(x[0].dims()[2 + d], s.stride[d]) as i64;
+            let reach = spread(self.x[2 + d], s.x_dilation[d]) as i64;
+            spec.pad[d] = (low, reach - 1 + kernel - g - low);
+            (spec.stride[d], spec.x_dilation[d]) = (s.x_dilation[d], s.stride[d]);
+        }
+        Ok(smallvec![conv(spec, x[0], &swapped)?])
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
+    }
+}
+
+impl Fused for ConvWeightGrad {
+    const NAME: &'static str = "convolution_weight_grad";
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        kernels::conv_weight_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
+        Ok(())
+    });
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        let gx = if s.needs(0) { Some(input_grad(o.of, s.meta(0).dims, s.x(1), g)?) } else { None };
+        let gg = if s.needs(1) { Some(conv(o.of, s.x(0), g)?) } else { None };
+        Ok(smallvec![gx, gg])
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(Meta { dims: self.w, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let (s, a, g) = (&self.of, x[0].dims(), x[1].dims());
+        let (n, c, o) = (a[0], a[1], g[1]);
+        let cg = c / s.groups;
+        // Batch and channels change places, so that the sum over the batch is a sum over channels.
+        let split = x[0].reshape_dims(with_spatial(&[n, s.groups, cg], spatial(a)))?;
+        let moved = split.permute(&order(&[2, 1, 0], s.spatial))?;
+        let flat = moved.reshape_dims(with_spatial(&[cg, s.groups * n], spatial(a)))?;
+        let kernel = x[1].permute(&order(&[1, 0], s.spatial))?;
+        let mut spec = *s;
+        spec.reverse = false;
+        for d in 0..s.spatial {
+            let window = spread(g[2 + d], s.stride[d]) as i64;
+            let reach = spread(self.w[2 + d], s.w_dilation[d]) as i64;
+            let input = spread(a[2 + d], s.x_dilation[d]) as i64;
+            spec.pad[d].1 = reach - 1 + window - input - s.pad[d].0;
+            (spec.stride[d], spec.w_dilation[d]) = (s.w_dilation[d], s.stride[d]);
+        }
+        let y = conv(spec, &flat, &kernel)?;
+        debug_assert_eq!(y.dims()[..2], [cg, o]);
+        let y = y.permute(&order(&[1, 0], s.spatial))?;
+        if !s.reverse {
+            return Ok(smallvec![y.contiguous()?]);
+        }
+        let dims: Vec<i64> = (2..2 + s.spatial as i64).collect();
+        Ok(smallvec![super::concat::flip(&y, &dims)?])
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ the public functions
+
+/// How the public functions pad.
+#[derive(Clone, Copy, Debug)]
+pub enum Padding<'a> {
+    /// So much on both sides of each dimension.
+    Sizes(&'a [i64]),
+    /// So that the output is as large as the input (`"same"`), or not at all (`"valid"`).
+    Named(&'a str),
+}
+
+/// Numbers of a public convolution.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvArgs<'a> {
+    /// Steps between windows.
+    pub stride: &'a [i64],
+    /// Padding.
+    pub padding: Padding<'a>,
+    /// Steps between kernel elements.
+    pub dilation: &'a [i64],
+    /// Groups of channels.
+    pub groups: i64,
+    /// Transposed convolution, with so much added to one side of each output dimension.
+    pub transposed: Option<&'a [i64]>,
+}
+
+/// A list with one entry a spatial dimension, each at least `least`.
+fn each(v: &[i64], spatial: usize, least: i64, name: &str, complaint: &str) -> Result<[usize; 3]> {
+    let mut out = [least.max(0) as usize; 3];
+    if v.len() != spatial && v.len() != 1 {
+        return Err(Error::runtime(format!(
+            "expected {name} to be a single integer value or a list of {spatial} values to match the convolution dimensions, but got {name}={v:?}"
+        )));
+    }
+    for (d, o) in out.iter_mut().enumerate().take(spatial) {
+        let n = v[if v.len() == 1 { 0 } else { d }];
+        if n < least {
+            return Err(Error::runtime(complaint));
+        }
+        *o = n as usize;
+    }
+    Ok(out)
+}
+
+/// Any public convolution over `spatial` dimensions; an input without a batch is a batch of one.
+///
+/// # Errors
+/// `Runtime`, in PyTorch's wording, when shapes, dtypes or numbers do not fit.
+pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &ConvArgs<'_>) -> Result<Tensor> {
+    let rank = x.dims().len();
+    let name = format!("conv{}{spatial}d", if a.transposed.is_some() { "_transpose" } else { "" });
+    if rank != spatial + 1 && rank != spatial + 2 {
+        return Err(Error::runtime(format!(
+            "Expected {}D (unbatched) or {}D (batched) input to {name}, but got input of size: {}",
+            spatial + 1,
+            spatial + 2,
+            x.dims()
+        )));
+    }
+    if rank == spatial + 1 {
+        return convolve(&x.unsqueeze(0)?, w, b, spatial, a)?.squeeze(0);
+    }
+    if w.dims().len() != spatial + 2 {
+        return Err(Error::runtime(format!(
+            "Expected {}-dimensional input for {}-dimensional weight {}, but got {rank}-dimensional input of size {} instead",
+            w.dims().len(),
+            w.dims().len(),
+            w.dims(),
+            x.dims()
+        )));
+    }
+    if a.groups <= 0 {
+        return Err(Error::runtime("non-positive groups is not supported"));
+    }
+    let stride = each(a.stride, spatial, 1, "stride", "non-positive stride is not supported")?;
+    let dilation = each(a.dilation, spatial, 1, "dilation", "dilation should be greater than zero")?;
+    let mut spec = ConvSpec { stride, w_dilation: dilation, groups: a.groups as usize, spatial, ..ConvSpec::default() };
+    match a.padding {
+        Padding::Sizes(p) => {
+            let p = each(p, spatial, 0, "padding", "negative padding is not supported")?;
+            spec.pad = p.map(|n| (n as i64, n as i64));
+        }
+        Padding::Named("valid") => spec.pad = [(0, 0); 3],
+        Padding::Named("same") => {
+            if stride[..spatial].iter().any(|&s| s != 1) {
+                return Err(Error::runtime("padding='same' is not supported for strided convolutions"));
+            }
+            for d in 0..spatial {
+                let total = (dilation[d] * w.dims()[2 + d].saturating_sub(1)) as i64;
+                spec.pad[d] = (total / 2, total - total / 2);
+            }
+        }
+        Padding::Named(other) => {
+            return Err(Error::runtime(format!("Invalid padding string: '{other}'")));
+        }
+    }
+    let Some(extra) = a.transposed else {
+        return match b {
+            Some(b) => dispatch::call(Prim::Conv(Conv(spec)), &[x, w, b]),
+            None => dispatch::call(Prim::Conv(Conv(spec)), &[x, w]),
+        };
+    };
+    let extra = each(extra, spatial, 0, "output_padding", "negative output_padding is not supported")?;
+    transposed(x, w, b, spec, extra)
+}
+
+/// The transposed convolution: the input gradient of the convolution that would make `x` from the result.
+fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra: [usize; 3]) -> Result<Tensor> {
+    let (dx, dw) = (x.dims(), w.dims());
+    if dx[1] != dw[0] {
+        return Err(Error::runtime(format!(
+            "Given transposed=1, weight of size {dw}, expected input{dx} to have {} channels, but got {} channels instead",
+            dw[0], dx[1]
+        )));
+    }
+    if dw[0] % spec.groups != 0 {
+        return Err(Error::runtime(format!(
+            "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {dw} instead",
+            spec.groups, spec.groups
+        )));
+    }
+    let channels = dw[1] * spec.groups;
+    let mut out = Dims::new(&[dx[0], channels]);
+    for d in 0..spec.spatial {
+        if extra[d] >= spec.stride[d].max(spec.w_dilation[d]) {
+            return Err(Error::runtime(format!(
+                "output padding must be smaller than either stride or dilation, but got output_padding: {}, stride: {}, dilation: {}",
+                extra[d], spec.stride[d], spec.w_dilation[d]
+            )));
+        }
+        let size = (dx[2 + d] as i64 - 1) * spec.stride[d] as i64 - spec.pad[d].0 - spec.pad[d].1
+            + spread(dw[2 + d], spec.w_dilation[d]) as i64
+            + extra[d] as i64;
+        if size < 1 {
+            return Err(Error::runtime(format!(
+                "Given input size per channel: {}. Calculated output size per channel: ({size}). Output size is too small",
+                product_list(dx[2..].iter().copied())
+            )));
+        }
+        out.push(size as usize);
+    }
+    let y = input_grad(spec, out, x, w)?;
+    match b {
+        None => Ok(y),
+        Some(b) => {
+            if b.dims().len() != 1 || b.numel() != channels {
+                return Err(Error::runtime(format!(
+                    "Given transposed=1, weight of size {dw}, expected bias to be 1-dimensional with {channels} elements, but got bias of size {} instead",
+                    b.dims()
+                )));
+            }
+            let mut shape = Dims::filled(1, out.len());
+            shape[1] = channels;
+            y.add(&b.reshape_dims(shape)?)
+        }
+    }
+}
+
+macro_rules! conv_rows {
+    ($($spatial:literal $plain:literal $named:literal $transposed:literal $x:expr, $w:expr, $wt:expr;)*) => {
+        /// Rows of the convolutions.
+        pub const ROWS: &[Row] = &[$(
+            Row::new($plain, Tier::Prim, |a| {
+                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
+                Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
+            }, samples!([t($x), t($w), t(&[4])], [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]), ints(&[2; $spatial])])).scope(Scope::Function),
+            Row::new($named, Tier::Prim, |a| {
+                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Named(a.str(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
+                Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
+            }, samples!([t($x), t($w), t(&[4]), ints(&[1; $spatial]), SampleArg::Str("same")])).scope(Scope::Function),
+            Row::new($transposed, Tier::Fused, |a| {
+                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(7)?, groups: a.int(6)?, transposed: Some(a.ints(5)?) };
+                Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
+            }, samples!([t($x), t($wt), t(&[3])], [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope(Scope::Function),
+        )*
+            Row::new("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", Tier::Prim, |a| {
+                let w = a.tensor(1)?;
+                let spatial = w.dims().len().saturating_sub(2);
+                if !(1..=3).contains(&spatial) {
+                    return Err(Error::runtime(format!("weight should have 3 to 5 dimensions, but got {}", w.dims().len())));
+                }
+                let transposed = if a.bool(6)? { Some(a.ints(7)?) } else { None };
+                let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(8)?, transposed };
+                Ok(convolve(a.tensor(0)?, w, a.opt_tensor(2)?, spatial, &args)?.into())
+            }, grouped).scope(Scope::Function),
+        ];
+    };
+}
+
+fn grouped() -> Vec<Sample> {
+    let of = |transposed: bool| {
+        Sample::new(vec![t(&[2, 4, 5]), t(&[4, 2, 3]), t(&[4]), ints(&[2]), ints(&[1]), ints(&[1]), n(transposed), ints(&[0]), n(2)])
+    };
+    vec![of(false), of(true)]
+}
+
+conv_rows! {
+    1 "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] dilation=1, SymInt groups=1) -> Tensor"
+      "conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, str padding='valid', SymInt[1] dilation=1, SymInt groups=1) -> Tensor"
+      "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor"
+      &[2, 2, 5], &[4, 2, 3], &[2, 3, 3];
+    2 "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] dilation=1, SymInt groups=1) -> Tensor"
+      "conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, str padding='valid', SymInt[2] dilation=1, SymInt groups=1) -> Tensor"
+      "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor"
+      &[2, 2, 4, 3], &[4, 2, 3, 2], &[2, 3, 3, 2];
+    3 "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] dilation=1, SymInt groups=1) -> Tensor"
+      "conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, str padding='valid', SymInt[3] dilation=1, SymInt groups=1) -> Tensor"
+      "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor"
+      &[1, 2, 3, 3, 2], &[4, 2, 2, 2, 2], &[2, 3, 2, 2, 2];
+}

@@ -1,0 +1,100 @@
+//! Dropout and its kin: what is dropped is drawn by [`super::random::keep_mask`].
+
+use crate::op::normalize_dim;
+use crate::ops::pointwise::{select, select_scalar};
+use crate::schema::{Call, Row, Sample, Scope, Tier, n, t};
+use crate::{Dims, Error, Result, Scalar, Tensor};
+
+/// Which elements share a draw.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Element,
+    Channel,
+}
+
+fn check(p: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&p) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")))
+}
+
+/// Whether each element, or each channel of `[n, c, ..]`, is kept.
+fn mask(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
+    let mut meta = *x.meta();
+    if unit == Unit::Channel {
+        let rank = meta.dims.len();
+        if rank < 2 {
+            return Err(Error::runtime("Feature dropout requires at least 2 dimensions in the input"));
+        }
+        normalize_dim(1, rank)?;
+        meta.dims = meta.dims[..2].iter().copied().chain(std::iter::repeat_n(1, rank - 2)).collect::<Dims>();
+    }
+    super::random::keep_mask(&meta, 1.0 - p, None)
+}
+
+fn drop(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
+    check(p)?;
+    if !train || p == 0.0 || x.numel() == 0 {
+        return Ok(x.clone());
+    }
+    if p == 1.0 {
+        return x.mul_scalar(if x.dtype().is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) });
+    }
+    let kept = mask(x, p, unit)?;
+    // The factor is rounded as the quotient of two numbers of the dtype.
+    let factor = match x.dtype() {
+        crate::DType::F64 => 1.0 / (1.0 - p),
+        _ => (1.0f32 / (1.0 - p) as f32) as f64,
+    };
+    let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
+    select(&kept, &x.mul_scalar(factor)?, &zero)
+}
+
+/// `torch.nn.functional.dropout`: zeroes each element with probability `p` and scales the others by `1 / (1 - p)`.
+///
+/// # Errors
+/// `Runtime` when `p` is no probability.
+pub fn dropout(x: &Tensor, p: f64, train: bool) -> Result<Tensor> {
+    drop(x, p, train, Unit::Element)
+}
+
+/// Dropout that keeps mean and variance of what SELU makes: what is dropped becomes SELU's lower limit.
+fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
+    check(p)?;
+    if !train || p == 0.0 || x.numel() == 0 {
+        return Ok(x.clone());
+    }
+    if p == 1.0 {
+        return x.mul_scalar(0.0);
+    }
+    const LIMIT: f64 = 1.758_099_340_847_376_7;
+    let scale = 1.0 / ((LIMIT * LIMIT * p + 1.0) * (1.0 - p)).sqrt();
+    let kept = mask(x, p, unit)?;
+    let shift = LIMIT * scale * p;
+    let y = x.mul_scalar(scale)?.add_scalar(shift)?;
+    let gone = super::pointwise::unary(torchtpu_kernels::pointwise::UnaryKind::LogicalNot, &kept)?;
+    select_scalar(&gone, shift - LIMIT * scale, &y)
+}
+
+macro_rules! dropout_row {
+    ($schema:literal, $f:expr) => {
+        Row::new($schema, Tier::Composed, { const F: Call = |a| Ok($f(a.tensor(0)?, a.float(1)?, a.bool(2)?)?.into()); F }, samples).inplace().scope(Scope::Function)
+    };
+}
+
+fn samples() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[2, 3, 4]), n(0.5), n(false)]),
+        Sample::new(vec![t(&[2, 3, 4]), n(0.4), n(true)]).no_gradient(),
+        Sample::new(vec![t(&[2, 3, 4]), n(1.0), n(true)]),
+    ]
+}
+
+/// Rows of the dropouts.
+pub const ROWS: &[Row] = &[
+    dropout_row!("dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(x, p, train, Unit::Element)),
+    dropout_row!("feature_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(x, p, train, Unit::Channel)),
+    dropout_row!("alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| alpha_dropout(x, p, train, Unit::Element)),
+    dropout_row!("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| alpha_dropout(x, p, train, Unit::Channel)),
+];

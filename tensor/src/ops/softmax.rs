@@ -1,0 +1,148 @@
+//! Softmax and its logarithm along one dimension.
+
+use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, normalize_dim};
+use crate::ops::activation::{expect_float, narrowed, widened};
+use crate::schema::{Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::softmax as kernels;
+
+/// `exp(x) / sum(exp(x))` along a dimension, or the logarithm of that.
+///
+/// Any shape, floating point; 16-bit floats are computed in `f32`. The largest element is taken off first, so nothing
+/// overflows. A row of only `-inf` gives NaN, as the formula says. A number without dimensions is a row of one. Saves the
+/// result alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Softmax {
+    /// The logarithm.
+    pub log: bool,
+    /// Along which dimension.
+    pub dim: usize,
+}
+
+/// Gradient of [`Softmax`] from the output's gradient and the output.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SoftmaxBackward {
+    /// Of the logarithm.
+    pub log: bool,
+    /// Along which dimension.
+    pub dim: usize,
+}
+
+/// `x` with at least one dimension.
+fn row(x: &Tensor) -> Result<Tensor> {
+    if x.dims().is_empty() { x.view_dims(Dims::filled(1, 1)) } else { Ok(x.clone()) }
+}
+
+impl Fused for Softmax {
+    const NAME: &'static str = "softmax";
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        let (x, mut y) = (x[0].view(), y[0].view_mut());
+        if o.log { kernels::log_softmax(&x, o.dim, &mut y) } else { kernels::softmax(&x, o.dim, &mut y) }
+        Ok(())
+    });
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        let op = SoftmaxBackward { log: o.log, dim: o.dim };
+        Ok(smallvec![Some(dispatch::call(Prim::SoftmaxBackward(op), &[g, s.y(0)])?)])
+    });
+    fn label(&self) -> &'static str {
+        if self.log { "log_softmax" } else { "softmax" }
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float(if self.log { "log_softmax_lastdim_kernel_impl" } else { "softmax_lastdim_kernel_impl" }, x[0])?;
+        Ok(*x[0].meta())
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        if x[0].numel() == 0 {
+            return Ok(smallvec![x[0].exp()?]);
+        }
+        let dim = [self.dim as i64];
+        let v = row(&widened(x[0])?)?;
+        let shifted = v.sub(&v.detach().amax(&dim, true)?)?;
+        let e = shifted.exp()?;
+        let sum = e.sum_dim(&dim, true)?;
+        let y = if self.log { shifted.sub(&sum.log()?)? } else { e.div(&sum)? };
+        Ok(smallvec![narrowed(y.reshape_dims(*x[0].dims())?, x[0].dtype())?])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::outputs(1)
+    }
+}
+
+impl Fused for SoftmaxBackward {
+    const NAME: &'static str = "softmax_backward";
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        let (g, v, mut gx) = (x[0].view(), x[1].view(), y[0].view_mut());
+        if o.log {
+            kernels::log_softmax_backward(&g, &v, o.dim, &mut gx)
+        } else {
+            kernels::softmax_backward(&g, &v, o.dim, &mut gx)
+        }
+        Ok(())
+    });
+    fn label(&self) -> &'static str {
+        if self.log { "log_softmax_backward" } else { "softmax_backward" }
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        if x[0].meta() != x[1].meta() {
+            return Err(Error::runtime(format!("expected a gradient of shape {}, but got {}", x[1].dims(), x[0].dims())));
+        }
+        Ok(*x[0].meta())
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let dim = [self.dim as i64];
+        let (g, y) = (row(&widened(x[0])?)?, row(&widened(x[1])?)?);
+        let gx = if self.log {
+            g.sub(&y.exp()?.mul(&g.sum_dim(&dim, true)?)?)?
+        } else {
+            y.mul(&g.sub(&g.mul(&y)?.sum_dim(&dim, true)?)?)?
+        };
+        Ok(smallvec![narrowed(gx.reshape_dims(*x[0].dims())?, x[0].dtype())?])
+    }
+}
+
+/// `torch.softmax` and `torch.log_softmax`.
+///
+/// # Errors
+/// `Index` for a wrong dimension, `Runtime` for a dtype that is not floating point.
+pub fn softmax(x: &Tensor, dim: i64, dtype: Option<DType>, log: bool) -> Result<Tensor> {
+    let dim = normalize_dim(dim, x.dims().len())?;
+    match dtype {
+        Some(d) if d != x.dtype() => dispatch::call(Prim::Softmax(Softmax { log, dim }), &[&x.to_dtype(d)?]),
+        _ => dispatch::call(Prim::Softmax(Softmax { log, dim }), &[x]),
+    }
+}
+
+impl Tensor {
+    /// `exp(x) / sum(exp(x))` along a dimension.
+    ///
+    /// # Errors
+    /// `Index` for a wrong dimension, `Runtime` for a dtype that is not floating point.
+    pub fn softmax(&self, dim: i64) -> Result<Tensor> {
+        softmax(self, dim, None, false)
+    }
+    /// Logarithm of [`Tensor::softmax`].
+    ///
+    /// # Errors
+    /// As [`Tensor::softmax`].
+    pub fn log_softmax(&self, dim: i64) -> Result<Tensor> {
+        softmax(self, dim, None, true)
+    }
+}
+
+fn along() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[2, 5]), n(1)]).dtypes(&[DType::F64, DType::BF16, DType::F16]),
+        Sample::new(vec![t(&[2, 3, 4]), n(-2)]),
+        Sample::new(vec![SampleArg::Transposed(vec![3, 4], crate::schema::Fill::Normal), n(0)]),
+        Sample::new(vec![t(&[]), n(0)]),
+        Sample::new(vec![t(&[0, 3]), n(1)]),
+    ]
+}
+
+/// Rows of the softmax family.
+pub const ROWS: &[Row] = &[
+    Row::new("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Tier::Fused, |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, false)?.into()), along),
+    Row::new("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Tier::Fused, |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, true)?.into()), along),
+    Row::new("softmin(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(softmax(&a.tensor(0)?.neg()?, a.int(1)?, a.opt_dtype(2)?, false)?.into()), samples!([t(&[2, 5]), n(1)])).scope(Scope::Nn),
+];
