@@ -1,1 +1,196 @@
-//! Trace, segments, compilation cache and execution on PJRT devices.
+//! The engine behind device `tpu`: trace, segments, compilation cache and execution on PJRT devices.
+//!
+//! An op on a `tpu` tensor computes nothing. It is recorded: the op, which values it reads, the description of what it gives.
+//! The recorded stream is cut into *segments*; each segment is one program for the device's compiler. When the stream is cut is
+//! the only difference between the modes ([`EagerMode`]): after every op (`Debug`, which also waits, and `Strict`), or where it
+//! pays (`Fused`): when the host reads a value, at the end of a training step, at a size, or where the stream starts to repeat.
+//!
+//! # From ops to a running program
+//!
+//! * A value is named by a *handle* with a reference count. It is pending (an op of the segment will compute it), or held (a
+//!   buffer, or the promise of one).
+//! * At a cut, pending values with a handle are the segment's outputs. The others never exist outside of the program.
+//!   Arguments whose last handle is gone are *donated*: the program may write over them.
+//! * The *form* of a segment is everything that decides its program, and nothing else. Python's numbers are not in it: they are
+//!   arguments, packed into one vector per dtype. So the second step of a training loop has the form of the first, and its
+//!   executable is found in memory; the first step of the second run finds it on disk.
+//! * A hash finds candidates; a hit compares the form itself.
+//! * Execution is asynchronous. An error of the device shows where a value that depends on it is read, and names the ops; nothing
+//!   else fails, and nothing panics.
+//!
+//! Three types to know, all private: `form::Form`, the key; `slot::Slot`, a value that may still be to come; `engine::Tpu`,
+//! which implements [`torchtpu_tensor::backend::Backend`].
+//!
+//! # Environment
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `TORCHTPU_PJRT_PLUGIN` | the plugin: a path, or `cpu`, `cuda`, `tpu` |
+//! | `TORCH_TPU_LAUNCH_BLOCKING=1` | Debug mode |
+//! | `TORCH_TPU_DEFER_AND_FUSE=0` | Strict mode |
+//! | `TORCHTPU_CHECK_NUMERICS=1` | Debug mode refuses NaN and infinities that come from finite inputs |
+//! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment, 1500 |
+//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this |
+//! | `TORCHTPU_CACHE=0` | no executables on disk |
+//! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
+//! | `TORCHTPU_CACHE_BYTES` | the most they may take, 2 GiB |
+//! | `TORCHTPU_DUMP_DIR` | a folder that gets the StableHLO text of every program |
+//!
+//! ```no_run
+//! torchtpu_lazy::install();
+//! println!("{}", torchtpu_lazy::device_name()?);
+//! torchtpu_lazy::synchronize()?;
+//! println!("{} compilations", torchtpu_lazy::metrics().compilations);
+//! # Ok::<(), torchtpu_tensor::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod aot;
+mod cache;
+mod device;
+mod disk;
+mod engine;
+mod explain;
+mod form;
+mod lower;
+mod metrics;
+mod mode;
+mod repeat;
+mod slot;
+
+pub use explain::Explanation;
+pub use metrics::{CutReason, Metrics};
+pub use mode::EagerMode;
+
+use engine::Engine;
+use std::sync::OnceLock;
+use torchtpu_tensor::Result;
+
+static ENGINE: OnceLock<Engine> = OnceLock::new();
+
+pub(crate) fn engine() -> &'static Engine {
+    ENGINE.get_or_init(Engine::default)
+}
+
+/// Makes this engine the one behind device `tpu`. Loads nothing: a plugin is looked for when the device is first used.
+pub fn install() {
+    torchtpu_tensor::backend::install(&engine::Tpu);
+}
+
+/// The mode now.
+pub fn eager_mode() -> EagerMode {
+    mode::get()
+}
+
+/// Changes the mode; what was recorded under the old one is launched first.
+pub fn set_eager_mode(mode: EagerMode) {
+    engine().cut_all(CutReason::Explicit);
+    mode::set(mode);
+}
+
+/// Launches what is recorded, on all threads, and waits for all of it.
+///
+/// # Errors
+/// That of a launch still under way that failed. The values that it should have computed tell it too.
+pub fn synchronize() -> Result<()> {
+    engine().synchronize()
+}
+
+/// Says that a training step ends here: the best place for a cut. Called by the optimisers.
+pub fn step_boundary() {
+    engine().cut(CutReason::StepBoundary);
+}
+
+/// Launches what the current thread recorded, without waiting.
+pub fn mark_step() {
+    engine().cut(CutReason::Explicit);
+}
+
+/// Whether Debug mode refuses NaN and infinities that an op makes of finite inputs. Off at first: a mask of `-inf` is no
+/// mistake.
+pub fn set_check_numerics(on: bool) {
+    engine().set_check_numerics(on);
+}
+
+/// Sets the greatest number of ops in a segment.
+pub fn set_max_segment_ops(n: usize) {
+    engine().set_max_nodes(n);
+}
+
+/// Sets how many bytes of pending values may be in use before the segment is cut.
+pub fn set_max_pending_bytes(n: usize) {
+    engine().set_max_pending_bytes(n);
+}
+
+/// What was counted since the start or [`reset_metrics`].
+pub fn metrics() -> Metrics {
+    engine().metrics()
+}
+
+/// Sets all counts to zero; live bytes stay, and are the new peak.
+pub fn reset_metrics() {
+    engine().reset_metrics();
+}
+
+/// The last thousand compilations, oldest first, each with what made it necessary.
+pub fn explain() -> Vec<Explanation> {
+    metrics::explanations()
+}
+
+/// Forgets the executables in memory; those on disk stay.
+pub fn clear_cache() {
+    engine().clear_cache();
+}
+
+/// Keeps only these bits of the hashes that find executables, to provoke collisions. For tests.
+#[doc(hidden)]
+pub fn set_hash_mask(mask: u64) {
+    engine().set_hash_mask(mask);
+}
+
+/// The truth about what is behind `tpu`, such as `XLA:CPU (PJRT plugin xla_cpu_pjrt 0.81)`.
+///
+/// # Errors
+/// When no plugin can be loaded.
+pub fn device_name() -> Result<String> {
+    Ok(device::get()?.name())
+}
+
+/// How many devices there are; 0 when no plugin can be loaded.
+pub fn device_count() -> usize {
+    torchtpu_tensor::backend::Backend::device_count(&engine::Tpu).unwrap_or(0)
+}
+
+/// Whether device `tpu` can be used.
+pub fn is_available() -> bool {
+    device_count() > 0
+}
+
+/// Chooses the plugin, a path or `cpu`, `cuda`, `tpu`, before the device is first used.
+///
+/// # Errors
+/// `Runtime` when one is loaded already.
+pub fn set_plugin(name: &str) -> Result<()> {
+    device::set_plugin(name)
+}
+
+/// Chooses the folder that keeps executables, or none, before the device is first used.
+///
+/// # Errors
+/// `Runtime` when a plugin is loaded already.
+pub fn set_cache_folder(folder: Option<std::path::PathBuf>) -> Result<()> {
+    device::set_cache_folder(folder)
+}
+
+/// Adds a folder in which plugins are looked for before all others: a Python program names its site-packages.
+pub fn add_plugin_search_path(folder: impl Into<std::path::PathBuf>) {
+    torchtpu_pjrt::add_search_path(folder);
+}
+
+/// The StableHLO text of the program that would compute a pending value.
+///
+/// # Errors
+/// `Value` when the value is computed already.
+pub fn dump_stablehlo(handle: u64) -> Result<String> {
+    engine().dump(handle)
+}

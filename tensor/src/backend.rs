@@ -39,6 +39,19 @@ pub trait Backend: Sync + Send {
     /// # Errors
     /// When there is no device, or no memory on it.
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
+    /// Looks at a 0-d `bool` value later: when it turns out true, `error` is raised by the next call that reads values or
+    /// waits for the device (in a mode that executes at once, by this one). The reference is borrowed for the call.
+    ///
+    /// An index that is out of range shows only in the values; this is how it becomes an error without a wait at every
+    /// indexing op. The default reads the value at once.
+    ///
+    /// # Errors
+    /// `error`, or whatever computing the value reports.
+    fn defer_check(&self, handle: u64, error: Error) -> Result<()> {
+        let mut bad = [0u8];
+        self.read(handle, &mut bad)?;
+        if bad[0] != 0 { Err(error) } else { Ok(()) }
+    }
     /// Number of devices behind the name.
     ///
     /// # Errors

@@ -12,6 +12,9 @@ use smallvec::{SmallVec, smallvec};
 /// Runs an op with one output.
 #[inline]
 pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
+    if state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed) {
+        tell(&op);
+    }
     if graph::may_need_grad(x) {
         return call_with_grad(op, x).map(|mut y| y.swap_remove(0));
     }
@@ -31,6 +34,9 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
 
 /// Runs an op with any number of outputs.
 pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
+    if state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed) {
+        tell(&op);
+    }
     if graph::may_need_grad(x) {
         return call_with_grad(op, x);
     }
@@ -47,6 +53,23 @@ fn call_with_grad(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     let y = execute(&op, x, meta)?;
     graph::record(op, x, &y)?;
     Ok(y)
+}
+
+type Observer = Box<dyn Fn(&Prim) + Send + Sync>;
+static OBSERVER: std::sync::OnceLock<Observer> = std::sync::OnceLock::new();
+
+/// Calls `f` with every op that is recorded for backward or run, from now on; the first observer stays. For tests that
+/// count what they reach.
+pub fn observe(f: impl Fn(&Prim) + Send + Sync + 'static) {
+    let _ = OBSERVER.set(Box::new(f));
+    state::OBSERVED.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
+#[cold]
+fn tell(op: &Prim) {
+    if let Some(f) = OBSERVER.get() {
+        f(op);
+    }
 }
 
 fn metas(op: &Prim, x: &[&Tensor], first: Meta) -> SmallVec<[Meta; 2]> {
@@ -83,6 +106,9 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
 
 /// Makes a view and records it.
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
+    if state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed) {
+        tell(&op);
+    }
     debug_assert!(op.is_view());
     let (x, needs) = match (&op, x.view_info()) {
         // It speaks of the storage, so its history starts at the base.

@@ -1,20 +1,194 @@
 //! Random generators.
+//!
+//! A `cpu` generator draws PyTorch's streams bit for bit. A `tpu` generator is counter based (Threefry): its state is two
+//! words, a key made of the seed and a counter, which live on the device as an operand of the trace; drawing gives the next
+//! state. So neither seeding nor drawing compiles anything new or waits for the device.
 
-use std::sync::Mutex;
+use crate::op::Prim;
+use crate::ops::pointwise::kernel_error;
+use crate::ops::random::RandomBits;
+use crate::{Device, DeviceKind, Dims, Error, Result, Tensor, dispatch, state};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use torchtpu_kernels::random::{DEFAULT_SEED, Generator as HostGenerator, STATE_BYTES};
 
-/// A source of random numbers; cloning shares it.
-#[derive(Debug)]
-pub struct Generator {
-    seed: Mutex<u64>,
+enum Engine {
+    Host(Box<HostGenerator>),
+    /// The state is made at the first draw, so that a generator can be seeded before there is a device.
+    Device { seed: u64, counter: u64, state: Option<Tensor> },
+}
+
+struct Inner {
+    device: Device,
+    engine: Mutex<Engine>,
+}
+
+/// A source of random numbers for one device; cloning shares it.
+#[derive(Clone)]
+pub struct Generator(Arc<Inner>);
+
+impl fmt::Debug for Generator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<torch._C.Generator device={}>", self.0.device)
+    }
 }
 
 impl Generator {
-    /// A generator with a seed.
+    /// A generator for `cpu` with a seed.
     pub fn new(seed: u64) -> Generator {
-        Generator { seed: Mutex::new(seed) }
+        Generator::on(Device::CPU, seed)
     }
-    /// The seed it was set to.
+    /// A generator for a device with a seed.
+    pub fn on(device: Device, seed: u64) -> Generator {
+        let engine = match device.kind {
+            DeviceKind::Tpu => Engine::Device { seed, counter: 0, state: None },
+            _ => Engine::Host(Box::new(HostGenerator::new(seed))),
+        };
+        Generator(Arc::new(Inner { device, engine: Mutex::new(engine) }))
+    }
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.0.engine.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// The device it draws for.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+    /// Whether two handles share one generator.
+    pub fn is_same(&self, other: &Generator) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+    /// Starts the stream of a seed.
+    pub fn manual_seed(&self, seed: u64) {
+        match &mut *self.engine() {
+            Engine::Host(g) => g.manual_seed(seed),
+            e => *e = Engine::Device { seed, counter: 0, state: None },
+        }
+    }
+    /// The seed last set.
     pub fn initial_seed(&self) -> u64 {
-        *self.seed.lock().unwrap_or_else(|e| e.into_inner())
+        match &*self.engine() {
+            Engine::Host(g) => g.initial_seed(),
+            Engine::Device { seed, .. } => *seed,
+        }
     }
+    /// Seeds with a number that differs from run to run, and gives it.
+    pub fn seed(&self) -> u64 {
+        let seed = HostGenerator::new(0).seed();
+        self.manual_seed(seed);
+        seed
+    }
+    /// The whole state: PyTorch's 5056 bytes on `cpu`; seed and counter, 16 bytes, on `tpu` (which waits for the device).
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    pub fn get_state(&self) -> Result<Vec<u8>> {
+        match &*self.engine() {
+            Engine::Host(g) => Ok(g.get_state().to_vec()),
+            Engine::Device { seed, counter, state } => {
+                let counter = match state {
+                    Some(s) => s.to_vec::<i64>()?[1] as u64,
+                    None => *counter,
+                };
+                Ok([seed.to_le_bytes(), counter.to_le_bytes()].concat())
+            }
+        }
+    }
+    /// Restores what [`Generator::get_state`] gave.
+    ///
+    /// # Errors
+    /// `Runtime` when the bytes are no state of such a generator.
+    pub fn set_state(&self, bytes: &[u8]) -> Result<()> {
+        match &mut *self.engine() {
+            Engine::Host(g) => g.set_state(bytes).map_err(kernel_error),
+            e => {
+                let word = |i: usize| bytes.get(i..i + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+                match (word(0), word(8), bytes.len()) {
+                    (Some(seed), Some(counter), 16) => *e = Engine::Device { seed, counter, state: None },
+                    _ => return Err(Error::runtime(format!("RNG state is wrong size: expected 16 bytes, got {}", bytes.len()))),
+                }
+                Ok(())
+            }
+        }
+    }
+    /// Number of bytes of the state of a `cpu` generator.
+    pub const CPU_STATE_BYTES: usize = STATE_BYTES;
+
+    fn wrong_device(&self, wanted: Device) -> Error {
+        Error::runtime(format!(
+            "Expected a '{}' device type for generator but found '{}'",
+            wanted.type_name(),
+            self.0.device.type_name()
+        ))
+    }
+    /// Draws on the host.
+    pub(crate) fn draw<R>(&self, f: impl FnOnce(&mut HostGenerator) -> R) -> Result<R> {
+        match &mut *self.engine() {
+            Engine::Host(g) => Ok(f(g)),
+            Engine::Device { .. } => Err(self.wrong_device(Device::CPU)),
+        }
+    }
+    /// Random bits on a device: `int64` elements if `wide`, else `int32`.
+    pub(crate) fn bits(&self, dims: Dims, wide: bool, device: Device) -> Result<Tensor> {
+        let mut engine = self.engine();
+        let Engine::Device { seed, counter, state } = &mut *engine else { return Err(self.wrong_device(device)) };
+        if self.0.device != device {
+            return Err(self.wrong_device(device));
+        }
+        state::no_grad(|| {
+            let now = match state.take() {
+                Some(s) => s,
+                None => Tensor::from_slice_on(&[*seed as i64, *counter as i64], &[2], device)?,
+            };
+            let mut y = dispatch::call_n(Prim::RandomBits(RandomBits { dims, wide }), &[&now])?;
+            let bits = y.pop().expect("two outputs");
+            *state = y.pop();
+            Ok(bits)
+        })
+    }
+}
+
+static CPU: OnceLock<Generator> = OnceLock::new();
+/// The default generators of devices that were drawn for or seeded, by ordinal.
+static DEVICES: Mutex<Vec<Generator>> = Mutex::new(Vec::new());
+/// What default generators of devices that were not met yet start from.
+static SEED: AtomicU64 = AtomicU64::new(DEFAULT_SEED);
+
+/// The generator that draws for a device where none is given.
+pub fn default_generator(device: Device) -> Generator {
+    if device.kind != DeviceKind::Tpu {
+        return CPU.get_or_init(|| Generator::new(DEFAULT_SEED)).clone();
+    }
+    let mut known = DEVICES.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(g) = known.iter().find(|g| g.device() == device) {
+        return g.clone();
+    }
+    let g = Generator::on(device, SEED.load(Relaxed));
+    known.push(g.clone());
+    g
+}
+
+/// Seeds the default generators of all devices, as `torch.manual_seed`.
+pub fn manual_seed(seed: u64) {
+    default_generator(Device::CPU).manual_seed(seed);
+    manual_seed_devices(seed);
+}
+
+/// Seeds the default generators of all `tpu` devices, as `torch.tpu.manual_seed_all`.
+pub fn manual_seed_devices(seed: u64) {
+    let known = DEVICES.lock().unwrap_or_else(|e| e.into_inner());
+    SEED.store(seed, Relaxed);
+    known.iter().for_each(|g| g.manual_seed(seed));
+}
+
+/// Seeds all default generators with a number that differs from run to run, and gives it, as `torch.seed`.
+pub fn seed() -> u64 {
+    let seed = HostGenerator::new(0).seed();
+    manual_seed(seed);
+    seed
+}
+
+/// The seed of the default `cpu` generator, as `torch.initial_seed`.
+pub fn initial_seed() -> u64 {
+    default_generator(Device::CPU).initial_seed()
 }

@@ -10,6 +10,9 @@ pub struct State {
     pub seq: Cell<u64>,
 }
 
+/// Whether an observer of ops is installed; see [`dispatch::observe`](crate::dispatch::observe).
+pub(crate) static OBSERVED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
 thread_local! {
     static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1) } };
 }

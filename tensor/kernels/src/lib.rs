@@ -5,39 +5,38 @@
 //!
 //! Three types to know: [`DType`], [`View`], [`ViewMut`].
 
-mod dtype;
-mod element;
-mod error;
-mod view;
-
-mod par;
-mod real;
-
 pub mod attention;
 pub mod conv;
-pub mod embedding;
-pub mod loss;
-pub mod matmul;
-pub mod norm;
-pub mod pool;
-pub mod softmax;
-pub mod index;
-pub mod random;
-mod select;
-pub mod sort;
-mod strided;
 mod convert;
 pub mod copy;
+pub mod creation;
+mod dtype;
+mod element;
+pub mod embedding;
+mod error;
+mod gemm_bf16;
+pub mod index;
 mod loops;
+pub mod loss;
+pub mod matmul;
 pub mod memory;
+pub mod norm;
+mod par;
 pub mod pointwise;
+pub mod pool;
+pub mod random;
+mod real;
+pub mod reduce;
+pub mod scan;
+mod select;
+pub mod softmax;
+pub mod sort;
+mod strided;
 pub mod threads;
+mod view;
 
 pub use dtype::DType;
 pub use element::Element;
 pub use error::KernelError;
 pub use half::{bf16, f16};
-
-pub use copy::{Scalar, copy, fill};
-pub use pointwise::*;
 pub use view::{View, ViewMut, is_contiguous};

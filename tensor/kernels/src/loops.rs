@@ -13,7 +13,7 @@ use crate::convert;
 use crate::threads::parallel_for;
 use crate::{DType, View, ViewMut};
 use std::mem::MaybeUninit;
-use std::ops::Range;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Elements that are staged at a time.
@@ -255,17 +255,61 @@ pub(crate) unsafe fn run<const N: usize>(
     out: Operand<'_>,
     ins: [Operand<'_>; N],
 ) {
-    let mut flat = out.stage == Stage::Same && crate::is_contiguous(sizes, out.strides);
+    let n = match sizes {
+        [n] => *n,
+        _ => sizes.iter().product(),
+    };
+    let mut plain = n <= GRAIN && out.stage == Stage::Same && dense(sizes, out.strides);
     for x in &ins {
-        flat &= x.stage == Stage::Same && x.ptr != out.ptr && crate::is_contiguous(sizes, x.strides);
+        plain &= x.stage == Stage::Same && x.ptr != out.ptr && dense(sizes, x.strides);
     }
-    let n: usize = sizes.iter().product();
-    if flat && n <= GRAIN {
+    if plain {
         // SAFETY: the caller's contract; all operands are contiguous.
         return unsafe { f(params, out.ptr, &ins.map(|x| x.ptr.cast_const()), n) };
     }
     // SAFETY: the caller's contract.
+    unsafe { run_layouts(f, params, sizes, n, out, ins) };
+}
+
+/// [`run`] when something is not contiguous, not in the loop's type, in place or large.
+#[inline(never)]
+unsafe fn run_layouts<const N: usize>(
+    f: Loop<N>,
+    params: &Params,
+    sizes: &[usize],
+    n: usize,
+    out: Operand<'_>,
+    ins: [Operand<'_>; N],
+) {
+    if n <= GRAIN && n > 0 && dense(sizes, out.strides) {
+        // Contiguous operands and scalars are one row whatever the number of dimensions.
+        let mut row_like = true;
+        let lanes = ins.map(|x| {
+            let step = if dense(sizes, x.strides) {
+                x.size
+            } else {
+                row_like &= x.strides.iter().all(|s| *s == 0);
+                0
+            };
+            Lane { ptr: x.ptr, step, size: x.size, stage: x.stage }
+        });
+        if row_like {
+            let out = Lane { ptr: out.ptr, step: out.size, size: out.size, stage: out.stage };
+            // SAFETY: the caller's contract; every operand has one step.
+            return unsafe { row(f, params, out, lanes, n) };
+        }
+    }
+    // SAFETY: the caller's contract.
     unsafe { run_any(f, params, sizes, n, out, ins) };
+}
+
+/// [`crate::is_contiguous`], without its loop for the one dimension that small tensors mostly have.
+#[inline(always)]
+fn dense(sizes: &[usize], strides: &[usize]) -> bool {
+    match (sizes, strides) {
+        ([n], [s]) => *s == 1 || *n == 1,
+        _ => crate::is_contiguous(sizes, strides),
+    }
 }
 
 /// A dimension: its size and each operand's stride in bytes, the output's last.
@@ -492,11 +536,11 @@ impl<const M: usize> Cursor<M> {
 
 /// A tile of one operand.
 #[repr(C, align(64))]
-struct Tile(MaybeUninit<[u64; TILE]>);
+struct Tile<const T: usize = TILE>(MaybeUninit<[u64; T]>);
 
-impl Tile {
+impl<const T: usize> Tile<T> {
     #[inline(always)]
-    fn new() -> Tile {
+    fn new() -> Tile<T> {
         Tile(MaybeUninit::uninit())
     }
     #[inline(always)]
@@ -517,11 +561,21 @@ unsafe fn row<const N: usize>(f: Loop<N>, params: &Params, out: Lane, ins: [Lane
         // SAFETY: all operands are contiguous for `n` elements.
         return unsafe { f(params, out.ptr, &ins.map(|x| x.ptr.cast_const()), n) };
     }
+    // Large tiles on the stack cost a probe of every page; small tensors do without.
     // SAFETY: the caller's contract.
-    unsafe { staged_row(f, params, out, out_direct, ins, n) };
+    unsafe {
+        if n <= SMALL_TILE {
+            staged_row::<N, SMALL_TILE>(f, params, out, out_direct, ins, n)
+        } else {
+            staged_row::<N, TILE>(f, params, out, out_direct, ins, n)
+        }
+    }
 }
 
-unsafe fn staged_row<const N: usize>(
+const SMALL_TILE: usize = 32;
+
+#[inline(never)]
+unsafe fn staged_row<const N: usize, const T: usize>(
     f: Loop<N>,
     params: &Params,
     out: Lane,
@@ -529,19 +583,19 @@ unsafe fn staged_row<const N: usize>(
     ins: [Lane; N],
     n: usize,
 ) {
-    let mut tiles = [const { Tile(MaybeUninit::uninit()) }; N];
+    let mut tiles = [const { Tile::<T>(MaybeUninit::uninit()) }; N];
     let mut spread = [false; N];
     for k in 0..N {
         if ins[k].step == 0 {
             // SAFETY: one element is read; the tile has room for `TILE`.
-            unsafe { gather(ins[k], n.min(TILE), tiles[k].ptr()) };
+            unsafe { gather(ins[k], n.min(T), tiles[k].ptr()) };
             spread[k] = true;
         }
     }
-    let mut result = Tile::new();
+    let mut result = Tile::<T>::new();
     let mut done = 0;
     while done < n {
-        let m = (n - done).min(TILE);
+        let m = (n - done).min(T);
         let mut ptrs = [std::ptr::null::<u8>(); N];
         for k in 0..N {
             // SAFETY: `done < n`, so the lane's next `m` elements are in its memory; tiles hold `TILE` elements.
@@ -572,6 +626,7 @@ unsafe fn staged_row<const N: usize>(
 }
 
 /// Several short rows as one tile.
+#[inline(never)]
 unsafe fn short_rows<const N: usize, const M: usize>(
     f: Loop<N>,
     params: &Params,
@@ -589,8 +644,8 @@ unsafe fn short_rows<const N: usize, const M: usize>(
             fits
         })
     };
-    let mut tiles = [const { Tile(MaybeUninit::uninit()) }; N];
-    let mut result = Tile::new();
+    let mut tiles = [const { Tile::<TILE>(MaybeUninit::uninit()) }; N];
+    let mut result = Tile::<TILE>::new();
     let mut ptrs = [std::ptr::null::<u8>(); N];
     let out_flat = flat(M - 1, out.size);
     let out_direct = out_flat && out.stage == Stage::Same;
@@ -738,4 +793,3 @@ impl RawMut {
         unsafe { self.0.add(bytes) }
     }
 }
-pub(crate) type Piece = Range<usize>;

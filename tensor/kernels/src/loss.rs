@@ -219,7 +219,7 @@ pub fn cross_entropy_backward(
                             continue;
                         }
                         gradient_row(&x[at..at + c], lse[row], p, spread, weight, gx);
-                        gx[target[row] as usize] = gx[target[row] as usize] - own;
+                        gx[target[row] as usize] -= own;
                         continue;
                     }
                     for column in first..first + width {
@@ -230,7 +230,7 @@ pub fn cross_entropy_backward(
                             let k = at + j * inner + column;
                             let mut v = p * (x[k] - lse[r]).exp() - spread * weight.map_or(A::ONE, |w| w[j]);
                             if j as i64 == target[r] {
-                                v = v - own;
+                                v -= own;
                             }
                             // SAFETY: this block's columns belong to this range.
                             unsafe { to.slice(k, 1)[0] = if ignored { A::ZERO } else { v } };

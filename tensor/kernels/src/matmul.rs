@@ -17,7 +17,20 @@ unsafe impl<A: Send> Send for Mat<A> {}
 // SAFETY: as above.
 unsafe impl<A: Sync> Sync for Mat<A> {}
 
-impl<A: Real> Mat<A> {
+impl<A: Copy> Mat<A> {
+    #[inline(always)]
+    pub(crate) fn row(self) -> usize {
+        self.row
+    }
+    #[inline(always)]
+    pub(crate) fn col(self) -> usize {
+        self.col
+    }
+    #[inline(always)]
+    pub(crate) unsafe fn element(self, i: usize, j: usize) -> *const A {
+        // SAFETY: the caller stays within the matrix.
+        unsafe { self.ptr.add(i * self.row + j * self.col) }
+    }
     /// A matrix in a slice.
     pub(crate) fn new(x: &[A], row: usize, col: usize) -> Mat<A> {
         Mat { ptr: x.as_ptr(), row, col }
@@ -67,7 +80,11 @@ impl<A: Real> MatMut<A> {
         MatMut { ptr, row, col }
     }
     #[inline(always)]
-    unsafe fn element(self, i: usize, j: usize) -> *mut A {
+    pub(crate) fn row(self) -> usize {
+        self.row
+    }
+    #[inline(always)]
+    pub(crate) unsafe fn element(self, i: usize, j: usize) -> *mut A {
         // SAFETY: the caller stays within the matrix.
         unsafe { self.ptr.add(i * self.row + j * self.col) }
     }
@@ -77,7 +94,7 @@ impl<A: Real> MatMut<A> {
 }
 
 /// Multiplications below which a product stays on its thread.
-const SERIAL: usize = 64 * 64 * 64;
+const SERIAL: usize = 1 << 20;
 
 /// `c = alpha * a @ b + beta * c` for `[m, k] @ [k, n]`; `c` is not read when `beta` is zero.
 ///
@@ -394,6 +411,16 @@ fn float_product<A: Real>(
     beta: A,
     bias: Option<&View>,
 ) {
+    #[cfg(target_arch = "x86_64")]
+    if A::DTYPE == DType::F32
+        && a.dtype() == DType::BF16
+        && b.dtype() == DType::BF16
+        && m.min(n) > 1
+        && m * n * k >= 32 * 32 * 32
+        && crate::gemm_bf16::is_available()
+    {
+        return bf16_product(m, n, k, a, b, out, alpha.to_f64() as f32, beta.to_f64() as f32, bias);
+    }
     let rank = out.sizes().len();
     let batch = &out.sizes()[..rank - 2];
     let out_strides = out.strides().to_vec();
@@ -443,6 +470,73 @@ fn float_product<A: Real>(
     scatter(&c, out);
 }
 
+/// Products of `bf16` read where they lie, with sums in `f32` scratch memory that is rounded once.
+#[cfg(target_arch = "x86_64")]
+fn bf16_product(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &View,
+    b: &View,
+    out: &mut ViewMut,
+    alpha: f32,
+    beta: f32,
+    bias: Option<&View>,
+) {
+    let rank = out.sizes().len();
+    let sizes = out.sizes();
+    let batch = &sizes[..rank - 2];
+    let batch_strides = |x: &View| {
+        let r = x.sizes().len() - 2;
+        broadcast(&x.strides()[..r], &x.sizes()[..r], rank - 2)
+    };
+    let (a_batch, b_batch) = (batch_strides(a), batch_strides(b));
+    let matrix = |x: &View, offset: usize| {
+        let r = x.sizes().len();
+        // SAFETY: the offset is that of a batch of the view.
+        unsafe { Mat::at(x.ptr().cast::<crate::bf16>().add(offset), x.strides()[r - 2], x.strides()[r - 1]) }
+    };
+    let mut c = Scratch::<f32>::any(out.numel());
+    let beta = match bias {
+        Some(bias) => {
+            fill_bias(bias, sizes, &mut c);
+            1.0
+        }
+        None => {
+            if beta != 0.0 {
+                gather(&out.as_view(), &mut c);
+            }
+            beta
+        }
+    };
+    let mut count: usize = batch.iter().product();
+    let mut rows = m;
+    let mut a_row = a.strides()[a.strides().len() - 2];
+    // One matrix for all batches, and rows that follow one another: a single product of all rows.
+    if count > 1 && b_batch.iter().all(|&s| s == 0) {
+        let all: Vec<usize> = a_batch.iter().copied().chain([a_row]).collect();
+        let (_, s) = merged(&sizes[..rank - 1], &all);
+        if let [row] = s[..] {
+            (rows, count, a_row) = (m * count, 1, row);
+        }
+    }
+    let inside = count < threads() || rows * n * k >= 512 * 512 * 512;
+    let to = Shared::new(&mut c);
+    parallel_for(count, if inside { count } else { SERIAL.div_ceil(rows * n * k) }, |range| {
+        for i in range {
+            let x = Mat { row: a_row, ..matrix(a, offset_of(i, batch, &a_batch)) };
+            let y = matrix(b, offset_of(i, batch, &b_batch));
+            // SAFETY: the processor was asked; views cover their elements; batches of the output are disjoint.
+            unsafe {
+                let c = MatMut::at(to.ptr().add(i * rows * n), n, 1);
+                let parallel = inside && threads() > 1 && rows * n * k >= SERIAL;
+                crate::gemm_bf16::gemm(rows, n, k, alpha, x, y, beta, c, parallel);
+            }
+        }
+    });
+    scatter(&c, out);
+}
+
 /// # Safety
 /// As [`gemm`], for every batch.
 unsafe fn batches<A: Real>(
@@ -483,23 +577,24 @@ unsafe fn batches<A: Real>(
         let (_, s) = merged(&sizes, &strides);
         (s.len() == 1).then(|| s[0])
     };
-    if count > 1 && b_batch.iter().all(|&s| s == 0) {
-        if let (Some(a_row), Some(c_step)) = (rows(a_batch, a.row), rows(c_batch, c_row)) {
-            // SAFETY: the merged rows are the batches' rows.
-            return unsafe {
-                gemm(
-                    m * count,
-                    n,
-                    k,
-                    alpha,
-                    Mat::at(a.ptr, a_row, a.col),
-                    Mat::at(b.ptr, b.row, b.col),
-                    beta,
-                    MatMut::at(c_ptr, c_step, c_col),
-                    true,
-                )
-            };
-        }
+    if count > 1
+        && b_batch.iter().all(|&s| s == 0)
+        && let (Some(a_row), Some(c_step)) = (rows(a_batch, a.row), rows(c_batch, c_row))
+    {
+        // SAFETY: the merged rows are the batches' rows.
+        return unsafe {
+            gemm(
+                m * count,
+                n,
+                k,
+                alpha,
+                Mat::at(a.ptr, a_row, a.col),
+                Mat::at(b.ptr, b.row, b.col),
+                beta,
+                MatMut::at(c_ptr, c_step, c_col),
+                true,
+            )
+        };
     }
     if count == 1 {
         return one(0, 0, 0, m, true);

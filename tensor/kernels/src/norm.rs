@@ -391,11 +391,11 @@ pub fn batch_norm_train(
                 let (mut scale, mut shift) = (Scratch::filled(width, A::ZERO), Scratch::any(width));
                 channel_squares(&x, n, c, s, start, &scale, mean, false);
                 for m in mean.iter_mut() {
-                    *m = *m / count;
+                    *m /= count;
                 }
                 channel_squares(&x, n, c, s, start, mean, var, true);
                 for j in 0..width {
-                    var[j] = var[j] / count;
+                    var[j] /= count;
                     invstd[j] = A::ONE / (var[j] + A::of(eps)).sqrt();
                     scale[j] = invstd[j] * w.map_or(A::ONE, |w| w[start + j]);
                     shift[j] = b.map_or(A::ZERO, |b| b[start + j]) - mean[j] * scale[j];

@@ -142,7 +142,7 @@ fn max_plane<A: Real>(x: &[A], i: [usize; 3], windows: &[Vec<Window>; 3], out: &
                         let row = (z * i[1] + y) * i[2];
                         for column in (w.start..w.end).step_by(w.step) {
                             let v = x[row + column];
-                            #[allow(clippy::neg_cmp_op_on_partial_ord, reason = "true for NaN")]
+                            #[allow(clippy::eq_op, reason = "true for NaN alone")]
                             if v > best || v != v {
                                 best = v;
                                 at = row + column;

@@ -139,7 +139,7 @@ impl Real for f64 {
 #[inline(always)]
 fn exp_f32(x: f32) -> f32 {
     const SHIFT: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer held in the low mantissa bits.
-    const LN2_HIGH: f32 = 0.693_359_375;
+    const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     // Comparisons with NaN are false: NaN goes through and poisons the polynomial.
     let x = if x > 89.0 { 89.0 } else { x };
@@ -153,7 +153,7 @@ fn exp_f32(x: f32) -> f32 {
     let p = p * r + 8.333_452e-3;
     let p = p * r + 4.166_579_6e-2;
     let p = p * r + 1.666_666_5e-1;
-    let p = p * r + 5.000_000_1e-1;
+    let p = p * r + 5e-1;
     let p = p * (r * r) + r + 1.0;
     let half = bits >> 1;
     let scale = |e: i32| f32::from_bits((e.wrapping_add(127) as u32) << 23);
@@ -447,7 +447,7 @@ pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
     let mut width = LANES / 2;
     while width > 0 {
         for i in 0..width {
-            lanes[i] = lanes[i] + lanes[i + width];
+            lanes[i] += lanes[i + width];
         }
         width /= 2;
     }
@@ -508,4 +508,46 @@ pub(crate) fn max_of<A: Real>(x: &[A]) -> A {
         best = v.larger(best);
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_conversions_equal_the_half_crate() {
+        for bits in 0..=u16::MAX {
+            let (h, b) = (f16::from_bits(bits), bf16::from_bits(bits));
+            assert!(h.up().to_bits() == h.to_f32().to_bits() || (h.up().is_nan() && h.to_f32().is_nan()), "{bits:x}");
+            assert_eq!(b.up().to_bits(), (bits as u32) << 16);
+        }
+        for high in 0..=u16::MAX {
+            // Around every tie, and between.
+            for low in [0u32, 1, 0xfff, 0x1000, 0x1001, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff] {
+                let v = f32::from_bits((high as u32) << 16 | low);
+                let (h, b) = (<f16 as Float>::down(v), <bf16 as Float>::down(v));
+                assert!(h.to_bits() == f16::from_f32(v).to_bits() || (h.is_nan() && v.is_nan()), "{v:e}");
+                assert!(b.to_bits() == bf16::from_f32(v).to_bits() || (b.is_nan() && v.is_nan()), "{v:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn exp_is_within_two_units_in_the_last_place() {
+        let mut worst = 0.0f64;
+        for i in -1_040_000..=890_000 {
+            let v = i as f32 * 1e-4;
+            let (got, want) = (exp_f32(v) as f64, (v as f64).exp());
+            if want > f32::MAX as f64 {
+                continue;
+            }
+            let unit = (f32::EPSILON as f64 * 2f64.powi(want.log2().floor() as i32)).max(1.4e-45);
+            worst = worst.max((got - want).abs() / unit);
+        }
+        assert!(worst <= 2.0, "{worst}");
+        assert_eq!(exp_f32(f32::INFINITY), f32::INFINITY);
+        assert_eq!(exp_f32(f32::NEG_INFINITY), 0.0);
+        assert!(exp_f32(f32::NAN).is_nan());
+        assert_eq!(exp_f32(0.0), 1.0);
+    }
 }

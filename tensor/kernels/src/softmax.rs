@@ -1,7 +1,7 @@
 //! Softmax and its logarithm along one dimension, and their gradients.
 //!
 //! A row is read from memory once and written once: its maximum, exponentials and sum are taken while it lies in the first-level
-//! cache. A dimension that is not the last is worked on in blocks of neighbouring columns. Rows of only `-inf` give NaN, as
+//! cache. A dimension that is not the last is worked on in blocks of neighbouring columns, with running maxima and sums. Rows of only `-inf` give NaN, as
 //! the formula says. Outputs must not overlap inputs.
 
 use crate::par::{Shared, parallel_for};
@@ -12,7 +12,10 @@ use crate::{View, ViewMut};
 const GRAIN: usize = 1 << 14;
 
 /// Columns that are worked on together when the dimension is not the last.
-const COLUMNS: usize = 128;
+const COLUMNS: usize = 1024;
+
+/// Rows of such a block between updates of the running maximum.
+const ROWS: usize = 16;
 
 /// `out = exp(x) / sum(exp(x), dim)`.
 pub fn softmax(x: &View, dim: usize, out: &mut ViewMut) {
@@ -115,33 +118,41 @@ simd! {
         x: &[A], out: Shared<A>, at: usize, n: usize, inner: usize, first: usize, log: bool
     ) {
         let width = COLUMNS.min(inner - first);
-        let mut max = [A::NEG_INF; COLUMNS];
-        let mut sum = [A::ZERO; COLUMNS];
-        let (max, sum) = (&mut max[..width], &mut sum[..width]);
-        for i in 0..n {
-            let x = &x[i * inner + first..][..width];
-            for j in 0..width {
-                max[j] = x[j].larger(max[j]);
+        let (mut max, mut sum, mut high) = ([A::NEG_INF; COLUMNS], [A::ZERO; COLUMNS], [A::ZERO; COLUMNS]);
+        let (max, sum, high) = (&mut max[..width], &mut sum[..width], &mut high[..width]);
+        // Running maxima and sums, a few rows at a time: columns are read from memory once here and once below.
+        for rows in (0..n).step_by(ROWS) {
+            let end = (rows + ROWS).min(n);
+            high.copy_from_slice(max);
+            for i in rows..end {
+                let x = &x[i * inner + first..][..width];
+                for j in 0..width {
+                    high[j] = x[j].larger(high[j]);
+                }
             }
-        }
-        for i in 0..n {
-            let x = &x[i * inner + first..][..width];
-            // SAFETY: this block's columns are written by this call alone.
-            let y = unsafe { out.slice(at + i * inner + first, width) };
             for j in 0..width {
-                let e = (x[j] - max[j]).exp();
-                sum[j] += e;
-                y[j] = if log { x[j] - max[j] } else { e };
+                // Nothing but minus infinity so far: any finite stand-in keeps the sum zero instead of NaN.
+                let old = max[j];
+                max[j] = high[j];
+                high[j] = if high[j] == A::NEG_INF { A::ZERO } else { high[j] };
+                sum[j] *= (old - high[j]).exp();
+            }
+            for i in rows..end {
+                let x = &x[i * inner + first..][..width];
+                for j in 0..width {
+                    sum[j] += (x[j] - high[j]).exp();
+                }
             }
         }
         for v in sum.iter_mut() {
             *v = if log { v.ln() } else { A::ONE / *v };
         }
         for i in 0..n {
-            // SAFETY: as above.
+            let x = &x[i * inner + first..][..width];
+            // SAFETY: this block's columns are written by this call alone.
             let y = unsafe { out.slice(at + i * inner + first, width) };
             for j in 0..width {
-                y[j] = if log { y[j] - sum[j] } else { y[j] * sum[j] };
+                y[j] = if log { x[j] - max[j] - sum[j] } else { (x[j] - max[j]).exp() * sum[j] };
             }
         }
     }

@@ -4,27 +4,19 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
-pub mod attention;
 pub mod concat;
 pub mod conv;
 pub mod convert;
 pub mod creation;
-pub mod dropout;
-pub mod embedding;
 pub mod indexing;
-pub mod loss;
 pub mod matmul;
 pub mod norm;
-pub mod optim;
 pub mod pad;
 pub mod pointwise;
-pub mod pool;
-pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
-pub mod sort;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
@@ -50,6 +42,10 @@ macro_rules! op_table {
             /// Name in traces and errors: the kind where the node has one.
             pub fn name(&self) -> &'static str {
                 match self { $(Prim::$name(o) => op::$tier::label(o)),* }
+            }
+            /// The name in CamelCase, as `grad_fn` names have it.
+            pub fn backward_name(&self) -> String {
+                self.name().split('_').map(|w| w[..1.min(w.len())].to_uppercase() + &w[1.min(w.len())..]).collect()
             }
             /// Number of outputs.
             pub fn outs(&self) -> usize {
@@ -145,6 +141,7 @@ op_table! {
     prim  Reduce = reduce::Reduce;
     prim  ArgReduce = reduce::ArgReduce;
     prim  Scan = scan::Scan;
+    prim  CumExtreme = scan::CumExtreme;
     prim  Dot = matmul::Dot;
     prim  Conv = conv::Conv;
     prim  Gather = indexing::Gather;
@@ -153,12 +150,6 @@ op_table! {
     prim  IndexAdd = indexing::IndexAdd;
     prim  Index = indexing::Index;
     prim  IndexPut = indexing::IndexPut;
-    prim  Sort = sort::Sort;
-    prim  RandomBits = random::RandomBits;
-    prim  MaxPool = pool::MaxPool;
-    prim  MaxPoolBackward = pool::MaxPoolBackward;
-    prim  AvgPool = pool::AvgPool;
-    prim  AvgPoolBackward = pool::AvgPoolBackward;
     view  Permute = shape::Permute;
     view  Expand = shape::Expand;
     view  Slice = shape::Slice;
@@ -176,15 +167,8 @@ op_table! {
     fused LayerNormBackward = norm::LayerNormBackward;
     fused BatchNorm = norm::BatchNorm;
     fused BatchNormBackward = norm::BatchNormBackward;
-    fused CrossEntropy = loss::CrossEntropy;
-    fused CrossEntropyBackward = loss::CrossEntropyBackward;
-    fused Embedding = embedding::Embedding;
-    fused Attention = attention::Attention;
-    fused AttentionBackward = attention::AttentionBackward;
     fused ConvInputGrad = conv::ConvInputGrad;
     fused ConvWeightGrad = conv::ConvWeightGrad;
-    fused AdamW = optim::AdamW;
-    fused Sgd = optim::Sgd;
 }
 
 /// The rows of all public functions, by family.
@@ -196,24 +180,16 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("activation", activation::ROWS),
     ("convert", convert::ROWS),
     ("creation", creation::ROWS),
-    ("random", random::ROWS),
     ("shape", shape::ROWS),
     ("concat", concat::ROWS),
     ("pad", pad::ROWS),
     ("reduce", reduce::ROWS),
     ("scan", scan::ROWS),
-    ("sort", sort::ROWS),
     ("indexing", indexing::ROWS),
     ("matmul", matmul::ROWS),
     ("conv", conv::ROWS),
-    ("pool", pool::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
-    ("dropout", dropout::ROWS),
-    ("embedding", embedding::ROWS),
-    ("attention", attention::ROWS),
-    ("loss", loss::ROWS),
-    ("optim", optim::ROWS),
 ];
 
 /// Every row of the table.

@@ -884,6 +884,12 @@ binary_methods! {
     remainder remainder_scalar remainder_ = Remainder;
     /// `floor(a / b)`.
     floor_divide floor_divide_scalar floor_divide_ = FloorDivide;
+    /// Whether both are true.
+    logical_and logical_and_scalar logical_and_ = LogicalAnd;
+    /// Whether one is true.
+    logical_or logical_or_scalar logical_or_ = LogicalOr;
+    /// Whether they differ in truth.
+    logical_xor logical_xor_scalar logical_xor_ = LogicalXor;
 }
 
 macro_rules! compare_methods {

@@ -59,8 +59,7 @@ impl Op for Reduce {
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let mask: smallvec::SmallVec<[bool; 8]> = (0..x[0].dims().len()).map(|i| self.mask >> i & 1 != 0).collect();
-        torchtpu_kernels::reduce::reduce(self.kind, &x[0].view(), &mask, &mut y[0].view_mut());
-        Ok(())
+        torchtpu_kernels::reduce::reduce(self.kind, &x[0].view(), &mask, &mut y[0].view_mut()).map_err(super::pointwise::kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let dims = masked(self.mask, x[0].rank());
@@ -154,8 +153,8 @@ impl Op for ArgReduce {
         Ok(Meta { dims: kept(&m.dims, 1 << self.dim), dtype: DType::I64, device: m.device })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-        torchtpu_kernels::reduce::arg_reduce(self.max, &x[0].view(), self.dim, &mut y[0].view_mut());
-        Ok(())
+        torchtpu_kernels::reduce::arg_reduce(self.max, &x[0].view(), self.dim, &mut y[0].view_mut())
+            .map_err(super::pointwise::kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         smallvec![f.reduce_arg(&x[0], self.max, self.dim).1]

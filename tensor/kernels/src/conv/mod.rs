@@ -55,8 +55,7 @@ impl ConvSpec {
     }
 }
 
-/// Where a kernel position's reads of one dimension fall: output positions `first..end` read `start`, `start + step`, ...
-/// Positions of the table hold `NOTHING` where a zero is read.
+/// What a table holds where a zero is read.
 const NOTHING: u32 = u32::MAX;
 
 /// A convolution with three spatial dimensions, the missing ones of size one in front.
@@ -70,10 +69,25 @@ struct Shape {
     y: [usize; 3],
     /// Per dimension, `[kernel position][output position]`.
     table: [Vec<u32>; 3],
+    /// For each kernel position of the last dimension, the run of its reads, where output and input positions advance together.
+    spans: Option<Vec<Span>>,
     /// Windows are the input itself.
     is_pointwise: bool,
-    /// Along the last dimension, output positions and input positions advance together.
-    unit_step: bool,
+}
+
+/// Output positions `first..first + count` read the input from `start` on; the others read zeros.
+#[derive(Clone, Copy)]
+struct Span {
+    first: usize,
+    count: usize,
+    start: usize,
+}
+
+/// Which positions of an input row the output row of a kernel position reads.
+#[derive(Clone, Copy)]
+struct Columns<'a> {
+    positions: &'a [u32],
+    span: Option<Span>,
 }
 
 impl Shape {
@@ -82,7 +96,7 @@ impl Shape {
         assert!((1..=3).contains(&s), "conv: one to three spatial dimensions");
         assert!(x.len() == s + 2 && w.len() == s + 2 && y.len() == s + 2, "conv: wrong number of dimensions");
         assert_eq!(x[1], w[1] * spec.groups, "conv: channels of input and weight differ");
-        assert!(y[0] == x[0] && y[1] == w[0] && w[0] % spec.groups == 0, "conv: wrong output size");
+        assert!(y[0] == x[0] && y[1] == w[0] && w[0].is_multiple_of(spec.groups), "conv: wrong output size");
         let three = |sizes: &[usize]| {
             let mut out = [1; 3];
             out[3 - s..].copy_from_slice(&sizes[2..]);
@@ -107,8 +121,9 @@ impl Shape {
         let is_pointwise = ks == [1; 3]
             && xs == ys
             && (0..3).all(|d| table[d].iter().enumerate().all(|(i, &at): (usize, &u32)| at as usize == i));
-        let unit_step = spec.stride[s - 1] == 1 && spec.x_dilation[s - 1] == 1;
-        Shape { n: x[0], c: x[1], o: w[0], groups: spec.groups, x: xs, k: ks, y: ys, table, is_pointwise, unit_step }
+        let unit_step = spec.stride[s - 1] == 1 && spec.x_dilation[s - 1] == 1 && ys[2] > 0;
+        let spans = unit_step.then(|| table[2].chunks_exact(ys[2]).map(span).collect());
+        Shape { n: x[0], c: x[1], o: w[0], groups: spec.groups, x: xs, k: ks, y: ys, table, spans, is_pointwise }
     }
 
     /// Input channels of a group.
@@ -142,14 +157,17 @@ impl Shape {
     /// Calls `f(kernel position, output offset, input offset, output positions, input positions)` for each kernel position and each row of
     /// output rows `rows` that reads the input at all; the positions are of the last dimension.
     #[inline(always)]
-    fn rows(&self, rows: std::ops::Range<usize>, mut f: impl FnMut(usize, usize, Option<usize>, &[u32])) {
+    fn rows(&self, rows: std::ops::Range<usize>, mut f: impl FnMut(usize, usize, Option<usize>, Columns)) {
         let [_, yh, yw] = self.y;
         let [kd, kh, kw] = self.k;
         for a in 0..kd {
             for b in 0..kh {
                 for c in 0..kw {
                     let k = (a * kh + b) * kw + c;
-                    let columns = &self.table[2][c * yw..][..yw];
+                    let columns = Columns {
+                        positions: &self.table[2][c * yw..][..yw],
+                        span: self.spans.as_ref().map(|spans| spans[c]),
+                    };
                     for row in rows.clone() {
                         let z = self.table[0][a * self.y[0] + row / yh];
                         let y = self.table[1][b * yh + row % yh];
@@ -163,12 +181,11 @@ impl Shape {
     }
 }
 
-/// The part of a row of positions that reads the input, when those reads follow one another: `(first, count, start)`.
-#[inline(always)]
-fn span(columns: &[u32]) -> (usize, usize, usize) {
-    let first = columns.iter().position(|&v| v != NOTHING).unwrap_or(columns.len());
-    let count = columns[first..].iter().position(|&v| v == NOTHING).unwrap_or(columns.len() - first);
-    (first, count, columns.get(first).map_or(0, |&v| v as usize))
+/// The run of a row of positions that follow one another.
+fn span(positions: &[u32]) -> Span {
+    let first = positions.iter().position(|&v| v != NOTHING).unwrap_or(positions.len());
+    let count = positions[first..].iter().position(|&v| v == NOTHING).unwrap_or(positions.len() - first);
+    Span { first, count, start: positions.get(first).map_or(0, |&v| v as usize) }
 }
 
 /// `out[n, o, ..] = x * w + bias[o]` for `x: [n, c, *s]`, `w: [o, c / groups, *k]`, `out: [n, o, *os]`.
@@ -279,18 +296,37 @@ simd! {
                 let out = &mut out[(c * s.ks() + k) * width + at - base..][..yw];
                 let Some(from) = from else { return out.fill(A::ZERO) };
                 let x = &x[from..from + xw];
-                if s.unit_step {
-                    let (first, count, start) = span(columns);
-                    out[..first].fill(A::ZERO);
-                    out[first..first + count].copy_from_slice(&x[start..start + count]);
-                    out[first + count..].fill(A::ZERO);
+                if let Some(Span { first, count, start }) = columns.span {
+                    for o in &mut out[..first] {
+                        *o = A::ZERO;
+                    }
+                    copy_row(&x[start..start + count], &mut out[first..first + count]);
+                    for o in &mut out[first + count..] {
+                        *o = A::ZERO;
+                    }
                 } else {
-                    for (o, &at) in out.iter_mut().zip(columns) {
+                    for (o, &at) in out.iter_mut().zip(columns.positions) {
                         *o = if at == NOTHING { A::ZERO } else { x[at as usize] };
                     }
                 }
             });
         }
+    }
+}
+
+/// A copy in fixed pieces: rows are too short for a call of `memcpy` to pay.
+#[inline(always)]
+#[allow(clippy::manual_memcpy, reason = "see above")]
+fn copy_row<A: Real>(x: &[A], out: &mut [A]) {
+    let (mut to, from) = (out.chunks_exact_mut(16), x.chunks_exact(16));
+    let rest = from.remainder();
+    for (o, x) in (&mut to).zip(from) {
+        for i in 0..16 {
+            o[i] = x[i];
+        }
+    }
+    for (o, &x) in to.into_remainder().iter_mut().zip(rest) {
+        *o = x;
     }
 }
 
@@ -305,7 +341,7 @@ simd! {
             s.rows(tile.clone(), |k, at, from, columns| {
                 let Some(from) = from else { return };
                 let windows = &windows[(c * s.ks() + k) * width + at - base..][..yw];
-                add_row(windows, columns, s.unit_step, &mut x[from..from + xw], A::ONE);
+                add_row(windows, columns, &mut x[from..from + xw], A::ONE);
             });
         }
     }
@@ -313,14 +349,13 @@ simd! {
 
 /// Adds `factor * row` at the positions it was read from.
 #[inline(always)]
-fn add_row<A: Real>(row: &[A], columns: &[u32], unit_step: bool, x: &mut [A], factor: A) {
-    if unit_step {
-        let (first, count, start) = span(columns);
+fn add_row<A: Real>(row: &[A], columns: Columns, x: &mut [A], factor: A) {
+    if let Some(Span { first, count, start }) = columns.span {
         for (x, &v) in x[start..start + count].iter_mut().zip(&row[first..first + count]) {
             *x += factor * v;
         }
     } else {
-        for (&v, &at) in row.iter().zip(columns) {
+        for (&v, &at) in row.iter().zip(columns.positions) {
             if at != NOTHING {
                 x[at as usize] += factor * v;
             }
@@ -334,13 +369,12 @@ simd! {
         s.rows(0..s.y[0] * s.y[1], |k, at, from, columns| {
             let Some(from) = from else { return };
             let (x, out, w) = (&x[from..from + xw], &mut out[at..at + yw], w[k]);
-            if s.unit_step {
-                let (first, count, start) = span(columns);
+            if let Some(Span { first, count, start }) = columns.span {
                 for (o, &v) in out[first..first + count].iter_mut().zip(&x[start..start + count]) {
                     *o += w * v;
                 }
             } else {
-                for (o, &at) in out.iter_mut().zip(columns) {
+                for (o, &at) in out.iter_mut().zip(columns.positions) {
                     if at != NOTHING {
                         *o += w * x[at as usize];
                     }
@@ -355,7 +389,7 @@ simd! {
         let (yw, xw) = (s.y[2], s.x[2]);
         s.rows(0..s.y[0] * s.y[1], |k, at, from, columns| {
             let Some(from) = from else { return };
-            add_row(&g[at..at + yw], columns, s.unit_step, &mut gx[from..from + xw], w[k]);
+            add_row(&g[at..at + yw], columns, &mut gx[from..from + xw], w[k]);
         });
     }
 }
@@ -366,11 +400,10 @@ simd! {
         s.rows(0..s.y[0] * s.y[1], |k, at, from, columns| {
             let Some(from) = from else { return };
             let (x, g) = (&x[from..from + xw], &g[at..at + yw]);
-            if s.unit_step {
-                let (first, count, start) = span(columns);
+            if let Some(Span { first, count, start }) = columns.span {
                 gw[k] += sum_of2(&x[start..start + count], &g[first..first + count], |a, b| a * b);
             } else {
-                for (&v, &at) in g.iter().zip(columns) {
+                for (&v, &at) in g.iter().zip(columns.positions) {
                     if at != NOTHING {
                         gw[k] += v * x[at as usize];
                     }

@@ -158,7 +158,7 @@ pub fn add_scaled(x: &View, y: &View, alpha: f64, out: &mut ViewMut) -> Result<(
         return if alpha != 0.0 {
             super::binary(super::BinaryKind::BitwiseOr, x, y, out)
         } else {
-            crate::copy(x, out);
+            crate::copy::copy(x, out);
             Ok(())
         };
     }
@@ -201,7 +201,7 @@ pub fn clamp(x: &View, low: Option<f64>, high: Option<f64>, out: &mut ViewMut) -
     let nan = low.is_some_and(f64::is_nan) || high.is_some_and(f64::is_nan);
     let params = if dtype.is_float() {
         if nan {
-            crate::fill(out, crate::Scalar::Float(f64::NAN));
+            crate::copy::fill(out, crate::copy::Scalar::Float(f64::NAN));
             return Ok(());
         }
         [low.unwrap_or(f64::NEG_INFINITY), high.unwrap_or(f64::INFINITY), 0.0, 0.0]

@@ -13,26 +13,10 @@ fn fma64<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-#[inline(always)]
-fn horner<const FMA: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
-    let mut r = coefficients[N - 1];
-    let mut i = N - 1;
-    while i > 0 {
-        i -= 1;
-        r = fma::<FMA>(r, x, coefficients[i]);
-    }
-    r
-}
-
-#[inline(always)]
-fn horner64<const FMA: bool, const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
-    let mut r = coefficients[N - 1];
-    let mut i = N - 1;
-    while i > 0 {
-        i -= 1;
-        r = fma64::<FMA>(r, x, coefficients[i]);
-    }
-    r
+/// A polynomial by Horner's rule, unrolled here: a loop over coefficients may still be one when the vectoriser looks.
+macro_rules! horner {
+    ($fma:ident, $x:expr, $c:expr) => { $c };
+    ($fma:ident, $x:expr, $c:expr, $($rest:expr),+) => { $fma::<FMA>(horner!($fma, $x, $($rest),+), $x, $c) };
 }
 
 /// ln 2 with its last bits cut off, so that products with small integers are exact, and the rest.
@@ -60,7 +44,7 @@ fn reduce_ln2<const FMA: bool>(x: f32) -> (i32, f32) {
 /// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2: Taylor's series.
 #[inline(always)]
 fn exp_tail<const FMA: bool>(r: f32) -> f32 {
-    horner::<FMA, 6>(r, [0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0])
+    horner!(fma, r, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0)
 }
 
 /// Cuts to a range and lets NaN through.
@@ -134,7 +118,7 @@ fn split(x: f32) -> (f32, f32) {
 fn log_tail<const FMA: bool>(f: f32) -> f32 {
     let s = f / (2.0 + f);
     let z = s * s;
-    let r = z * horner::<FMA, 5>(z, [2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0]);
+    let r = z * horner!(fma, z, 2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0);
     let half_square = 0.5 * f * f;
     fma::<FMA>(s, half_square + r, -half_square)
 }
@@ -210,24 +194,25 @@ pub(crate) const ANGLE_MAX: f32 = 1.0e6;
 #[inline(always)]
 fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
     const ROUNDER64: f64 = 6_755_399_441_055_744.0;
+    // pi / 2 in three parts; the first has 32 bits, so that its products with the n of allowed angles are exact.
+    const HALF_PI_HIGH: f64 = f64::from_bits(std::f64::consts::FRAC_PI_2.to_bits() & !((1 << 21) - 1));
+    const HALF_PI_MIDDLE: f64 = std::f64::consts::FRAC_PI_2 - HALF_PI_HIGH;
     const HALF_PI_LOW: f64 = 6.123_233_995_736_766e-17;
     let x = x as f64;
     let shifted = fma64::<FMA>(x, std::f64::consts::FRAC_2_PI, ROUNDER64);
     let q = (shifted.to_bits() as i64).wrapping_add(quarter);
     let n = shifted - ROUNDER64;
-    let r = fma64::<FMA>(n, -HALF_PI_LOW, fma64::<FMA>(n, -std::f64::consts::FRAC_PI_2, x));
+    let r = fma64::<FMA>(n, -HALF_PI_HIGH, x);
+    let r = fma64::<FMA>(n, -HALF_PI_LOW, fma64::<FMA>(n, -HALF_PI_MIDDLE, r));
     let z = r * r;
     let sin = fma64::<FMA>(
         r * z,
-        horner64::<FMA, 5>(z, [-1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0]),
+        horner!(fma64, z, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0),
         r,
     );
     let cos = fma64::<FMA>(
         z,
-        horner64::<FMA, 6>(
-            z,
-            [-0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0, 1.0 / 479_001_600.0],
-        ),
+        horner!(fma64, z, -0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0, 1.0 / 479_001_600.0),
         1.0,
     );
     let y = if q & 1 == 0 { sin } else { cos };
@@ -247,9 +232,11 @@ pub(crate) fn cos<const FMA: bool>(x: f32) -> f32 {
     sin_quarter::<FMA>(x, 1)
 }
 
-/// e^(x^2) erfc x as a polynomial in 1 / (1 + x) - 0.35.
-const ERFC_SCALED: [f32; 8] =
-    [0.271_552_88, 0.977_585_02, 0.482_358_68, -0.411_186_52, -0.222_144, 0.568_086_27, -0.173_540_46, -0.632_258_5];
+/// Chooses without a jump: a plain `if` between two long computations becomes a branch, and the loop stays scalar.
+#[inline(always)]
+fn blend(first: bool, a: f32, b: f32) -> f32 {
+    std::hint::select_unpredictable(first, a, b)
+}
 
 /// erf x to 3 ulp: Maclaurin's series up to one, then `1 - e^(-x^2) q(x)`.
 #[inline(always)]
@@ -257,27 +244,37 @@ pub(crate) fn erf<const FMA: bool>(x: f32) -> f32 {
     let a = within(x.abs(), 0.0, 4.2);
     let z = a * a;
     const C: f32 = std::f32::consts::FRAC_2_SQRT_PI;
-    let series = horner::<FMA, 11>(
+    let series = horner!(
+        fma,
         z,
-        [
-            C,
-            -C / 3.0,
-            C / 10.0,
-            -C / 42.0,
-            C / 216.0,
-            -C / 1320.0,
-            C / 9360.0,
-            -C / 75_600.0,
-            C / 685_440.0,
-            -C / 6_894_720.0,
-            C / 76_204_800.0,
-        ],
+        C,
+        -C / 3.0,
+        C / 10.0,
+        -C / 42.0,
+        C / 216.0,
+        -C / 1320.0,
+        C / 9360.0,
+        -C / 75_600.0,
+        C / 685_440.0,
+        -C / 6_894_720.0,
+        C / 76_204_800.0
     );
     // Interpolates e^(x^2) erfc x at Chebyshev nodes of 1 / (1 + x), for x from 1 to 4.2.
     let t = 1.0 / (1.0 + a) - 0.35;
-    let q = horner::<FMA, 8>(t, ERFC_SCALED);
+    let q = horner!(
+        fma,
+        t,
+        0.271_552_88,
+        0.977_585_02,
+        0.482_358_68,
+        -0.411_186_52,
+        -0.222_144,
+        0.568_086_27,
+        -0.173_540_46,
+        -0.632_258_5
+    );
     let tail = fma::<FMA>(-q, exp_normal::<FMA>(-z), 1.0);
-    let y = if a < 1.0 { a * series } else { tail };
+    let y = blend(a < 1.0, a * series, tail);
     y.copysign(x)
 }
 

@@ -10,7 +10,6 @@ mod math;
 mod optimizer;
 mod unary;
 
-pub(crate) use binary::find as binary_loop;
 pub use binary::{BinaryKind, CompareKind, binary, binary_supports, compare};
 pub use fused::{
     add_scaled, addcdiv, addcmul, clamp, gelu, gelu_backward, lerp, select, sigmoid_backward, silu, silu_backward,

@@ -1,0 +1,195 @@
+//! The plugin, its client, and how programs are compiled for it. Loaded when first needed.
+
+use crate::disk::{self, DiskCache};
+use crate::slot::Failure;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use torchtpu_pjrt::{Client, CompileOptions, ElementType, Executable, OptionValue, Plugin};
+use torchtpu_tensor::{DType, Error, Result};
+
+/// What is behind `tpu`.
+pub(crate) struct Device {
+    pub(crate) client: Arc<Client>,
+    pub(crate) disk: Option<DiskCache>,
+    /// What a compiled program depends on besides its text and options; opens every key on disk.
+    environment: String,
+    /// Overrides for the compiler; those that it does not know are taken out when it says so.
+    overrides: Mutex<Vec<(String, OptionValue)>>,
+    /// The process that made the client: its threads do not survive a fork.
+    process: u32,
+    pub(crate) dump_folder: Option<PathBuf>,
+}
+
+static DEVICE: OnceLock<Device> = OnceLock::new();
+/// What the program asked for; locked while a plugin is being loaded.
+static REQUEST: Mutex<Request> = Mutex::new(Request { plugin: None, cache: None });
+
+struct Request {
+    plugin: Option<String>,
+    /// A folder, or none; where it is absent, the environment says.
+    cache: Option<Option<PathBuf>>,
+}
+
+/// Chooses the plugin: a path, or `cpu`, `cuda`, `tpu`.
+///
+/// # Errors
+/// `Runtime` when a plugin is loaded already.
+pub(crate) fn set_plugin(name: &str) -> Result<()> {
+    request("the plugin", |r| r.plugin = Some(name.to_string()))
+}
+
+/// Chooses the folder of executables; none switches it off.
+///
+/// # Errors
+/// `Runtime` when a plugin is loaded already.
+pub(crate) fn set_cache_folder(folder: Option<PathBuf>) -> Result<()> {
+    request("the cache folder", |r| r.cache = Some(folder))
+}
+
+fn request(what: &str, change: impl FnOnce(&mut Request)) -> Result<()> {
+    let mut request = REQUEST.lock();
+    if DEVICE.get().is_some() {
+        return Err(Error::runtime(format!("{what} must be chosen before the first use of device tpu")));
+    }
+    change(&mut request);
+    Ok(())
+}
+
+/// The device; loads the plugin at the first call, and tries again at the next if that fails.
+#[inline]
+pub(crate) fn get() -> Result<&'static Device> {
+    match DEVICE.get() {
+        Some(d) => Ok(d),
+        None => load(),
+    }
+}
+
+/// The device, if it is loaded.
+pub(crate) fn loaded() -> Option<&'static Device> {
+    DEVICE.get()
+}
+
+#[cold]
+fn load() -> Result<&'static Device> {
+    let request = REQUEST.lock();
+    if let Some(d) = DEVICE.get() {
+        return Ok(d);
+    }
+    let fail = |e: torchtpu_pjrt::Error| {
+        let mut lines = e.message().split("\nnote: ");
+        let first = lines.next().unwrap_or_default();
+        lines.fold(Error::runtime(format!("device tpu is not available: {first}")), |e, note| e.note(note))
+    };
+    let plugin = Plugin::find(request.plugin.as_deref()).map_err(fail)?;
+    let client = Client::create(&plugin, &[]).map_err(fail)?;
+    let disk = match &request.cache {
+        Some(folder) => folder.clone().map(DiskCache::in_folder),
+        None => DiskCache::from_environment(),
+    };
+    let device = Device::new(client, disk);
+    Ok(DEVICE.get_or_init(|| device))
+}
+
+impl Device {
+    fn new(client: Arc<Client>, disk: Option<DiskCache>) -> Device {
+        let mut overrides: Vec<(String, OptionValue)> = Vec::new();
+        let is_cpu = client.platform_name().eq_ignore_ascii_case("cpu");
+        if is_cpu {
+            // At the default level LLVM takes longer and the code is no faster; fast min and max lose NaN.
+            overrides.push(("xla_backend_optimization_level".into(), OptionValue::Int64(1)));
+            overrides.push(("xla_cpu_enable_fast_min_max".into(), OptionValue::Bool(false)));
+        }
+        let (major, minor) = client.plugin().api_version();
+        let environment = format!(
+            "torchtpu {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
+            env!("CARGO_PKG_VERSION"),
+            client.platform_name(),
+            client.platform_version(),
+            client.plugin().attributes(),
+            client.default_device().kind(),
+            if is_cpu { disk::processor() } else { String::new() },
+        );
+        Device {
+            disk,
+            environment,
+            overrides: Mutex::new(overrides),
+            process: std::process::id(),
+            dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
+            client,
+        }
+    }
+
+    /// Refuses to go on in a forked child, where every wait would be forever.
+    pub(crate) fn check_process(&self) -> std::result::Result<(), Failure> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        Err(Failure::new(
+            torchtpu_tensor::ErrorKind::Runtime,
+            "Cannot re-initialize TPU in forked subprocess. To use TPU with multiprocessing, you must use the 'spawn' start method",
+        ))
+    }
+
+    /// Compiles, without the overrides that this plugin turns out not to know.
+    pub(crate) fn compile(&self, text: &str) -> torchtpu_pjrt::Result<Executable> {
+        loop {
+            let options = self.options();
+            let result = self.client.compile(text, &options);
+            let Err(e) = &result else { return result };
+            if !e.message().contains("No such compile option") {
+                return result;
+            }
+            let mut list = self.overrides.lock();
+            let before = list.len();
+            list.retain(|(name, _)| !e.message().contains(name.as_str()));
+            if list.len() == before {
+                // Another thread may have taken it out meanwhile; then the options have changed.
+                let same = options.env_overrides == *list;
+                drop(list);
+                if same {
+                    return result;
+                }
+            }
+        }
+    }
+
+    fn options(&self) -> CompileOptions {
+        CompileOptions { env_overrides: self.overrides.lock().clone(), ..CompileOptions::default() }
+    }
+
+    /// Everything that decides what an executable is.
+    pub(crate) fn disk_key(&self, text: &str) -> Vec<u8> {
+        let mut key = self.environment.clone().into_bytes();
+        key.extend_from_slice(format!("{:?}\n", self.options()).as_bytes());
+        key.extend_from_slice(text.as_bytes());
+        key
+    }
+
+    /// The truth about what is behind the name.
+    pub(crate) fn name(&self) -> String {
+        let platform = self.client.platform_name();
+        let kind = self.client.default_device().kind();
+        let what = if platform.eq_ignore_ascii_case("cpu") { "XLA:CPU" } else { kind };
+        let plugin = self.client.plugin();
+        let file = plugin.path().file_stem().map(|f| f.to_string_lossy().into_owned()).unwrap_or_default();
+        let (major, minor) = plugin.api_version();
+        format!("{what} (PJRT plugin {file} {major}.{minor})")
+    }
+}
+
+/// The element type that PJRT knows a dtype by.
+pub(crate) fn element_type(dtype: DType) -> ElementType {
+    match dtype {
+        DType::Bool => ElementType::PRED,
+        DType::U8 => ElementType::U8,
+        DType::I8 => ElementType::S8,
+        DType::I16 => ElementType::S16,
+        DType::I32 => ElementType::S32,
+        DType::I64 => ElementType::S64,
+        DType::F16 => ElementType::F16,
+        DType::BF16 => ElementType::BF16,
+        DType::F32 => ElementType::F32,
+        DType::F64 => ElementType::F64,
+    }
+}

@@ -1,0 +1,888 @@
+//! The engine: values by handle, streams of recorded ops, cuts, launches.
+//!
+//! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen outside of it. Values of a
+//! segment that is on its way are [`Slot`]s, so all threads go on recording with them. The thread that made the cut launches:
+//! PJRT computes on threads of its own, and a second one in between would cost a wake-up a segment.
+//!
+//! Each thread records a stream of its own. Threads that work independently thereby have segments that repeat; a value that
+//! crosses over cuts the stream that computes it.
+
+use crate::cache::{Compiled, ProcessCache};
+use crate::device::{self, Device};
+use crate::explain::{self, Explanation};
+use crate::form::{self, Arg, DTYPES, Form, Input, MAX_ITEMS, Node, mix};
+use crate::lower;
+use crate::metrics::{self, COUNTERS, CutReason, count};
+use crate::mode::{self, EagerMode};
+use crate::repeat::Repeat;
+use crate::slot::{Failure, Slot};
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+use torchtpu_pjrt::{Buffer, Event};
+use torchtpu_tensor::backend::{Backend, Operand};
+use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::{DType, Error, ErrorKind, Meta, Result};
+
+/// Compilers take longer per op beyond about this many.
+pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
+const DEFAULT_MAX_PENDING_BYTES: usize = 8 << 30;
+/// Launched and not yet finished: enough to keep a device busy, few enough to bound its memory.
+const MAX_IN_FLIGHT_FUSED: usize = 2;
+/// Segments of one op are short.
+const MAX_IN_FLIGHT_STRICT: usize = 64;
+const NO_OWNER: u32 = u32::MAX;
+
+/// A handle's target.
+struct Entry {
+    refs: u32,
+    /// Raised each time the entry is used anew, so that a stale handle is noticed.
+    generation: u32,
+    state: State,
+    /// Segment in which the value last became an argument, and which one.
+    mark: u64,
+    arg: u32,
+}
+
+enum State {
+    Free,
+    /// Value `value` of the segment that stream `stream` is recording.
+    Pending { stream: u32, value: u32 },
+    Held(Arc<Slot>),
+}
+
+/// A segment as it is recorded.
+#[derive(Default)]
+struct Body {
+    form: Form,
+    hash: u64,
+    /// The entry of each value, while a handle to it is alive.
+    owners: Vec<u32>,
+    /// Values behind the arguments.
+    slots: Vec<Arc<Slot>>,
+    /// Numbers, packed by dtype.
+    numbers: [Vec<u8>; DTYPES],
+}
+
+impl Body {
+    fn clear(&mut self) {
+        self.form.clear();
+        self.hash = 0;
+        self.owners.clear();
+        self.slots.clear();
+        self.numbers.iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// What one thread records.
+struct Stream {
+    body: Body,
+    /// Number of the segment, unique among all streams.
+    serial: u64,
+    /// Bytes of pending values that a handle keeps alive.
+    live_bytes: usize,
+    repeat: Repeat,
+}
+
+/// A segment that was cut.
+struct Segment {
+    body: Body,
+    outputs: Outputs,
+    reason: CutReason,
+    /// Whether the host waits for it and looks at its results.
+    debug: bool,
+}
+
+/// A segment that was launched.
+struct InFlight {
+    event: Event,
+    /// Freeing a buffer that was given away waits for the program that took it, so that is done when it has ended.
+    _donated: SmallVec<[Arc<Slot>; 8]>,
+}
+
+/// The values that a segment owes. Whoever drops them without an outcome, by a panic, fails them: nobody must wait forever.
+struct Outputs(Vec<Arc<Slot>>);
+
+impl Outputs {
+    fn fail(&self, failure: &Arc<Failure>) {
+        self.0.iter().for_each(|s| s.fail(failure.clone()));
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fail(&Arc::new(Failure::new(ErrorKind::Runtime, "computing this value was interrupted by a panic")));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Recording {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    streams: Vec<Stream>,
+    free_streams: Vec<u32>,
+    /// Emptied bodies, kept for their memory.
+    spare: Vec<Body>,
+    serial: u64,
+    nodes_recorded: u64,
+}
+
+pub(crate) struct Engine {
+    recording: Mutex<Recording>,
+    cache: ProcessCache,
+    in_flight: Mutex<VecDeque<InFlight>>,
+    /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
+    hash_mask: AtomicU64,
+    max_nodes: AtomicUsize,
+    max_pending_bytes: AtomicUsize,
+    check_numerics: AtomicBool,
+    dumped: AtomicU64,
+}
+
+impl Default for Engine {
+    fn default() -> Engine {
+        let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
+        Engine {
+            recording: Mutex::default(),
+            cache: ProcessCache::default(),
+            in_flight: Mutex::default(),
+            hash_mask: AtomicU64::new(u64::MAX),
+            max_nodes: AtomicUsize::new(number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64)),
+            max_pending_bytes: AtomicUsize::new(number("TORCHTPU_PENDING_BYTES").unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
+            check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),
+            dumped: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The current thread's stream, given back when the thread ends.
+///
+/// The thread that ends the process drops it too, before the plugin's own destructors run under programs still under way:
+/// those are waited for. What was never launched is not.
+struct StreamGuard;
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        let id = STREAM.replace(NO_STREAM);
+        if id == NO_STREAM {
+            return;
+        }
+        let engine = crate::engine();
+        engine.recording.lock().free_streams.push(id);
+        let launched = std::mem::take(&mut *engine.in_flight.lock());
+        if device::loaded().is_some_and(|d| d.check_process().is_ok()) {
+            launched.iter().for_each(|l| drop(l.event.await_ready()));
+        } else {
+            std::mem::forget(launched); // A forked child would wait forever.
+        }
+    }
+}
+const NO_STREAM: u32 = u32::MAX;
+thread_local! {
+    static STREAM: Cell<u32> = const { Cell::new(NO_STREAM) };
+    static STREAM_GUARD: StreamGuard = const { StreamGuard };
+}
+
+impl Recording {
+    /// The current thread's stream.
+    #[inline]
+    fn stream(&mut self) -> usize {
+        match STREAM.get() {
+            NO_STREAM => self.new_stream(),
+            id => id as usize,
+        }
+    }
+
+    #[cold]
+    fn new_stream(&mut self) -> usize {
+        let id = self.free_streams.pop().unwrap_or_else(|| {
+            self.serial += 1;
+            let (serial, body) = (self.serial, Body::default());
+            self.streams.push(Stream { body, serial, live_bytes: 0, repeat: Repeat::default() });
+            self.streams.len() as u32 - 1
+        });
+        STREAM.set(id);
+        // In a thread that is ending there is no guard any more; its stream then stays taken.
+        let _ = STREAM_GUARD.try_with(|_| ());
+        id as usize
+    }
+
+    #[inline]
+    fn entry(&mut self, handle: u64) -> Result<&mut Entry> {
+        match self.entries.get_mut(handle as u32 as usize) {
+            Some(e) if e.generation == (handle >> 32) as u32 && e.refs > 0 => Ok(e),
+            _ => Err(stale()),
+        }
+    }
+
+    #[inline]
+    fn new_entry(&mut self, state: State) -> (u32, u64) {
+        new_entry(&mut self.entries, &mut self.free, state)
+    }
+}
+
+#[cold]
+fn stale() -> Error {
+    Error::runtime("a device value was used after its last reference was given back")
+}
+
+#[inline]
+fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u32, u64) {
+    match free.pop() {
+        Some(i) => {
+            let e = &mut entries[i as usize];
+            e.generation = e.generation.wrapping_add(1);
+            (e.refs, e.state, e.mark) = (1, state, 0);
+            (i, u64::from(e.generation) << 32 | u64::from(i))
+        }
+        None => {
+            let i = entries.len() as u32;
+            entries.push(Entry { refs: 1, generation: 1, state, mark: 0, arg: 0 });
+            (i, 1 << 32 | u64::from(i))
+        }
+    }
+}
+
+impl Engine {
+    /// Appends an op to the current thread's segment; returns the handles, and the cut that has become due.
+    #[inline]
+    fn push(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<(SmallVec<[u64; 2]>, Option<Segment>)> {
+        let mode = mode::get();
+        let mut guard = self.recording.lock();
+        let id = guard.stream();
+        if guard.streams.len() > 1 {
+            guard = self.join(guard, id, x);
+        }
+        for operand in x {
+            if let Operand::Value(h) = operand {
+                guard.entry(*h)?;
+            }
+        }
+        let r = &mut *guard;
+        let s = &mut r.streams[id];
+        let b = &mut s.body;
+        let op_hash = form::hash_op(op);
+        let mut hash = mix(b.hash, op_hash);
+        let node =
+            Node { op: op.clone(), first_input: b.form.inputs.len() as u32, first_value: b.form.values.len() as u32 };
+        for operand in x {
+            let input = match operand {
+                Operand::Value(h) => {
+                    let e = &mut r.entries[*h as u32 as usize];
+                    match &e.state {
+                        State::Pending { value, .. } => Input::value(*value),
+                        State::Held(_) if e.mark == s.serial => Input::arg(e.arg),
+                        State::Held(slot) => {
+                            let i = b.slots.len() as u32;
+                            hash = mix(hash, form::hash_meta(&slot.meta));
+                            b.form.args.push(Arg { meta: slot.meta, donated: false });
+                            b.slots.push(slot.clone());
+                            slot.used_by(id as u32);
+                            (e.mark, e.arg) = (s.serial, i);
+                            Input::arg(i)
+                        }
+                        State::Free => return Err(stale()),
+                    }
+                }
+                Operand::Number { bits, meta } => {
+                    let d = meta.dtype as usize;
+                    let i = b.form.numbers[d];
+                    b.form.numbers[d] += 1;
+                    b.numbers[d].extend_from_slice(&bits.to_le_bytes()[..meta.dtype.size_bytes()]);
+                    Input::number(meta.dtype, i)
+                }
+            };
+            hash = mix(hash, u64::from(input.0));
+            b.form.inputs.push(input);
+        }
+        b.form.nodes.push(node);
+        let mut handles = SmallVec::new();
+        let mut signature = op_hash;
+        for meta in y {
+            let value = b.form.values.len() as u32;
+            let (entry, handle) = new_entry(&mut r.entries, &mut r.free, State::Pending { stream: id as u32, value });
+            b.form.values.push(*meta);
+            b.owners.push(entry);
+            let bytes = meta.bytes().unwrap_or(usize::MAX);
+            s.live_bytes = s.live_bytes.saturating_add(bytes);
+            signature = mix(signature, bytes as u64);
+            handles.push(handle);
+        }
+        b.hash = mix(hash, y.len() as u64);
+        r.nodes_recorded += 1;
+        let len = b.form.nodes.len();
+        let reason = match mode {
+            EagerMode::Fused => {
+                let max = self.max_nodes.load(Relaxed);
+                if let Some(reason) = s.repeat.push(signature, len, max) {
+                    reason
+                } else if len >= max {
+                    CutReason::Size
+                } else if s.live_bytes > self.max_pending_bytes.load(Relaxed) {
+                    CutReason::Memory
+                } else {
+                    return Ok((handles, None));
+                }
+            }
+            EagerMode::Strict => CutReason::Strict,
+            EagerMode::Debug => CutReason::Debug,
+        };
+        Ok((handles, self.take(r, id, reason)))
+    }
+
+    /// Cuts the segments of other threads that compute what the current thread is about to use.
+    #[cold]
+    fn join<'a>(
+        &'a self,
+        mut guard: MutexGuard<'a, Recording>,
+        own: usize,
+        x: &[Operand<'_>],
+    ) -> MutexGuard<'a, Recording> {
+        for operand in x {
+            let Operand::Value(h) = operand else { continue };
+            let other = match guard.entry(*h) {
+                Ok(Entry { state: State::Pending { stream, .. }, .. }) if *stream as usize != own => *stream as usize,
+                _ => continue,
+            };
+            if let Some(segment) = self.take(&mut guard, other, CutReason::OtherThread) {
+                // A failure is kept in the values; whoever reads them is told.
+                let _ = MutexGuard::unlocked(&mut guard, || self.run(segment));
+            }
+        }
+        guard
+    }
+
+    /// Ends a stream's segment: decides what leaves it and what it may destroy, and turns its values into slots.
+    fn take(&self, r: &mut Recording, stream: usize, reason: CutReason) -> Option<Segment> {
+        let spare = r.spare.pop().unwrap_or_default();
+        let s = &mut r.streams[stream];
+        match reason {
+            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::OtherThread => {}
+            _ => s.repeat.anchor(),
+        }
+        if s.body.form.nodes.is_empty() {
+            r.spare.push(spare);
+            return None;
+        }
+        count(&COUNTERS.cuts[reason as usize], 1);
+        let mut body = std::mem::replace(&mut s.body, spare);
+        r.serial += 1;
+        s.serial = r.serial;
+        s.live_bytes = 0;
+        let debug = mode::get() == EagerMode::Debug;
+        let mut outputs = Vec::new();
+        for (value, &owner) in body.owners.iter().enumerate() {
+            if owner != NO_OWNER {
+                let slot = Arc::new(Slot::empty(body.form.values[value]));
+                r.entries[owner as usize].state = State::Held(slot.clone());
+                body.form.outputs.push(value as u32);
+                body.hash = mix(body.hash, value as u64);
+                outputs.push(slot);
+            }
+        }
+        if !(debug && self.check_numerics.load(Relaxed)) {
+            donate(&mut body, stream as u32);
+        }
+        Some(Segment { body, outputs: Outputs(outputs), reason, debug })
+    }
+
+    /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an outcome.
+    fn run(&self, segment: Segment) -> std::result::Result<(), Arc<Failure>> {
+        let Segment { body, outputs, reason, debug } = segment;
+        if outputs.0.is_empty() {
+            count(&COUNTERS.segments_dropped, 1);
+            self.recycle(body);
+            return Ok(());
+        }
+        let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
+            device.check_process()?;
+            let hash = body.hash & self.hash_mask.load(Relaxed);
+            match self.cache.get(hash, &body.form) {
+                Some(c) => {
+                    count(&COUNTERS.process_cache_hits, 1);
+                    Ok((device, c))
+                }
+                None => Ok((device, self.compile(device, hash, &body.form, reason)?)),
+            }
+        });
+        let (device, compiled) = match prepared {
+            Ok(p) => p,
+            Err(f) => {
+                outputs.fail(&f);
+                self.recycle(body);
+                return Err(f);
+            }
+        };
+        let result = self.launch(device, &compiled, &body, &outputs, debug);
+        if let Err(f) = &result {
+            outputs.fail(f);
+        }
+        self.recycle(body);
+        result
+    }
+
+    /// Launches, and fills the outputs.
+    fn launch(
+        &self,
+        device: &Device,
+        compiled: &Compiled,
+        body: &Body,
+        outputs: &Outputs,
+        debug: bool,
+    ) -> std::result::Result<(), Arc<Failure>> {
+        let numbers = upload_numbers(device, compiled, &body.numbers)?;
+        let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
+        for slot in &body.slots {
+            // What an argument failed of, its consumers fail of.
+            args.push(slot.wait().as_ref().map_err(Arc::clone)?);
+        }
+        args.extend(numbers.iter().map(|b| &**b));
+        let failed = |e: torchtpu_pjrt::Error| {
+            let f = Failure::device("executing on device tpu", &e);
+            Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
+        };
+        let buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
+        if buffers.len() != outputs.0.len() {
+            return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program gave another number of results")));
+        }
+        count(&COUNTERS.segments_executed, 1);
+        count(&COUNTERS.nodes_executed, body.form.nodes.len() as u64);
+        if debug {
+            for b in &buffers {
+                b.await_ready().map_err(failed)?;
+            }
+        } else if let Some(Ok(event)) = buffers.first().map(Buffer::ready_event) {
+            let donated = body.slots.iter().zip(&body.form.args).filter(|(_, a)| a.donated).map(|(s, _)| s.clone());
+            self.throttle(InFlight { event, _donated: donated.collect() });
+        }
+        for (slot, buffer) in outputs.0.iter().zip(buffers) {
+            slot.fill(buffer, Some(&compiled.summary));
+        }
+        if debug && self.check_numerics.load(Relaxed) {
+            numerics(body, &outputs.0)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn compile(
+        &self,
+        device: &Device,
+        hash: u64,
+        form: &Form,
+        reason: CutReason,
+    ) -> std::result::Result<Arc<Compiled>, Arc<Failure>> {
+        let start = Instant::now();
+        let place = |f: Failure| {
+            Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
+        };
+        let text = lower::module(form, &form.outputs).map_err(place)?;
+        if let Some(folder) = &device.dump_folder {
+            let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));
+            let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), &text));
+            if let Err(e) = written {
+                crate::disk::warn(&format!("cannot write to TORCHTPU_DUMP_DIR {}: {e}", folder.display()));
+            }
+        }
+        let mut loaded = None;
+        let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text)));
+        if let Some((disk, key)) = &key {
+            loaded = disk.load(key).and_then(|bytes| match device.client.deserialize(&bytes) {
+                Ok(e) => Some(e),
+                Err(e) => {
+                    disk.reject(key, e.message());
+                    None
+                }
+            });
+        }
+        let from_disk = loaded.is_some();
+        let executable = match loaded {
+            Some(e) => {
+                count(&COUNTERS.disk_cache_hits, 1);
+                e
+            }
+            None => {
+                let e = device.compile(&text).map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
+                count(&COUNTERS.compilations, 1);
+                if let Some((disk, _)) = &key {
+                    // Options may have changed on the way: the key is that of what was compiled.
+                    match e.serialize() {
+                        Ok(bytes) => disk.store(&device.disk_key(&text), &bytes),
+                        Err(e) => log_unserialisable(&e),
+                    }
+                }
+                e
+            }
+        };
+        let nanos = start.elapsed().as_nanos() as u64;
+        count(&COUNTERS.compile_nanos, nanos);
+        let recent = self.cache.recent(64);
+        metrics::explained(Explanation {
+            cut: reason,
+            nodes: form.nodes.len(),
+            ops: form.summary(),
+            nanos,
+            from_disk,
+            why: explain::difference(form, recent.iter().map(|c| &c.form)),
+        });
+        Ok(self.cache.insert(hash, Compiled::new(form.clone(), executable)))
+    }
+
+    /// Waits until few enough segments are in flight.
+    fn throttle(&self, launched: InFlight) {
+        let limit = if mode::get() == EagerMode::Fused { MAX_IN_FLIGHT_FUSED } else { MAX_IN_FLIGHT_STRICT };
+        let mut list = self.in_flight.lock();
+        list.push_back(launched);
+        loop {
+            let done = list.front().is_some_and(|l| l.event.is_ready().unwrap_or(true));
+            if !done && list.len() <= limit {
+                return;
+            }
+            let Some(oldest) = list.pop_front() else { return };
+            // An error is told to whoever reads the values.
+            MutexGuard::unlocked(&mut list, || {
+                let _ = oldest.event.await_ready();
+                drop(oldest);
+            });
+        }
+    }
+
+    fn recycle(&self, mut body: Body) {
+        // Dropping ops and buffers may take time: not under the lock.
+        body.clear();
+        let mut r = self.recording.lock();
+        if r.spare.len() < 4 {
+            r.spare.push(body);
+        }
+    }
+
+    /// The slot of a value, after cutting the segment that computes it; one reader more.
+    fn slot(&self, handle: u64, reason: CutReason) -> Result<Arc<Slot>> {
+        let mut guard = self.recording.lock();
+        let stream = match &guard.entry(handle)?.state {
+            State::Held(slot) => {
+                slot.readers.fetch_add(1, Relaxed);
+                return Ok(slot.clone());
+            }
+            State::Pending { stream, .. } => *stream as usize,
+            State::Free => return Err(stale()),
+        };
+        let segment = self.take(&mut guard, stream, reason);
+        let slot = match &guard.entry(handle)?.state {
+            State::Held(slot) => slot.clone(),
+            _ => return Err(stale()),
+        };
+        slot.readers.fetch_add(1, Relaxed);
+        drop(guard);
+        if let Some(segment) = segment {
+            // A failure is in the slot too.
+            let _ = self.run(segment);
+        }
+        Ok(slot)
+    }
+
+    /// Cuts the current thread's segment.
+    pub(crate) fn cut(&self, reason: CutReason) {
+        let mut guard = self.recording.lock();
+        let id = guard.stream();
+        let segment = self.take(&mut guard, id, reason);
+        drop(guard);
+        if let Some(segment) = segment {
+            let _ = self.run(segment);
+        }
+    }
+
+    /// Cuts all segments.
+    pub(crate) fn cut_all(&self, reason: CutReason) {
+        let mut guard = self.recording.lock();
+        let segments: Vec<Segment> =
+            (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, reason)).collect();
+        drop(guard);
+        for segment in segments {
+            let _ = self.run(segment);
+        }
+    }
+
+    /// Cuts all segments and waits for everything that was launched.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.cut_all(CutReason::Synchronize);
+        if let Some(d) = device::loaded() {
+            d.check_process().map_err(|f| f.error())?;
+        }
+        let launched = std::mem::take(&mut *self.in_flight.lock());
+        for l in launched {
+            l.event.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error())?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn metrics(&self) -> metrics::Metrics {
+        let mut m = metrics::snapshot();
+        let r = self.recording.lock();
+        m.nodes_recorded = r.nodes_recorded;
+        m.live_values = (r.entries.len() - r.free.len()) as u64;
+        m.cached_executables = self.cache.len() as u64;
+        m
+    }
+
+    pub(crate) fn reset_metrics(&self) {
+        self.recording.lock().nodes_recorded = 0;
+        metrics::reset();
+    }
+
+    pub(crate) fn set_check_numerics(&self, on: bool) {
+        self.check_numerics.store(on, Relaxed);
+    }
+
+    pub(crate) fn set_max_nodes(&self, n: usize) {
+        self.max_nodes.store(n.clamp(1, MAX_ITEMS / 64), Relaxed);
+    }
+
+    pub(crate) fn set_max_pending_bytes(&self, n: usize) {
+        self.max_pending_bytes.store(n, Relaxed);
+    }
+
+    pub(crate) fn set_hash_mask(&self, mask: u64) {
+        self.cache.clear();
+        self.hash_mask.store(mask, Relaxed);
+    }
+
+    pub(crate) fn clear_cache(&self) {
+        self.cache.clear();
+    }
+
+    /// The module that would compute a value that is still to be computed.
+    pub(crate) fn dump(&self, handle: u64) -> Result<String> {
+        let mut r = self.recording.lock();
+        let (stream, value) = match &r.entry(handle)?.state {
+            State::Pending { stream, value } => (*stream as usize, *value),
+            _ => return Err(Error::value("the value is computed already; only one still to be computed has a program")),
+        };
+        let form = r.streams[stream].body.form.clone();
+        drop(r);
+        lower::module(&form, &[value]).map_err(|f| f.error())
+    }
+}
+
+/// One reader less, when dropped.
+struct Reading<'a>(&'a Slot);
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Marks the arguments that nobody can see any more and whose memory a result of the same type can take.
+fn donate(body: &mut Body, stream: u32) {
+    let mut wanted: Option<Vec<(u64, u32)>> = None;
+    for (i, slot) in body.slots.iter().enumerate() {
+        if !slot.may_be_donated(stream) {
+            continue;
+        }
+        let wanted = wanted.get_or_insert_with(|| {
+            let mut list: Vec<u64> =
+                body.form.outputs.iter().map(|&o| form::hash_meta(&body.form.values[o as usize])).collect();
+            list.sort_unstable();
+            let mut counts: Vec<(u64, u32)> = Vec::new();
+            for h in list {
+                match counts.last_mut() {
+                    Some((last, n)) if *last == h => *n += 1,
+                    _ => counts.push((h, 1)),
+                }
+            }
+            counts
+        });
+        if let Ok(at) = wanted.binary_search_by_key(&form::hash_meta(&slot.meta), |w| w.0) {
+            if wanted[at].1 > 0 {
+                wanted[at].1 -= 1;
+                body.form.args[i].donated = true;
+                body.hash = mix(body.hash, i as u64 | 1 << 40);
+                count(&COUNTERS.donations, 1);
+            }
+        }
+    }
+}
+
+/// The vectors of numbers on the device, each uploaded only if it changed since the executable last ran.
+fn upload_numbers(
+    device: &Device,
+    compiled: &Compiled,
+    numbers: &[Vec<u8>; DTYPES],
+) -> std::result::Result<SmallVec<[Arc<Buffer>; 2]>, Arc<Failure>> {
+    let mut out = SmallVec::new();
+    if compiled.form.numbers.iter().all(|&n| n == 0) {
+        return Ok(out);
+    }
+    let mut last = compiled.numbers.lock();
+    for (d, bytes) in numbers.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
+        if let Some((old, buffer)) = &last[d] {
+            if old == bytes {
+                out.push(buffer.clone());
+                continue;
+            }
+        }
+        let buffer = device
+            .client
+            .buffer_from_host(bytes, device::element_type(DType::ALL[d]), &[i64::from(compiled.form.numbers[d])])
+            .map_err(|e| Failure::device("copying numbers to device tpu", &e))?;
+        count(&COUNTERS.uploads, 1);
+        count(&COUNTERS.upload_bytes, bytes.len() as u64);
+        let buffer = Arc::new(buffer);
+        out.push(buffer.clone());
+        match &mut last[d] {
+            Some((old, slot)) => {
+                old.clone_from(bytes);
+                *slot = buffer;
+            }
+            none => *none = Some((bytes.clone(), buffer)),
+        }
+    }
+    Ok(out)
+}
+
+/// Refuses results with NaN or infinities that came from finite inputs.
+fn numerics(body: &Body, outputs: &[Arc<Slot>]) -> std::result::Result<(), Failure> {
+    let finite = |slot: &Slot| -> std::result::Result<bool, Failure> {
+        let Ok(buffer) = slot.wait() else { return Ok(true) };
+        if !slot.meta.dtype.is_float() {
+            return Ok(true);
+        }
+        let bytes = buffer.to_vec().map_err(|e| Failure::device("reading from device tpu", &e))?;
+        Ok(all_finite(slot.meta.dtype, &bytes))
+    };
+    for (i, out) in outputs.iter().enumerate() {
+        if finite(out)? {
+            continue;
+        }
+        let numbers_finite = body.numbers.iter().enumerate().all(|(d, b)| all_finite(DType::ALL[d], b));
+        let mut inputs_finite = numbers_finite;
+        for slot in &body.slots {
+            inputs_finite = inputs_finite && finite(slot)?;
+        }
+        if inputs_finite {
+            let names = body.form.summary();
+            return Err(Failure::new(
+                ErrorKind::Runtime,
+                format!("Function '{names}' returned nan or inf values in its {i}th output, from finite inputs."),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
+    let words16 = |mask: u16| bytes.chunks_exact(2).all(|b| u16::from_ne_bytes([b[0], b[1]]) & mask != mask);
+    match dtype {
+        DType::F16 => words16(0x7c00),
+        DType::BF16 => words16(0x7f80),
+        DType::F32 => bytes.chunks_exact(4).all(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]]).is_finite()),
+        DType::F64 => bytes
+            .chunks_exact(8)
+            .all(|b| f64::from_ne_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]).is_finite()),
+        _ => true,
+    }
+}
+
+/// A plugin that cannot serialise leaves the disk cache unused; said once.
+fn log_unserialisable(e: &torchtpu_pjrt::Error) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        crate::disk::warn(&format!("executables of this plugin cannot be kept on disk: {}", e.message()));
+    }
+}
+
+/// The engine as the tensor crate sees it.
+pub(crate) struct Tpu;
+
+impl Backend for Tpu {
+    #[inline]
+    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<SmallVec<[u64; 2]>> {
+        device::get()?;
+        let engine = crate::engine();
+        let (handles, due) = engine.push(op, x, y)?;
+        let Some(segment) = due else { return Ok(handles) };
+        let at_once = segment.reason == CutReason::Strict || segment.reason == CutReason::Debug;
+        match engine.run(segment) {
+            Err(f) if at_once => {
+                handles.iter().for_each(|&h| self.release(h));
+                Err(f.error().in_op(op.name()))
+            }
+            _ => Ok(handles),
+        }
+    }
+
+    #[inline]
+    fn retain(&self, handle: u64) {
+        if let Ok(e) = crate::engine().recording.lock().entry(handle) {
+            e.refs += 1;
+        }
+    }
+
+    #[inline]
+    fn release(&self, handle: u64) {
+        let mut guard = crate::engine().recording.lock();
+        let r = &mut *guard;
+        let Ok(e) = r.entry(handle) else { return };
+        e.refs -= 1;
+        if e.refs > 0 {
+            return;
+        }
+        let state = std::mem::replace(&mut e.state, State::Free);
+        r.free.push(handle as u32);
+        match &state {
+            State::Pending { stream, value } => {
+                let s = &mut r.streams[*stream as usize];
+                s.body.owners[*value as usize] = NO_OWNER;
+                let bytes = s.body.form.values[*value as usize].bytes().unwrap_or(usize::MAX);
+                s.live_bytes = s.live_bytes.saturating_sub(bytes);
+            }
+            State::Held(slot) => slot.named.store(false, Relaxed),
+            State::Free => {}
+        }
+        drop(guard);
+        // A buffer is freed outside of the lock, here.
+    }
+
+    fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
+        let slot = crate::engine().slot(handle, CutReason::Read)?;
+        let _reading = Reading(&slot);
+        if let Some(d) = device::loaded() {
+            d.check_process().map_err(|f| f.error())?;
+        }
+        let buffer = slot.wait().as_ref().map_err(|f| f.error())?;
+        count(&COUNTERS.downloads, 1);
+        count(&COUNTERS.download_bytes, out.len() as u64);
+        buffer.to_host(out).map_err(|e| {
+            let f = Failure::device("computing on device tpu", &e);
+            match slot.origin() {
+                "" => f.error(),
+                ops => f.note(format!("in a segment with the ops: {ops}")).error(),
+            }
+        })
+    }
+
+    fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {
+        let device = device::get()?;
+        device.check_process().map_err(|f| f.error())?;
+        let dims: SmallVec<[i64; 8]> = meta.dims.iter().map(|&d| d as i64).collect();
+        let buffer = device
+            .client
+            .buffer_from_host(bytes, device::element_type(meta.dtype), &dims)
+            .map_err(|e| Failure::device("copying to device tpu", &e).error())?;
+        count(&COUNTERS.uploads, 1);
+        count(&COUNTERS.upload_bytes, bytes.len() as u64);
+        let state = State::Held(Arc::new(Slot::ready(*meta, buffer)));
+        Ok(crate::engine().recording.lock().new_entry(state).1)
+    }
+
+    fn device_count(&self) -> Result<usize> {
+        // Values are placed on the first device only.
+        device::get().map(|_| 1)
+    }
+}

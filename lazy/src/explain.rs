@@ -1,0 +1,131 @@
+//! Why something was compiled.
+
+use crate::form::{Form, Source};
+use crate::metrics::CutReason;
+use torchtpu_tensor::Meta;
+
+/// One compilation and what made it necessary.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// Why the segment ended where it did.
+    pub cut: CutReason,
+    /// Ops in the segment.
+    pub nodes: usize,
+    /// The ops, shortened.
+    pub ops: String,
+    /// Time it took.
+    pub nanos: u64,
+    /// Whether the executable came from disk.
+    pub from_disk: bool,
+    /// How the segment differs from the nearest one that was compiled before.
+    pub why: String,
+}
+
+impl std::fmt::Display for Explanation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} of {} ops ({}), cut: {}, {:.1} ms: {}",
+            if self.from_disk { "load from disk" } else { "compilation" },
+            self.nodes,
+            self.ops,
+            self.cut.name(),
+            self.nanos as f64 / 1e6,
+            self.why
+        )
+    }
+}
+
+/// What tells `form` from the nearest of the `cached` forms.
+pub(crate) fn difference<'a>(form: &Form, cached: impl Iterator<Item = &'a Form>) -> String {
+    let same_names = |c: &Form| {
+        c.nodes.len() == form.nodes.len() && c.nodes.iter().zip(&form.nodes).all(|(a, b)| a.op.name() == b.op.name())
+    };
+    let mut any = false;
+    let mut best: Option<(usize, String)> = None;
+    for c in cached {
+        any = true;
+        if !same_names(c) {
+            continue;
+        }
+        let list = differences(form, c);
+        if best.as_ref().is_none_or(|(n, _)| list.len() < *n) {
+            let more = if list.len() > 3 { format!(" and {} more differences", list.len() - 3) } else { String::new() };
+            best = Some((list.len(), format!("{}{more}", list[..list.len().min(3)].join("; "))));
+        }
+    }
+    match best {
+        Some((_, why)) => why,
+        None if any => "this sequence of ops is new".to_string(),
+        None => "the first segment".to_string(),
+    }
+}
+
+fn differences(new: &Form, old: &Form) -> Vec<String> {
+    let mut out = Vec::new();
+    if new.args.len() != old.args.len() {
+        out.push(format!("{} arguments instead of {}", new.args.len(), old.args.len()));
+    }
+    for (i, (a, b)) in new.args.iter().zip(&old.args).enumerate() {
+        out.extend(meta_difference(&format!("argument {i}"), &a.meta, &b.meta));
+        match (a.donated, b.donated) {
+            (true, false) => out.push(format!("argument {i} is no longer used afterwards (donated)")),
+            (false, true) => out.push(format!("argument {i} is still used afterwards (not donated)")),
+            _ => {}
+        }
+    }
+    for i in 0..new.nodes.len() {
+        let name = new.nodes[i].op.name();
+        if new.nodes[i].op != old.nodes[i].op {
+            out.push(format!("op {i} ({name}): {:?} instead of {:?}", new.nodes[i].op, old.nodes[i].op));
+        }
+        if new.inputs_of(i) != old.inputs_of(i) {
+            let kinds = |f: &Form| {
+                let list: Vec<String> = f.inputs_of(i).iter().map(|x| describe(x.source())).collect();
+                list.join(", ")
+            };
+            out.push(format!("op {i} ({name}) reads {} instead of {}", kinds(new), kinds(old)));
+        }
+        // Sizes that follow from arguments are told once, where they enter.
+        if new.inputs_of(i).is_empty() {
+            for (a, b) in new.values[new.values_of(i)].iter().zip(&old.values[old.values_of(i)]) {
+                out.extend(meta_difference(&format!("the result of op {i} ({name})"), a, b));
+            }
+        }
+    }
+    if new.outputs != old.outputs {
+        out.push(format!("other results are still in use: {} instead of {}", new.outputs.len(), old.outputs.len()));
+    }
+    if out.is_empty() {
+        out.push("sizes or dtypes inside differ".to_string());
+    }
+    out
+}
+
+fn describe(s: Source) -> String {
+    match s {
+        Source::Value(i) => format!("value {i}"),
+        Source::Arg(i) => format!("argument {i}"),
+        Source::Number(dtype, _) => format!("a number ({dtype:?})"),
+    }
+}
+
+fn meta_difference(what: &str, a: &Meta, b: &Meta) -> Vec<String> {
+    let mut out = Vec::new();
+    if a.dims.len() != b.dims.len() {
+        out.push(format!("{what} has shape {} instead of {}", a.dims, b.dims));
+    } else {
+        for (d, (x, y)) in a.dims.iter().zip(b.dims.iter()).enumerate() {
+            if x != y {
+                out.push(format!("{what}: dimension {d} is {x} instead of {y}"));
+            }
+        }
+    }
+    if a.dtype != b.dtype {
+        out.push(format!("{what} is {:?} instead of {:?}", a.dtype, b.dtype));
+    }
+    if a.device != b.device {
+        out.push(format!("{what} is on {} instead of {}", a.device, b.device));
+    }
+    out
+}

@@ -1,0 +1,96 @@
+//! From a form to StableHLO text.
+
+use crate::form::{DTYPES, Form, Input, Source};
+use crate::slot::Failure;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use torchtpu_stablehlo::{Func, Type, Value};
+use torchtpu_tensor::{DType, ErrorKind, Meta, meta::element_type};
+
+/// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype.
+///
+/// # Errors
+/// When an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule: a bug of that op, named here.
+pub(crate) fn module(form: &Form, outputs: &[u32]) -> Result<String, Failure> {
+    let mut f = Func::new();
+    let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
+    for (i, a) in form.args.iter().enumerate() {
+        if a.donated {
+            f.set_donor(i);
+        }
+    }
+    let mut numbers: [Numbers; DTYPES] = [const { Numbers { vector: None, taken: Vec::new() } }; DTYPES];
+    for (i, &n) in form.numbers.iter().enumerate() {
+        if n > 0 {
+            numbers[i].vector = Some(f.arg(Type::new(&[n as usize], element_type(DType::ALL[i]))));
+            numbers[i].taken = vec![None; n as usize];
+        }
+    }
+    let needed = form.needed(outputs);
+    let mut values: Vec<Option<Value>> = vec![None; form.values.len()];
+    for (i, node) in form.nodes.iter().enumerate() {
+        if !needed[i] {
+            continue;
+        }
+        let x: Vec<Value> = form.inputs_of(i).iter().map(|&input| read(&mut f, input, &args, &mut numbers, &values)).collect();
+        let range = form.values_of(i);
+        let y: &[Meta] = &form.values[range.clone()];
+        let name = node.op.name();
+        let fail = |why: String| {
+            Failure::new(ErrorKind::Runtime, format!("{name}: lowering to StableHLO failed: {why}"))
+                .note(format!("the op is {:?}", node.op))
+        };
+        let results = catch_unwind(AssertUnwindSafe(|| node.op.lower(&mut f, &x, y))).map_err(|panic| fail(text(&*panic)))?;
+        if results.len() != y.len() {
+            return Err(fail(format!("{} results instead of {}", results.len(), y.len())));
+        }
+        for ((slot, value), meta) in values[range].iter_mut().zip(results).zip(y) {
+            if *value.ty() != meta.ty() {
+                return Err(fail(format!("the result is {}, but must be {}", value.ty(), meta.ty())));
+            }
+            *slot = Some(value);
+        }
+    }
+    let outputs: Vec<Value> =
+        outputs.iter().map(|&v| values[v as usize].clone().expect("nodes of outputs are needed")).collect();
+    Ok(f.finish("segment", &outputs))
+}
+
+/// Numbers of one dtype: the vector that carries them, and those already taken out.
+#[derive(Default)]
+struct Numbers {
+    vector: Option<Value>,
+    taken: Vec<Option<Value>>,
+}
+
+fn read(
+    f: &mut Func,
+    input: Input,
+    args: &[Value],
+    numbers: &mut [Numbers; DTYPES],
+    values: &[Option<Value>],
+) -> Value {
+    match input.source() {
+        Source::Value(i) => values[i].clone().expect("a needed node's inputs are needed"),
+        Source::Arg(i) => args[i].clone(),
+        Source::Number(dtype, i) => {
+            let n = &mut numbers[dtype as usize];
+            if let Some(v) = &n.taken[i] {
+                return v.clone();
+            }
+            let vector = n.vector.as_ref().expect("numbers are counted when they are recorded");
+            let one = f.slice(vector, &[i], &[i + 1], &[1]);
+            let scalar = f.reshape(&one, &[]);
+            n.taken[i] = Some(scalar.clone());
+            scalar
+        }
+    }
+}
+
+/// What a panic says.
+pub(crate) fn text(panic: &(dyn std::any::Any + Send)) -> String {
+    match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+        (Some(s), _) => s.clone(),
+        (_, Some(s)) => (*s).to_string(),
+        _ => "panic".to_string(),
+    }
+}

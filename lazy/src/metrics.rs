@@ -1,0 +1,184 @@
+//! What the engine counts.
+
+use crate::explain::Explanation;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Why a segment was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum CutReason {
+    /// Debug mode: after every op.
+    Debug,
+    /// Strict mode: after every op.
+    Strict,
+    /// The host asked for a value.
+    Read,
+    /// The host waits for all work.
+    Synchronize,
+    /// The optimiser finished a step.
+    StepBoundary,
+    /// The segment reached its greatest number of ops.
+    Size,
+    /// Values waiting to be computed would take too much memory.
+    Memory,
+    /// The stream of ops repeats here.
+    RepeatFound,
+    /// The program asked for it, or changed the mode.
+    Explicit,
+    /// Another thread uses a value of this one's segment.
+    OtherThread,
+}
+
+impl CutReason {
+    /// All of them.
+    pub const ALL: [CutReason; 10] = [
+        CutReason::Debug,
+        CutReason::Strict,
+        CutReason::Read,
+        CutReason::Synchronize,
+        CutReason::StepBoundary,
+        CutReason::Size,
+        CutReason::Memory,
+        CutReason::RepeatFound,
+        CutReason::Explicit,
+        CutReason::OtherThread,
+    ];
+    /// In words, as reports show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CutReason::Debug => "debug",
+            CutReason::Strict => "strict",
+            CutReason::Read => "read by host",
+            CutReason::Synchronize => "synchronize",
+            CutReason::StepBoundary => "step boundary",
+            CutReason::Size => "size",
+            CutReason::Memory => "memory",
+            CutReason::RepeatFound => "repeat found",
+            CutReason::Explicit => "explicit",
+            CutReason::OtherThread => "used by another thread",
+        }
+    }
+}
+
+/// Counts since the start or the last [`reset_metrics`].
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Metrics {
+    /// Programs given to the compiler.
+    pub compilations: u64,
+    /// Time spent in the compiler and in building its input.
+    pub compile_nanos: u64,
+    /// Segments whose executable was in memory.
+    pub process_cache_hits: u64,
+    /// Executables loaded from disk.
+    pub disk_cache_hits: u64,
+    /// Executables looked for on disk and not found.
+    pub disk_cache_misses: u64,
+    /// Damaged or foreign files found in the disk cache.
+    pub disk_cache_rejected: u64,
+    /// Executables in memory now.
+    pub cached_executables: u64,
+    /// Segments launched.
+    pub segments_executed: u64,
+    /// Segments that computed nothing anybody could see, and were dropped.
+    pub segments_dropped: u64,
+    /// Ops recorded.
+    pub nodes_recorded: u64,
+    /// Ops in the segments launched.
+    pub nodes_executed: u64,
+    /// Values copied to the device, packed numbers among them.
+    pub uploads: u64,
+    /// Bytes copied to the device.
+    pub upload_bytes: u64,
+    /// Values copied to the host.
+    pub downloads: u64,
+    /// Bytes copied to the host.
+    pub download_bytes: u64,
+    /// Arguments whose memory was given to the program.
+    pub donations: u64,
+    /// Cuts by reason, those that happened.
+    pub cuts: Vec<(&'static str, u64)>,
+    /// Values that exist now: handles in use.
+    pub live_values: u64,
+    /// Bytes of values on the device now.
+    pub live_bytes: u64,
+    /// The most bytes of values on the device at once.
+    pub peak_bytes: u64,
+}
+
+macro_rules! counters {
+    ($($name:ident)*) => {
+        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* pub(crate) cuts: [AtomicU64; CutReason::ALL.len()] }
+        pub(crate) static COUNTERS: Counters =
+            Counters { $($name: AtomicU64::new(0),)* cuts: [const { AtomicU64::new(0) }; CutReason::ALL.len()] };
+        impl Counters {
+            fn reset(&self) {
+                $(self.$name.store(0, Relaxed);)*
+                self.cuts.iter().for_each(|c| c.store(0, Relaxed));
+            }
+            fn copy(&self) -> Metrics {
+                Metrics { $($name: self.$name.load(Relaxed),)* ..Metrics::default() }
+            }
+        }
+    };
+}
+
+// Expands to one atomic a name, and to their reset and copy.
+counters! {
+    compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected segments_executed
+    segments_dropped nodes_executed uploads upload_bytes downloads download_bytes donations
+}
+
+static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
+static PEAK_BYTES: AtomicU64 = AtomicU64::new(0);
+
+#[inline]
+pub(crate) fn count(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Relaxed);
+}
+
+pub(crate) fn add_live_bytes(bytes: usize) {
+    let now = LIVE_BYTES.fetch_add(bytes as u64, Relaxed) + bytes as u64;
+    if now > PEAK_BYTES.load(Relaxed) {
+        PEAK_BYTES.fetch_max(now, Relaxed);
+    }
+}
+
+pub(crate) fn sub_live_bytes(bytes: usize) {
+    LIVE_BYTES.fetch_sub(bytes as u64, Relaxed);
+}
+
+/// The counters; what the recording state knows is filled in by the engine.
+pub(crate) fn snapshot() -> Metrics {
+    let mut m = COUNTERS.copy();
+    m.cuts = CutReason::ALL
+        .iter()
+        .map(|&r| (r.name(), COUNTERS.cuts[r as usize].load(Relaxed)))
+        .filter(|(_, n)| *n > 0)
+        .collect();
+    m.live_bytes = LIVE_BYTES.load(Relaxed);
+    m.peak_bytes = PEAK_BYTES.load(Relaxed);
+    m
+}
+
+pub(crate) fn reset() {
+    COUNTERS.reset();
+    PEAK_BYTES.store(LIVE_BYTES.load(Relaxed), Relaxed);
+}
+
+/// The last compilations, oldest first; a program that compiles forever must not grow the list forever.
+static EXPLANATIONS: Mutex<VecDeque<Explanation>> = Mutex::new(VecDeque::new());
+const EXPLANATIONS_KEPT: usize = 1000;
+
+pub(crate) fn explained(e: Explanation) {
+    let mut list = EXPLANATIONS.lock();
+    if list.len() == EXPLANATIONS_KEPT {
+        list.pop_front();
+    }
+    list.push_back(e);
+}
+
+pub(crate) fn explanations() -> Vec<Explanation> {
+    EXPLANATIONS.lock().iter().cloned().collect()
+}

@@ -1,0 +1,74 @@
+//! When the trace is cut.
+
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// When recorded ops are handed to the device. Results are the same in all modes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum EagerMode {
+    /// After every op, then wait for it; an error names the op and shows at its call.
+    Debug,
+    /// After every op, without waiting.
+    Strict,
+    /// In large segments that repeat from step to step.
+    Fused,
+}
+
+const UNSET: u8 = u8::MAX;
+static MODE: AtomicU8 = AtomicU8::new(UNSET);
+
+impl EagerMode {
+    fn from_u8(v: u8) -> EagerMode {
+        match v {
+            0 => EagerMode::Debug,
+            1 => EagerMode::Strict,
+            _ => EagerMode::Fused,
+        }
+    }
+    /// What the two environment variables ask for.
+    fn from_variables(blocking: Option<&str>, fuse: Option<&str>) -> EagerMode {
+        match (blocking, fuse) {
+            (Some("1"), _) => EagerMode::Debug,
+            (_, Some("0")) => EagerMode::Strict,
+            _ => EagerMode::Fused,
+        }
+    }
+}
+
+/// The mode now.
+#[inline]
+pub(crate) fn get() -> EagerMode {
+    match MODE.load(Relaxed) {
+        UNSET => first(),
+        m => EagerMode::from_u8(m),
+    }
+}
+
+#[cold]
+fn first() -> EagerMode {
+    let var = |name| std::env::var(name).ok();
+    let mode = EagerMode::from_variables(
+        var("TORCH_TPU_LAUNCH_BLOCKING").as_deref(),
+        var("TORCH_TPU_DEFER_AND_FUSE").as_deref(),
+    );
+    let _ = MODE.compare_exchange(UNSET, mode as u8, Relaxed, Relaxed);
+    EagerMode::from_u8(MODE.load(Relaxed))
+}
+
+pub(crate) fn set(mode: EagerMode) {
+    MODE.store(mode as u8, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_chooses_the_mode() {
+        assert_eq!(EagerMode::from_variables(None, None), EagerMode::Fused);
+        assert_eq!(EagerMode::from_variables(None, Some("0")), EagerMode::Strict);
+        assert_eq!(EagerMode::from_variables(None, Some("1")), EagerMode::Fused);
+        assert_eq!(EagerMode::from_variables(Some("1"), Some("1")), EagerMode::Debug);
+        assert_eq!(EagerMode::from_variables(Some("0"), Some("0")), EagerMode::Strict);
+    }
+}

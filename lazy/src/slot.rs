@@ -1,0 +1,119 @@
+//! A value on the device, possibly still to come.
+
+use crate::metrics;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use torchtpu_pjrt::{Buffer, Code};
+use torchtpu_tensor::{Error, ErrorKind, Meta};
+
+/// Why a value will never come; shared by all that depend on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) message: String,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
+        Failure { kind, message: message.into(), notes: Vec::new() }
+    }
+    /// What the plugin reported while doing `what`.
+    pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {
+        let kind = match e.code() {
+            Code::ResourceExhausted => ErrorKind::OutOfMemory,
+            _ => ErrorKind::Runtime,
+        };
+        Failure::new(kind, format!("{what}: {}", e.message()))
+    }
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Failure {
+        self.notes.push(note.into());
+        self
+    }
+    pub(crate) fn error(&self) -> Error {
+        self.notes.iter().fold(Error::new(self.kind, self.message.clone()), |e, n| e.note(n.clone()))
+    }
+}
+
+/// Outcome of what computes a value.
+pub(crate) type Outcome = Result<Buffer, Arc<Failure>>;
+
+/// A value on the device: set once, by the segment or upload that makes it. PJRT buffers are themselves futures, so a slot is
+/// empty only while its segment is being compiled or launched.
+pub(crate) struct Slot {
+    pub(crate) meta: Meta,
+    outcome: OnceLock<Outcome>,
+    /// The ops that computed it, for errors that show when it is read.
+    origin: OnceLock<Arc<str>>,
+    /// Whether a handle names it.
+    pub(crate) named: AtomicBool,
+    /// Copies to the host under way.
+    pub(crate) readers: AtomicU32,
+    /// The stream whose segments read it; [`SEVERAL`], or [`NOBODY`].
+    user: AtomicU32,
+}
+
+const NOBODY: u32 = u32::MAX;
+const SEVERAL: u32 = u32::MAX - 1;
+
+impl Slot {
+    /// Takes note that a segment of a stream reads it.
+    #[inline]
+    pub(crate) fn used_by(&self, stream: u32) {
+        let old = self.user.load(Relaxed);
+        if old != stream {
+            self.user.store(if old == NOBODY { stream } else { SEVERAL }, Relaxed);
+        }
+    }
+    /// Whether the segment that `stream` is cutting may destroy it: nothing but segments of this stream, which are launched
+    /// in order, can see it. How far earlier launches have got must not matter: the answer is part of the key.
+    pub(crate) fn may_be_donated(self: &Arc<Self>, stream: u32) -> bool {
+        !self.named.load(Relaxed)
+            && self.readers.load(Relaxed) == 0
+            && (self.user.load(Relaxed) == stream || Arc::strong_count(self) == 1)
+    }
+    pub(crate) fn empty(meta: Meta) -> Slot {
+        Slot {
+            meta,
+            outcome: OnceLock::new(),
+            origin: OnceLock::new(),
+            named: AtomicBool::new(true),
+            readers: AtomicU32::new(0),
+            user: AtomicU32::new(NOBODY),
+        }
+    }
+    pub(crate) fn ready(meta: Meta, buffer: Buffer) -> Slot {
+        let slot = Slot::empty(meta);
+        slot.fill(buffer, None);
+        slot
+    }
+    /// Sets the buffer; the first outcome stays.
+    pub(crate) fn fill(&self, buffer: Buffer, origin: Option<&Arc<str>>) {
+        if let Some(o) = origin {
+            let _ = self.origin.set(o.clone());
+        }
+        if self.outcome.set(Ok(buffer)).is_ok() {
+            metrics::add_live_bytes(self.meta.bytes().unwrap_or(0));
+        }
+    }
+    /// Sets the failure; the first outcome stays.
+    pub(crate) fn fail(&self, failure: Arc<Failure>) {
+        let _ = self.outcome.set(Err(failure));
+    }
+    /// The outcome, as soon as there is one.
+    pub(crate) fn wait(&self) -> &Outcome {
+        self.outcome.wait()
+    }
+    /// The ops that computed it; empty for uploads.
+    pub(crate) fn origin(&self) -> &str {
+        self.origin.get().map_or("", |o| o)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(Ok(_)) = self.outcome.get() {
+            metrics::sub_live_bytes(self.meta.bytes().unwrap_or(0));
+        }
+    }
+}

@@ -1,0 +1,398 @@
+"""Recurrent layers and cells."""
+
+import math
+
+import pytpu as torch
+from pytpu import _C
+from pytpu.nn import init
+from pytpu.nn.parameter import Parameter
+
+from .module import Module
+
+_ops = _C._ops
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share: parameters, checks, packed sequences."""
+
+    def __init__(
+        self,
+        mode,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        proj_size=0,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__()
+        if mode not in _GATES:
+            raise ValueError("Unrecognized RNN mode: " + mode)
+        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
+        if dropout > 0 and num_layers == 1:
+            import warnings
+
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+                stacklevel=2,
+            )
+        if not isinstance(hidden_size, int):
+            raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+        if hidden_size <= 0:
+            raise ValueError("hidden_size must be greater than zero")
+        if num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        if proj_size >= hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        directions = 2 if bidirectional else 1
+        gates = _GATES[mode] * hidden_size
+        real_hidden = proj_size if proj_size > 0 else hidden_size
+        self._flat_weights_names = []
+        self._all_weights = []
+        for layer in range(num_layers):
+            for direction in range(directions):
+                layer_input = input_size if layer == 0 else real_hidden * directions
+                shapes = [("weight_ih", (gates, layer_input)), ("weight_hh", (gates, real_hidden))]
+                if bias:
+                    shapes += [("bias_ih", (gates,)), ("bias_hh", (gates,))]
+                if proj_size > 0:
+                    shapes += [("weight_hr", (proj_size, hidden_size))]
+                suffix = f"_l{layer}" + ("_reverse" if direction else "")
+                names = []
+                for name, shape in shapes:
+                    names.append(name + suffix)
+                    setattr(self, name + suffix, Parameter(torch.empty(shape, device=device, dtype=dtype)))
+                self._flat_weights_names += names
+                self._all_weights.append(names)
+        self.reset_parameters()
+
+    @property
+    def _flat_weights(self):
+        return [getattr(self, name) for name in self._flat_weights_names]
+
+    @property
+    def all_weights(self):
+        """The parameters, a list for every layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    def flatten_parameters(self):
+        """Does nothing: parameters need no common block here."""
+
+    def reset_parameters(self):
+        """Draws new values."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def extra_repr(self):
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.proj_size != 0:
+            text += f", proj_size={self.proj_size}"
+        if self.num_layers != 1:
+            text += f", num_layers={self.num_layers}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        if self.batch_first is not False:
+            text += f", batch_first={self.batch_first}"
+        if self.dropout != 0:
+            text += f", dropout={self.dropout}"
+        if self.bidirectional is not False:
+            text += f", bidirectional={self.bidirectional}"
+        return text
+
+    def _check_hidden(self, hidden, size, message="Expected hidden size {}, got {}"):
+        if tuple(hidden.size()) != size:
+            raise RuntimeError(message.format(size, list(hidden.size())))
+
+    def _check_input(self, input, packed):
+        if input.dtype != self._flat_weights[0].dtype and not torch.is_autocast_enabled():
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). "
+                f"Convert input: input.to({self._flat_weights[0].dtype}), or convert model: "
+                f"model.to({input.dtype})"
+            )
+        dims = (2,) if packed else (2, 3)
+        if input.dim() not in dims:
+            name = type(self).__name__
+            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        if self.input_size != input.size(-1):
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+            )
+
+    def _run(self, input, batch_sizes, hidden):
+        """Calls the op: (output, hidden states)."""
+        raise NotImplementedError
+
+    def _flags(self):
+        return self.bias, self.num_layers, self.dropout, self.training, self.bidirectional
+
+    def forward(self, input, hx=None):
+        from pytpu.nn.utils.rnn import PackedSequence
+
+        packed = isinstance(input, PackedSequence)
+        original = input
+        directions = 2 if self.bidirectional else 1
+        if packed:
+            input, batch_sizes, sorted_indices, unsorted_indices = original
+            batch = int(batch_sizes[0])
+            batched = True
+        else:
+            batch_sizes = sorted_indices = unsorted_indices = None
+            if input.dim() not in (2, 3):
+                raise ValueError(
+                    f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead"
+                )
+            batched = input.dim() == 3
+            batch_dim = 0 if self.batch_first else 1
+            if not batched:
+                input = input.unsqueeze(batch_dim)
+                hx = self._with_batch(hx, directions)
+            elif hx is not None:
+                self._check_batched(hx)
+            batch = input.size(batch_dim)
+        if hx is None:
+            hx = self._zeros(directions, batch, input)
+        elif packed:
+            hx = self._permuted(hx, sorted_indices)
+        self._check_input(input, packed)
+        self._check_states(hx, directions, batch)
+        output, hidden = self._run(input, batch_sizes, hx)
+        if packed:
+            output = PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices)
+            return output, self._permuted(hidden, unsorted_indices)
+        if not batched:
+            output = output.squeeze(0 if self.batch_first else 1)
+            hidden = self._without_batch(hidden)
+        return output, hidden
+
+    # The hidden state is one tensor here; LSTM has a pair.
+
+    def _zeros(self, directions, batch, like):
+        return torch.zeros(
+            self.num_layers * directions, batch, self.hidden_size, dtype=like.dtype, device=like.device
+        )
+
+    def _with_batch(self, hx, directions):
+        if hx is None:
+            return None
+        if hx.dim() != 2:
+            raise RuntimeError(f"For unbatched 2-D input, hx should also be 2-D but got {hx.dim()}-D tensor")
+        return hx.unsqueeze(1)
+
+    def _without_batch(self, hidden):
+        return hidden.squeeze(1)
+
+    def _check_batched(self, hx):
+        if hx.dim() != 3:
+            raise RuntimeError(f"For batched 3-D input, hx should also be 3-D but got {hx.dim()}-D tensor")
+
+    def _check_states(self, hx, directions, batch):
+        self._check_hidden(hx, (self.num_layers * directions, batch, self.hidden_size))
+
+    def _permuted(self, hx, indices):
+        return hx if indices is None else hx.index_select(1, indices)
+
+
+class RNN(RNNBase):
+    """The simple recurrent layer, with tanh or ReLU."""
+
+    def __init__(self, *args, **kwargs):
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        if len(args) > 3:
+            self.nonlinearity = args[3]
+            args = args[:3] + args[4:]
+        else:
+            self.nonlinearity = kwargs.pop("nonlinearity", "tanh")
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{self.nonlinearity}'. Select from 'tanh' or 'relu'.")
+        super().__init__("RNN_" + self.nonlinearity.upper(), *args, **kwargs)
+
+    def _run(self, input, batch_sizes, hidden):
+        op = getattr(_ops, f"rnn_{self.nonlinearity}")
+        if batch_sizes is None:
+            return op(input, hidden, self._flat_weights, *self._flags(), self.batch_first)
+        return op(input, batch_sizes, hidden, self._flat_weights, *self._flags())
+
+
+class GRU(RNNBase):
+    """The gated recurrent layer."""
+
+    def __init__(self, *args, **kwargs):
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        super().__init__("GRU", *args, **kwargs)
+
+    def _run(self, input, batch_sizes, hidden):
+        if batch_sizes is None:
+            return _ops.gru(input, hidden, self._flat_weights, *self._flags(), self.batch_first)
+        return _ops.gru(input, batch_sizes, hidden, self._flat_weights, *self._flags())
+
+
+class LSTM(RNNBase):
+    """The long short-term memory layer."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__("LSTM", *args, **kwargs)
+
+    def _run(self, input, batch_sizes, hidden):
+        if batch_sizes is None:
+            result = _ops.lstm(input, hidden, self._flat_weights, *self._flags(), self.batch_first)
+        else:
+            result = _ops.lstm(input, batch_sizes, hidden, self._flat_weights, *self._flags())
+        return result[0], (result[1], result[2])
+
+    def _zeros(self, directions, batch, like):
+        rows = self.num_layers * directions
+        real_hidden = self.proj_size if self.proj_size > 0 else self.hidden_size
+        return (
+            torch.zeros(rows, batch, real_hidden, dtype=like.dtype, device=like.device),
+            torch.zeros(rows, batch, self.hidden_size, dtype=like.dtype, device=like.device),
+        )
+
+    def _with_batch(self, hx, directions):
+        if hx is None:
+            return None
+        if hx[0].dim() != 2 or hx[1].dim() != 2:
+            raise RuntimeError(
+                f"For unbatched 2-D input, hx and cx should also be 2-D but got ({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
+            )
+        return hx[0].unsqueeze(1), hx[1].unsqueeze(1)
+
+    def _without_batch(self, hidden):
+        return hidden[0].squeeze(1), hidden[1].squeeze(1)
+
+    def _check_batched(self, hx):
+        if hx[0].dim() != 3 or hx[1].dim() != 3:
+            raise RuntimeError(
+                f"For batched 3-D input, hx and cx should also be 3-D but got ({hx[0].dim()}-D, {hx[1].dim()}-D) tensors"
+            )
+
+    def _check_states(self, hx, directions, batch):
+        rows = self.num_layers * directions
+        real_hidden = self.proj_size if self.proj_size > 0 else self.hidden_size
+        self._check_hidden(hx[0], (rows, batch, real_hidden), "Expected hidden[0] size {}, got {}")
+        self._check_hidden(hx[1], (rows, batch, self.hidden_size), "Expected hidden[1] size {}, got {}")
+
+    def _permuted(self, hx, indices):
+        if indices is None:
+            return hx
+        return hx[0].index_select(1, indices), hx[1].index_select(1, indices)
+
+
+class RNNCellBase(Module):
+    """What the recurrent cells share."""
+
+    def __init__(self, input_size, hidden_size, bias, num_chunks, device=None, dtype=None):
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = num_chunks * hidden_size
+        self.weight_ih = Parameter(torch.empty((rows, input_size), device=device, dtype=dtype))
+        self.weight_hh = Parameter(torch.empty((rows, hidden_size), device=device, dtype=dtype))
+        if bias:
+            self.bias_ih = Parameter(torch.empty(rows, device=device, dtype=dtype))
+            self.bias_hh = Parameter(torch.empty(rows, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias_ih", None)
+            self.register_parameter("bias_hh", None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draws new values."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def extra_repr(self):
+        text = f"{self.input_size}, {self.hidden_size}"
+        if self.bias is not True:
+            text += f", bias={self.bias}"
+        if getattr(self, "nonlinearity", "tanh") != "tanh":
+            text += f", nonlinearity={self.nonlinearity}"
+        return text
+
+    def _checked(self, input, states):
+        name = type(self).__name__
+        if input.dim() not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        for hx in states:
+            if hx is not None and hx.dim() not in (1, 2):
+                raise ValueError(f"{name}: Expected hidden to be 1D or 2D, got {hx.dim()}D instead")
+        batched = input.dim() == 2
+        if not batched:
+            input = input.unsqueeze(0)
+        zeros = None
+        rows = []
+        for hx in states:
+            if hx is None:
+                if zeros is None:
+                    zeros = torch.zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
+                rows.append(zeros)
+            else:
+                rows.append(hx if batched else hx.unsqueeze(0))
+        return input, rows, batched
+
+    def _weights(self):
+        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
+
+
+class RNNCell(RNNCellBase):
+    """One step of the simple recurrent layer."""
+
+    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input, hx=None):
+        input, (hx,), batched = self._checked(input, (hx,))
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        h = getattr(_ops, f"rnn_{self.nonlinearity}_cell")(input, hx, *self._weights())
+        return h if batched else h.squeeze(0)
+
+
+class LSTMCell(RNNCellBase):
+    """One step of the long short-term memory layer."""
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input, hx=None):
+        input, states, batched = self._checked(input, (None, None) if hx is None else hx)
+        h, c = _ops.lstm_cell(input, states, *self._weights())
+        return (h, c) if batched else (h.squeeze(0), c.squeeze(0))
+
+
+class GRUCell(RNNCellBase):
+    """One step of the gated recurrent layer."""
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input, hx=None):
+        input, (hx,), batched = self._checked(input, (hx,))
+        h = _ops.gru_cell(input, hx, *self._weights())
+        return h if batched else h.squeeze(0)

@@ -1,0 +1,169 @@
+"""Tensors that a module treats specially when they are assigned to it."""
+
+from collections import OrderedDict
+
+import pytpu as torch
+from pytpu import _C
+
+
+class _ParameterMeta(type(torch.Tensor)):
+    # A custom tensor type that marks itself `_is_param` counts as a parameter.
+    def __instancecheck__(cls, instance):
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Parameter and isinstance(instance, torch.Tensor) and getattr(instance, "_is_param", False)
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    param = Parameter(data, requires_grad)
+    # Hooks are not pickled; the slot exists in the format only.
+    return param
+
+
+class Parameter(torch.Tensor, metaclass=_ParameterMeta):
+    """A tensor that becomes one of a module's parameters when it is assigned as an attribute.
+
+    It requires grad unless told otherwise, also when it is made under `no_grad`.
+    """
+
+    def __new__(cls, data=None, requires_grad=True):
+        if data is None:
+            data = torch.empty(0)
+        if type(data) is torch.Tensor or type(data) is Parameter:
+            return torch.Tensor._make_subclass(cls, data, requires_grad)
+        if not isinstance(data, torch.Tensor):
+            raise TypeError(f"Parameter data must be a torch.Tensor, but got {type(data).__name__}")
+        param = data.detach().requires_grad_(requires_grad)
+        if type(param) is not type(data):
+            raise RuntimeError(
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
+                f"an instance of the same type, but return type {type(param).__name__} was found instead."
+            )
+        param._is_param = True
+        return param
+
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        copy = type(self)(self.data.clone(), self.requires_grad)
+        memo[id(self)] = copy
+        return copy
+
+    def __repr__(self, *, tensor_contents=None):
+        return "Parameter containing:\n" + super().__repr__()
+
+    def __reduce_ex__(self, proto):
+        return (_rebuild_parameter, (self.data, self.requires_grad, OrderedDict()))
+
+    __torch_function__ = _C._disabled_torch_function_impl
+
+
+class _BufferMeta(type(torch.Tensor)):
+    def __instancecheck__(cls, instance):
+        if type.__instancecheck__(cls, instance):
+            return True
+        return cls is Buffer and isinstance(instance, torch.Tensor) and getattr(instance, "_is_buffer", False)
+
+
+class Buffer(torch.Tensor, metaclass=_BufferMeta):
+    """A tensor that becomes one of a module's buffers when it is assigned as an attribute."""
+
+    def __new__(cls, data=None, *, persistent=True):
+        if data is None:
+            data = torch.empty(0)
+        t = data.detach().requires_grad_(data.requires_grad)
+        t.persistent = persistent
+        t._is_buffer = True
+        return t
+
+    __torch_function__ = _C._disabled_torch_function_impl
+
+
+_SHAPELESS = (
+    "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` "
+    "when trying to load an uninitialized parameter into an initialized one. Call `forward` to initialize the "
+    "parameters before accessing their attributes."
+)
+_LAZY_MESSAGE = (
+    "Attempted to use an uninitialized parameter in {}. This error happens when you are using a `LazyModule` or "
+    "explicitly manipulating `torch.nn.parameter.UninitializedParameter` objects. When using LazyModules Call "
+    "`forward` with a dummy batch to initialize the parameters before calling torch functions"
+)
+
+
+class UninitializedTensorMixin:
+    """What a tensor without a shape yet may do: move, change dtype, and `materialize`."""
+
+    def materialize(self, shape, device=None, dtype=None):
+        """Gives the tensor its shape, in place, and its final class."""
+        device = self.data.device if device is None else device
+        dtype = self.data.dtype if dtype is None else dtype
+        self.data = torch.empty(shape, device=device, dtype=dtype)
+        self.__class__ = self.cls_to_become
+
+    @property
+    def shape(self):
+        """Raises: there is none yet."""
+        raise RuntimeError(_SHAPELESS)
+
+    def share_memory_(self):
+        """Raises: there is nothing to share yet."""
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling `module.share_memory()`."
+        )
+
+    def __repr__(self):
+        return f"<{self.__class__.__name__}>"
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", str(func))
+        # Properties reach this as the `__get__`/`__set__` of a descriptor.
+        if name in _ALLOWED_UNINITIALIZED or name in ("__get__", "__set__"):
+            return super().__torch_function__(func, types, args, kwargs or {})
+        raise ValueError(_LAZY_MESSAGE.format(func))
+
+
+_ALLOWED_UNINITIALIZED = frozenset(
+    "detach requires_grad_ data device dtype is_floating_point is_complex to cpu cuda half float double bfloat16 char "
+    "short int long is_leaf requires_grad grad __hash__ copy_ _has_compatible_shallow_copy_type _is_param _is_buffer".split()
+)
+
+
+def is_lazy(param):
+    """Whether a parameter or buffer still waits for its shape."""
+    return isinstance(param, UninitializedTensorMixin)
+
+
+class UninitializedParameter(UninitializedTensorMixin, Parameter):
+    """A parameter whose shape is found at the first call of its module."""
+
+    cls_to_become = Parameter
+
+    def __new__(cls, requires_grad=True, device=None, dtype=None):
+        data = torch.empty(0, device=device, dtype=dtype)
+        return torch.Tensor._make_subclass(cls, data, requires_grad)
+
+    def __deepcopy__(self, memo):
+        if id(self) in memo:
+            return memo[id(self)]
+        copy = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        memo[id(self)] = copy
+        return copy
+
+    def __reduce_ex__(self, proto):
+        return (type(self), (self.requires_grad, self.data.device, self.data.dtype))
+
+
+class UninitializedBuffer(UninitializedTensorMixin, torch.Tensor):
+    """A buffer whose shape is found at the first call of its module."""
+
+    cls_to_become = torch.Tensor
+
+    def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
+        data = torch.empty(0, device=device, dtype=dtype)
+        buffer = torch.Tensor._make_subclass(cls, data, requires_grad)
+        buffer.persistent = persistent
+        buffer._is_buffer = True
+        return buffer

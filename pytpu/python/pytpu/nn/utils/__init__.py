@@ -1,0 +1,12 @@
+"""Gradient clipping, parameter vectors, padded and packed sequences."""
+
+from . import rnn
+from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
+from .convert_parameters import parameters_to_vector, vector_to_parameters
+from .fusion import fuse_conv_bn_eval, fuse_conv_bn_weights, fuse_linear_bn_eval, fuse_linear_bn_weights
+
+
+def skip_init(module_cls, *args, **kwargs):
+    """Makes a module without initialising its parameters."""
+    device = kwargs.pop("device", "cpu")
+    return module_cls(*args, **kwargs, device="meta").to_empty(device=device)

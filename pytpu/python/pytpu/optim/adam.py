@@ -1,0 +1,204 @@
+"""Adam and AdamW."""
+
+import pytpu as torch
+
+from .optimizer import Optimizer, _check, _check_lr, _fused, _scalar, _step_tensor
+
+
+class Adam(Optimizer):
+    """Steps scaled by running means of the gradient and of its square."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        amsgrad=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+        fused=None,
+        decoupled_weight_decay=False,
+    ):
+        _check_lr(lr)
+        _check("epsilon value", eps, 0.0 <= eps)
+        for i, beta in enumerate(betas):
+            if not isinstance(beta, torch.Tensor):
+                _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
+        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        if isinstance(lr, torch.Tensor) and foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        if fused and differentiable:
+            raise RuntimeError("`fused` does not support `differentiable`")
+        if fused and foreach:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("amsgrad", False)
+            group.setdefault("maximize", False)
+            group.setdefault("foreach", None)
+            group.setdefault("capturable", False)
+            group.setdefault("differentiable", False)
+            group.setdefault("decoupled_weight_decay", False)
+            fused = group.setdefault("fused", None)
+            for p in group["params"]:
+                entry = self.state.get(p, [])
+                if len(entry) != 0 and not isinstance(entry["step"], torch.Tensor):
+                    step = torch.tensor(float(entry["step"]), dtype=torch.float32)
+                    entry["step"] = step.to(p.device) if group["capturable"] or fused else step
+
+    def step(self, closure=None):
+        """Updates the parameters once."""
+        loss = self._loss(closure)
+        for group in self.param_groups:
+            params, grads = self._collect(
+                group, "Adam does not support sparse gradients, please consider SparseAdam instead"
+            )
+            if not params:
+                continue
+            for p in params:
+                state = self.state[p]
+                if len(state) == 0:
+                    state["step"] = _step_tensor(group, p)
+                    state["exp_avg"] = torch.zeros_like(p)
+                    state["exp_avg_sq"] = torch.zeros_like(p)
+                    if group["amsgrad"]:
+                        state["max_exp_avg_sq"] = torch.zeros_like(p)
+            if not self._fused_update(group, params, grads):
+                for p, grad in zip(params, grads):
+                    self._update(group, p, grad, self.state[p])
+        return loss
+
+    def _fused_update(self, group, params, grads):
+        name = "_fused_adamw_" if group["decoupled_weight_decay"] else "_fused_adam_"
+        fused = _fused(name)
+        beta1, beta2 = group["betas"]
+        if (
+            fused is None
+            or group["fused"] is False
+            or group["differentiable"]
+            or group["capturable"]
+            or any(p.is_complex() for p in params)
+            or any(isinstance(v, torch.Tensor) for v in (group["lr"], beta1, beta2))
+        ):
+            return False
+        states = [self.state[p] for p in params]
+        steps = [s["step"] for s in states]
+        for step in steps:
+            step.add_(1)
+        fused(
+            params,
+            grads,
+            [s["exp_avg"] for s in states],
+            [s["exp_avg_sq"] for s in states],
+            [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else [],
+            steps,
+            lr=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=group["amsgrad"],
+            maximize=group["maximize"],
+        )
+        return True
+
+    def _update(self, group, p, grad, state):
+        beta1, beta2 = group["betas"]
+        lr, eps = group["lr"], group["eps"]
+        if group["maximize"]:
+            grad = -grad
+        state["step"].add_(1)
+        if group["weight_decay"] != 0:
+            if group["decoupled_weight_decay"]:
+                p.mul_(1 - lr * group["weight_decay"])
+            else:
+                grad = grad.add(p, alpha=group["weight_decay"])
+        exp_avg, exp_avg_sq = state["exp_avg"], state["exp_avg_sq"]
+        largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
+        # A complex parameter is two real ones.
+        if p.is_complex():
+            grad, exp_avg, exp_avg_sq = (torch.view_as_real(t) for t in (grad, exp_avg, exp_avg_sq))
+            largest = None if largest is None else torch.view_as_real(largest)
+            p = torch.view_as_real(p)
+        exp_avg.lerp_(grad, 1 - beta1)
+        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=_scalar(1 - beta2))
+        if group["capturable"] or group["differentiable"]:
+            step = state["step"]
+            correction1, correction2 = 1 - beta1**step, 1 - beta2**step
+            scale = correction2.sqrt()
+        else:
+            step = state["step"].item()
+            correction1, correction2 = 1 - beta1**step, 1 - beta2**step
+            scale = correction2**0.5
+        second = exp_avg_sq
+        if largest is not None:
+            torch.maximum(largest, exp_avg_sq, out=largest)
+            second = largest
+        if group["differentiable"]:
+            second = second.clone()
+        denom = (second.sqrt() / scale).add_(eps)
+        size = lr / correction1
+        if isinstance(size, torch.Tensor):
+            p.add_(-(exp_avg / denom) * size)
+        else:
+            p.addcdiv_(exp_avg, denom, value=-size)
+
+
+class AdamW(Adam):
+    """Adam with weight decay taken directly from the parameters."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=1e-2,
+        amsgrad=False,
+        *,
+        maximize=False,
+        foreach=None,
+        capturable=False,
+        differentiable=False,
+        fused=None,
+    ):
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True

@@ -1,0 +1,362 @@
+"""`Optimizer`: parameters in groups with options, and state per parameter."""
+
+import functools
+import itertools
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
+from copy import deepcopy
+
+import pytpu as torch
+from pytpu import _C
+from pytpu.utils.hooks import RemovableHandle
+
+_global_optimizer_pre_hooks = OrderedDict()
+_global_optimizer_post_hooks = OrderedDict()
+
+
+class _RequiredParameter:
+    """Marks an option that has no default."""
+
+    def __repr__(self):
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+
+def _register(hooks, hook, prepend=False):
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook):
+    """Calls `hook(optimizer, args, kwargs)` before the step of every optimiser."""
+    return _register(_global_optimizer_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook):
+    """Calls `hook(optimizer, args, kwargs)` after the step of every optimiser."""
+    return _register(_global_optimizer_post_hooks, hook)
+
+
+# A step boundary is where the lazy engine looks for the repeat of a training loop.
+_step_boundary = getattr(_C, "_step_boundary", None)
+
+
+def _wrap_step(step):
+    """Hooks around `step`, gradients off inside it, and the hint to the lazy engine after it."""
+
+    @functools.wraps(step)
+    def wrapper(self, *args, **kwargs):
+        for hook in (*_global_optimizer_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
+            result = hook(self, args, kwargs)
+            if result is not None:
+                if not (isinstance(result, tuple) and len(result) == 2):
+                    raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
+                args, kwargs = result
+        with torch.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+            out = step(self, *args, **kwargs)
+        for hook in (*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
+            hook(self, args, kwargs)
+        if _step_boundary is not None and self._on_accelerator():
+            _step_boundary()
+        return out
+
+    wrapper.hooked = True
+    return wrapper
+
+
+class Optimizer:
+    """Keeps parameter groups and the state of each parameter; subclasses define `step`."""
+
+    def __init__(self, params, defaults):
+        self.defaults = defaults
+        self._make_hook_tables()
+        if isinstance(params, torch.Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                + torch.typename(params)
+            )
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__ and not getattr(cls.step, "hooked", False):
+            cls.step = _wrap_step(cls.step)
+
+    def _make_hook_tables(self):
+        for name in (
+            "_optimizer_step_pre_hooks",
+            "_optimizer_step_post_hooks",
+            "_optimizer_state_dict_pre_hooks",
+            "_optimizer_state_dict_post_hooks",
+            "_optimizer_load_state_dict_pre_hooks",
+            "_optimizer_load_state_dict_post_hooks",
+        ):
+            self.__dict__.setdefault(name, OrderedDict())
+
+    def __getstate__(self):
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._make_hook_tables()
+        self.defaults.setdefault("differentiable", False)
+
+    def __repr__(self):
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group.keys()):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    def _on_accelerator(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                return p.device.type == "tpu"
+        return False
+
+    # ---- hooks
+
+    def register_step_pre_hook(self, hook):
+        """Calls `hook(optimizer, args, kwargs)` before `step`; it may return new ones."""
+        return _register(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook):
+        """Calls `hook(optimizer, args, kwargs)` after `step`."""
+        return _register(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook, prepend=False):
+        """Calls `hook(optimizer)` before `state_dict`."""
+        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook, prepend=False):
+        """Calls `hook(optimizer, state_dict)` after `state_dict`; it may return another."""
+        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook, prepend=False):
+        """Calls `hook(optimizer, state_dict)` before loading; it may return another."""
+        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook, prepend=False):
+        """Calls `hook(optimizer)` after loading."""
+        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+    # ---- state
+
+    def state_dict(self):
+        """State and options, parameters replaced by their number."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        numbers = {}
+        groups = []
+        for group in self.param_groups:
+            packed = {k: v for k, v in group.items() if k != "params"}
+            for p in group["params"]:
+                numbers.setdefault(id(p), len(numbers))
+            packed["params"] = [numbers[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {
+            (numbers[id(k)] if isinstance(k, torch.Tensor) else k): v for k, v in self.state.items()
+        }
+        result = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            replaced = hook(self, result)
+            if replaced is not None:
+                result = replaced
+        return result
+
+    def load_state_dict(self, state_dict):
+        """Takes over state and options; tensors follow their parameter's device, and its dtype where they are floats."""
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            replaced = hook(self, state_dict)
+            if replaced is not None:
+                state_dict = replaced
+        groups = self.param_groups
+        saved_groups = deepcopy(state_dict["param_groups"])
+        if len(groups) != len(saved_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved_groups)):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
+        by_number = dict(
+            zip(
+                itertools.chain.from_iterable(g["params"] for g in saved_groups),
+                itertools.chain.from_iterable(g["params"] for g in groups),
+            )
+        )
+
+        def cast(param, value, number, key=None):
+            if isinstance(value, torch.Tensor):
+                return self._process_value(param, value, number, saved_groups, key)
+            if isinstance(value, dict):
+                return {k: cast(param, v, number, k) for k, v in value.items()}
+            if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+                return type(value)(cast(param, v, number) for v in value)
+            return value
+
+        state = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in by_number:
+                state[by_number[key]] = cast(by_number[key], value, key)
+            else:
+                state[key] = value
+        for group, saved in zip(groups, saved_groups):
+            saved["params"] = group["params"]
+            if "param_names" in group:
+                saved["param_names"] = group["param_names"]
+        self.__setstate__({"state": state, "param_groups": saved_groups})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    @staticmethod
+    def _process_value(param, value, number, groups, key):
+        group = next((g for g in groups if number in g["params"]), {})
+        if key == "step":
+            # The step count stays where it is kept: with the parameter only when the update runs on the device.
+            if group.get("capturable") or group.get("fused"):
+                return value.to(dtype=torch.float32, device=param.device)
+            return value
+        if param.is_floating_point():
+            return value.to(dtype=param.dtype, device=param.device)
+        return value.to(device=param.device)
+
+    def zero_grad(self, set_to_none=True):
+        """Forgets (or zeroes) the gradients of all parameters."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                else:
+                    if p.grad.grad_fn is not None:
+                        p.grad.detach_()
+                    else:
+                        p.grad.requires_grad_(False)
+                    p.grad.zero_()
+
+    def step(self, closure=None):
+        """Updates the parameters once."""
+        raise NotImplementedError
+
+    def add_param_group(self, param_group):
+        """Adds parameters with options of their own."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, torch.Tensor):
+            param_group["params"] = [params]
+        elif isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. Please use a list instead."
+            )
+        else:
+            param_group["params"] = list(params)
+        names, tensors = [], []
+        for param in param_group["params"]:
+            if isinstance(param, tuple):
+                names.append(param[0])
+                tensors.append(param[1])
+            else:
+                tensors.append(param)
+        if names and len(names) != len(tensors):
+            raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+        param_group["params"] = tensors
+        if names:
+            param_group["param_names"] = names
+        for param in tensors:
+            if not isinstance(param, torch.Tensor):
+                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + torch.typename(param))
+            if not self.defaults.get("differentiable", None) and not (param.is_leaf or param.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        if len({id(p) for p in tensors}) != len(tensors):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        if any(id(p) in known for p in tensors):
+            raise ValueError("some parameters appear in more than one parameter group")
+        if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
+            has = "with names" if "param_names" in self.param_groups[0] else "without names"
+            adds = "with names" if "param_names" in param_group else "without names"
+            raise ValueError(
+                "all optimizer param groups should be with/without names. "
+                f"cannot add param group {adds} to the optimizer {has}"
+            )
+        self.param_groups.append(param_group)
+
+    # ---- what the steps of most optimisers share
+
+    @staticmethod
+    def _loss(closure):
+        if closure is None:
+            return None
+        with torch.enable_grad():
+            return closure()
+
+    def _collect(self, group, sparse_error=None):
+        """The parameters of a group that have a gradient, and the gradients."""
+        params, grads = [], []
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            if sparse_error is not None and getattr(p.grad, "is_sparse", False):
+                raise RuntimeError(sparse_error)
+            params.append(p)
+            grads.append(p.grad)
+        return params, grads
+
+
+def _check(name, value, ok):
+    """PyTorch's wording for an option out of range."""
+    if not ok:
+        raise ValueError(f"Invalid {name}: {value}")
+
+
+def _check_lr(lr):
+    if isinstance(lr, torch.Tensor):
+        if lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+        return
+    _check("learning rate", lr, 0.0 <= lr)
+
+
+def _scalar(value):
+    """An option that may be given as a one-element tensor, as a number."""
+    return value.item() if isinstance(value, torch.Tensor) else value
+
+
+def _step_tensor(group=None, param=None):
+    """A new step count: float32, on the host unless the update has to run on the device alone."""
+    if group is not None and (group.get("capturable") or group.get("fused")):
+        return torch.zeros((), dtype=torch.float32, device=param.device)
+    return torch.tensor(0.0, dtype=torch.float32)
+
+
+def _fused(name):
+    """The op that updates a list of parameters at once, where the table has it."""
+    return getattr(_C._ops, name, None)

@@ -1,0 +1,164 @@
+"""RMSprop and Adagrad."""
+
+import pytpu as torch
+
+from .optimizer import Optimizer, _check, _check_lr, _step_tensor
+
+
+def _real(*tensors):
+    return tuple(torch.view_as_real(t) if t is not None and t.is_complex() else t for t in tensors)
+
+
+class RMSprop(Optimizer):
+    """Steps scaled by a running mean of the squared gradient."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        alpha=0.99,
+        eps=1e-8,
+        weight_decay=0,
+        momentum=0,
+        centered=False,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
+        _check_lr(lr)
+        _check("epsilon value", eps, 0.0 <= eps)
+        _check("momentum value", momentum, 0.0 <= momentum)
+        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        _check("alpha value", alpha, 0.0 <= alpha)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "alpha": alpha,
+            "eps": eps,
+            "centered": centered,
+            "weight_decay": weight_decay,
+            "capturable": capturable,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def step(self, closure=None):
+        """Updates the parameters once."""
+        loss = self._loss(closure)
+        for group in self.param_groups:
+            params, grads = self._collect(group, "RMSprop does not support sparse gradients")
+            for p, grad in zip(params, grads):
+                state = self.state[p]
+                if len(state) == 0:
+                    state["step"] = _step_tensor(group, p)
+                    state["square_avg"] = torch.zeros_like(p)
+                    if group["momentum"] > 0:
+                        state["momentum_buffer"] = torch.zeros_like(p)
+                    if group["centered"]:
+                        state["grad_avg"] = torch.zeros_like(p)
+                self._update(group, p, grad, state)
+        return loss
+
+    @staticmethod
+    def _update(group, p, grad, state):
+        lr, alpha = group["lr"], group["alpha"]
+        state["step"].add_(1)
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(p, alpha=group["weight_decay"])
+        p, grad, square_avg, buffer, grad_avg = _real(
+            p, grad, state["square_avg"], state.get("momentum_buffer"), state.get("grad_avg")
+        )
+        square_avg.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+        if group["centered"]:
+            grad_avg.lerp_(grad, 1 - alpha)
+            avg = square_avg.addcmul(grad_avg, grad_avg, value=-1).sqrt_()
+        else:
+            avg = square_avg.sqrt()
+        avg = avg.add(group["eps"]) if group["differentiable"] else avg.add_(group["eps"])
+        if group["momentum"] > 0:
+            buffer.mul_(group["momentum"]).addcdiv_(grad, avg)
+            grad, avg = buffer, None
+        if isinstance(lr, torch.Tensor):
+            p.sub_((grad if avg is None else grad / avg) * lr)
+        elif avg is None:
+            p.add_(grad, alpha=-lr)
+        else:
+            p.addcdiv_(grad, avg, value=-lr)
+
+
+class Adagrad(Optimizer):
+    """Steps scaled by the sum of all squared gradients so far."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lr_decay=0,
+        weight_decay=0,
+        initial_accumulator_value=0,
+        eps=1e-10,
+        foreach=None,
+        *,
+        maximize=False,
+        differentiable=False,
+        fused=None,
+    ):
+        _check_lr(lr)
+        _check("lr_decay value", lr_decay, 0.0 <= lr_decay)
+        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        _check("initial_accumulator_value value", initial_accumulator_value, 0.0 <= initial_accumulator_value)
+        _check("epsilon value", eps, 0.0 <= eps)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for p in group["params"]:
+                start = group["initial_accumulator_value"]
+                start = complex(start, start) if p.is_complex() else start
+                self.state[p] = {"step": _step_tensor(group, p), "sum": torch.full_like(p, start)}
+
+    def step(self, closure=None):
+        """Updates the parameters once."""
+        loss = self._loss(closure)
+        for group in self.param_groups:
+            params, grads = self._collect(group, "Adagrad does not support sparse gradients")
+            for p, grad in zip(params, grads):
+                state = self.state[p]
+                if len(state) == 0:
+                    state["step"] = _step_tensor(group, p)
+                    state["sum"] = torch.full_like(p, group["initial_accumulator_value"])
+                state["step"].add_(1)
+                if group["maximize"]:
+                    grad = -grad
+                if group["weight_decay"] != 0:
+                    grad = grad.add(p, alpha=group["weight_decay"])
+                size = group["lr"] / (1 + (state["step"].item() - 1) * group["lr_decay"])
+                p, grad, total = _real(p, grad, state["sum"])
+                total.addcmul_(grad, grad, value=1)
+                std = total.sqrt()
+                std = std + group["eps"] if group["differentiable"] else std.add_(group["eps"])
+                if isinstance(size, torch.Tensor):
+                    p.sub_(grad / std * size)
+                else:
+                    p.addcdiv_(grad, std, value=-size)
+        return loss
+
+    def share_memory(self):
+        """Moves the sums to shared memory."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["sum"].share_memory_()

@@ -1,0 +1,116 @@
+"""Stochastic gradient descent."""
+
+import pytpu as torch
+
+from .optimizer import Optimizer, _check, _check_lr, _fused
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum if asked for."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        momentum=0,
+        dampening=0,
+        weight_decay=0,
+        nesterov=False,
+        *,
+        maximize=False,
+        foreach=None,
+        differentiable=False,
+        fused=None,
+    ):
+        _check_lr(lr)
+        _check("momentum value", momentum, momentum >= 0.0)
+        _check("weight_decay value", weight_decay, weight_decay >= 0.0)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        if fused and differentiable:
+            raise RuntimeError("`fused` does not support `differentiable`")
+        if fused and foreach:
+            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
+        }
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("nesterov", False)
+            group.setdefault("maximize", False)
+            group.setdefault("foreach", None)
+            group.setdefault("differentiable", False)
+            group.setdefault("fused", False)
+
+    def step(self, closure=None):
+        """Updates the parameters once."""
+        loss = self._loss(closure)
+        fused = _fused("_fused_sgd_")
+        for group in self.param_groups:
+            params, grads = self._collect(group)
+            if not params:
+                continue
+            momentum = group["momentum"]
+            states = [self.state[p] for p in params] if momentum != 0 else []
+            use_fused = (
+                fused is not None
+                and not group["differentiable"]
+                and not isinstance(group["lr"], torch.Tensor)
+                and group["fused"] is not False
+                # A momentum buffer starts as the gradient itself; the fused form needs all of one kind.
+                and all((s.get("momentum_buffer") is None) == (states[0].get("momentum_buffer") is None) for s in states)
+                and not any(getattr(g, "is_sparse", False) for g in grads)
+            )
+            if use_fused:
+                first = bool(states) and states[0].get("momentum_buffer") is None
+                if first:
+                    for state, p in zip(states, params):
+                        state["momentum_buffer"] = torch.empty_like(p)
+                fused(
+                    params,
+                    grads,
+                    [s["momentum_buffer"] for s in states],
+                    weight_decay=group["weight_decay"],
+                    momentum=momentum,
+                    lr=group["lr"],
+                    dampening=group["dampening"],
+                    nesterov=group["nesterov"],
+                    maximize=group["maximize"],
+                    is_first_step=first,
+                )
+                continue
+            for p, grad in zip(params, grads):
+                self._update(group, p, grad)
+        return loss
+
+    def _update(self, group, p, grad):
+        if group["maximize"]:
+            grad = -grad
+        if group["weight_decay"] != 0:
+            grad = grad.add(p, alpha=group["weight_decay"])
+        momentum = group["momentum"]
+        if momentum != 0:
+            state = self.state[p]
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = grad.detach().clone()
+                state["momentum_buffer"] = buffer
+            else:
+                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        lr = group["lr"]
+        if isinstance(lr, torch.Tensor):
+            p.addcmul_(grad, lr, value=-1)
+        else:
+            p.add_(grad, alpha=-lr)

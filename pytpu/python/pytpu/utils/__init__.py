@@ -1,0 +1,14 @@
+"""Data loading, hooks and other things around training."""
+
+
+def __getattr__(name):
+    # Submodules are imported on first use, so that `import pytpu` stays quick.
+    if name in ("data", "hooks", "checkpoint", "dlpack"):
+        from importlib import import_module
+
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as missing:
+            if missing.name != f"{__name__}.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,12 @@
+"""Datasets, samplers and the `DataLoader`, as in `torch.utils.data`."""
+
+from . import dataloader, dataset, sampler
+from .collate import default_collate, default_convert
+from .dataloader import DataLoader, get_worker_info
+from .dataset import (
+    ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset, Subset, TensorDataset, random_split,
+)
+from .sampler import (
+    BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler,
+    WeightedRandomSampler,
+)

@@ -1,0 +1,222 @@
+"""`DataLoader`: batches of a dataset, made here or by worker processes."""
+
+import itertools
+import warnings
+
+import pytpu as torch
+
+from .collate import default_collate, default_convert
+from .dataset import IterableDataset
+from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+from .worker import WorkerPool, get_worker_info
+
+__all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+
+class _Forever(Sampler):
+    """What a stream is sampled with: nothing to choose."""
+
+    def __iter__(self):
+        while True:
+            yield None
+
+
+def fetch(dataset, indices, auto_collate, collate_fn):
+    """The batch of a map-style dataset for these indices."""
+    if not auto_collate:
+        return collate_fn(dataset[indices])
+    if hasattr(dataset, "__getitems__") and dataset.__getitems__:
+        return collate_fn(dataset.__getitems__(indices))
+    return collate_fn([dataset[i] for i in indices])
+
+
+def fetch_stream(iterator, indices, auto_collate, collate_fn, drop_last):
+    """The next batch of a stream; raises StopIteration at its end."""
+    if not auto_collate:
+        return collate_fn(next(iterator))
+    samples = list(itertools.islice(iterator, len(indices)))
+    if not samples or (drop_last and len(samples) < len(indices)):
+        raise StopIteration
+    return collate_fn(samples)
+
+
+class DataLoader:
+    """Iterates over a dataset in batches."""
+
+    def __init__(
+        self,
+        dataset,
+        batch_size=1,
+        shuffle=None,
+        sampler=None,
+        batch_sampler=None,
+        num_workers=0,
+        collate_fn=None,
+        pin_memory=False,
+        drop_last=False,
+        timeout=0,
+        worker_init_fn=None,
+        multiprocessing_context=None,
+        generator=None,
+        *,
+        prefetch_factor=None,
+        persistent_workers=False,
+        pin_memory_device="",
+        in_order=True,
+    ):
+        if num_workers < 0:
+            raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+        if timeout < 0:
+            raise ValueError("timeout option should be non-negative")
+        if num_workers == 0 and prefetch_factor is not None:
+            raise ValueError(
+                "prefetch_factor option could only be specified in multiprocessing."
+                "let num_workers > 0 to enable multiprocessing, otherwise set prefetch_factor to None."
+            )
+        if num_workers > 0 and prefetch_factor is None:
+            prefetch_factor = 2
+        if prefetch_factor is not None and prefetch_factor < 0:
+            raise ValueError("prefetch_factor option should be non-negative")
+        if persistent_workers and num_workers == 0:
+            raise ValueError("persistent_workers option needs num_workers > 0")
+        if num_workers == 0 and multiprocessing_context is not None:
+            raise ValueError(
+                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                f"num_workers={num_workers}"
+            )
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self.persistent_workers = persistent_workers
+        self.generator = generator
+        self._streams = isinstance(dataset, IterableDataset)
+        if self._streams:
+            if shuffle not in (False, None):
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
+                )
+            if sampler is not None:
+                raise ValueError(
+                    f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}"
+                )
+            if batch_sampler is not None:
+                raise ValueError(
+                    "DataLoader with IterableDataset: expected unspecified batch_sampler option, but got "
+                    f"batch_sampler={batch_sampler}"
+                )
+        shuffle = bool(shuffle)
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+            batch_size = None
+            drop_last = False
+        elif batch_size is None:
+            if drop_last:
+                raise ValueError(
+                    "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
+                )
+        if sampler is None:
+            if self._streams:
+                sampler = _Forever()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
+        self._pool = None
+
+    @property
+    def _auto_collation(self):
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self):
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def __len__(self):
+        if not self._streams:
+            return len(self._index_sampler)
+        length = len(self.dataset)
+        if self.batch_size is None:
+            return length
+        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+    def __iter__(self):
+        if self.num_workers == 0:
+            # Drawn although nothing here needs it: the default generator moves on as under PyTorch.
+            draw_seed(self.generator)
+            return _LocalIterator(self)
+        if self.persistent_workers:
+            if self._pool is None:
+                self._pool = WorkerPool(self, draw_seed(self.generator))
+            return self._pool.epoch(shared=True)
+        return WorkerPool(self, draw_seed(self.generator)).epoch(shared=False)
+
+
+class _LocalIterator:
+    """The batches of one epoch, made in this process."""
+
+    def __init__(self, loader):
+        self._loader = loader
+        self._indices = iter(loader._index_sampler)
+        self._stream = iter(loader.dataset) if loader._streams else None
+        self._yielded = 0
+
+    def __iter__(self):
+        return self
+
+    def __len__(self):
+        return len(self._loader._index_sampler)
+
+    def __next__(self):
+        loader = self._loader
+        indices = next(self._indices)
+        if self._stream is None:
+            batch = fetch(loader.dataset, indices, loader._auto_collation, loader.collate_fn)
+        else:
+            batch = fetch_stream(
+                self._stream, indices, loader._auto_collation, loader.collate_fn, loader.drop_last
+            )
+            self._warn_beyond_length()
+        return pinned(batch) if loader.pin_memory else batch
+
+    def _warn_beyond_length(self):
+        self._yielded += 1
+        if not hasattr(self._loader.dataset, "__len__"):
+            return
+        length = len(self._loader)
+        if self._yielded > length:
+            warnings.warn(
+                f"Length of IterableDataset {self._loader.dataset} was reported to be {length}(when accessing "
+                f"len(dataloader)), but {self._yielded} samples have been fetched. ",
+                stacklevel=2,
+            )
+
+
+def pinned(batch):
+    """The tensors of a batch in memory that an accelerator copies from quickly."""
+    if isinstance(batch, torch.Tensor):
+        return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+    if isinstance(batch, dict):
+        return type(batch)({k: pinned(v) for k, v in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(pinned(v) for v in batch))
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(pinned(v) for v in batch)
+    return batch.pin_memory() if hasattr(batch, "pin_memory") else batch

@@ -1,0 +1,303 @@
+"""Worker processes of a `DataLoader`.
+
+Workers are spawned, not forked: the parent has threads and perhaps an accelerator, and neither survives a fork. Batches
+travel as NumPy arrays, which pickle without help and without shared-memory handles that could leak.
+"""
+
+import os
+import queue
+import random
+import sys
+import threading
+import traceback
+
+_worker_info = None
+
+
+class WorkerInfo:
+    """What a worker knows about itself: id, num_workers, seed, dataset."""
+
+    def __init__(self, **kwargs):
+        self.__dict__.update(kwargs)
+
+    def __repr__(self):
+        return f"WorkerInfo({', '.join(f'{k}={v}' for k, v in self.__dict__.items())})"
+
+
+def get_worker_info():
+    """The `WorkerInfo` of this process, or `None` outside a worker."""
+    return _worker_info
+
+
+class _Packed:
+    """A tensor on its way between processes."""
+
+    def __init__(self, tensor):
+        import pytpu as torch
+
+        self.dtype = str(tensor.dtype).rpartition(".")[2]
+        # NumPy has no bfloat16: those bits travel as integers.
+        self.array = (tensor.view(torch.int16) if self.dtype == "bfloat16" else tensor).detach().cpu().numpy()
+
+    def unpack(self):
+        """The tensor again."""
+        import pytpu as torch
+
+        tensor = torch.from_numpy(self.array)
+        return tensor.view(torch.bfloat16) if self.dtype == "bfloat16" else tensor
+
+
+def _mapped(batch, kind, fn):
+    if isinstance(batch, kind):
+        return fn(batch)
+    if isinstance(batch, dict):
+        return type(batch)({k: _mapped(v, kind, fn) for k, v in batch.items()})
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_mapped(v, kind, fn) for v in batch))
+    if type(batch) in (tuple, list):
+        return type(batch)(_mapped(v, kind, fn) for v in batch)
+    return batch
+
+
+class _Failure:
+    """An exception on its way back from a worker."""
+
+    def __init__(self, worker_id):
+        kind, value, _ = sys.exc_info()
+        self.kind = kind
+        self.text = f"Caught {kind.__name__} in DataLoader worker process {worker_id}.\n" + "Original " + "".join(
+            traceback.format_exception(kind, value, value.__traceback__)
+        )
+
+    def reraise(self):
+        """Raises it here, as the same type where that takes a message."""
+        try:
+            error = self.kind(self.text)
+        except Exception:
+            error = RuntimeError(self.text)
+        raise error
+
+
+def _seed_numpy(base_seed, worker_id):
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        words = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+        numpy.random.seed(numpy.random.SeedSequence(words).generate_state(4))
+
+
+def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
+    import pytpu as torch
+
+    from .dataloader import fetch, fetch_stream
+
+    global _worker_info
+    dataset, auto_collate, collate_fn, drop_last, streams, init_fn = job
+    seed = base_seed + worker_id
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if hasattr(torch, "set_num_threads"):
+        torch.set_num_threads(1)
+    _seed_numpy(base_seed, worker_id)
+    _worker_info = WorkerInfo(id=worker_id, num_workers=num_workers, seed=seed, dataset=dataset)
+    failure = None
+    try:
+        if init_fn is not None:
+            init_fn(worker_id)
+    except Exception:
+        failure = _Failure(worker_id)
+    stream = None
+    parent = os.getppid()
+    while True:
+        try:
+            request = requests.get(timeout=5)
+        except queue.Empty:
+            if os.getppid() != parent:
+                return  # The parent is gone without a word.
+            continue
+        if request is None:
+            return
+        epoch, number, indices = request
+        if number is None:
+            stream = None  # A new epoch starts the stream again.
+            continue
+        try:
+            if failure is not None:
+                answer = failure
+            elif streams:
+                if stream is None:
+                    stream = iter(dataset)
+                answer = fetch_stream(stream, indices, auto_collate, collate_fn, drop_last)
+            else:
+                answer = fetch(dataset, indices, auto_collate, collate_fn)
+            if not isinstance(answer, _Failure):
+                answer = _mapped(answer, torch.Tensor, _Packed)
+        except StopIteration:
+            answer = StopIteration
+        except Exception:
+            answer = _Failure(worker_id)
+        results.put((epoch, number, worker_id, answer))
+
+
+class WorkerPool:
+    """The worker processes of a loader, and the queues to and from them."""
+
+    def __init__(self, loader, base_seed):
+        import multiprocessing
+
+        context = loader.multiprocessing_context
+        if context is None or isinstance(context, str):
+            context = multiprocessing.get_context(context or "spawn")
+        self._loader = loader
+        self._results = context.Queue()
+        self._requests = []
+        self._processes = []
+        self._epoch = 0
+        job = (
+            loader.dataset,
+            loader._auto_collation,
+            loader.collate_fn,
+            loader.drop_last,
+            loader._streams,
+            loader.worker_init_fn,
+        )
+        for worker_id in range(loader.num_workers):
+            requests = context.Queue()
+            # A daemon ends with its parent, whatever happens to that.
+            process = context.Process(
+                target=_worker_main,
+                args=(worker_id, loader.num_workers, base_seed, job, requests, self._results),
+                daemon=True,
+            )
+            process.start()
+            self._requests.append(requests)
+            self._processes.append(process)
+
+    def epoch(self, shared):
+        """An iterator over one epoch; the pool ends with it unless shared."""
+        self._epoch += 1
+        return _WorkerIterator(self, self._loader, self._epoch, close_at_end=not shared)
+
+    def send(self, worker_id, request):
+        """Asks a worker for a batch."""
+        self._requests[worker_id].put(request)
+
+    def receive(self, timeout):
+        """The next answer of any worker; notices workers that died and the loader's time limit."""
+        waited = 0
+        while True:
+            step = 5 if not timeout else min(5, timeout - waited)
+            try:
+                return self._results.get(timeout=step)
+            except queue.Empty:
+                waited += step
+            dead = [str(p.pid) for p in self._processes if not p.is_alive()]
+            if dead:
+                raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(dead)}) exited unexpectedly")
+            if timeout and waited >= timeout:
+                raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+
+    def close(self):
+        """Ends the workers."""
+        processes, self._processes = self._processes, []
+        for requests in self._requests:
+            requests.put(None)
+            requests.close()
+        for process in processes:
+            process.join(timeout=5)
+            if process.is_alive():
+                process.terminate()
+                process.join()
+        self._results.close()
+
+    def __del__(self):
+        if self._processes and threading.main_thread().is_alive():
+            self.close()
+
+
+class _WorkerIterator:
+    """The batches of one epoch, in the order of their indices (or of arrival, when the loader says so)."""
+
+    def __init__(self, pool, loader, epoch, close_at_end):
+        self._pool = pool
+        self._loader = loader
+        self._epoch = epoch
+        self._close_at_end = close_at_end
+        self._indices = iter(loader._index_sampler)
+        self._workers = list(range(loader.num_workers))
+        self._turn = 0
+        self._sent = 0
+        self._next = 0
+        self._arrived = {}
+        self._pending = set()
+        if loader._streams:
+            for worker_id in self._workers:
+                pool.send(worker_id, (epoch, None, None))
+        for _ in range(loader.prefetch_factor * loader.num_workers):
+            self._request()
+
+    def __iter__(self):
+        return self
+
+    def __len__(self):
+        return len(self._loader._index_sampler)
+
+    def _request(self):
+        if not self._workers:
+            return
+        try:
+            indices = next(self._indices)
+        except StopIteration:
+            return
+        worker_id = self._workers[self._turn % len(self._workers)]
+        self._turn += 1
+        self._pool.send(worker_id, (self._epoch, self._sent, indices))
+        self._pending.add(self._sent)
+        self._sent += 1
+
+    def _retire(self, worker_id):
+        # The worker's stream has ended: no more requests to it.
+        if worker_id in self._workers:
+            self._turn = self._workers.index(worker_id)
+            self._workers.remove(worker_id)
+
+    def __next__(self):
+        while True:
+            if self._loader.in_order:
+                ready = self._next if self._next in self._arrived else None
+            else:
+                ready = next(iter(self._arrived), None)
+            if ready is not None:
+                answer = self._arrived.pop(ready)
+                self._next += 1
+                self._request()
+                if answer is StopIteration:
+                    continue
+                if isinstance(answer, _Failure):
+                    self._finish()
+                    answer.reraise()
+                return self._unpacked(answer)
+            if not self._pending:
+                self._finish()
+                raise StopIteration
+            epoch, number, worker_id, answer = self._pool.receive(self._loader.timeout)
+            if epoch != self._epoch:
+                continue  # Left over from an epoch that was not finished.
+            self._pending.discard(number)
+            if answer is StopIteration:
+                self._retire(worker_id)
+            self._arrived[number] = answer
+
+    def _unpacked(self, answer):
+        from .dataloader import pinned
+
+        batch = _mapped(answer, _Packed, _Packed.unpack)
+        return pinned(batch) if self._loader.pin_memory else batch
+
+    def _finish(self):
+        if self._close_at_end:
+            self._close_at_end = False
+            self._pool.close()
+
+    def __del__(self):
+        if getattr(self, "_close_at_end", False) and threading.main_thread().is_alive():
+            self._finish()

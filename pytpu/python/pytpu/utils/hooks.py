@@ -1,0 +1,167 @@
+"""Handles for registered hooks, and the autograd wrapper behind full backward hooks."""
+
+import itertools
+import weakref
+from collections import OrderedDict
+
+_ids = itertools.count()
+
+
+class RemovableHandle:
+    """Removes its hook when asked to; also usable as a context manager."""
+
+    def __init__(self, hooks_dict, *, extra_dict=None):
+        self.id = next(_ids)
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        extras = extra_dict if isinstance(extra_dict, (list, tuple)) else (extra_dict,)
+        self.extra_dict_ref = tuple(weakref.ref(d) for d in extras if d is not None)
+
+    def remove(self):
+        """Removes the hook. Harmless when it is gone already."""
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
+            hooks = ref()
+            if hooks is not None:
+                hooks.pop(self.id, None)
+
+    def __getstate__(self):
+        return (self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref))
+
+    def __setstate__(self, state):
+        hooks, self.id, extras = state
+        # A weak reference needs a referent: one that nobody holds is dead at once, which is what is meant.
+        self.hooks_dict_ref = weakref.ref(hooks if hooks is not None else OrderedDict())
+        self.extra_dict_ref = tuple(weakref.ref(d if d is not None else OrderedDict()) for d in extras)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.remove()
+
+
+def unserializable_hook(f):
+    """Marks a hook that must not be saved with its owner."""
+    f.__torch_unserializable__ = True
+    return f
+
+
+_boundary = None
+
+
+def _boundary_function():
+    # Made on first use: only modules with backward hooks need `autograd.Function`.
+    global _boundary
+    if _boundary is None:
+        import pytpu as torch
+
+        class HookBoundary(torch.autograd.Function):
+            """The identity; it sees all gradients that cross it at once."""
+
+            @staticmethod
+            def forward(ctx, state, *tensors):
+                ctx.state = state
+                ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
+                return tuple(t.view_as(t) for t in tensors)
+
+            @staticmethod
+            def backward(ctx, *grads):
+                return (None, *ctx.state(grads))
+
+        _boundary = HookBoundary
+    return _boundary
+
+
+class BackwardHook:
+    """Calls a module's backward hooks once the gradients of its outputs and of its inputs are known."""
+
+    def __init__(self, module, user_hooks, user_pre_hooks):
+        self.module = module
+        self.user_hooks = user_hooks
+        self.user_pre_hooks = user_pre_hooks
+        self.grad_outputs = None
+        self.input_positions = None
+        self.n_inputs = 0
+        self.n_outputs = 0
+        self.output_positions = None
+
+    @staticmethod
+    def _scatter(values, positions, size):
+        spread = [None] * size
+        for position, value in zip(positions, values):
+            spread[position] = value
+        return tuple(spread)
+
+    def _cross(self, args, on_grads):
+        import pytpu as torch
+
+        positions = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
+        if not (torch.is_grad_enabled() and any(args[i].requires_grad for i in positions)):
+            return args, None
+        tensors = _boundary_function().apply(on_grads, *[args[i] for i in positions])
+        args = list(args)
+        for position, tensor in zip(positions, tensors):
+            args[position] = tensor
+        return tuple(args), positions
+
+    def _on_output_grads(self, grads):
+        for hook in self.user_pre_hooks:
+            spread = self._scatter(grads, self.output_positions, self.n_outputs)
+            replaced = hook(self.module, spread)
+            if replaced is None:
+                continue
+            replaced = replaced if isinstance(replaced, tuple) else (replaced,)
+            if len(replaced) != self.n_outputs:
+                raise RuntimeError(
+                    "Backward pre hook returned an invalid number of grad_output, "
+                    f"got {len(replaced)}, but expected {self.n_outputs}"
+                )
+            grads = tuple(replaced[i] for i in self.output_positions)
+        self.grad_outputs = self._scatter(grads, self.output_positions, self.n_outputs)
+        if self.input_positions is None:
+            # No input needs a gradient: this is the only moment at which the hooks can run.
+            for hook in self.user_hooks:
+                if hook(self.module, self._scatter((), (), self.n_inputs), self.grad_outputs) is not None:
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires gradient should always return None "
+                        "or None for all gradients."
+                    )
+            self.grad_outputs = None
+        return grads
+
+    def _on_input_grads(self, grads):
+        if self.grad_outputs is None:
+            raise RuntimeError(
+                "Module backward hook for grad_input is called before the grad_output one. This happens because the "
+                "gradient in your nn.Module flows to the Module's input without passing through the Module's output."
+            )
+        spread = self._scatter(grads, self.input_positions, self.n_inputs)
+        for hook in self.user_hooks:
+            replaced = hook(self.module, spread, self.grad_outputs)
+            if replaced is None:
+                continue
+            replaced = replaced if isinstance(replaced, tuple) else (replaced,)
+            if len(replaced) != len(spread):
+                raise RuntimeError(
+                    f"Backward hook returned an invalid number of grad_input, got {len(replaced)}, "
+                    f"but expected {len(spread)}"
+                )
+            spread = replaced
+        self.grad_outputs = None
+        return tuple(spread[i] for i in self.input_positions)
+
+    def setup_input_hook(self, args):
+        """Wraps the positional inputs of a call."""
+        self.n_inputs = len(args)
+        args, self.input_positions = self._cross(args, self._on_input_grads)
+        return args
+
+    def setup_output_hook(self, result):
+        """Wraps what the call returned: a tensor, or a tuple that holds tensors."""
+        single = not isinstance(result, tuple)
+        outputs = (result,) if single else result
+        self.n_outputs = len(outputs)
+        import pytpu as torch
+
+        self.output_positions = [i for i, o in enumerate(outputs) if isinstance(o, torch.Tensor)]
+        outputs, _ = self._cross(outputs, self._on_output_grads)
+        return outputs[0] if single else outputs

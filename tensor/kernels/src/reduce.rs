@@ -1,0 +1,670 @@
+//! Reductions.
+//!
+//! Three shapes of work. Where the innermost memory is reduced, rows are folded into one number, eight vectors at a time.
+//! Where it is kept, rows are added to a row of accumulators. Where there are few results and much to reduce, pieces of
+//! the reduced range go to the threads and their partial results are folded in order.
+//!
+//! `f32` sums run over tiles whose partial sums are paired off like the digits of a binary counter, so that the error
+//! grows with the logarithm of the length. `f16` and `bf16` are accumulated in `f32`. Operands are cast to the type of
+//! the accumulator tile by tile; cuts between pieces depend on the sizes only, so results do not depend on the number of
+//! threads.
+
+use crate::convert::{Number, cast};
+use crate::loops::{Cursor, Dim, RawMut, multiversion, simplify};
+use crate::pointwise::{kinds, unsupported};
+use crate::threads::parallel_for;
+use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+
+kinds! {
+    /// A reduction, by PyTorch's name.
+    ReduceKind { Sum "sum", Prod "prod", Max "amax", Min "amin", Any "any", All "all" }
+}
+
+/// Elements cast at a time; also the length of a sum's first level.
+const TILE: usize = 512;
+/// Reduced elements that make a piece of work of their own.
+const PIECE: usize = 64 * 1024;
+/// Independent accumulators of a fold.
+const LANES: usize = 64;
+
+/// How two accumulated values become one.
+trait Fold: 'static {
+    type Acc: Number;
+    const IDENTITY: Self::Acc;
+    fn fold(a: Self::Acc, b: Self::Acc) -> Self::Acc;
+}
+
+struct Sum<T>(std::marker::PhantomData<T>);
+struct Prod<T>(std::marker::PhantomData<T>);
+struct Max<T>(std::marker::PhantomData<T>);
+struct Min<T>(std::marker::PhantomData<T>);
+
+macro_rules! folds {
+    ($($Op:ident $t:ty: $identity:expr, |$a:ident, $b:ident| $e:expr;)*) => {$(
+        impl Fold for $Op<$t> {
+            type Acc = $t;
+            const IDENTITY: $t = $identity;
+            #[inline(always)]
+            fn fold($a: $t, $b: $t) -> $t { $e }
+        }
+    )*};
+}
+folds! {
+    Sum f32: 0.0, |a, b| a + b;
+    Sum f64: 0.0, |a, b| a + b;
+    Sum i64: 0, |a, b| a.wrapping_add(b);
+    Prod f32: 1.0, |a, b| a * b;
+    Prod f64: 1.0, |a, b| a * b;
+    Prod i64: 1, |a, b| a.wrapping_mul(b);
+    Max f32: f32::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b };
+    Max f64: f64::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b };
+    Max u8: 0, |a, b| a.max(b);
+    Max i8: i8::MIN, |a, b| a.max(b);
+    Max i16: i16::MIN, |a, b| a.max(b);
+    Max i32: i32::MIN, |a, b| a.max(b);
+    Max i64: i64::MIN, |a, b| a.max(b);
+    Min f32: f32::INFINITY, |a, b| if a < b || a.is_nan() { a } else { b };
+    Min f64: f64::INFINITY, |a, b| if a < b || a.is_nan() { a } else { b };
+    Min u8: 255, |a, b| a.min(b);
+    Min i8: i8::MAX, |a, b| a.min(b);
+    Min i16: i16::MAX, |a, b| a.min(b);
+    Min i32: i32::MAX, |a, b| a.min(b);
+    Min i64: i64::MAX, |a, b| a.min(b);
+}
+
+#[inline(always)]
+unsafe fn fold_run_body<F: Fold, const FMA: bool>(x: *const F::Acc, n: usize) -> F::Acc {
+    let mut lanes = [F::IDENTITY; LANES];
+    let mut i = 0;
+    // SAFETY: the caller vouches for `n` elements.
+    unsafe {
+        while i + LANES <= n {
+            for l in 0..LANES {
+                lanes[l] = F::fold(lanes[l], *x.add(i + l));
+            }
+            i += LANES;
+        }
+        let mut width = LANES / 2;
+        if i > 0 {
+            while width > 0 {
+                for l in 0..width {
+                    lanes[l] = F::fold(lanes[l], lanes[l + width]);
+                }
+                width /= 2;
+            }
+        }
+        let mut r = lanes[0];
+        while i < n {
+            r = F::fold(r, *x.add(i));
+            i += 1;
+        }
+        r
+    }
+}
+multiversion! { unsafe fn fold_run<F: Fold>(x: *const F::Acc, n: usize) -> F::Acc = fold_run_body }
+
+#[inline(always)]
+unsafe fn fold_into_body<F: Fold, const FMA: bool>(acc: *mut F::Acc, x: *const F::Acc, n: usize) {
+    for i in 0..n {
+        // SAFETY: the caller vouches for `n` elements of both.
+        unsafe { *acc.add(i) = F::fold(*acc.add(i), *x.add(i)) };
+    }
+}
+multiversion! { unsafe fn fold_into<F: Fold>(acc: *mut F::Acc, x: *const F::Acc, n: usize) = fold_into_body }
+
+#[inline(always)]
+unsafe fn load_body<A: Number, R: Number, const FMA: bool>(x: *const u8, step: usize, to: *mut R, n: usize) {
+    // SAFETY: the caller vouches for `n` elements on both sides.
+    unsafe {
+        if step == size_of::<A>() {
+            for i in 0..n {
+                *to.add(i) = cast(*x.cast::<A>().add(i));
+            }
+        } else {
+            for i in 0..n {
+                *to.add(i) = cast(*x.add(i * step).cast::<A>());
+            }
+        }
+    }
+}
+multiversion! { unsafe fn load<A: Number, R: Number>(x: *const u8, step: usize, to: *mut R, n: usize) = load_body }
+
+/// Reads elements, `step` bytes apart, as another type.
+type Load<R> = unsafe fn(*const u8, usize, *mut R, usize);
+
+fn load_as<R: Number>(from: DType) -> Load<R> {
+    for_dtype!(from, A => load::<A, R>)
+}
+
+/// Whether an element is not zero, as a byte.
+fn load_truth(from: DType) -> Load<u8> {
+    unsafe fn truth<A: Number>(x: *const u8, step: usize, to: *mut u8, n: usize) {
+        for i in 0..n {
+            // SAFETY: the caller vouches for `n` elements on both sides.
+            unsafe { *to.add(i) = (*x.add(i * step).cast::<A>()).is_true() as u8 };
+        }
+    }
+    for_dtype!(from, A => truth::<A>)
+}
+
+/// Partial results paired off like the digits of a binary counter.
+struct Cascade<F: Fold> {
+    levels: [F::Acc; 48],
+    count: u64,
+}
+impl<F: Fold> Cascade<F> {
+    fn new() -> Self {
+        Cascade { levels: [F::IDENTITY; 48], count: 0 }
+    }
+    #[inline]
+    fn push(&mut self, mut v: F::Acc) {
+        let carries = self.count.trailing_ones() as usize;
+        for level in &self.levels[..carries] {
+            v = F::fold(*level, v);
+        }
+        self.levels[carries] = v;
+        self.count += 1;
+    }
+    fn finish(&self) -> F::Acc {
+        let mut r = F::IDENTITY;
+        for l in 0..48 {
+            if self.count >> l & 1 == 1 {
+                r = F::fold(r, self.levels[l]);
+            }
+        }
+        r
+    }
+}
+
+/// Source elements and how to read them.
+struct Source<R> {
+    ptr: RawMut,
+    size: usize,
+    /// None when memory holds the accumulator's type already.
+    load: Option<Load<R>>,
+}
+impl<R> Clone for Source<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<R> Copy for Source<R> {}
+
+impl<R: Number> Source<R> {
+    /// Calls `visit` with runs of at most [`TILE`] elements in the accumulator's type.
+    ///
+    /// # Safety
+    /// `n` elements lie `step` bytes apart from `offset` on.
+    #[inline(always)]
+    unsafe fn tiles(
+        &self,
+        offset: usize,
+        step: usize,
+        n: usize,
+        tile: &mut [R; TILE],
+        mut visit: impl FnMut(*const R, usize, usize),
+    ) {
+        let mut done = 0;
+        while done < n {
+            let m = (n - done).min(TILE);
+            // SAFETY: the caller's contract.
+            unsafe {
+                let x = self.ptr.at(offset + done * step);
+                match self.load {
+                    None if step == size_of::<R>() => visit(x.cast(), done, m),
+                    load => {
+                        (load.unwrap_or(load_plain::<R>))(x, step, tile.as_mut_ptr(), m);
+                        visit(tile.as_ptr(), done, m);
+                    }
+                }
+            }
+            done += m;
+        }
+    }
+}
+
+unsafe fn load_plain<R: Number>(x: *const u8, step: usize, to: *mut R, n: usize) {
+    for i in 0..n {
+        // SAFETY: the caller vouches for `n` elements on both sides.
+        unsafe { *to.add(i) = *x.add(i * step).cast::<R>() };
+    }
+}
+
+/// Dimensions of a reduction: what is kept (steps of input and output) and what is reduced (steps of the input).
+struct Plan {
+    kept: Vec<Dim<2>>,
+    reduced: Vec<Dim<1>>,
+    results: usize,
+    length: usize,
+}
+
+fn plan(x: &View, mask: &[bool], out: &ViewMut) -> Plan {
+    let (sx, so) = (x.dtype().size_bytes(), out.dtype().size_bytes());
+    let mut kept = Vec::new();
+    let mut reduced = Vec::new();
+    for (d, (&size, &stride)) in x.sizes().iter().zip(x.strides()).enumerate() {
+        if mask[d] {
+            reduced.push(Dim { size, steps: [stride * sx] });
+        } else {
+            debug_assert_eq!(out.sizes()[kept.len()], size);
+            kept.push(Dim { size, steps: [stride * sx, out.strides()[kept.len()] * so] });
+        }
+    }
+    let results = kept.iter().map(|d| d.size).product();
+    let length = reduced.iter().map(|d| d.size).product();
+    simplify(&mut kept);
+    simplify(&mut reduced);
+    Plan { kept, reduced, results, length }
+}
+
+/// Calls `visit(offset, step, n)` for runs of the innermost dimension in a range of the flat order.
+#[inline(always)]
+fn runs<const M: usize>(dims: &[Dim<M>], start: usize, n: usize, mut visit: impl FnMut(&[usize; M], usize)) {
+    let mut at = Cursor::new(dims, start);
+    let mut left = n;
+    while left > 0 {
+        let m = left.min(dims[0].size - at.inner);
+        visit(&at.offset, m);
+        left -= m;
+        if left > 0 {
+            at.advance(dims, m);
+        }
+    }
+}
+
+/// Folds `n` elements of the reduced range from `start` on, for the result at `base`.
+unsafe fn fold_range<F: Fold>(
+    src: &Source<F::Acc>,
+    plan: &Plan,
+    base: usize,
+    start: usize,
+    n: usize,
+    tile: &mut [F::Acc; TILE],
+) -> F::Acc {
+    let step = plan.reduced[0].steps[0];
+    if n <= TILE && plan.reduced.len() == 1 {
+        let mut r = F::IDENTITY;
+        // SAFETY: the range lies within the reduced dimensions.
+        unsafe { src.tiles(base + start * step, step, n, tile, |x, _, m| r = fold_run::<F>(x, m)) };
+        return r;
+    }
+    let mut cascade = Cascade::<F>::new();
+    runs(&plan.reduced, start, n, |offset, m| {
+        // SAFETY: as above.
+        unsafe { src.tiles(base + offset[0], step, m, tile, |x, _, m| cascade.push(fold_run::<F>(x, m))) };
+    });
+    cascade.finish()
+}
+
+/// Folds every result; `store(offset, value)` writes one.
+fn fold_all<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F::Acc) + Sync)) {
+    let (results, length) = (plan.results, plan.length);
+    if results == 0 {
+        return;
+    }
+    if length == 0 {
+        return runs(&plan.kept, 0, results, |offset, m| {
+            for i in 0..m {
+                store(offset[1] + i * plan.kept[0].steps[1], F::IDENTITY);
+            }
+        });
+    }
+    let kept = plan.kept[0];
+    // The smallest step in memory decides which way to walk.
+    let along_kept = kept.size >= 4 && kept.steps[0] != 0 && kept.steps[0] < plan.reduced[0].steps[0];
+    if along_kept {
+        return fold_columns::<F>(src, plan, store);
+    }
+    // Few results: cut the reduced range.
+    let pieces = length.div_ceil(PIECE);
+    if results < 16 && pieces > 1 {
+        let mut partial = vec![F::IDENTITY; results * pieces];
+        let slots = RawMut(partial.as_mut_ptr().cast());
+        parallel_for(results * pieces, 1, |range| {
+            let mut tile = [F::IDENTITY; TILE];
+            for item in range {
+                let (r, piece) = (item / pieces, item % pieces);
+                let base = Cursor::new(&plan.kept, r).offset[0];
+                let start = piece * PIECE;
+                // SAFETY: ranges lie within the view; each slot is written once.
+                unsafe {
+                    let v = fold_range::<F>(&src, plan, base, start, PIECE.min(length - start), &mut tile);
+                    slots.at(item * size_of::<F::Acc>()).cast::<F::Acc>().write(v);
+                }
+            }
+        });
+        for (r, parts) in partial.chunks(pieces).enumerate() {
+            let mut cascade = Cascade::<F>::new();
+            for p in parts {
+                cascade.push(*p);
+            }
+            store(Cursor::new(&plan.kept, r).offset[1], cascade.finish());
+        }
+        return;
+    }
+    parallel_for(results, (32 * 1024 / length).max(1), |range| {
+        let mut tile = [F::IDENTITY; TILE];
+        runs(&plan.kept, range.start, range.len(), |offset, m| {
+            for i in 0..m {
+                // SAFETY: results and reduced range lie within the view.
+                let v = unsafe { fold_range::<F>(&src, plan, offset[0] + i * kept.steps[0], 0, length, &mut tile) };
+                store(offset[1] + i * kept.steps[1], v);
+            }
+        });
+    });
+}
+
+/// Columns that are accumulated side by side, and rows that share the first level of accumulators.
+const COLUMNS: usize = 2048;
+const ROWS: usize = 128;
+
+/// The kept dimension is innermost in memory: rows of it are folded into rows of accumulators.
+fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F::Acc) + Sync)) {
+    let kept = plan.kept[0];
+    let outer: usize = plan.kept[1..].iter().map(|d| d.size).product();
+    let length = plan.length;
+    // Narrow enough that each thread has work, wide enough to read memory in long runs.
+    let width = if outer > 1 || kept.size < 512 {
+        kept.size.min(COLUMNS)
+    } else {
+        (kept.size.div_ceil(2)).next_multiple_of(64).clamp(256, COLUMNS)
+    };
+    let strips = kept.size.div_ceil(width);
+    // With few strips the reduced range is cut as well.
+    let wanted = if outer * strips < 4 { (length / ROWS).clamp(1, 8) } else { 1 };
+    let pieces = if outer * strips * length * width.min(kept.size) > PIECE { wanted } else { 1 };
+    let piece = length.div_ceil(pieces);
+    let fold_piece = |item: usize, start: usize, n: usize, acc: &mut [F::Acc]| -> usize {
+        let (o, strip) = (item / strips, item % strips);
+        let first = strip * width;
+        let m = width.min(kept.size - first);
+        let at = Cursor::new(&plan.kept, o * kept.size + first).offset;
+        let mut tile = [F::IDENTITY; TILE];
+        let mut level = vec![F::IDENTITY; m];
+        acc[..m].fill(F::IDENTITY);
+        let mut rows = 0;
+        let step = plan.reduced[0].steps[0];
+        runs(&plan.reduced, start, n, |offset, count| {
+            for i in 0..count {
+                // SAFETY: the strip lies within the view.
+                unsafe {
+                    src.tiles(at[0] + offset[0] + i * step, kept.steps[0], m, &mut tile, |x, done, m| {
+                        fold_into::<F>(level.as_mut_ptr().add(done), x, m)
+                    });
+                }
+                rows += 1;
+                if rows % ROWS == 0 {
+                    // SAFETY: both have `m` elements.
+                    unsafe { fold_into::<F>(acc.as_mut_ptr(), level.as_ptr(), m) };
+                    level.fill(F::IDENTITY);
+                }
+            }
+        });
+        // SAFETY: both have `m` elements.
+        unsafe { fold_into::<F>(acc.as_mut_ptr(), level.as_ptr(), m) };
+        m
+    };
+    let put = |item: usize, acc: &[F::Acc]| {
+        let (o, strip) = (item / strips, item % strips);
+        let at = Cursor::new(&plan.kept, o * kept.size + strip * width).offset[1];
+        for (i, v) in acc.iter().enumerate() {
+            store(at + i * kept.steps[1], *v);
+        }
+    };
+    let items = outer * strips;
+    let grain = (32 * 1024 / (piece * width)).max(1);
+    if pieces == 1 {
+        return parallel_for(items, grain, |range| {
+            let mut acc = vec![F::IDENTITY; width];
+            for item in range {
+                let m = fold_piece(item, 0, length, &mut acc);
+                put(item, &acc[..m]);
+            }
+        });
+    }
+    let pieces = length.div_ceil(piece);
+    let mut partial = vec![F::IDENTITY; items * pieces * width];
+    let slots = RawMut(partial.as_mut_ptr().cast());
+    parallel_for(items * pieces, grain, |range| {
+        for k in range {
+            // SAFETY: each piece has its own `width` slots.
+            let acc = unsafe {
+                std::slice::from_raw_parts_mut(slots.at(k * width * size_of::<F::Acc>()).cast::<F::Acc>(), width)
+            };
+            let start = k % pieces * piece;
+            fold_piece(k / pieces, start, piece.min(length - start), acc);
+        }
+    });
+    for item in 0..items {
+        let m = width.min(kept.size - item % strips * width);
+        let (first, rest) = partial[item * pieces * width..(item + 1) * pieces * width].split_at_mut(width);
+        for other in rest.chunks(width) {
+            // SAFETY: both have `width` elements.
+            unsafe { fold_into::<F>(first.as_mut_ptr(), other.as_ptr(), m) };
+        }
+        put(item, &first[..m]);
+    }
+}
+
+/// Reduces with an accumulator type, and writes results times `scale` in the output's dtype.
+fn go<F: Fold>(x: &View, plan: &Plan, load: Option<Load<F::Acc>>, scale: Option<f64>, out: &mut ViewMut) {
+    let src = Source { ptr: RawMut(x.ptr().cast_mut()), size: x.dtype().size_bytes(), load };
+    debug_assert!(src.size > 0);
+    let to = RawMut(out.ptr());
+    for_dtype!(out.dtype(), R => {
+        let store = |offset: usize, v: F::Acc| {
+            let v: R = match scale {
+                Some(s) => cast::<f64, R>(v.f64() * s),
+                None => cast(v),
+            };
+            // SAFETY: the offset is that of a result; each is written once.
+            unsafe { to.at(offset).cast::<R>().write(v) };
+        };
+        fold_all::<F>(src, plan, &store)
+    });
+}
+
+fn loader<R: Number>(x: DType) -> Option<Load<R>> {
+    (x != R::DTYPE).then(|| load_as::<R>(x))
+}
+
+/// Reduces `x` over the dimensions where `mask` is true; `out` has the sizes of the others, in order.
+///
+/// `Sum` and `Prod` cast to the dtype of `out` on the way (integers accumulate in `i64`, `f16` and `bf16` in `f32`);
+/// `Max` and `Min` keep the dtype of `x` and propagate NaN; `Any` and `All` write `bool`. An empty reduction gives the
+/// identity (for `Max` and `Min` the lowest and highest value; callers refuse that case as PyTorch does).
+///
+/// # Errors
+/// None for the dtypes named.
+pub fn reduce(kind: ReduceKind, x: &View, mask: &[bool], out: &mut ViewMut) -> Result<(), KernelError> {
+    let (dx, dout) = (x.dtype(), out.dtype());
+    let p = plan(x, mask, out);
+    match kind {
+        ReduceKind::Sum | ReduceKind::Prod => sum_or_prod(kind == ReduceKind::Sum, x, &p, None, out),
+        ReduceKind::Any => go::<Max<u8>>(x, &p, Some(load_truth(dx)), None, out),
+        ReduceKind::All => {
+            // The identity of `min` over bytes is 255, which is true.
+            go::<Min<u8>>(x, &p, Some(load_truth(dx)), None, out)
+        }
+        ReduceKind::Max | ReduceKind::Min => {
+            macro_rules! extreme {
+                ($t:ty) => {
+                    if kind == ReduceKind::Max {
+                        go::<Max<$t>>(x, &p, loader(dx), None, out)
+                    } else {
+                        go::<Min<$t>>(x, &p, loader(dx), None, out)
+                    }
+                };
+            }
+            if dx != dout {
+                return Err(unsupported(kind.name(), dx));
+            }
+            match dx {
+                DType::F16 | DType::BF16 | DType::F32 => extreme!(f32),
+                DType::F64 => extreme!(f64),
+                DType::Bool | DType::U8 => extreme!(u8),
+                DType::I8 => extreme!(i8),
+                DType::I16 => extreme!(i16),
+                DType::I32 => extreme!(i32),
+                DType::I64 => extreme!(i64),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sum_or_prod(sum: bool, x: &View, p: &Plan, scale: Option<f64>, out: &mut ViewMut) {
+    let (dx, dout) = (x.dtype(), out.dtype());
+    macro_rules! with {
+        ($t:ty) => {
+            if sum { go::<Sum<$t>>(x, p, loader(dx), scale, out) } else { go::<Prod<$t>>(x, p, loader(dx), scale, out) }
+        };
+    }
+    if !dout.is_float() {
+        with!(i64)
+    } else if dout == DType::F64 || dx == DType::F64 || !dx.is_float() {
+        with!(f64)
+    } else {
+        with!(f32)
+    }
+}
+
+/// The mean over the dimensions where `mask` is true, in the floating dtype of `out`; NaN when nothing is reduced.
+///
+/// # Errors
+/// [`KernelError::Other`] when `out` is not floating point.
+pub fn mean(x: &View, mask: &[bool], out: &mut ViewMut) -> Result<(), KernelError> {
+    if !out.dtype().is_float() {
+        return Err(unsupported("mean", out.dtype()));
+    }
+    let p = plan(x, mask, out);
+    let scale = if p.length == 0 { f64::NAN } else { 1.0 / p.length as f64 };
+    sum_or_prod(true, x, &p, Some(scale), out);
+    Ok(())
+}
+
+/// The position along `dim` of the largest (or smallest) element, the first of equals; the first NaN wins. `out` is `i64`
+/// and has the sizes of `x` without `dim`.
+///
+/// # Errors
+/// [`KernelError::Other`] when `dim` is empty and there are results to write.
+pub fn arg_reduce(max: bool, x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
+    debug_assert_eq!(out.dtype(), DType::I64);
+    let mut mask = vec![false; x.sizes().len()];
+    mask[dim] = true;
+    let p = plan(x, &mask, out);
+    let (length, step) = (x.sizes()[dim], x.strides()[dim] * x.dtype().size_bytes());
+    if p.results == 0 {
+        return Ok(());
+    }
+    if length == 0 {
+        let name = if max { "argmax" } else { "argmin" };
+        return Err(KernelError::Other(format!("{name}(): Expected reduction dim {dim} to have non-zero size.")));
+    }
+    let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(out.ptr()));
+    for_dtype!(x.dtype(), T => {
+        parallel_for(p.results, (32 * 1024 / length).max(1), |range| {
+            runs(&p.kept, range.start, range.len(), |offset, m| {
+                for i in 0..m {
+                    // SAFETY: the elements and the result lie within the views.
+                    unsafe {
+                        let x = from.at(offset[0] + i * p.kept[0].steps[0]);
+                        let r = best_of::<T>(max, x, step, length);
+                        to.at(offset[1] + i * p.kept[0].steps[1]).cast::<i64>().write(r as i64);
+                    }
+                }
+            });
+        })
+    });
+    Ok(())
+}
+
+unsafe fn best_of<T: Element>(max: bool, x: *const u8, step: usize, n: usize) -> usize {
+    // SAFETY: the caller vouches for `n` elements.
+    unsafe {
+        let mut best: T = *x.cast::<T>();
+        let mut at = 0;
+        for i in 0..n {
+            let v = *x.add(i * step).cast::<T>();
+            // A NaN compares unordered even with itself.
+            if v.partial_cmp(&v).is_none() {
+                return i;
+            }
+            if if max { v > best } else { v < best } {
+                best = v;
+                at = i;
+            }
+        }
+        at
+    }
+}
+
+/// Variance over the dimensions where `mask` is true, dividing by `length - correction`, and the mean if asked for.
+/// Two passes: the mean, then the squares of what is left. Outputs have one floating dtype, that of `x`.
+///
+/// # Errors
+/// [`KernelError::Other`] unless floating point.
+pub fn var(
+    x: &View,
+    mask: &[bool],
+    correction: f64,
+    mean_out: Option<&mut ViewMut>,
+    var_out: &mut ViewMut,
+) -> Result<(), KernelError> {
+    if !x.dtype().is_float() || x.dtype() != var_out.dtype() {
+        return Err(unsupported("var", x.dtype()));
+    }
+    if let Some(m) = mean_out {
+        mean(x, mask, m)?;
+    }
+    let p = plan(x, mask, var_out);
+    let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(var_out.ptr()));
+    let divisor = (p.length as f64 - correction).max(0.0);
+    for_dtype!(x.dtype(), T => {
+        parallel_for(p.results, (16 * 1024 / p.length.max(1)).max(1), |range| {
+            let mut tile = [0f64; TILE];
+            let src = Source { ptr: from, size: size_of::<T>(), load: loader::<f64>(T::DTYPE) };
+            let step = p.reduced[0].steps[0];
+            runs(&p.kept, range.start, range.len(), |offset, m| {
+                for i in 0..m {
+                    let base = offset[0] + i * p.kept[0].steps[0];
+                    // SAFETY: elements and results lie within the views; runs of TILE elements are read as f64.
+                    unsafe {
+                        let mean = fold_range::<Sum<f64>>(&src, &p, base, 0, p.length, &mut tile) / p.length as f64;
+                        let mut squares = 0.0;
+                        runs(&p.reduced, 0, p.length, |offset, m| {
+                            src.tiles(base + offset[0], step, m, &mut tile, |x, _, m| {
+                                squares += squares_around(x, mean, m);
+                            });
+                        });
+                        let v: T = cast(squares / divisor);
+                        to.at(offset[1] + i * p.kept[0].steps[1]).cast::<T>().write(v);
+                    }
+                }
+            });
+        })
+    });
+    Ok(())
+}
+
+#[inline(always)]
+unsafe fn squares_body<const FMA: bool>(x: *const f64, mean: f64, n: usize) -> f64 {
+    let mut lanes = [0f64; 16];
+    let whole = n / 16 * 16;
+    // SAFETY: the caller vouches for `n` elements.
+    unsafe {
+        for i in (0..whole).step_by(16) {
+            for l in 0..16 {
+                let d = *x.add(i + l) - mean;
+                lanes[l] += d * d;
+            }
+        }
+        let mut r: f64 = lanes.iter().sum();
+        for i in whole..n {
+            let d = *x.add(i) - mean;
+            r += d * d;
+        }
+        r
+    }
+}
+multiversion! { unsafe fn squares_around<>(x: *const f64, mean: f64, n: usize) -> f64 = squares_body }

@@ -1,0 +1,658 @@
+//! Random numbers: `RandomBits`, and the distributions made of it.
+//!
+//! On `cpu` every function draws PyTorch's stream bit for bit, from kernels that need no node of a trace. On `tpu` bits come
+//! from a counter-based generator and ordinary recorded ops turn them into a distribution, so that one trace serves every seed.
+//!
+//! Rows of this family have no samples: two devices draw different numbers, so there is nothing to compare. Their tests are
+//! `tests/random.rs`.
+
+use super::pointwise::{self, BinaryKind, arith, kernel_error};
+use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values};
+use crate::ops::creation::sizes;
+use crate::random::{Generator, default_generator};
+use crate::schema::{Args, Operand, Ret, Row, Scope, Tier};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, inplace, state};
+use smallvec::smallvec;
+use torchtpu_kernels::random::{self as kernels, Generator as HostGenerator};
+use torchtpu_kernels::{KernelError, ViewMut};
+use torchtpu_stablehlo::{ElementType, Type};
+
+/// Random bits of a counter-based generator (Threefry 2x32, 20 rounds).
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | state | `[2]`: key, counter | `int64` |
+/// | next state | `[2]` | `int64` |
+/// | bits | `dims` | `int64` if `wide`, else `int32` |
+///
+/// Each step of the counter gives 64 bits; narrow elements take the low half first. The counter wraps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RandomBits {
+    /// Sizes of the bits.
+    pub dims: Dims,
+    /// 64 bits an element, else 32.
+    pub wide: bool,
+}
+
+impl RandomBits {
+    /// Steps of the counter.
+    fn steps(&self) -> usize {
+        if self.wide { self.dims.numel() } else { self.dims.numel().div_ceil(2) }
+    }
+}
+
+/// One block of Threefry 2x32: encrypts the counter with the key.
+fn threefry(key: u64, counter: u64) -> u64 {
+    const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
+    let (k0, k1) = (key as u32, (key >> 32) as u32);
+    let keys = [k0, k1, k0 ^ k1 ^ 0x1BD1_1BDA];
+    let (mut x0, mut x1) = ((counter as u32).wrapping_add(keys[0]), ((counter >> 32) as u32).wrapping_add(keys[1]));
+    for group in 0..5u32 {
+        for r in ROTATIONS[group as usize % 2] {
+            x0 = x0.wrapping_add(x1);
+            x1 = x1.rotate_left(r) ^ x0;
+        }
+        x0 = x0.wrapping_add(keys[(group as usize + 1) % 3]);
+        x1 = x1.wrapping_add(keys[(group as usize + 2) % 3]).wrapping_add(group + 1);
+    }
+    u64::from(x0) | u64::from(x1) << 32
+}
+
+impl Op for RandomBits {
+    const NAME: &'static str = "random_bits";
+    const OUTS: usize = 2;
+    const DIFFERENTIABLE: u64 = 0;
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let m = *x[0].meta();
+        if m.dtype != DType::I64 || m.dims[..] != [2] {
+            return Err(Error::runtime("random_bits: state: must be two int64 words"));
+        }
+        Ok(m)
+    }
+    fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
+        Meta { dims: self.dims, dtype: if self.wide { DType::I64 } else { DType::I32 }, device: first.device }
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let state = x[0].to_vec::<i64>()?;
+        let (key, counter) = (state[0] as u64, state[1] as u64);
+        let next = counter.wrapping_add(self.steps() as u64);
+        if let Some(out) = y[0].view_mut().as_slice_mut::<i64>() {
+            out.copy_from_slice(&[state[0], next as i64]);
+        }
+        let block = |i: usize| threefry(key, counter.wrapping_add(i as u64));
+        let mut bits = y[1].view_mut();
+        if let Some(out) = bits.as_slice_mut::<i64>() {
+            out.iter_mut().enumerate().for_each(|(i, o)| *o = block(i) as i64);
+        } else if let Some(out) = bits.as_slice_mut::<i32>() {
+            for (i, pair) in out.chunks_mut(2).enumerate() {
+                let word = block(i);
+                pair.iter_mut().zip([word as i32, (word >> 32) as i32]).for_each(|(o, v)| *o = v);
+            }
+        }
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let (n, steps) = (self.dims.numel(), self.steps());
+        if n == 0 {
+            return smallvec![x[0].clone(), f.splat(0.0, &y[1].ty())];
+        }
+        let state = f.bitcast_convert(&x[0], ElementType::U64);
+        // Always 64 bits a step: how 32-bit words are laid out depends on the shape.
+        let (next, words) = f.rng_bit_generator(&state, &Type::new(&[steps], ElementType::U64));
+        let next = f.bitcast_convert(&next, ElementType::S64);
+        let bits = if self.wide {
+            f.bitcast_convert(&words, ElementType::S64)
+        } else {
+            let halves = f.bitcast_convert(&words, ElementType::U32);
+            let halves = f.bitcast_convert(&halves, ElementType::S32);
+            let line = f.reshape(&halves, &[2 * steps]);
+            f.slice_dim(&line, 0, 0, n)
+        };
+        smallvec![next, f.reshape(&bits, &self.dims)]
+    }
+    fn vjp(&self, _: &Saved<'_>, _: &Tensor) -> Result<Grads> {
+        Ok(smallvec![None]) // bits are integers
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ distributions
+
+/// What numbers are drawn from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Distribution {
+    /// Uniform in `[from, to)`.
+    Uniform(f64, f64),
+    /// Normal with mean and standard deviation.
+    Normal(f64, f64),
+    /// `exp` of a normal with mean and standard deviation.
+    LogNormal(f64, f64),
+    /// Exponential with a rate.
+    Exponential(f64),
+    /// Cauchy with median and half-width.
+    Cauchy(f64, f64),
+    /// Number of trials up to the first success.
+    Geometric(f64),
+    /// One with a probability, else zero.
+    Bernoulli(f64),
+    /// Integers in `[from, to)`.
+    Integers(i64, i64),
+    /// Integers from a bound to the dtype's largest, included.
+    IntegersFrom(i64),
+    /// Integers from zero to the largest that the dtype holds exactly.
+    AllIntegers,
+    /// Normal with mean and standard deviation, within `[a, b]`.
+    TruncatedNormal(f64, f64, f64, f64),
+}
+
+/// Bits that a dtype can hold exactly.
+fn digits(d: DType) -> u32 {
+    match d {
+        DType::BF16 => 8,
+        DType::F16 => 11,
+        DType::F32 => 24,
+        DType::F64 => 53,
+        _ => 63,
+    }
+}
+
+/// The largest integer that `random_` draws into a dtype.
+fn largest(d: DType) -> i64 {
+    match d {
+        DType::Bool => 1,
+        DType::U8 => 255,
+        DType::I8 => 127,
+        DType::I16 => i64::from(i16::MAX),
+        DType::I32 => i64::from(i32::MAX),
+        DType::I64 => i64::MAX,
+        d => 1 << digits(d),
+    }
+}
+
+/// Where numbers are drawn on a device.
+struct Source<'a> {
+    generator: &'a Generator,
+    dims: Dims,
+    device: Device,
+}
+
+impl Source<'_> {
+    fn bits(&self, wide: bool) -> Result<Tensor> {
+        self.generator.bits(self.dims, wide, self.device)
+    }
+    /// The low `n` bits as numbers of a floating-point dtype.
+    fn low_bits(&self, n: u32, dtype: DType) -> Result<Tensor> {
+        let mask = Operand::Scalar(Scalar::Int((1i64 << n) - 1));
+        arith(BinaryKind::BitwiseAnd, Operand::Tensor(&self.bits(n > 31)?), mask)?.to_dtype(dtype)
+    }
+    /// Uniform in `[0, 1)`, of as many bits as `precision` has, in the dtype that is computed in.
+    fn unit(&self, precision: DType) -> Result<Tensor> {
+        let n = digits(precision);
+        self.low_bits(n, working(precision))?.mul_scalar((-f64::from(n)).exp2())
+    }
+    /// Standard normal: the inverse distribution function at the middle of one of 2^23 (2^52) equal parts.
+    fn normal(&self, working: DType) -> Result<Tensor> {
+        let n = digits(working) - 1;
+        let parts = f64::from(n).exp2();
+        // 2 (k + 1/2) / parts - 1 is exact.
+        let v = self.low_bits(n, working)?.mul_scalar(2.0)?.add_scalar(1.0 - parts)?.mul_scalar(1.0 / parts)?;
+        v.erfinv()?.mul_scalar(std::f64::consts::SQRT_2)
+    }
+    /// Integers `from + 0..range`.
+    fn integers(&self, from: i64, range: u64) -> Result<Tensor> {
+        let number = |v: i64| Operand::Scalar(Scalar::Int(v));
+        if range <= 1 << 31 {
+            // The high half of a 32-bit number times the range: no division, which TPUs lack for 64 bits.
+            let word = arith(BinaryKind::BitwiseAnd, Operand::Tensor(&self.bits(false)?.to_dtype(DType::I64)?), number(u32::MAX.into()))?;
+            let scaled = word.mul_scalar(range as i64)?;
+            return arith(BinaryKind::RightShift, Operand::Tensor(&scaled), number(32))?.add_scalar(from);
+        }
+        let positive = arith(BinaryKind::BitwiseAnd, Operand::Tensor(&self.bits(true)?), number(i64::MAX))?;
+        match i64::try_from(range) {
+            Ok(range) => positive.remainder_scalar(range)?.add_scalar(from),
+            Err(_) if range == 1 << 63 => positive.add_scalar(from),
+            Err(_) => Err(Error::not_implemented("on tpu a range of random integers may not exceed 2^63")),
+        }
+    }
+}
+
+/// The dtype that is computed in.
+fn working(d: DType) -> DType {
+    if d == DType::F64 { d } else { DType::F32 }
+}
+
+impl Distribution {
+    /// Draws on the host, and refuses wrong arguments.
+    fn fill(self, g: &mut HostGenerator, out: &mut ViewMut<'_>) -> std::result::Result<(), KernelError> {
+        match self {
+            Distribution::Uniform(a, b) => kernels::uniform_(g, out, a, b),
+            Distribution::Normal(m, s) => kernels::normal_(g, out, m, s),
+            Distribution::LogNormal(m, s) => kernels::log_normal_(g, out, m, s),
+            Distribution::Exponential(rate) => kernels::exponential_(g, out, rate),
+            Distribution::Cauchy(m, s) => kernels::cauchy_(g, out, m, s),
+            Distribution::Geometric(p) => kernels::geometric_(g, out, p),
+            Distribution::Bernoulli(p) => kernels::bernoulli_(g, out, p),
+            Distribution::Integers(a, b) => kernels::randint(g, out, a, b),
+            Distribution::IntegersFrom(a) => kernels::random_from(g, out, a),
+            Distribution::AllIntegers => {
+                kernels::random_(g, out);
+                Ok(())
+            }
+            Distribution::TruncatedNormal(m, s, a, b) => kernels::trunc_normal_(g, out, m, s, a, b),
+        }
+    }
+
+    /// Refuses arguments that the host would refuse: an empty tensor draws nothing.
+    fn check(self, dtype: DType) -> Result<()> {
+        let none = Tensor::empty(&Meta::new(&[0], dtype, Device::CPU))?;
+        self.fill(&mut HostGenerator::new(0), &mut none.view_mut()).map_err(kernel_error)
+    }
+
+    /// Draws on a device, in ordinary ops.
+    fn record(self, meta: &Meta, generator: &Generator) -> Result<Tensor> {
+        let s = Source { generator, dims: meta.dims, device: meta.device };
+        let (dtype, wide) = (meta.dtype, working(meta.dtype));
+        let y = match self {
+            Distribution::Uniform(a, b) => {
+                let u = s.unit(dtype)?;
+                if (a, b) == (0.0, 1.0) { u } else { u.mul_scalar(b - a)?.add_scalar(a)? }
+            }
+            Distribution::Normal(m, d) => s.normal(wide)?.mul_scalar(d)?.add_scalar(m)?,
+            Distribution::LogNormal(m, d) => s.normal(wide)?.mul_scalar(d)?.add_scalar(m)?.exp()?,
+            Distribution::Exponential(rate) => s.unit(wide)?.neg()?.log1p()?.mul_scalar(-1.0 / rate)?,
+            Distribution::Cauchy(m, d) => {
+                s.unit(wide)?.sub_scalar(0.5)?.mul_scalar(std::f64::consts::PI)?.tan()?.mul_scalar(d)?.add_scalar(m)?
+            }
+            Distribution::Geometric(p) => {
+                let wide = if dtype.is_float() { wide } else { DType::F32 };
+                s.unit(wide)?.neg()?.log1p()?.mul_scalar(1.0 / (-p).ln_1p())?.ceil()?.maximum_scalar(1.0)?
+            }
+            Distribution::Bernoulli(p) => s.unit(DType::F32)?.lt_scalar(p)?,
+            Distribution::Integers(a, b) => s.integers(a, b.wrapping_sub(a) as u64)?,
+            Distribution::IntegersFrom(a) if a == i64::MIN => s.bits(true)?,
+            Distribution::IntegersFrom(a) => s.integers(a, (largest(dtype).wrapping_sub(a) as u64).wrapping_add(1))?,
+            Distribution::AllIntegers => s.integers(0, largest(dtype) as u64 + 1)?,
+            Distribution::TruncatedNormal(m, d, a, b) => {
+                // The inverse distribution function over the part of the unit interval that the bounds leave.
+                let level = |x: f64| erf((x - m) / d / std::f64::consts::SQRT_2);
+                let (low, high) = (level(a), level(b));
+                let u = s.unit(wide)?.mul_scalar(high - low)?.add_scalar(low)?;
+                let z = u.erfinv()?.mul_scalar(d * std::f64::consts::SQRT_2)?.add_scalar(m)?;
+                z.maximum_scalar(a)?.minimum_scalar(b)?
+            }
+        };
+        y.to_dtype(dtype)
+    }
+}
+
+/// The error function, to about 1e-15: a series near zero, a continued fraction beyond.
+fn erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a > 6.0 {
+        return x.signum();
+    }
+    if a < 2.5 {
+        let (mut term, mut sum) = (a, a);
+        for n in 1..100 {
+            term *= -a * a / f64::from(n);
+            sum += term / f64::from(2 * n + 1);
+        }
+        return x.signum() * sum * std::f64::consts::FRAC_2_SQRT_PI;
+    }
+    let mut tail = 0.0;
+    for n in (1..60).rev() {
+        tail = f64::from(n) / 2.0 / (a + tail);
+    }
+    x.signum() * (1.0 - (-a * a).exp() / (a + tail) / std::f64::consts::PI.sqrt())
+}
+
+fn with<R>(generator: Option<&Generator>, device: Device, f: impl FnOnce(&Generator) -> Result<R>) -> Result<R> {
+    match generator {
+        Some(g) => f(g),
+        None => f(&default_generator(device)),
+    }
+}
+
+/// A new tensor of random numbers.
+///
+/// # Errors
+/// `Runtime` for wrong arguments, or a generator of another device.
+pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Result<Tensor> {
+    match meta.device.kind {
+        DeviceKind::Cpu => {
+            let y = Tensor::empty(meta)?;
+            draw_into(d, &y, generator)?;
+            Ok(y)
+        }
+        DeviceKind::Meta => {
+            d.check(meta.dtype)?;
+            Tensor::empty(meta)
+        }
+        DeviceKind::Tpu => {
+            d.check(meta.dtype)?;
+            with(generator, meta.device, |g| state::no_grad(|| d.record(meta, g)))
+        }
+    }
+}
+
+/// Writes random numbers over a `cpu` tensor.
+fn draw_into(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
+    with(generator, Device::CPU, |g| g.draw(|g| d.fill(g, &mut x.view_mut()))?.map_err(kernel_error))
+}
+
+/// Overwrites a tensor with random numbers, as `uniform_` and its kin do; its history ends.
+///
+/// # Errors
+/// `Runtime` for wrong arguments, a generator of another device, or a leaf that requires a gradient.
+pub fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
+    inplace::check_writable(x)?;
+    let tracked = state::grad_enabled() && (x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad()));
+    if x.device().kind == DeviceKind::Cpu && !tracked {
+        draw_into(d, x, generator)?;
+        x.bump_version();
+        return Ok(());
+    }
+    inplace::assign(x, &sample(d, x.meta(), generator)?)
+}
+
+/// A new `cpu` tensor whose elements lie in memory as those of `x` do, since fills follow memory; elsewhere row major.
+fn empty_like(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    let mut order: Vec<usize> = (0..x.dims().len()).collect();
+    order.sort_by_key(|&d| std::cmp::Reverse(x.strides()[d]));
+    let dims: Dims = order.iter().map(|&d| x.dims()[d]).collect();
+    let strides: Dims = order.iter().map(|&d| x.strides()[d]).collect();
+    let dense = torchtpu_kernels::is_contiguous(&dims, &strides);
+    if x.is_contiguous() || !dense || x.device().kind != DeviceKind::Cpu {
+        return Tensor::empty(&x.meta().with_dtype(dtype));
+    }
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(i, &d)| back[d] = i as i64);
+    Tensor::empty(&Meta { dims, dtype, device: Device::CPU })?.permute(&back)?.shallow_alias()
+}
+
+/// Random numbers in a tensor like another.
+fn sample_like(d: Distribution, x: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
+    if device.kind == DeviceKind::Cpu && x.device().kind == DeviceKind::Cpu {
+        let y = empty_like(x, dtype)?;
+        draw_into(d, &y, None)?;
+        return Ok(y);
+    }
+    sample(d, &Meta { dims: *x.dims(), dtype, device }, None)
+}
+
+/// Which elements dropout keeps: `true` with a probability. On `cpu` PyTorch's stream; a probability of 0 or 1 draws nothing.
+///
+/// # Errors
+/// `Runtime` for a probability outside `[0, 1]`, or a generator of another device.
+pub fn keep_mask(x: &Meta, keep_probability: f64, generator: Option<&Generator>) -> Result<Tensor> {
+    if !(0.0..=1.0).contains(&keep_probability) {
+        return Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {}", 1.0 - keep_probability)));
+    }
+    let meta = x.with_dtype(DType::Bool);
+    if keep_probability == 0.0 || keep_probability == 1.0 {
+        return Tensor::full_meta(&meta, Scalar::Bool(keep_probability == 1.0));
+    }
+    sample(Distribution::Bernoulli(keep_probability), &meta, generator)
+}
+
+/// A random order of `0..n`.
+///
+/// # Errors
+/// `Runtime` for a negative number, or a generator of another device.
+pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generator>) -> Result<Tensor> {
+    if n < 0 {
+        return Err(Error::runtime("n must be non-negative, got ".to_string() + &n.to_string()));
+    }
+    let limit = if dtype.is_float() { 1i64 << digits(dtype) } else { largest(dtype) };
+    if n - 1 > limit {
+        return Err(Error::runtime(format!("n is too large for result tensor type: '{}'", dtype.scalar_type())));
+    }
+    let meta = Meta::new(&[n as usize], dtype, device);
+    match device.kind {
+        DeviceKind::Meta => Tensor::empty(&meta),
+        DeviceKind::Cpu => {
+            let y = Tensor::empty(&meta)?;
+            with(generator, device, |g| g.draw(|g| kernels::randperm(g, &mut y.view_mut())))?;
+            Ok(y)
+        }
+        // The order of 64-bit numbers, which do not meet.
+        DeviceKind::Tpu => with(generator, device, |g| {
+            let keys = g.bits(meta.dims, true, device)?;
+            super::sort::sort(&keys, 0, false, false)?.1.to_dtype(dtype)
+        }),
+    }
+}
+
+/// Ones with the probabilities that a tensor holds.
+fn bernoulli_into(y: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Result<()> {
+    let strides = pointwise::broadcast_strides(p, y.dims());
+    with(generator, Device::CPU, |g| {
+        g.draw(|g| kernels::bernoulli_tensor(g, &mut y.view_mut(), &p.view_as(y.dims(), &strides)))?.map_err(kernel_error)
+    })
+}
+
+fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Result<Tensor> {
+    if !p.dtype().is_float() {
+        return Err(Error::runtime(format!("\"bernoulli_tensor_cpu_p_\" not implemented for '{}'", p.dtype().scalar_type())));
+    }
+    state::no_grad(|| match meta.device.kind {
+        DeviceKind::Cpu => {
+            let y = Tensor::empty(meta)?;
+            bernoulli_into(&y, p, generator)?;
+            Ok(y)
+        }
+        DeviceKind::Meta => Tensor::empty(meta),
+        DeviceKind::Tpu => {
+            let bad = p.ge_scalar(0.0)?.logical_and(&p.le_scalar(1.0)?)?.logical_not()?;
+            super::indexing::defer(&bad, Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.").in_op("bernoulli"))?;
+            with(generator, meta.device, |g| {
+                let s = Source { generator: g, dims: meta.dims, device: meta.device };
+                s.unit(DType::F32)?.lt(&p.to_dtype(DType::F32)?)?.to_dtype(meta.dtype)
+            })
+        }
+    })
+}
+
+/// `torch.bernoulli`: ones with the probabilities that `p` holds.
+///
+/// # Errors
+/// `Runtime` for a probability outside `[0, 1]` or an integer tensor.
+pub fn bernoulli(p: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
+    if p.device().kind == DeviceKind::Cpu && p.dtype().is_float() {
+        let y = empty_like(p, p.dtype())?;
+        bernoulli_into(&y, p, generator)?;
+        return Ok(y);
+    }
+    bernoulli_of(p, p.meta(), generator)
+}
+
+/// `torch.multinomial`: positions drawn by weight from each row.
+///
+/// # Errors
+/// `Runtime` for weights that are no distribution, or more draws than a row has.
+pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<&Generator>) -> Result<Tensor> {
+    let r = x.dims().len();
+    if r == 0 || r > 2 {
+        return Err(Error::runtime("prob_dist must be 1 or 2 dim"));
+    }
+    if !x.dtype().is_float() {
+        return Err(Error::runtime(format!(
+            "multinomial only supports floating-point dtypes for input, got: {}",
+            x.dtype().scalar_type()
+        )));
+    }
+    if draws <= 0 {
+        return Err(Error::runtime("cannot sample n_sample <= 0 samples"));
+    }
+    let categories = x.dims()[r - 1];
+    if !replacement && draws as usize > categories {
+        return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"));
+    }
+    let mut dims = *x.dims();
+    dims[r - 1] = draws as usize;
+    let meta = Meta { dims, dtype: DType::I64, device: x.device() };
+    let x = x.detach();
+    state::no_grad(|| match x.device().kind {
+        DeviceKind::Meta => Tensor::empty(&meta),
+        DeviceKind::Cpu => {
+            let y = Tensor::empty(&meta)?;
+            with(generator, Device::CPU, |g| {
+                g.draw(|g| kernels::multinomial(g, &x.view(), replacement, &mut y.view_mut()))?.map_err(kernel_error)
+            })?;
+            Ok(y)
+        }
+        DeviceKind::Tpu => {
+            let w = x.to_dtype(working(x.dtype()))?;
+            let bad = w.ge_scalar(0.0)?.logical_and(&w.isfinite()?)?.logical_not()?;
+            super::indexing::defer(&bad, Error::runtime("probability tensor contains either `inf`, `nan` or element < 0").in_op("multinomial"))?;
+            let total = super::scan::cumsum(&w, -1)?;
+            let all = total.narrow(r as i64 - 1, categories as i64 - 1, 1)?;
+            super::indexing::defer(
+                &all.le_scalar(0.0)?,
+                Error::runtime("invalid multinomial distribution (sum of probabilities <= 0)").in_op("multinomial"),
+            )?;
+            with(generator, meta.device, |g| {
+                if replacement {
+                    let s = Source { generator: g, dims, device: meta.device };
+                    let at = super::sort::searchsorted(&total, &s.unit(w.dtype())?.mul(&all)?, true, false, None)?;
+                    return at.minimum_scalar(categories as i64 - 1);
+                }
+                // A race: the k first of exponential arrival times are k draws without replacement.
+                let s = Source { generator: g, dims: *w.dims(), device: meta.device };
+                let times = s.unit(w.dtype())?.neg()?.log1p()?.neg()?;
+                Ok(super::sort::topk(&w.div(&times)?, draws, -1, true, true)?.1)
+            })
+        }
+    })
+}
+
+/// `torch.normal` with tensors of means, of standard deviations, or both.
+fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>) -> Result<Tensor> {
+    let draw = |x: &Tensor, dims: Dims, std: f64| {
+        let dtype = x.dtype();
+        if !dtype.is_float() {
+            return Err(Error::runtime(format!("\"normal_kernel_cpu\" not implemented for '{}'", dtype.scalar_type())));
+        }
+        sample(Distribution::Normal(0.0, std), &x.meta().with_dims(dims), generator)
+    };
+    let check = |s: &Tensor| -> Result<()> {
+        let bad = s.detach().lt_scalar(0.0)?;
+        let error = || Error::runtime("normal expects all elements of std >= 0.0");
+        match s.device().kind {
+            DeviceKind::Tpu => super::indexing::defer(&bad, error()),
+            DeviceKind::Cpu if torchtpu_kernels::index::count_nonzero(&bad.view()) > 0 => Err(error()),
+            _ => Ok(()),
+        }
+    };
+    state::no_grad(|| match (mean, std) {
+        (Operand::Tensor(m), Operand::Scalar(s)) => draw(m, *m.dims(), s.to_f64())?.add(m),
+        (Operand::Scalar(m), Operand::Tensor(s)) => {
+            check(s)?;
+            draw(s, *s.dims(), 1.0)?.mul(s)?.add_scalar(m.to_f64())
+        }
+        (Operand::Tensor(m), Operand::Tensor(s)) => {
+            check(s)?;
+            let dims = crate::op::broadcast_dims(m.dims(), s.dims())?;
+            draw(m, dims, 1.0)?.mul(s)?.add(m)
+        }
+        (Operand::Scalar(m), Operand::Scalar(s)) => sample(
+            Distribution::Normal(m.to_f64(), s.to_f64()),
+            &Meta { dims: Dims::EMPTY, dtype: default_dtype(), device: Device::CPU },
+            generator,
+        ),
+    })
+}
+
+// ------------------------------------------------------------------------------------------------ the public functions
+
+/// New numbers of sizes at argument `at`, with `dtype, layout, device, pin_memory` at `options`.
+fn new(d: Distribution, a: &Args<'_>, at: usize, options: usize, generator: Option<usize>) -> Result<Ret> {
+    let integers = matches!(d, Distribution::Integers(..));
+    let dtype = if integers { super::indexing::long_or(a, options)? } else { a.opt_dtype(options)?.unwrap_or_else(default_dtype) };
+    let device = a.opt_device(options + 2)?.unwrap_or(Device::CPU);
+    let g = generator.map(|i| a.opt_generator(i)).transpose()?.flatten();
+    Ok(sample(d, &Meta { dims: sizes(a.ints(at)?)?, dtype, device }, g)?.into())
+}
+
+/// Numbers like the tensor at argument 0, with `dtype, layout, device` at `options`.
+fn like(d: Distribution, a: &Args<'_>, options: usize) -> Result<Ret> {
+    let x = a.tensor(0)?;
+    let dtype = a.opt_dtype(options)?.unwrap_or(x.dtype());
+    Ok(sample_like(d, x, dtype, a.opt_device(options + 2)?.unwrap_or(x.device()))?.into())
+}
+
+/// The in-place methods: fills argument 0 and gives it back.
+fn over(d: Distribution, a: &Args<'_>, generator: usize) -> Result<Ret> {
+    let x = a.tensor(0)?;
+    fill(d, x, a.opt_generator(generator)?)?;
+    Ok(Ret::Tensor(x.clone()))
+}
+
+/// A function that makes tensors.
+const fn maker(schema: &'static str, call: crate::schema::Call) -> Row {
+    Row::new(schema, Tier::Composed, call, Vec::new).scope(Scope::Function)
+}
+/// A method that writes its tensor.
+const fn writer(schema: &'static str, call: crate::schema::Call) -> Row {
+    Row::new(schema, Tier::Composed, call, Vec::new).scope(Scope::Method).no_out()
+}
+
+const UNIT: Distribution = Distribution::Uniform(0.0, 1.0);
+const STANDARD: Distribution = Distribution::Normal(0.0, 1.0);
+
+/// Rows of the random functions.
+pub const ROWS: &[Row] = &[
+    maker("rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(UNIT, a, 0, 1, None)),
+    maker("rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(UNIT, a, 0, 2, Some(1))),
+    maker("randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(STANDARD, a, 0, 1, None)),
+    maker("randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(STANDARD, a, 0, 2, Some(1))),
+    maker("randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 2, None)),
+    maker("randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 3, Some(2))),
+    maker("randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 3, None)),
+    maker("randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 4, Some(3))),
+    maker("randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| {
+        Ok(randperm(a.int(0)?, super::indexing::long_or(a, 1)?, a.opt_device(3)?.unwrap_or(Device::CPU), None)?.into())
+    }),
+    maker("randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| {
+        Ok(randperm(a.int(0)?, super::indexing::long_or(a, 2)?, a.opt_device(4)?.unwrap_or(Device::CPU), a.opt_generator(1)?)?.into())
+    }),
+    maker("rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", |a| like(UNIT, a, 1)),
+    maker("randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", |a| like(STANDARD, a, 1)),
+    maker("randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", |a| like(Distribution::Integers(0, a.int(1)?), a, 2)),
+    maker("randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", |a| like(Distribution::Integers(a.int(1)?, a.int(2)?), a, 3)),
+    Row::new("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", Tier::Composed, |a| Ok(bernoulli(a.tensor(0)?, a.opt_generator(1)?)?.into()), Vec::new),
+    Row::new("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", Tier::Composed, |a| {
+        Ok(sample(Distribution::Bernoulli(a.float(1)?), a.tensor(0)?.meta(), a.opt_generator(2)?)?.into())
+    }, Vec::new)
+    .no_out(),
+    Row::new("multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", Tier::Composed, |a| {
+        Ok(multinomial(a.tensor(0)?, a.int(1)?, a.bool(2)?, a.opt_generator(3)?)?.into())
+    }, Vec::new),
+    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", |a| Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())),
+    maker("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())),
+    maker("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())),
+    maker("normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| {
+        new(Distribution::Normal(a.float(0)?, a.float(1)?), a, 2, 4, Some(3))
+    }),
+    writer("uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Uniform(a.float(1)?, a.float(2)?), a, 3)),
+    writer("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Normal(a.float(1)?, a.float(2)?), a, 3)),
+    writer("log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::LogNormal(a.float(1)?, a.float(2)?), a, 3)),
+    writer("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Exponential(a.float(1)?), a, 2)),
+    writer("cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Cauchy(a.float(1)?, a.float(2)?), a, 3)),
+    writer("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Geometric(a.float(1)?), a, 2)),
+    writer("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Bernoulli(a.float(1)?), a, 2)),
+    writer("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        let x = a.tensor(0)?;
+        inplace::check_writable(x)?;
+        inplace::assign(x, &bernoulli_of(&a.tensor(1)?.detach(), x.meta(), a.opt_generator(2)?)?)?;
+        Ok(Ret::Tensor(x.clone()))
+    }),
+    writer("random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        let from = a.int(1)?;
+        over(a.opt_int(2)?.map_or(Distribution::IntegersFrom(from), |to| Distribution::Integers(from, to)), a, 3)
+    }),
+    writer("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Integers(0, a.int(1)?), a, 2)),
+    writer("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::AllIntegers, a, 1)),
+];

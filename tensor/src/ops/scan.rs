@@ -1,0 +1,328 @@
+//! Running folds along a dimension: `Scan{kind}` and `CumExtreme`.
+
+use super::indexing::{Scatter, ScatterKind};
+use super::pointwise::{self, kernel_error};
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
+use crate::schema::{Args, Ret, Row, Sample, SampleArg, Tier, index, n, positive, t};
+use crate::{DType, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::scan as kernels;
+use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
+
+/// What a [`Scan`] folds with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ScanKind {
+    /// Sum.
+    Sum,
+    /// Product.
+    Prod,
+    /// `ln` of the sum of exponentials, without overflow.
+    LogSumExp,
+}
+
+/// Joins each element with all before it along a dimension.
+///
+/// Sums and products of integers and `bool` are computed and given in `int64`; those below `f32` accumulate in `f32`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Scan {
+    /// What folds.
+    pub kind: ScanKind,
+    /// Which dimension.
+    pub dim: usize,
+}
+
+/// `x` moved by `by` along `dim`, away from the start, with `fill` (a scalar) in the places left.
+fn shifted(f: &mut Func, x: &Value, fill: &Value, dim: usize, by: usize) -> Value {
+    let (mut low, mut high) = (vec![0i64; x.rank()], vec![0i64; x.rank()]);
+    (low[dim], high[dim]) = (by as i64, -(by as i64));
+    f.pad(x, fill, &low, &high, &vec![0; x.rank()])
+}
+
+impl Op for Scan {
+    const NAME: &'static str = "scan";
+    fn label(&self) -> &'static str {
+        match self.kind {
+            ScanKind::Sum => "cumsum",
+            ScanKind::Prod => "cumprod",
+            ScanKind::LogSumExp => "logcumsumexp",
+        }
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let m = *x[0].meta();
+        match self.kind {
+            _ if m.dtype.is_float() => Ok(m),
+            ScanKind::Sum | ScanKind::Prod => Ok(m.with_dtype(DType::I64)),
+            ScanKind::LogSumExp => Err(Error::runtime(format!(
+                "\"logcumsumexp_out_cpu\" not implemented for '{}'",
+                m.dtype.scalar_type()
+            ))),
+        }
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let (x, out) = (x[0].view(), &mut y[0].view_mut());
+        match self.kind {
+            ScanKind::Sum => kernels::cumsum(&x, self.dim, out),
+            ScanKind::Prod => kernels::cumprod(&x, self.dim, out),
+            ScanKind::LogSumExp => kernels::logcumsumexp(&x, self.dim, out),
+        }
+        .map_err(kernel_error)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let e = crate::meta::element_type(y[0].dtype);
+        let v = f.convert(&x[0], e);
+        let kind = match self.kind {
+            ScanKind::Sum => ReduceKind::Add,
+            ScanKind::Prod => ReduceKind::Mul,
+            ScanKind::LogSumExp => return smallvec![self.lower_log_sum_exp(f, &v)],
+        };
+        smallvec![f.cumulative(&v, kind, self.dim)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let gx = match self.kind {
+            ScanKind::Sum => from_the_end(g, self.dim)?,
+            ScanKind::Prod => cumprod_vjp(s.x(0), s.y(0), g, self.dim)?,
+            ScanKind::LogSumExp => {
+                // Sum of g_k e^(x - y_k) over k from here on, with the two signs of g apart so that it stays logarithmic.
+                let (x, y) = (s.x(0), s.y(0));
+                let log_g = g.abs()?.log()?;
+                let none = Tensor::number(Scalar::Float(f64::NEG_INFINITY), g.dtype())?;
+                let part = |sign: &Tensor| -> Result<Tensor> {
+                    let logs = pointwise::select(sign, &log_g, &none)?.sub(y)?;
+                    let d = [self.dim as i64];
+                    let run = scan(ScanKind::LogSumExp, &super::concat::flip(&logs, &d)?, self.dim)?;
+                    super::concat::flip(&run, &d)?.add(x)?.exp()
+                };
+                part(&g.gt_scalar(0.0)?)?.sub(&part(&g.lt_scalar(0.0)?)?)?
+            }
+        };
+        Ok(smallvec![Some(gx)])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        if self.kind == ScanKind::Sum { Saves::NONE } else { Saves::both(1, 1) }
+    }
+}
+
+impl Scan {
+    /// Doubling steps: after step `i` each element holds the fold of the last `2^i`.
+    fn lower_log_sum_exp(&self, f: &mut Func, x: &Value) -> Value {
+        let e = x.element();
+        // Narrow floats round once, at the end.
+        let wide = if e == ElementType::F64 { e } else { ElementType::F32 };
+        let mut y = f.convert(x, wide);
+        let none = f.lowest(wide);
+        let mut by = 1;
+        while by < x.shape()[self.dim] {
+            let before = shifted(f, &y, &none, self.dim, by);
+            let high = f.binary("stablehlo.maximum", &y, &before);
+            let low = f.binary("stablehlo.minimum", &y, &before);
+            let d = f.binary("stablehlo.subtract", &low, &high);
+            let d = f.unary("stablehlo.exponential", &d);
+            let d = f.unary("stablehlo.log_plus_one", &d);
+            let sum = f.binary("stablehlo.add", &high, &d);
+            // Infinities of one sign would subtract to NaN.
+            let size = f.unary("stablehlo.abs", &high);
+            let infinite = f.highest(wide);
+            let infinite = f.broadcast_to(&infinite, size.shape());
+            let same = f.compare(Direction::Eq, &size, &infinite);
+            y = f.select(&same, &high, &sum);
+            by *= 2;
+        }
+        f.convert(&y, e)
+    }
+}
+
+/// Sums of each element and all after it.
+fn from_the_end(g: &Tensor, dim: usize) -> Result<Tensor> {
+    let d = [dim as i64];
+    super::concat::flip(&scan(ScanKind::Sum, &super::concat::flip(g, &d)?, dim)?, &d)
+}
+
+/// Gradient of running products, right also where factors are zero. Before the first zero it is the sum of `g y` from here
+/// on, over `x`; at the first zero the products are taken without it; behind it every product holds a zero.
+fn cumprod_vjp(x: &Tensor, y: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
+    let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
+    let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
+    let is_zero = x.eq_scalar(0.0)?;
+    let zeros = scan(ScanKind::Sum, &is_zero, dim)?;
+    let first = is_zero.logical_and(&zeros.eq_scalar(1)?)?;
+    let before = from_the_end(&g.mul(y)?, dim)?.div(&pointwise::select(&is_zero, &one, x)?)?;
+    let without = scan(ScanKind::Prod, &pointwise::select(&first, &one, x)?, dim)?;
+    let at_first = from_the_end(&g.mul(&without)?, dim)?;
+    pointwise::select(&zeros.eq_scalar(0)?, &before, &pointwise::select(&first, &at_first, &zero)?)
+}
+
+/// The greatest (or least) of each element and all before it along a dimension, and its position in `int64`.
+///
+/// Of equals the last is taken, and from a NaN on the last NaN, as in PyTorch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CumExtreme {
+    /// Greatest, else least.
+    pub max: bool,
+    /// Which dimension.
+    pub dim: usize,
+}
+
+impl Op for CumExtreme {
+    const NAME: &'static str = "cum_extreme";
+    const OUTS: usize = 2;
+    const DIFFERENTIABLE: u64 = 1;
+    fn label(&self) -> &'static str {
+        if self.max { "cummax" } else { "cummin" }
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(*x[0].meta())
+    }
+    fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
+        first.with_dtype(DType::I64)
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let f = if self.max { kernels::cummax } else { kernels::cummin };
+        f(&x[0].view(), self.dim, &mut y[0].view_mut(), &mut y[1].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let e = x[0].element();
+        let at_type = Type::new(x[0].shape(), ElementType::S32);
+        let (mut y, mut at) = (x[0].clone(), f.iota(&at_type, self.dim));
+        let worst = if self.max { f.lowest(e) } else { f.highest(e) };
+        let none = f.scalar_i64(0, ElementType::S32);
+        let mut by = 1;
+        while by < x[0].shape()[self.dim] {
+            let (before, before_at) = (shifted(f, &y, &worst, self.dim, by), shifted(f, &at, &none, self.dim, by));
+            let direction = if self.max { Direction::Ge } else { Direction::Le };
+            let mut later = f.compare(direction, &y, &before);
+            if e.is_float() {
+                let earlier_is_number = f.compare(Direction::Eq, &before, &before);
+                later = f.binary("stablehlo.and", &later, &earlier_is_number);
+                let is_nan = f.compare(Direction::Ne, &y, &y);
+                later = f.binary("stablehlo.or", &later, &is_nan);
+            }
+            y = f.select(&later, &y, &before);
+            at = f.select(&later, &at, &before_at);
+            by *= 2;
+        }
+        smallvec![y, f.convert(&at, ElementType::S64)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let op = Scatter { dim: self.dim, kind: ScatterKind::Add, include_self: true };
+        let zeros = Tensor::zeros_like_meta(&s.meta(0).with_dtype(g.dtype()))?;
+        Ok(smallvec![Some(dispatch::call(Prim::Scatter(op), &[&zeros, s.y(1), g])?)])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::outputs(0b10)
+    }
+}
+
+fn scan(kind: ScanKind, x: &Tensor, dim: usize) -> Result<Tensor> {
+    dispatch::call(Prim::Scan(Scan { kind, dim }), &[x])
+}
+
+/// [`Scan`] along a dimension that a user gave, in a dtype that a user gave.
+fn along(kind: ScanKind, x: &Tensor, dim: i64, dtype: Option<DType>) -> Result<Tensor> {
+    let dim = normalize_dim(dim, x.dims().len())?;
+    let x = match dtype {
+        Some(d) => x.to_dtype(d)?,
+        None => x.clone(),
+    };
+    let y = if x.dims().is_empty() { scan(kind, &x.unsqueeze(0)?, 0)?.squeeze(0)? } else { scan(kind, &x, dim)? };
+    // Running sums wrap, so those of a narrow integer are the wide ones cut off.
+    match dtype {
+        Some(d) => y.to_dtype(d),
+        None => Ok(y),
+    }
+}
+
+/// `torch.cumsum`.
+///
+/// # Errors
+/// `Index` for a dimension out of range.
+pub fn cumsum(x: &Tensor, dim: i64) -> Result<Tensor> {
+    along(ScanKind::Sum, x, dim, None)
+}
+
+/// `torch.cumprod`.
+///
+/// # Errors
+/// `Index` for a dimension out of range.
+pub fn cumprod(x: &Tensor, dim: i64) -> Result<Tensor> {
+    along(ScanKind::Prod, x, dim, None)
+}
+
+/// `torch.logcumsumexp`.
+///
+/// # Errors
+/// `Index` for a dimension out of range, `Runtime` for integers.
+pub fn logcumsumexp(x: &Tensor, dim: i64) -> Result<Tensor> {
+    along(ScanKind::LogSumExp, x, dim, None)
+}
+
+/// `torch.cummax` or `torch.cummin`: running extremes and their positions.
+///
+/// # Errors
+/// `Index` for a dimension out of range.
+pub fn cum_extreme(x: &Tensor, max: bool, dim: i64) -> Result<(Tensor, Tensor)> {
+    let d = normalize_dim(dim, x.dims().len())?;
+    let x1 = if x.dims().is_empty() { x.unsqueeze(0)? } else { x.clone() };
+    let mut y = dispatch::call_n(Prim::CumExtreme(CumExtreme { max, dim: d }), &[&x1])?;
+    let (at, values) = (y.pop().expect("two outputs"), y.pop().expect("two outputs"));
+    if x.dims().is_empty() { Ok((values.squeeze(0)?, at.squeeze(0)?)) } else { Ok((values, at)) }
+}
+
+impl Tensor {
+    /// Running sums along a dimension.
+    ///
+    /// # Errors
+    /// `Index` for a dimension out of range.
+    pub fn cumsum(&self, dim: i64) -> Result<Tensor> {
+        cumsum(self, dim)
+    }
+    /// Running products along a dimension.
+    ///
+    /// # Errors
+    /// `Index` for a dimension out of range.
+    pub fn cumprod(&self, dim: i64) -> Result<Tensor> {
+        cumprod(self, dim)
+    }
+}
+
+fn running(kind: ScanKind, a: &Args<'_>) -> Result<Ret> {
+    Ok(along(kind, a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?)?.into())
+}
+
+/// The in-place form keeps the tensor's dtype.
+fn running_(kind: ScanKind, a: &Args<'_>) -> Result<Ret> {
+    let x = a.tensor(0)?;
+    crate::inplace::apply(x, |v| along(kind, v, a.int(1)?, Some(x.dtype())))?;
+    Ok(Ret::Tensor(x.clone()))
+}
+
+const MIXED: &[DType] = &[DType::F64, DType::I64, DType::I32, DType::U8, DType::Bool, DType::BF16];
+
+fn running_samples() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[3, 4]), n(0)]).dtypes(MIXED),
+        Sample::new(vec![t(&[2, 3, 4]), n(-1)]),
+        Sample::new(vec![SampleArg::Transposed(vec![3, 4], crate::schema::Fill::Normal), n(1)]),
+        Sample::new(vec![t(&[0, 3]), n(0)]),
+        Sample::new(vec![t(&[]), n(0)]),
+    ]
+}
+fn extreme_samples() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[3, 4]), n(0)]).dtypes(&[DType::F64, DType::I64, DType::U8]),
+        Sample::new(vec![t(&[2, 7]), n(-1)]),
+        Sample::new(vec![index(&[2, 7], 3), n(1)]).no_gradient(),
+        Sample::new(vec![t(&[]), n(0)]),
+    ]
+}
+
+/// Rows of the running folds.
+pub const ROWS: &[Row] = &[
+    Row::new("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| running(ScanKind::Sum, a), running_samples)
+        .inplace_by(|a| running_(ScanKind::Sum, a)),
+    Row::new("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| running(ScanKind::Prod, a), running_samples)
+        .inplace_by(|a| running_(ScanKind::Prod, a)),
+    Row::new("logcumsumexp(Tensor self, int dim) -> Tensor", Tier::Prim, |a| Ok(logcumsumexp(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[3, 4]), n(0)], [positive(&[2, 5]), n(-1)], [t(&[]), n(0)])),
+    Row::new("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", Tier::Prim, |a| Ok(cum_extreme(a.tensor(0)?, true, a.int(1)?)?.into()), extreme_samples).fields(&["values", "indices"]),
+    Row::new("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", Tier::Prim, |a| Ok(cum_extreme(a.tensor(0)?, false, a.int(1)?)?.into()), extreme_samples).fields(&["values", "indices"]),
+];

@@ -1,0 +1,508 @@
+//! The table-driven suites: every row of the table, with its samples, against the same questions.
+//!
+//! Nothing is written per op. Known gaps are rows of [`LIMITS`], each with its reason.
+
+use std::collections::BTreeSet;
+use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema};
+use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
+
+/// A question that a row is not asked, and why.
+struct Limit {
+    /// Row's schema starts with this, up to the bracket.
+    op: &'static str,
+    question: &'static str,
+    /// Printed in the report.
+    reason: &'static str,
+}
+
+const LIMITS: &[Limit] = &[];
+
+fn limited(row: &Row, question: &str) -> bool {
+    let name = row.schema.split('(').next().unwrap_or_default();
+    let hit = LIMITS.iter().find(|l| l.op == name && l.question == question);
+    if let Some(l) = hit {
+        println!("not asked: {name}: {question}: {}", l.reason);
+    }
+    hit.is_some()
+}
+
+/// Deterministic values: no two alike, none near a kink.
+fn values(n: usize, fill: Fill, salt: usize) -> Vec<f64> {
+    (0..n)
+        .map(|i| {
+            let u = ((i * 7919 + salt * 104_729 + 17) % 9973) as f64 / 9973.0;
+            match fill {
+                Fill::Normal => {
+                    let v = u * 3.6 - 1.8;
+                    if v.abs() < 0.15 { v + 0.4 } else { v }
+                }
+                Fill::Positive => 0.25 + u * 1.7,
+                Fill::Unit => u * 1.6 - 0.8,
+                Fill::Index(bound) => ((i * 3 + salt) as i64 % bound.max(1)) as f64,
+                Fill::Mask => ((i * 5 + salt) % 3 == 0) as u8 as f64,
+            }
+        })
+        .collect()
+}
+
+fn tensor(dims: &[usize], fill: Fill, salt: usize, dtype: DType) -> Result<Tensor> {
+    let dtype = match fill {
+        Fill::Index(_) => DType::I64,
+        Fill::Mask => DType::Bool,
+        _ => dtype,
+    };
+    let v = values(dims.iter().product(), fill, salt);
+    Tensor::from_slice(&v, dims)?.to_dtype(dtype)
+}
+
+/// The arguments of a sample as owned values.
+enum Owned {
+    None,
+    Tensor(Tensor),
+    Tensors(Vec<Option<Tensor>>),
+    Scalar(Scalar),
+    Ints(Vec<i64>),
+    Floats(Vec<f64>),
+    Str(String),
+    DType(DType),
+}
+
+impl Owned {
+    fn as_arg(&self) -> Arg<'_> {
+        match self {
+            Owned::None => Arg::None,
+            Owned::Tensor(t) => Arg::Tensor(t),
+            Owned::Tensors(v) => Arg::Tensors(v),
+            Owned::Scalar(s) => Arg::Scalar(*s),
+            Owned::Ints(v) => Arg::Ints(v),
+            Owned::Floats(v) => Arg::Floats(v),
+            Owned::Str(s) => Arg::Str(s),
+            Owned::DType(d) => Arg::DType(*d),
+        }
+    }
+    fn map(&self, f: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<Owned> {
+        Ok(match self {
+            Owned::Tensor(t) => Owned::Tensor(f(t)?),
+            Owned::Tensors(v) => {
+                Owned::Tensors(v.iter().map(|t| t.as_ref().map(&mut *f).transpose()).collect::<Result<_>>()?)
+            }
+            Owned::None => Owned::None,
+            Owned::Scalar(s) => Owned::Scalar(*s),
+            Owned::Ints(v) => Owned::Ints(v.clone()),
+            Owned::Floats(v) => Owned::Floats(v.clone()),
+            Owned::Str(s) => Owned::Str(s.clone()),
+            Owned::DType(d) => Owned::DType(*d),
+        })
+    }
+    fn tensors(&self) -> Vec<&Tensor> {
+        match self {
+            Owned::Tensor(t) => vec![t],
+            Owned::Tensors(v) => v.iter().flatten().collect(),
+            _ => vec![],
+        }
+    }
+}
+
+fn arguments(schema: &Schema, sample: &Sample, dtype: DType) -> Result<Vec<Owned>> {
+    let mut salt = 0;
+    let mut next = || {
+        salt += 1;
+        salt
+    };
+    schema
+        .params
+        .iter()
+        .enumerate()
+        .map(|(i, p)| {
+            Ok(match sample.args.get(i) {
+                Some(SampleArg::Tensor(d, f)) => Owned::Tensor(tensor(d, *f, next(), dtype)?),
+                Some(SampleArg::Transposed(d, f)) => {
+                    let mut d = d.clone();
+                    let r = d.len();
+                    d.swap(r - 1, r - 2);
+                    Owned::Tensor(tensor(&d, *f, next(), dtype)?.transpose(-1, -2)?)
+                }
+                Some(SampleArg::Tensors(v, f)) => {
+                    Owned::Tensors(v.iter().map(|d| tensor(d, *f, next(), dtype).map(Some)).collect::<Result<_>>()?)
+                }
+                Some(SampleArg::OptTensors(v)) => Owned::Tensors(
+                    v.iter()
+                        .map(|d| d.as_ref().map(|(d, f)| tensor(d, *f, next(), dtype)).transpose())
+                        .collect::<Result<_>>()?,
+                ),
+                Some(SampleArg::Scalar(s)) => Owned::Scalar(*s),
+                Some(SampleArg::Ints(v)) => Owned::Ints(v.clone()),
+                Some(SampleArg::Floats(v)) => Owned::Floats(v.clone()),
+                Some(SampleArg::Str(s)) => Owned::Str(s.to_string()),
+                Some(SampleArg::DType(d)) => Owned::DType(*d),
+                Some(SampleArg::Default) | None => match &p.default {
+                    Default::Int(v) => Owned::Scalar(Scalar::Int(*v)),
+                    Default::Float(v) => Owned::Scalar(Scalar::Float(*v)),
+                    Default::Bool(v) => Owned::Scalar(Scalar::Bool(*v)),
+                    Default::Ints(v) => Owned::Ints(v.clone()),
+                    Default::Str(s) => Owned::Str(s.clone()),
+                    Default::None | Default::Required => Owned::None,
+                },
+            })
+        })
+        .collect()
+}
+
+fn call(row: &Row, args: &[Owned]) -> Result<Vec<Tensor>> {
+    let a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
+    Ok(match (row.call)(&Args(&a))? {
+        Ret::Tensor(t) => vec![t],
+        Ret::Tuple(v) | Ret::List(v) => v,
+        Ret::Scalar(s) => vec![Tensor::full(&[], s, s.dtype(), Device::CPU)?],
+        Ret::None => vec![],
+    })
+}
+
+fn on(args: &[Owned], device: Device) -> Result<Vec<Owned>> {
+    args.iter().map(|a| a.map(&mut |t| t.to_device(device))).collect()
+}
+
+fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> std::result::Result<(), String> {
+    if a.dims() != b.dims() || a.dtype() != b.dtype() {
+        return Err(format!("{:?} against {:?}", a, b));
+    }
+    let (x, y) = (a.to_vec::<f64>().map_err(|e| e.to_string())?, b.to_vec::<f64>().map_err(|e| e.to_string())?);
+    for (i, (x, y)) in x.iter().zip(&y).enumerate() {
+        let same = (x.is_nan() && y.is_nan()) || x == y || (x - y).abs() <= tolerance * (1.0 + y.abs());
+        if !same {
+            return Err(format!("element {i}: {x} against {y} in {a:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 | DType::F16 => 3e-2,
+        DType::F64 => 1e-9,
+        _ => 3e-5,
+    }
+}
+
+/// Runs a question over every row and sample, and reports all failures at once.
+fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std::result::Result<(), String>) {
+    let mut failures = Vec::new();
+    let mut asked = 0;
+    let only = std::env::var("TORCHTPU_TEST_OP").ok();
+    for row in ops::rows() {
+        if limited(row, question) || only.as_deref().is_some_and(|o| row.schema.split('(').next() != Some(o)) {
+            continue;
+        }
+        let schema = Schema::parse(row.schema).expect("every schema parses");
+        for (i, sample) in (row.samples)().iter().enumerate() {
+            asked += 1;
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(row, &schema, sample)))
+                .unwrap_or_else(|p| Err(format!("panic: {:?}", p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied()))));
+            if let Err(e) = result {
+                failures.push(format!("{} sample {i}: {e}", row.schema.split('(').next().unwrap_or_default()));
+            }
+        }
+    }
+    println!("{question}: {asked} samples");
+    assert!(asked > 0, "nothing was asked");
+    assert!(failures.is_empty(), "{question}: {} of {asked} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_schema_parses_and_no_overload_stands_twice() {
+    let mut seen = BTreeSet::new();
+    for row in ops::rows() {
+        let s = Schema::parse(row.schema).unwrap_or_else(|e| panic!("{e}"));
+        assert!(seen.insert((s.name.clone(), s.overload.clone())), "{} stands twice", row.schema);
+        for sample in (row.samples)() {
+            assert!(sample.args.len() <= s.params.len(), "{}: a sample has too many arguments", row.schema);
+        }
+    }
+}
+
+#[test]
+fn infer_equals_what_is_produced() {
+    every("infer", |row, schema, sample| {
+        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let y = call(row, &args).map_err(|e| e.to_string())?;
+        let meta = match on(&args, Device::META).and_then(|a| call(row, &a)) {
+            Ok(m) => m,
+            // What reads values cannot answer from shapes.
+            Err(e) if e.to_string().contains("meta") => return Ok(()),
+            Err(e) => return Err(e.to_string()),
+        };
+        for (y, m) in y.iter().zip(&meta) {
+            if y.dims() != m.dims() || y.dtype() != m.dtype() {
+                return Err(format!("{y:?} was inferred as {m:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn gradients_equal_central_differences() {
+    every("gradient", |row, schema, sample| {
+        if !sample.gradient {
+            return Ok(());
+        }
+        let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
+        let loss = |args: &[Owned]| -> Result<Option<Tensor>> {
+            let mut total: Option<Tensor> = None;
+            for (k, y) in call(row, args)?.iter().enumerate() {
+                if !y.dtype().is_float() {
+                    continue;
+                }
+                let dims: Vec<usize> = y.dims().to_vec();
+                let w = tensor(&dims, Fill::Normal, 91 + k, DType::F64)?.to_device(y.device())?;
+                let part = y.to_dtype(DType::F64)?.mul(&w)?.sum()?;
+                total = Some(match total {
+                    None => part,
+                    Some(t) => t.add(&part)?,
+                });
+            }
+            Ok(total)
+        };
+        let leaves: Vec<Owned> = args
+            .iter()
+            .map(|a| {
+                a.map(&mut |t| {
+                    let t = t.detach();
+                    if t.dtype().is_float() {
+                        t.requires_grad_(true)?;
+                    }
+                    Ok(t)
+                })
+            })
+            .collect::<Result<_>>()
+            .map_err(|e| e.to_string())?;
+        let floats: Vec<Tensor> = leaves.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect();
+        if floats.is_empty() {
+            return Ok(());
+        }
+        let Some(y) = loss(&leaves).map_err(|e| e.to_string())? else { return Ok(()) };
+        if !y.requires_grad() {
+            return Err("the result does not require a gradient".into());
+        }
+        let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, false, true).map_err(|e| e.to_string())?;
+        let eps = 1e-6;
+        let mut at = 0;
+        for (which, leaf) in args.iter().enumerate() {
+            for (inner, x) in leaf.tensors().into_iter().enumerate() {
+                if !x.dtype().is_float() {
+                    continue;
+                }
+                let got = match &grads[at] {
+                    Some(g) => g.to_vec::<f64>().map_err(|e| e.to_string())?,
+                    None => vec![0.0; x.numel()],
+                };
+                at += 1;
+                let base = x.to_vec::<f64>().map_err(|e| e.to_string())?;
+                let dims: Vec<usize> = x.dims().to_vec();
+                for i in 0..x.numel() {
+                    let shifted = |d: f64| -> Result<f64> {
+                        let mut v = base.clone();
+                        v[i] += d;
+                        let mut seen = 0;
+                        let changed: Vec<Owned> = args
+                            .iter()
+                            .enumerate()
+                            .map(|(k, a)| {
+                                seen = 0;
+                                a.map(&mut |t| {
+                                    let here = k == which && seen == inner;
+                                    seen += 1;
+                                    if here { Tensor::from_slice(&v, &dims) } else { Ok(t.clone()) }
+                                })
+                            })
+                            .collect::<Result<_>>()?;
+                        loss(&changed)?.expect("the same results as before").item_f64()
+                    };
+                    let n = (shifted(eps).map_err(|e| e.to_string())? - shifted(-eps).map_err(|e| e.to_string())?) / (2.0 * eps);
+                    if (got[i] - n).abs() > 2e-5 * (1.0 + n.abs()) {
+                        return Err(format!("argument {which}.{inner} element {i}: {} against {n}", got[i]));
+                    }
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// `cpu` kernels against XLA:CPU, in every mode and dtype of the sample.
+fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(mode);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every("tpu equals cpu", |row, schema, sample| {
+        let mut dtypes = vec![DType::F32];
+        dtypes.extend_from_slice(sample.dtypes);
+        for dtype in dtypes {
+            let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
+            let want = call(row, &args).map_err(|e| format!("{}: cpu: {e}", dtype.name()))?;
+            let there = on(&args, tpu).map_err(|e| e.to_string())?;
+            let got = call(row, &there).map_err(|e| format!("{}: tpu: {e}", dtype.name()))?;
+            if want.len() != got.len() {
+                return Err(format!("{} results against {}", got.len(), want.len()));
+            }
+            for (g, w) in got.iter().zip(&want) {
+                let g = g.to_device(Device::CPU).map_err(|e| format!("{}: {e}", dtype.name()))?;
+                close(&g, w, tolerance(dtype)).map_err(|e| format!("{}: {e}", dtype.name()))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+static MODE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[test]
+fn tpu_fused_equals_cpu() {
+    equals_cpu(torchtpu::lazy::EagerMode::Fused);
+}
+
+#[test]
+fn gradients_on_tpu_equal_those_on_cpu() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every("tpu gradient equals cpu", |row, schema, sample| {
+        if !sample.gradient {
+            return Ok(());
+        }
+        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let run = |device: Device| -> Result<Vec<Option<Tensor>>> {
+            let leaves: Vec<Owned> = on(&args, device)?
+                .iter()
+                .map(|a| {
+                    a.map(&mut |t| {
+                        let t = t.detach();
+                        if t.dtype().is_float() {
+                            t.requires_grad_(true)?;
+                        }
+                        Ok(t)
+                    })
+                })
+                .collect::<Result<_>>()?;
+            let floats: Vec<Tensor> =
+                leaves.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect();
+            let y: Vec<Tensor> = call(row, &leaves)?.into_iter().filter(Tensor::requires_grad).collect();
+            if y.is_empty() || floats.is_empty() {
+                return Ok(vec![]);
+            }
+            let g: Vec<Option<Tensor>> = y
+                .iter()
+                .enumerate()
+                .map(|(k, y)| tensor(y.dims(), Fill::Normal, 91 + k, y.dtype())?.to_device(device).map(Some))
+                .collect::<Result<_>>()?;
+            torchtpu::autograd::grad(&y, &floats, &g, None, false, true)
+        };
+        let want = run(Device::CPU).map_err(|e| format!("cpu: {e}"))?;
+        let got = run(tpu).map_err(|e| format!("tpu: {e}"))?;
+        for (g, w) in got.iter().zip(&want) {
+            match (g, w) {
+                (Some(g), Some(w)) => {
+                    let g = g.to_device(Device::CPU).map_err(|e| e.to_string())?;
+                    close(&g, w, 1e-4)?;
+                }
+                (None, None) => {}
+                _ => return Err("a gradient is missing on one device".into()),
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn in_place_forms_equal_the_functions() {
+    every("in place", |row, schema, sample| {
+        if !row.has_inplace {
+            return Ok(());
+        }
+        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let Owned::Tensor(x) = &args[0] else { return Ok(()) };
+        let want = call(row, &args).map_err(|e| e.to_string())?.swap_remove(0);
+        if want.dims() != x.dims() || !torchtpu::can_cast(want.dtype(), x.dtype()) {
+            return Ok(());
+        }
+        let target = x.copy().map_err(|e| e.to_string())?;
+        let version = target.version();
+        let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
+        match row.inplace {
+            Some(f) => {
+                a[0] = Arg::Tensor(&target);
+                f(&Args(&a)).map_err(|e| e.to_string())?;
+            }
+            None => torchtpu::inplace::apply(&target, |alias| {
+                let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
+                a[0] = Arg::Tensor(alias);
+                match (row.call)(&Args(&a))? {
+                    Ret::Tensor(t) => Ok(t),
+                    other => panic!("{other:?}"),
+                }
+            })
+            .map_err(|e| e.to_string())?,
+        }
+        if target.version() == version {
+            return Err("the version did not change".into());
+        }
+        close(&target, &want.to_dtype(x.dtype()).map_err(|e| e.to_string())?, 1e-6)
+    });
+}
+
+#[test]
+fn samples_reach_every_node() {
+    // Forward and backward of all samples must record every kind of node at least once.
+    let mut reached: BTreeSet<&'static str> = BTreeSet::new();
+    torchtpu::dispatch::observe(|op| {
+        OBSERVED.with(|o| o.borrow_mut().insert(op.node()));
+    });
+    for row in ops::rows() {
+        let schema = Schema::parse(row.schema).expect("every schema parses");
+        for sample in (row.samples)() {
+            let Ok(args) = arguments(&schema, &sample, DType::F32) else { continue };
+            let leaves: Vec<Owned> = args
+                .iter()
+                .map(|a| {
+                    a.map(&mut |t| {
+                        let t = t.detach();
+                        if t.dtype().is_float() && sample.gradient {
+                            t.requires_grad_(true)?;
+                        }
+                        Ok(t)
+                    })
+                })
+                .collect::<Result<_>>()
+                .expect("leaves");
+            let Ok(y) = call(row, &leaves) else { continue };
+            let y: Vec<Tensor> = y.into_iter().filter(Tensor::requires_grad).collect();
+            if !y.is_empty() {
+                let g: Vec<_> = y.iter().map(|y| Some(Tensor::full_meta(y.meta(), Scalar::Int(1)).expect("ones"))).collect();
+                torchtpu::autograd::backward(&y, &g, None, false, None).expect("backward of a sample");
+            }
+        }
+    }
+    OBSERVED.with(|o| reached.extend(o.borrow().iter()));
+    let missing: Vec<_> =
+        ops::Prim::NODES.iter().map(|(n, _)| *n).filter(|n| !reached.contains(n) && !NOT_SAMPLED.contains(n)).collect();
+    assert!(missing.is_empty(), "no sample reaches {missing:?}");
+}
+
+thread_local! {
+    static OBSERVED: std::cell::RefCell<BTreeSet<&'static str>> = const { std::cell::RefCell::new(BTreeSet::new()) };
+}
+
+/// Nodes whose rows have no samples because their results are random or their effect is in place; they have tests of
+/// their own.
+const NOT_SAMPLED: &[&str] = &["RandomBits", "AdamW", "Sgd"];
+
+#[test]
+fn broadcasting_follows_numpy() {
+    let d = |v: &[usize]| Dims::new(v);
+    assert_eq!(torchtpu::op::broadcast_dims(&d(&[2, 1, 3]), &d(&[4, 1])).unwrap(), d(&[2, 4, 3]));
+    let e = torchtpu::op::broadcast_dims(&d(&[2, 3]), &d(&[4, 3])).unwrap_err();
+    assert_eq!(
+        e.to_string(),
+        "The size of tensor a (2) must match the size of tensor b (4) at non-singleton dimension 0"
+    );
+}
