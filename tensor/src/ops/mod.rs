@@ -4,19 +4,26 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
+pub mod attention;
 pub mod concat;
 pub mod conv;
 pub mod convert;
 pub mod creation;
+pub mod dropout;
+pub mod embedding;
 pub mod indexing;
+pub mod loss;
 pub mod matmul;
 pub mod norm;
+pub mod optim;
 pub mod pad;
 pub mod pointwise;
+pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
+pub mod sort;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
@@ -150,6 +157,10 @@ op_table! {
     prim  IndexAdd = indexing::IndexAdd;
     prim  Index = indexing::Index;
     prim  IndexPut = indexing::IndexPut;
+    prim  Sort = sort::Sort;
+    prim  TopK = sort::TopK;
+    prim  Pick = sort::Pick;
+    prim  RandomBits = random::RandomBits;
     view  Permute = shape::Permute;
     view  Expand = shape::Expand;
     view  Slice = shape::Slice;
@@ -167,8 +178,15 @@ op_table! {
     fused LayerNormBackward = norm::LayerNormBackward;
     fused BatchNorm = norm::BatchNorm;
     fused BatchNormBackward = norm::BatchNormBackward;
+    fused CrossEntropy = loss::CrossEntropy;
+    fused CrossEntropyBackward = loss::CrossEntropyBackward;
+    fused Embedding = embedding::Embedding;
+    fused Attention = attention::Attention;
+    fused AttentionBackward = attention::AttentionBackward;
     fused ConvInputGrad = conv::ConvInputGrad;
     fused ConvWeightGrad = conv::ConvWeightGrad;
+    fused AdamW = optim::AdamW;
+    fused Sgd = optim::Sgd;
 }
 
 /// The rows of all public functions, by family.
@@ -180,16 +198,23 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("activation", activation::ROWS),
     ("convert", convert::ROWS),
     ("creation", creation::ROWS),
+    ("random", random::ROWS),
     ("shape", shape::ROWS),
     ("concat", concat::ROWS),
     ("pad", pad::ROWS),
     ("reduce", reduce::ROWS),
     ("scan", scan::ROWS),
+    ("sort", sort::ROWS),
     ("indexing", indexing::ROWS),
     ("matmul", matmul::ROWS),
     ("conv", conv::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
+    ("dropout", dropout::ROWS),
+    ("embedding", embedding::ROWS),
+    ("attention", attention::ROWS),
+    ("loss", loss::ROWS),
+    ("optim", optim::ROWS),
 ];
 
 /// Every row of the table.
