@@ -8,7 +8,7 @@ use crate::op::F64;
 use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Ret, Row, SampleArg, Scope, Tier, ints, n, positive, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, samples, state};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, inplace, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::norm as kernels;
 use torchtpu_kernels::{View, ViewMut};
