@@ -86,7 +86,6 @@ macro_rules! dropout_row {
 fn samples() -> Vec<Sample> {
     vec![
         Sample::new(vec![t(&[2, 3, 4]), n(0.5), n(false)]),
-        Sample::new(vec![t(&[2, 3, 4]), n(0.4), n(true)]).no_gradient(),
         Sample::new(vec![t(&[2, 3, 4]), n(1.0), n(true)]),
     ]
 }

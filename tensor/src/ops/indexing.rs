@@ -1756,7 +1756,7 @@ pub const ROWS: &[Row] = &[
     }, || vec![Sample::new(vec![index_arg(&[2, 3], 4), n(2)]).no_gradient()])
     .scope(Scope::Function),
     Row::new("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
-        ok(isin(&own(a.operand(0)?)?, a.tensor(1)?, a.bool(3)?))
+        ok(isin(&own(a.operand(0)?)?.to_device(a.tensor(1)?.device())?, a.tensor(1)?, a.bool(3)?))
     }, || vec![Sample::new(vec![n(2), index_arg(&[4], 4)]).no_gradient()])
     .scope(Scope::Function),
     Row::new("tril(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(tril(a.tensor(0)?, a.int(1)?)), || {
