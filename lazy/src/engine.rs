@@ -138,6 +138,8 @@ struct Recording {
 
 pub(crate) struct Engine {
     recording: Mutex<Recording>,
+    /// Values that must turn out false, and what to raise if not; see [`Backend::defer_check`].
+    checks: Mutex<Vec<(u64, Error)>>,
     cache: ProcessCache,
     in_flight: Mutex<VecDeque<InFlight>>,
     /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
@@ -153,6 +155,7 @@ impl Default for Engine {
         let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
         Engine {
             recording: Mutex::default(),
+            checks: Mutex::default(),
             cache: ProcessCache::default(),
             in_flight: Mutex::default(),
             hash_mask: AtomicU64::new(u64::MAX),
@@ -600,6 +603,54 @@ impl Engine {
         Ok(slot)
     }
 
+    /// Reads the deferred checks whose segments were cut and raises the first that failed; the rest is forgotten with it.
+    fn answer_checks(&self) -> Result<()> {
+        let due: Vec<(u64, Error)> = {
+            let mut checks = self.checks.lock();
+            if checks.is_empty() {
+                return Ok(());
+            }
+            let mut r = self.recording.lock();
+            let pending = |h: u64, r: &mut Recording| matches!(r.entry(h).map(|e| &e.state), Ok(State::Pending { .. }));
+            let (later, due) = std::mem::take(&mut *checks).into_iter().partition(|(h, _)| pending(*h, &mut r));
+            *checks = later;
+            due
+        };
+        let mut failed = None;
+        for (handle, error) in due {
+            let mut bad = [0u8];
+            let outcome = match failed {
+                None => self.copy_out(handle, &mut bad, CutReason::Read),
+                Some(_) => Ok(()),
+            };
+            Tpu.release(handle);
+            match outcome {
+                Ok(()) if bad[0] != 0 => failed = Some(error),
+                Ok(()) => {}
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn copy_out(&self, handle: u64, out: &mut [u8], reason: CutReason) -> Result<()> {
+        let slot = self.slot(handle, reason)?;
+        let _reading = Reading(&slot);
+        if let Some(d) = device::loaded() {
+            d.check_process().map_err(|f| f.error())?;
+        }
+        let buffer = slot.wait().as_ref().map_err(|f| f.error())?;
+        count(&COUNTERS.downloads, 1);
+        count(&COUNTERS.download_bytes, out.len() as u64);
+        buffer.to_host(out).map_err(|e| {
+            let f = Failure::device("computing on device tpu", &e);
+            match slot.origin() {
+                "" => f.error(),
+                ops => f.note(format!("in a segment with the ops: {ops}")).error(),
+            }
+        })
+    }
+
     /// Cuts the current thread's segment.
     pub(crate) fn cut(&self, reason: CutReason) {
         let mut guard = self.recording.lock();
@@ -625,6 +676,7 @@ impl Engine {
     /// Cuts all segments and waits for everything that was launched.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.cut_all(CutReason::Synchronize);
+        self.answer_checks()?;
         if let Some(d) = device::loaded() {
             d.check_process().map_err(|f| f.error())?;
         }
@@ -865,21 +917,21 @@ impl Backend for Tpu {
     }
 
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
-        let slot = crate::engine().slot(handle, CutReason::Read)?;
-        let _reading = Reading(&slot);
-        if let Some(d) = device::loaded() {
-            d.check_process().map_err(|f| f.error())?;
+        let engine = crate::engine();
+        engine.copy_out(handle, out, CutReason::Read)?;
+        engine.answer_checks()
+    }
+
+    fn defer_check(&self, handle: u64, error: Error) -> Result<()> {
+        let engine = crate::engine();
+        if mode::get() == EagerMode::Debug {
+            let mut bad = [0u8];
+            engine.copy_out(handle, &mut bad, CutReason::Debug)?;
+            return if bad[0] != 0 { Err(error) } else { Ok(()) };
         }
-        let buffer = slot.wait().as_ref().map_err(|f| f.error())?;
-        count(&COUNTERS.downloads, 1);
-        count(&COUNTERS.download_bytes, out.len() as u64);
-        buffer.to_host(out).map_err(|e| {
-            let f = Failure::device("computing on device tpu", &e);
-            match slot.origin() {
-                "" => f.error(),
-                ops => f.note(format!("in a segment with the ops: {ops}")).error(),
-            }
-        })
+        self.retain(handle);
+        engine.checks.lock().push((handle, error));
+        Ok(())
     }
 
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {
