@@ -79,7 +79,17 @@ fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> 
 
 macro_rules! dropout_row {
     ($schema:literal, $f:expr) => {
-        Row::new($schema, Tier::Composed, { const F: Call = |a| Ok($f(a.tensor(0)?, a.float(1)?, a.bool(2)?)?.into()); F }, samples).inplace().scope(Scope::Function)
+        Row::new(
+            $schema,
+            Tier::Composed,
+            {
+                const F: Call = |a| Ok($f(a.tensor(0)?, a.float(1)?, a.bool(2)?)?.into());
+                F
+            },
+            samples,
+        )
+        .inplace()
+        .scope(Scope::Function)
     };
 }
 
@@ -91,9 +101,24 @@ fn samples() -> Vec<Sample> {
 }
 
 /// Rows of the dropouts.
-pub const ROWS: &[Row] = &[
-    dropout_row!("dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(x, p, train, Unit::Element)),
-    dropout_row!("feature_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(x, p, train, Unit::Channel)),
-    dropout_row!("alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| alpha_dropout(x, p, train, Unit::Element)),
-    dropout_row!("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| alpha_dropout(x, p, train, Unit::Channel)),
-];
+pub const ROWS: &[Row] =
+    &[
+        dropout_row!("dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(
+            x,
+            p,
+            train,
+            Unit::Element
+        )),
+        dropout_row!("feature_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(
+            x,
+            p,
+            train,
+            Unit::Channel
+        )),
+        dropout_row!("alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
+            alpha_dropout(x, p, train, Unit::Element)
+        }),
+        dropout_row!("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
+            alpha_dropout(x, p, train, Unit::Channel)
+        }),
+    ];

@@ -95,7 +95,11 @@ impl Op for MaxPool {
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     fn label(&self) -> &'static str {
-        label(&self.0, ["max_pool1d", "max_pool2d", "max_pool3d"], ["adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"])
+        label(
+            &self.0,
+            ["max_pool1d", "max_pool2d", "max_pool3d"],
+            ["adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"],
+        )
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("max_pool2d", x[0])?;
@@ -146,7 +150,16 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
     }
     // The longest window of each dimension.
     let reach: Vec<usize> = (0..s)
-        .map(|d| if w.adaptive { (0..w.out[d]).map(|o| ((o + 1) * input[d]).div_ceil(w.out[d]) - o * input[d] / w.out[d]).max().unwrap_or(0) } else { w.spec.kernel[d] })
+        .map(|d| {
+            if w.adaptive {
+                (0..w.out[d])
+                    .map(|o| ((o + 1) * input[d]).div_ceil(w.out[d]) - o * input[d] / w.out[d])
+                    .max()
+                    .unwrap_or(0)
+            } else {
+                w.spec.kernel[d]
+            }
+        })
         .collect();
     let lowest = f.lowest(e);
     let padded = if w.adaptive {
@@ -218,7 +231,11 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
 impl Op for MaxPoolBackward {
     const NAME: &'static str = "max_pool_backward";
     fn label(&self) -> &'static str {
-        label(&self.0, ["max_pool1d_backward", "max_pool2d_backward", "max_pool3d_backward"], ["adaptive_max_pool1d_backward", "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"])
+        label(
+            &self.0,
+            ["max_pool1d_backward", "max_pool2d_backward", "max_pool3d_backward"],
+            ["adaptive_max_pool1d_backward", "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward"],
+        )
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
@@ -270,9 +287,7 @@ impl Op for MaxPoolBackward {
         let spatial = self.0.spatial();
         let (dims, out) = (s.meta(1).dims, s.meta(0).dims);
         let lead = dims.len() - spatial;
-        let flat = |d: &Dims| -> Dims {
-            d[..lead].iter().copied().chain([d[lead..].iter().product()]).collect()
-        };
+        let flat = |d: &Dims| -> Dims { d[..lead].iter().copied().chain([d[lead..].iter().product()]).collect() };
         let at = s.x(2).reshape_dims(flat(&out))?;
         let gg = super::indexing::gather(&g.reshape_dims(flat(&dims))?, lead as i64, &at)?.reshape_dims(out)?;
         Ok(smallvec![Some(gg), None, None])
@@ -361,7 +376,17 @@ fn contract(f: &mut Func, v: &Value, m: &Value, at: usize, side: usize) -> Value
     let y = f.dot_general(v, m, (&[], &[]), (&[at], &[side]), e, Some("HIGHEST"));
     // The new dimension came last; it belongs where the old one was.
     let rank = v.rank();
-    let perm: Vec<usize> = (0..rank).map(|i| if i < at { i } else if i == at { rank - 1 } else { i - 1 }).collect();
+    let perm: Vec<usize> = (0..rank)
+        .map(|i| {
+            if i < at {
+                i
+            } else if i == at {
+                rank - 1
+            } else {
+                i - 1
+            }
+        })
+        .collect();
     f.transpose(&y, &perm)
 }
 
@@ -372,7 +397,11 @@ fn wide_type(e: ElementType) -> ElementType {
 impl Op for AvgPool {
     const NAME: &'static str = "avg_pool";
     fn label(&self) -> &'static str {
-        label(&self.windows, ["avg_pool1d", "avg_pool2d", "avg_pool3d"], ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"])
+        label(
+            &self.windows,
+            ["avg_pool1d", "avg_pool2d", "avg_pool3d"],
+            ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"],
+        )
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("avg_pool2d_out_frame", x[0])?;
@@ -430,7 +459,11 @@ impl Op for AvgPool {
 impl Op for AvgPoolBackward {
     const NAME: &'static str = "avg_pool_backward";
     fn label(&self) -> &'static str {
-        label(&self.of.windows, ["avg_pool1d_backward", "avg_pool2d_backward", "avg_pool3d_backward"], ["adaptive_avg_pool1d_backward", "adaptive_avg_pool2d_backward", "adaptive_avg_pool3d_backward"])
+        label(
+            &self.of.windows,
+            ["avg_pool1d_backward", "avg_pool2d_backward", "avg_pool3d_backward"],
+            ["adaptive_avg_pool1d_backward", "adaptive_avg_pool2d_backward", "adaptive_avg_pool3d_backward"],
+        )
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[0].meta().with_dims(self.x))
@@ -543,13 +576,19 @@ impl Fixed<'_> {
         let mut sizes = Vec::new();
         for d in 0..spatial {
             if k[d] <= 0 {
-                return Err(Error::runtime(format!("kernel size should be greater than zero, but got kernel_size={}", k[d])));
+                return Err(Error::runtime(format!(
+                    "kernel size should be greater than zero, but got kernel_size={}",
+                    k[d]
+                )));
             }
             if stride[d] <= 0 {
                 return Err(Error::runtime("stride should not be zero"));
             }
             if dilation[d] <= 0 {
-                return Err(Error::runtime(format!("dilation should be greater than zero, but got dilation={}", dilation[d])));
+                return Err(Error::runtime(format!(
+                    "dilation should be greater than zero, but got dilation={}",
+                    dilation[d]
+                )));
             }
             if pad[d] < 0 {
                 return Err(Error::runtime(format!("pad must be non-negative, but got pad: {}", pad[d])));
@@ -601,8 +640,11 @@ fn adaptive(x: &Tensor, sizes: &[i64], spatial: usize, name: &str) -> Result<Win
     };
     for d in 0..spatial {
         let n = sizes[if sizes.len() == 1 { 0 } else { d }];
-        w.out[d] = usize::try_from(n)
-            .map_err(|_| Error::runtime(format!("{name}: elements of output_size must be greater than or equal to 0 but received {n}")))?;
+        w.out[d] = usize::try_from(n).map_err(|_| {
+            Error::runtime(format!(
+                "{name}: elements of output_size must be greater than or equal to 0 but received {n}"
+            ))
+        })?;
     }
     Ok(w)
 }
@@ -613,13 +655,21 @@ fn max_pool(w: Windows, x: &Tensor) -> Result<(Tensor, Tensor)> {
 }
 
 fn fixed_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Tensor, Tensor)> {
-    let p = Fixed { name, kernel: a.ints(1)?, stride: a.ints(2)?, padding: a.ints(3)?, dilation: a.ints(4)?, ceil: a.bool(5)? };
+    let p = Fixed {
+        name,
+        kernel: a.ints(1)?,
+        stride: a.ints(2)?,
+        padding: a.ints(3)?,
+        dilation: a.ints(4)?,
+        ceil: a.bool(5)?,
+    };
     let x = a.tensor(0)?;
     max_pool(p.windows(x, spatial)?, x)
 }
 
 fn fixed_avg(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
-    let p = Fixed { name, kernel: a.ints(1)?, stride: a.ints(2)?, padding: a.ints(3)?, dilation: &[1], ceil: a.bool(4)? };
+    let p =
+        Fixed { name, kernel: a.ints(1)?, stride: a.ints(2)?, padding: a.ints(3)?, dilation: &[1], ceil: a.bool(4)? };
     let x = a.tensor(0)?;
     let divisor = if spatial > 1 { a.opt_int(6)? } else { None };
     if divisor == Some(0) {
