@@ -1,1 +1,64 @@
-//! The torch-shaped Python package.
+//! The native half of the Python package: `pytpu._C`.
+//!
+//! From Python the package looks like `torch`. What has to be fast, or has to touch memory, is here; what users read and
+//! subclass is Python ([`python/pytpu`](https://github.com/torchtpu/torchtpu)).
+//!
+//! # The hot path
+//!
+//! `x + y` on small tensors is an interpreter's matter: a slot call, two pointer compares, the op, one object. So the tensor
+//! type is a heap type made through the C API ([`tensor_type`]), with operator slots written by hand ([`number`]), and all
+//! functions and methods are served by one data-driven entry ([`table`]) that parses arguments by the op's schema
+//! ([`arguments`]). PyO3 sets up the module, and serves the classes and functions that are called rarely.
+//!
+//! # The one door
+//!
+//! Whatever Python calls goes through [`enter`]: a panic becomes a `RuntimeError` and never crosses into the interpreter; an
+//! [`Error`](torchtpu_tensor::Error) becomes the Python exception of its kind; the GIL is given up for big work and while
+//! waiting, and only then, because giving it up for small work costs thousands of times the work when threads compete for it.
+//!
+//! # Identity
+//!
+//! One tensor has at most one living Python object (`x.grad is x.grad`). The tensor knows its object, weakly: the object
+//! clears the pointer when it dies. Both happen under the GIL.
+//!
+//! Three types to know: [`tensor_type::TensorObject`], [`arguments::Overload`], [`enter::Failure`].
+
+mod arguments;
+mod autograd;
+mod convert;
+mod device;
+mod dtype;
+mod enter;
+mod indexing;
+mod methods;
+mod number;
+mod random;
+mod size;
+mod table;
+mod tensor_type;
+mod torch_function;
+mod tpu;
+
+use pyo3::prelude::*;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[pymodule]
+#[pyo3(name = "_C")]
+fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    enter::register(m)?;
+    dtype::register(m)?;
+    device::register(m)?;
+    size::register(m)?;
+    random::register(m)?;
+    tensor_type::register(m)?;
+    torch_function::register(m)?;
+    table::register(m)?;
+    convert::register(m)?;
+    methods::register(m)?;
+    autograd::register(m)?;
+    tpu::register(m)?;
+    Ok(())
+}

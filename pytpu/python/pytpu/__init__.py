@@ -1,0 +1,116 @@
+"""PyTorch's interface on a Rust tensor library: ``import pytpu as torch``.
+
+What has to be fast lives in the extension ``pytpu._C``. Its functions are made from the op table at run time; this module
+gives them their places. Everything that costs time to import (``nn``, ``optim``, NumPy) is imported when first used.
+"""
+
+import importlib as _importlib
+import sys as _sys
+
+from . import _C
+from ._size import Size
+from ._C import (  # noqa: F401
+    OutOfMemoryError,
+    Generator,
+    Tensor,
+    as_tensor,
+    can_cast,
+    device,
+    dtype,
+    from_numpy,
+    get_default_device,
+    get_default_dtype,
+    is_grad_enabled,
+    is_tensor,
+    layout,
+    memory_format,
+    promote_types,
+    set_default_device,
+    set_default_dtype,
+    tensor,
+)
+
+__version__ = _C.__version__
+
+# The functions of the op table, under their own names.
+globals().update({_k: _v for _k, _v in vars(_C._functions).items() if not _k.startswith("__")})
+
+# Dtypes, layouts and memory formats.
+for _k, _v in vars(_C).items():
+    if isinstance(_v, (dtype, layout, memory_format)):
+        globals()[_k] = _v
+del _k, _v
+
+return_types = _C._return_types
+
+inf = float("inf")
+nan = float("nan")
+pi = 3.141592653589793
+e = 2.718281828459045
+newaxis = None
+
+from . import _tensor as _tensor_methods  # noqa: E402
+from ._info import finfo, iinfo  # noqa: E402,F401
+from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
+from .functions import *  # noqa: E402,F401,F403
+from .random import (  # noqa: E402,F401
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+
+_LAZY_MODULES = {
+    "autograd",
+    "backends",
+    "compiler",
+    "cuda",
+    "distributed",
+    "distributions",
+    "fft",
+    "func",
+    "functional",
+    "jit",
+    "library",
+    "linalg",
+    "nn",
+    "optim",
+    "overrides",
+    "profiler",
+    "serialization",
+    "special",
+    "testing",
+    "tpu",
+    "utils",
+}
+_LAZY_NAMES = {"save": "serialization", "load": "serialization"}
+
+
+def __getattr__(name):
+    if name in _LAZY_MODULES:
+        try:
+            return _importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as e:
+            if e.name != f"{__name__}.{name}":
+                raise
+    elif name in _LAZY_NAMES:
+        value = getattr(_importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'torch' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted(set(globals()) | _LAZY_MODULES | set(_LAZY_NAMES))
+
+
+def _look_for_plugins():
+    """Names the folders in which a PJRT plugin may have been installed; nothing is loaded."""
+    for folder in _sys.path:
+        if folder.endswith(("site-packages", "dist-packages")):
+            _C._tpu_add_plugin_search_path(folder)
+
+
+_look_for_plugins()

@@ -1,0 +1,375 @@
+"""Methods of ``Tensor`` that are rarely called, or read better in Python; they are attached to the type at the end."""
+
+from . import _C
+
+Tensor = _C.Tensor
+_METHODS = {}
+
+
+def method(f):
+    """Makes a function a method of ``Tensor``."""
+    _METHODS[f.__name__] = f
+    return f
+
+
+@method
+def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Computes the gradient of this tensor with respect to the leaves of its graph, and adds it to their ``grad``."""
+    if inputs is not None:
+        inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    if gradient is not None and not isinstance(gradient, Tensor):
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
+    _C._backward((self,), (gradient,), retain_graph, create_graph, inputs)
+
+
+class _Handle:
+    """Removes a hook."""
+
+    def __init__(self, owner):
+        self._owner = owner
+        self.id = id(self)
+
+    def remove(self):
+        if self._owner is not None:
+            self._owner.remove()
+            self._owner = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.remove()
+
+
+@method
+def register_hook(self, hook):
+    """Calls ``hook(grad)`` when this tensor's gradient is known; what it returns, unless None, replaces the gradient."""
+    return _Handle(_C._register_hook(self, hook))
+
+
+@method
+def register_post_accumulate_grad_hook(self, hook):
+    """Calls ``hook(self)`` after a gradient was accumulated into ``grad`` of this leaf."""
+    return _Handle(_C._register_post_accumulate_grad_hook(self, hook))
+
+
+@method
+def __repr__(self, *, tensor_contents=None):
+    if type(self) is not Tensor and _C._has_torch_function((self,)):
+        before = _C._set_torch_function_disabled(True)
+        try:
+            return Tensor.__repr__(self)
+        finally:
+            _C._set_torch_function_disabled(before)
+    text = self._text()
+    if type(self) is not Tensor:
+        # A subclass prints its own name.
+        name = type(self).__name__
+        if name == "Parameter":
+            return "Parameter containing:\n" + text
+        indent = " " * (len(name) - len("tensor"))
+        text = name + text.removeprefix("tensor").replace("\n", "\n" + indent)
+    return text
+
+
+@method
+def __format__(self, spec):
+    if self.dim() == 0 and type(self) is Tensor:
+        return self.item().__format__(spec)
+    return object.__format__(self, spec)
+
+
+@method
+def __reversed__(self):
+    return self if self.dim() == 0 else self.flip(0)
+
+
+class _HostArray:
+    """Shows a tensor's memory to NumPy and keeps it alive."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+        self.__array_interface__ = _C._array_interface(tensor)
+
+
+@method
+def numpy(self, *, force=False):
+    """The elements as a NumPy array on the same memory."""
+    import numpy
+
+    if force:
+        return _resolved(self).numpy()
+    if self.requires_grad:
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+    if not self.is_cpu:
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+    array = numpy.asarray(_HostArray(self))
+    # NumPy drops strides of what has no elements, and a 0-d array comes as it is.
+    return array.reshape(tuple(self.shape)) if self.numel() == 0 else array
+
+
+def _resolved(self):
+    return self.detach().cpu()
+
+
+@method
+def __array__(self, dtype=None, copy=None):
+    array = self.numpy()
+    if dtype is not None and array.dtype != dtype:
+        return array.astype(dtype, copy=False)
+    return array.copy() if copy else array
+
+
+Tensor.__array_priority__ = 1000
+
+
+@method
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    from . import from_numpy
+
+    return from_numpy(array)
+
+
+@method
+def __deepcopy__(self, memo):
+    if id(self) in memo:
+        return memo[id(self)]
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  "
+            "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
+            "see https://github.com/pytorch/pytorch/pull/103001"
+        )
+    storages = memo.setdefault("torch", {})
+    key = self._storage_id()
+    whole = self.numel() * self.element_size() == self._storage_bytes() and self.is_contiguous()
+    if whole or not self.is_cpu:
+        data = self.detach().clone()
+    else:
+        # Views of one storage stay views of one storage.
+        if key not in storages:
+            n = self._storage_bytes() // self.element_size()
+            storages[key] = _C._strided(self.detach(), 0, [n], [1]).clone()
+        data = _C._strided(storages[key], self.storage_offset(), list(self.shape), list(self.stride()))
+    new = Tensor._make_subclass(type(self), data, self.requires_grad) if type(self) is not Tensor else data
+    if type(self) is Tensor and self.requires_grad:
+        new.requires_grad_()
+    memo[id(self)] = new
+    if self.grad is not None:
+        new.grad = self.grad.__deepcopy__(memo)
+    if type(self) is not Tensor or _has_attributes(self):
+        import copy
+
+        for k, v in self.__dict__.items():
+            setattr(new, k, copy.deepcopy(v, memo))
+    return new
+
+
+def _has_attributes(self):
+    return bool(self.__dict__)
+
+
+@method
+def __copy__(self):
+    new = Tensor._make_subclass(type(self), self, self.requires_grad)
+    if _has_attributes(self):
+        new.__dict__.update(self.__dict__)
+    return new
+
+
+def _rebuild(cls, data, dtype, size, device, requires_grad, attributes):
+    """Makes a tensor from pickled bytes."""
+    t = _C._from_bytes(data, dtype).reshape(size).to(device)
+    if cls is not None:
+        t = Tensor._make_subclass(cls, t, requires_grad)
+    elif requires_grad:
+        t.requires_grad_()
+    if attributes:
+        t.__dict__.update(attributes)
+    return t
+
+
+_rebuild.__module__ = "pytpu._tensor"
+
+
+@method
+def __reduce_ex__(self, protocol):
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment"
+        )
+    attributes = dict(self.__dict__) or None
+    cls = None if type(self) is Tensor else type(self)
+    args = (cls, _C._to_bytes(self), self.dtype, tuple(self.shape), str(self.device), self.requires_grad, attributes)
+    return _rebuild, args
+
+
+def _type(self, dtype=None, non_blocking=False):
+    """The name of the tensor's type, or a conversion to another dtype."""
+    if dtype is None:
+        prefix = "torch." if self.is_cpu else f"torch.{self.device.type}."
+        return f"{prefix}{self.dtype._scalar_type}Tensor"
+    if isinstance(dtype, str):
+        names = {d._scalar_type + "Tensor": d for d in vars(_C).values() if isinstance(d, _C.dtype)}
+        dtype = names[dtype.rpartition(".")[2]]
+    return self.to(dtype)
+
+
+
+_METHODS["type"] = _type
+
+@method
+def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
+    """A tensor of the data, with this tensor's dtype and device unless others are given."""
+    return _C.tensor(
+        data,
+        dtype=self.dtype if dtype is None else dtype,
+        device=self.device if device is None else device,
+        requires_grad=requires_grad,
+    )
+
+
+@method
+def new(self, *args):
+    """A tensor of this dtype and device: of the given sizes, or with the given data."""
+    if args and not isinstance(args[0], int):
+        return self.new_tensor(args[0])
+    return self.new_empty(args or (0,))
+
+
+@method
+def cuda(self, device=None, non_blocking=False):
+    """There are no CUDA tensors; the accelerator is ``tpu``."""
+    raise AssertionError('Torch not compiled with CUDA enabled; use .to("tpu")')
+
+
+@method
+def is_shared(self):
+    return False
+
+
+@method
+def share_memory_(self):
+    return self
+
+
+@method
+def pin_memory(self, device=None):
+    return self
+
+
+@method
+def is_pinned(self, device=None):
+    return False
+
+
+@method
+def is_inference(self):
+    return False
+
+
+@method
+def resize_(self, *size, memory_format=None):
+    """Changes the sizes, and the memory where it does not suffice."""
+    size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    n = 1
+    for s in size:
+        n *= s
+    if n * self.element_size() <= self._storage_bytes():
+        stride, step = [], 1
+        for s in reversed(size):
+            stride.insert(0, step)
+            step *= max(s, 1)
+        new = _C._strided(self.detach(), self.storage_offset(), list(size), stride)
+    else:
+        new = self.detach().new_empty(size)
+        flat = _C._strided(self.detach(), 0, [self._storage_bytes() // self.element_size()], [1])
+        new.reshape(-1)[: flat.numel()].copy_(flat)
+    _C._swap_tensor(self, new)
+    return self
+
+
+@method
+def set_(self, source=None):
+    """Makes this tensor look at another's memory."""
+    _C._swap_tensor(self, self.new_empty((0,)) if source is None else source)
+    return self
+
+
+@method
+def apply_(self, f):
+    """Replaces every element by ``f`` of it. Slow; for ``cpu`` only."""
+    flat = [f(v) for v in self.reshape(-1).tolist()]
+    self.copy_(_C.tensor(flat, dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+@method
+def __dlpack_device__(self):
+    return (1, 0)
+
+
+@method
+def __rpow__(self, other):
+    return _C._ops.pow(other, self)
+
+
+@method
+def __rdiv__(self, other):
+    return other / self
+
+
+@method
+def __divmod__(self, other):
+    return self // other, self % other
+
+
+@method
+def is_same_size(self, other):
+    return self.shape == other.shape
+
+
+@method
+def is_set_to(self, other):
+    return (
+        self.data_ptr() == other.data_ptr() and self.shape == other.shape and self.stride() == other.stride()
+    )
+
+
+@method
+def __dir__(self):
+    return sorted(set(dir(Tensor)) | set(self.__dict__))
+
+
+@classmethod
+def __torch_function__(cls, func, types, args=(), kwargs=None):
+    """Runs the function and gives the result this subclass's type."""
+    if kwargs is None:
+        kwargs = {}
+    if not all(issubclass(cls, t) for t in types):
+        return NotImplemented
+    before = _C._set_torch_function_disabled(True)
+    try:
+        result = func(*args, **kwargs)
+    finally:
+        _C._set_torch_function_disabled(before)
+    return _convert(result, cls)
+
+
+def _convert(result, cls):
+    if cls is Tensor:
+        return result
+    if isinstance(result, Tensor) and not isinstance(result, cls):
+        return result.as_subclass(cls)
+    if isinstance(result, (tuple, list)):
+        return type(result)([_convert(r, cls) for r in result])
+    return result
+
+
+for _name, _f in _METHODS.items():
+    _f.__qualname__ = f"Tensor.{_name}"
+    setattr(Tensor, _name, _f)
+Tensor.__torch_function__ = __torch_function__
+del _name, _f

@@ -1,0 +1,103 @@
+"""Switches that say whether the history of results is recorded."""
+
+import functools
+import inspect
+
+from .. import _C
+
+_set = _C._set_grad_enabled
+
+
+class _Mode:
+    """A context manager that is a decorator too."""
+
+    def __call__(self, f):
+        if inspect.isgeneratorfunction(f):
+
+            @functools.wraps(f)
+            def generator(*args, **kwargs):
+                # The mode holds while the generator runs, not while it waits.
+                g = f(*args, **kwargs)
+                value = None
+                while True:
+                    with self._again():
+                        try:
+                            item = g.send(value)
+                        except StopIteration as stop:
+                            return stop.value
+                    value = yield item
+
+            return generator
+
+        @functools.wraps(f)
+        def wrapped(*args, **kwargs):
+            with self._again():
+                return f(*args, **kwargs)
+
+        return wrapped
+
+    def _again(self):
+        return type(self)()
+
+
+class no_grad(_Mode):
+    """Nothing is recorded within."""
+
+    def __new__(cls, f=None):
+        self = object.__new__(cls)
+        return self if f is None else self(f)
+
+    def __enter__(self):
+        self._before = _set(False)
+
+    def __exit__(self, *_):
+        _set(self._before)
+
+
+class enable_grad(no_grad):
+    """Everything is recorded within, also inside of ``no_grad``."""
+
+    def __enter__(self):
+        self._before = _set(True)
+
+
+class set_grad_enabled(_Mode):
+    """Switches recording at once; as a context manager, until the end of the block."""
+
+    def __init__(self, mode):
+        self.mode = bool(mode)
+        self._before = _set(self.mode)
+
+    def __enter__(self):
+        _set(self.mode)
+
+    def __exit__(self, *_):
+        _set(self._before)
+
+    def __call__(self, f):
+        _set(self._before)
+        return super().__call__(f)
+
+    def _again(self):
+        return set_grad_enabled(self.mode)
+
+
+class inference_mode(_Mode):
+    """As ``no_grad``."""
+
+    def __new__(cls, mode=True):
+        self = object.__new__(cls)
+        if callable(mode):
+            self.mode = True
+            return self(mode)
+        self.mode = mode
+        return self
+
+    def __enter__(self):
+        self._before = _set(False) if self.mode else _C.is_grad_enabled()
+
+    def __exit__(self, *_):
+        _set(self._before)
+
+    def _again(self):
+        return inference_mode(self.mode)

@@ -1,0 +1,5 @@
+"""The backward graph."""
+
+from .. import _C
+
+Node = _C.Node

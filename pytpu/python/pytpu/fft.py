@@ -1,0 +1,6 @@
+"""``torch.fft``: the ops of the table whose names begin with ``fft_``."""
+
+from . import _C
+
+_PREFIX = "fft_"
+globals().update({k[len(_PREFIX) :]: v for k, v in vars(_C._ops).items() if k.startswith(_PREFIX)})

@@ -1,0 +1,185 @@
+"""Functions of the ``torch`` module that are no ops: they ask about tensors, or change a setting."""
+
+from . import _C
+
+__all__ = [
+    "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_floating_point", "is_inference", "is_inference_mode_enabled",
+    "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename",
+    "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
+    "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
+]
+
+_settings = {"deterministic": False, "matmul_precision": "highest"}
+
+
+def numel(input):
+    """Number of elements."""
+    return input.numel()
+
+
+def is_floating_point(input):
+    """Whether the dtype is floating point."""
+    return input.is_floating_point()
+
+
+def is_complex(input):
+    """Whether the dtype is complex."""
+    return input.is_complex()
+
+
+def is_nonzero(input):
+    """Whether the only element is not zero."""
+    return bool(input)
+
+
+def is_inference(input):
+    """Whether the tensor was made in inference mode."""
+    return False
+
+
+def is_inference_mode_enabled():
+    """Whether inference mode is on."""
+    return False
+
+
+def is_storage(obj):
+    """Whether ``obj`` is a storage; storages have no objects here."""
+    return False
+
+
+def is_warn_always_enabled():
+    """Whether warnings are repeated."""
+    return False
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
+    """A tensor of the data, on the same memory where possible unless ``copy``."""
+    t = _C.tensor(obj, dtype=dtype, device=device) if copy else _C.as_tensor(obj, dtype=dtype, device=device)
+    if requires_grad:
+        t.requires_grad_()
+    return t
+
+
+def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
+    """A tensor without dimensions."""
+    return _C.tensor(s, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
+
+
+def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
+    """A one-dimensional tensor of an object's bytes."""
+    view = memoryview(buffer).cast("B")[offset:]
+    if count >= 0:
+        view = view[: count * dtype.itemsize]
+    t = _C._from_bytes(bytes(view), dtype)
+    return t.requires_grad_() if requires_grad else t
+
+
+def split(tensor, split_size_or_sections, dim=0):
+    """Views of parts along a dimension."""
+    return tensor.split(split_size_or_sections, dim)
+
+
+def broadcast_shapes(*shapes):
+    """The sizes that tensors of these sizes are broadcast to."""
+    shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    rank = max((len(s) for s in shapes), default=0)
+    out = [1] * rank
+    for s in shapes:
+        for i, n in enumerate(reversed(s), 1):
+            if n != 1 and out[-i] != n:
+                if out[-i] != 1:
+                    raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
+                out[-i] = n
+    return _size(out)
+
+
+def _size(sizes):
+    from ._size import Size
+
+    return Size(sizes)
+
+
+def typename(obj):
+    """The name of an object's type; a tensor tells its dtype."""
+    if isinstance(obj, _C.Tensor):
+        return obj.type()
+    t = type(obj)
+    return f"{t.__module__}.{t.__qualname__}" if t.__module__ != "builtins" else t.__qualname__
+
+
+def set_num_threads(n):
+    """Asks for a number of threads; must be called before the first parallel op."""
+    if not isinstance(n, int):
+        raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
+    if n <= 0:
+        raise RuntimeError("set_num_threads expects a positive integer")
+    import os
+
+    os.environ["RAYON_NUM_THREADS"] = str(n)
+
+
+def get_num_threads():
+    """Number of threads that ops on ``cpu`` use."""
+    import os
+
+    return int(os.environ.get("RAYON_NUM_THREADS") or os.cpu_count() or 1)
+
+
+def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
+    """Only the defaults are supported."""
+    given = {"precision": (precision, 4), "threshold": (threshold, 1000), "edgeitems": (edgeitems, 3), "linewidth": (linewidth, 80)}
+    for name, (value, default) in given.items():
+        if value is not None and value != default:
+            raise NotImplementedError(f"set_printoptions({name}={value}) is not supported")
+
+
+def use_deterministic_algorithms(mode, *, warn_only=False):
+    """All ops are deterministic; kept for compatibility."""
+    _settings["deterministic"] = bool(mode)
+
+
+def are_deterministic_algorithms_enabled():
+    """What was set."""
+    return _settings["deterministic"]
+
+
+def set_float32_matmul_precision(precision):
+    """``highest`` is what is done; the others may be asked for and change nothing."""
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"{precision!r} is not one of 'highest', 'high', 'medium'")
+    _settings["matmul_precision"] = precision
+
+
+def get_float32_matmul_precision():
+    """What was set."""
+    return _settings["matmul_precision"]
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
+    """Makes each call of a function or module one program on ``tpu``.
+
+    Ops are recorded as they run, so nothing is traced beforehand and nothing is refused: the recorded stream is cut before
+    and after the call, and what lies between is compiled as a whole.
+    """
+    import functools
+
+    if model is None:
+        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
+    if disable:
+        return model
+
+    def around(f):
+        @functools.wraps(f)
+        def call(*args, **kwargs):
+            _C._tpu_mark_step()
+            try:
+                return f(*args, **kwargs)
+            finally:
+                _C._tpu_mark_step()
+
+        return call
+
+    if hasattr(model, "forward"):
+        model.forward = around(model.forward)
+        return model
+    return around(model)

@@ -1,0 +1,302 @@
+"""``torch.save`` and ``torch.load``: PyTorch's own file format, both ways.
+
+A file is an uncompressed zip archive: ``data.pkl`` holds the objects, with tensors as calls of
+``torch._utils._rebuild_tensor_v2`` on storages; each storage's bytes are a file ``data/N``. Names of this package are written
+as ``torch``'s and read back as this package's, so PyTorch reads what is written here.
+"""
+
+import collections
+import importlib
+import io
+import os
+import pickle
+import zipfile
+
+from . import _C
+from ._size import Size
+
+_STORAGES = {
+    "FloatStorage": _C.float32,
+    "DoubleStorage": _C.float64,
+    "HalfStorage": _C.float16,
+    "BFloat16Storage": _C.bfloat16,
+    "LongStorage": _C.int64,
+    "IntStorage": _C.int32,
+    "ShortStorage": _C.int16,
+    "CharStorage": _C.int8,
+    "ByteStorage": _C.uint8,
+    "BoolStorage": _C.bool,
+}
+_STORAGE_OF = {v: k for k, v in _STORAGES.items()}
+
+
+class _Global:
+    """A name to be written into the pickle as it is."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+    def __call__(self, *args):
+        raise TypeError("stands for a name in a file")
+
+
+class _Storage:
+    """The memory of tensors, while it is written or read."""
+
+    def __init__(self, tensor, name=None):
+        self.tensor = tensor
+        self.name = name
+
+
+class _Pickler(pickle._Pickler):
+    dispatch = pickle._Pickler.dispatch.copy()
+
+    def __init__(self, file, protocol):
+        super().__init__(file, protocol)
+        self.storages = {}
+        self.keys = {}
+        self.kept = []
+
+    def persistent_id(self, obj):
+        if not isinstance(obj, _Storage):
+            return None
+        t = obj.tensor
+        # On a device, and for what is no view, each tensor has a storage of its own.
+        key = (t._storage_id(), t.dtype)
+        if key not in self.keys:
+            self.keys[key] = str(len(self.storages))
+            self.storages[self.keys[key]] = _whole_storage(t)
+            self.kept.append(t)
+        data = self.storages[self.keys[key]]
+        return ("storage", _Global("torch", _STORAGE_OF[t.dtype]), self.keys[key], "cpu", data.numel())
+
+    def reducer_override(self, obj):
+        if isinstance(obj, _C.Tensor):
+            return _reduce_tensor(obj)
+        if isinstance(obj, Size):
+            return _Global("torch", "Size"), (tuple(obj),)
+        if isinstance(obj, _C.device):
+            return _Global("torch", "device"), ((obj.type,) if obj.index is None else (obj.type, obj.index))
+        return NotImplemented
+
+    def save_name(self, obj):
+        self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
+        self.memoize(obj)
+
+    dispatch[_Global] = save_name
+
+    def save_dtype(self, obj):
+        self.save_name(_Global("torch", repr(obj).removeprefix("torch.")))
+
+    dispatch[_C.dtype] = save_dtype
+
+    def save_global(self, obj, name=None):
+        module = getattr(obj, "__module__", None) or ""
+        if module == "pytpu" or module.startswith("pytpu.") or module == "torch":
+            name = name or getattr(obj, "__qualname__", obj.__name__)
+            self.write(pickle.GLOBAL + f"torch{module.removeprefix('pytpu').removeprefix('torch')}\n{name}\n".encode())
+            self.memoize(obj)
+            return
+        super().save_global(obj, name)
+
+    def save_type(self, obj):
+        if obj in (type(None), type(NotImplemented), type(...)):
+            pickle._Pickler.save_type(self, obj)
+        else:
+            self.save_global(obj)
+
+    dispatch[type] = save_type
+
+
+def _whole_storage(t):
+    if not t.is_cpu:
+        return t.detach().cpu().contiguous().reshape(-1)
+    return _C._strided(t.detach(), 0, [t._storage_bytes() // t.element_size()], [1])
+
+
+def _reduce_tensor(t):
+    from .nn.parameter import Parameter
+
+    hooks = collections.OrderedDict()
+    if isinstance(t, Parameter):
+        return _Global("torch._utils", "_rebuild_parameter"), (t.detach(), t.requires_grad, hooks)
+    d = t.detach()
+    if not d.is_cpu:
+        d = d.cpu()
+    args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
+    return _Global("torch._utils", "_rebuild_tensor_v2"), args
+
+
+def save(obj, f, pickle_module=pickle, pickle_protocol=2, _use_new_zipfile_serialization=True):
+    """Writes an object to a file, a path or an open file."""
+    text = io.BytesIO()
+    p = _Pickler(text, pickle_protocol)
+    p.dump(obj)
+    is_path = isinstance(f, (str, os.PathLike))
+    name = "archive"
+    if is_path:
+        name = os.path.splitext(os.path.basename(os.fspath(f)))[0] or name
+    with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as z:
+        _write(z, f"{name}/data.pkl", text.getvalue())
+        _write(z, f"{name}/byteorder", b"little")
+        for key, t in p.storages.items():
+            _write(z, f"{name}/data/{key}", _C._to_bytes(t))
+        _write(z, f"{name}/version", b"3\n")
+
+
+def _write(z, name, data):
+    """Adds a file whose bytes begin at a multiple of 64, so that they can be mapped."""
+    info = zipfile.ZipInfo(name)
+    start = z.fp.tell() + 30 + len(name.encode())
+    padding = -(start + 4) % 64
+    info.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
+    z.writestr(info, data)
+
+
+def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, metadata=None):
+    t = _C._strided(storage.tensor, offset, list(size), list(stride))
+    if storage.name is not None:
+        t = t.to(storage.name)
+    return t.requires_grad_() if requires_grad else t
+
+
+def _rebuild_tensor(storage, offset, size, stride):
+    return _rebuild_tensor_v2(storage, offset, size, stride, False, None)
+
+
+def _rebuild_parameter(data, requires_grad, hooks):
+    from .nn.parameter import Parameter
+
+    return Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
+    p = _rebuild_parameter(data, requires_grad, hooks)
+    p.__dict__.update(state)
+    return p
+
+
+def _device(*args):
+    try:
+        return _C.device(*args)
+    except RuntimeError:
+        # A device that is not here; its tensors are moved when they are loaded.
+        return _C.device("cpu")
+
+
+_SAFE = {
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor_v2,
+    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+    ("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter_with_state,
+    ("torch", "Size"): Size,
+    ("torch", "device"): _device,
+    ("torch", "Tensor"): _C.Tensor,
+    ("torch.nn.parameter", "Parameter"): _rebuild_parameter,
+    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("collections", "Counter"): collections.Counter,
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "bytearray"): bytearray,
+    ("builtins", "complex"): complex,
+    ("_codecs", "encode"): __import__("codecs").encode,
+}
+_SAFE.update({(m[0].replace("builtins", "__builtin__"), m[1]): v for m, v in list(_SAFE.items()) if m[0] == "builtins"})
+_SAFE.update({("torch", k): v for k, v in _STORAGES.items()})
+_SAFE.update({("torch", k): v for k, v in vars(_C).items() if isinstance(v, _C.dtype)})
+_user_safe = {}
+
+
+def add_safe_globals(safe_globals):
+    """Classes and functions that ``load(weights_only=True)`` may call."""
+    for g in safe_globals:
+        g, name = g if isinstance(g, tuple) else (g, f"{g.__module__}.{g.__qualname__}")
+        module, _, attribute = name.rpartition(".")
+        _user_safe[(module, attribute)] = g
+
+
+def clear_safe_globals():
+    """Forgets what ``add_safe_globals`` added."""
+    _user_safe.clear()
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file, read, place, weights_only, encoding):
+        super().__init__(file, encoding=encoding)
+        self._read = read
+        self._place = place
+        self._weights_only = weights_only
+        self._storages = {}
+
+    def find_class(self, module, name):
+        known = _SAFE.get((module, name)) or _user_safe.get((module, name))
+        if known is not None and not (name == "Parameter" and not self._weights_only):
+            return known
+        if self._weights_only:
+            raise pickle.UnpicklingError(
+                "Weights only load failed. This file can still be loaded, to do so you have two options, do those steps only "
+                "if you trust the source of the checkpoint.\n\t(1) In PyTorch 2.6, we changed the default value of the "
+                "`weights_only` argument in `torch.load` from `False` to `True`. Re-running `torch.load` with `weights_only` "
+                "set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only if you got the "
+                f"file from a trusted source.\n\t(2) Unsupported global: GLOBAL {module}.{name} was not an allowed global by "
+                "default. Please use `torch.serialization.add_safe_globals` to allowlist this global if you trust this "
+                "class/function."
+            )
+        if module == "torch" or module.startswith("torch."):
+            module = "pytpu" + module.removeprefix("torch")
+            found = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+            return found
+        return super().find_class(module, name)
+
+    def persistent_load(self, saved):
+        kind, dtype, key, location, _count = saved
+        if kind != "storage":
+            raise pickle.UnpicklingError(f"unknown persistent id {kind!r}")
+        if key not in self._storages:
+            if not isinstance(dtype, _C.dtype):
+                dtype = _C.uint8
+            flat = _C._from_bytes(self._read(key), dtype)
+            self._storages[key] = _Storage(flat, self._place(flat, location))
+        return self._storages[key]
+
+
+def _placement(map_location):
+    """Where a storage's tensors go: a function of the flat tensor and the location that was saved."""
+    if map_location is None:
+        return lambda flat, location: location if location.startswith("tpu") else None
+    if callable(map_location) and not isinstance(map_location, _C.device):
+
+        def place(flat, location):
+            moved = map_location(flat, location)
+            return moved.device if isinstance(moved, _C.Tensor) and not moved.is_cpu else None
+
+        return place
+    if isinstance(map_location, dict):
+        return lambda flat, location: map_location.get(location)
+    device = _C.device(map_location)
+    return lambda flat, location: None if device.type == "cpu" else device
+
+
+def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, encoding="utf-8"):
+    """Reads an object that ``save``, here or in PyTorch, has written.
+
+    Unless ``weights_only=False``, nothing but tensors and plain containers is made: a file cannot run code.
+    """
+    weights_only = True if weights_only is None else weights_only
+    if isinstance(f, (str, os.PathLike)) and not zipfile.is_zipfile(f):
+        if not os.path.exists(f):
+            raise FileNotFoundError(2, "No such file or directory", os.fspath(f))
+        raise RuntimeError("this file is not a zip archive; PyTorch's format before 1.6 is not supported")
+    with zipfile.ZipFile(f) as z:
+        pkl = next((n for n in z.namelist() if n.endswith("/data.pkl") and n.count("/") == 1), None)
+        if pkl is None:
+            raise RuntimeError("PytorchStreamReader failed locating file data.pkl: file not found")
+        root = pkl.removesuffix("data.pkl")
+        if f"{root}byteorder" in z.namelist() and z.read(f"{root}byteorder") != b"little":
+            raise RuntimeError("files written on big-endian machines are not supported")
+        unpickler = _Unpickler(
+            io.BytesIO(z.read(pkl)), lambda key: z.read(f"{root}data/{key}"), _placement(map_location), weights_only, encoding
+        )
+        return unpickler.load()

@@ -1,0 +1,145 @@
+"""The accelerator: whatever PJRT plugin is behind device ``tpu``."""
+
+import enum
+
+from .. import _C
+
+
+class EagerMode(enum.Enum):
+    """When recorded ops are handed to the device. Results are the same in all modes."""
+
+    DEFER_NEVER_AND_LAUNCH_BLOCKING = 0
+    DEFER_NEVER = 1
+    DEFER_AND_FUSE = 2
+    DEBUG = 0
+    STRICT = 1
+    FUSED = 2
+
+
+def is_available():
+    """Whether there is a device."""
+    return _C._tpu_is_available()
+
+
+def device_count():
+    """Number of devices."""
+    return _C._tpu_device_count()
+
+
+def current_device():
+    """Index of the device in use."""
+    return 0
+
+
+def set_device(device):
+    """Only the first device can be chosen."""
+    index = device if isinstance(device, int) else _C.device(device).index or 0
+    if index != 0:
+        raise RuntimeError(f"invalid device ordinal {index}")
+
+
+def get_device_name(device=None):
+    """The truth about what is behind ``tpu``."""
+    return _C._tpu_device_name()
+
+
+def synchronize(device=None):
+    """Launches what is recorded and waits for it."""
+    _C._tpu_synchronize()
+
+
+def eager_mode():
+    """The mode now."""
+    return EagerMode(_C._tpu_eager_mode())
+
+
+class set_eager_mode:  # noqa: N801
+    """Changes the mode; as a context manager, until the end of the block. Accepts names: ``"fused"``."""
+
+    def __init__(self, mode):
+        if isinstance(mode, str):
+            try:
+                mode = EagerMode[mode.upper()]
+            except KeyError:
+                raise ValueError(f"unknown eager mode {mode!r}: expected 'debug', 'strict' or 'fused'") from None
+        self._before = _C._tpu_eager_mode()
+        _C._tpu_set_eager_mode(EagerMode(mode).value)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        _C._tpu_set_eager_mode(self._before)
+
+
+def metrics():
+    """What the engine counted, as a dictionary."""
+    return _C._tpu_metrics()
+
+
+def reset_metrics():
+    """Sets the counts to zero."""
+    _C._tpu_reset_metrics()
+
+
+def compilation_count():
+    """Programs given to the compiler so far."""
+    return _C._tpu_metrics()["compilations"]
+
+
+def explain():
+    """What was compiled and why, a line each."""
+    return _C._tpu_explain()
+
+
+def mark_step():
+    """Launches what is recorded, without waiting."""
+    _C._tpu_mark_step()
+
+
+def clear_cache():
+    """Forgets the executables in memory; those on disk stay."""
+    _C._tpu_clear_cache()
+
+
+empty_cache = clear_cache
+
+
+def set_check_numerics(on):
+    """Whether Debug mode refuses NaN and infinities made of finite inputs."""
+    _C._tpu_set_check_numerics(on)
+
+
+def set_plugin(name):
+    """Chooses the plugin, a path or ``cpu``, ``cuda``, ``tpu``, before the device is first used."""
+    _C._tpu_set_plugin(name)
+
+
+def dump_stablehlo(tensor):
+    """The text of the program that would compute a tensor."""
+    return _C._tpu_dump_stablehlo(tensor)
+
+
+def manual_seed(seed):
+    """Seeds the generator."""
+    from .. import random
+
+    random.manual_seed(seed)
+
+
+manual_seed_all = manual_seed
+
+
+def memory_allocated(device=None):
+    """Bytes of values on the device."""
+    return _C._tpu_metrics()["live_bytes"]
+
+
+def max_memory_allocated(device=None):
+    """The most bytes at once since the start or ``reset_metrics``."""
+    return _C._tpu_metrics()["peak_bytes"]
+
+
+def memory_stats(device=None):
+    """Bytes now and at most."""
+    return {"allocated_bytes.all.current": memory_allocated(), "allocated_bytes.all.peak": max_memory_allocated()}

@@ -1,0 +1,480 @@
+//! Python's numbers, lists and arrays to tensors, and back.
+
+use crate::arguments;
+use crate::enter::{self, Failure, OrRaise, Outcome};
+use crate::tensor_type::{is_tensor, tensor_of};
+use crate::{device, dtype, tensor_type};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::ffi::{self, *};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype};
+
+/// Whether an object shows its memory by NumPy's array interface. NumPy's scalars have one too, but on memory that is gone
+/// when they have told of it.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn is_array(o: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract. Looked up on the type, so that nothing is built to answer.
+    unsafe {
+        let ty = Py_TYPE(o).cast();
+        PyObject_HasAttrString(ty, c"__array_interface__".as_ptr()) == 1 && PyObject_HasAttrString(ty, c"__setitem__".as_ptr()) == 1
+    }
+}
+
+/// Whether an object is NumPy's `bool`.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn is_numpy_bool(o: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe { arguments::type_name(o).starts_with("numpy.bool") }
+}
+
+/// `torch.tensor`: a new tensor with a copy of the data.
+///
+/// # Errors
+/// Ragged lists, objects that are no numbers, numbers that the dtype cannot hold.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+pub unsafe fn tensor(o: *mut ffi::PyObject, dtype: Option<DType>, device: Option<Device>) -> Outcome<Tensor> {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_tensor(o) {
+            let x = tensor_of(o);
+            let t = enter::work(x.numel(), || {
+                torchtpu_tensor::no_grad(|| {
+                    let y = x.detach().to_device(device.unwrap_or(x.device()))?.to_dtype(dtype.unwrap_or(x.dtype()))?;
+                    if y.shares_storage(x) { y.copy() } else { Ok(y) }
+                })
+            })?;
+            return Ok(t.detach());
+        }
+        let device = device.or_else(device::current_default).unwrap_or(Device::CPU);
+        if is_array(o) {
+            let t = Python::attach(|py| from_array_interface(&Bound::from_borrowed_ptr(py, o)))?;
+            let t = t.to_dtype(dtype.unwrap_or(t.dtype()))?;
+            let t = if t.storage_bytes() > 0 && dtype.is_none_or(|d| d == t.dtype()) { t.copy()? } else { t };
+            return Ok(t.to_device(device)?);
+        }
+        let mut dims = Vec::new();
+        shape_of(o, &mut dims)?;
+        let mut data = Numbers { values: Vec::new(), kind: None };
+        read(o, &dims, 0, &mut data)?;
+        let dtype = dtype.unwrap_or(data.kind.unwrap_or_else(default_dtype));
+        let t = from_numbers(&data.values, &dims, dtype)?;
+        Ok(t.to_device(device)?)
+    }
+}
+
+struct Numbers {
+    values: Vec<Scalar>,
+    /// The dtype that holds what was seen so far.
+    kind: Option<DType>,
+}
+
+impl Numbers {
+    fn push(&mut self, v: Scalar, kind: DType) {
+        self.values.push(v);
+        self.kind = Some(match self.kind {
+            None => kind,
+            Some(k) => torchtpu_tensor::promote_types(k, kind),
+        });
+    }
+}
+
+/// # Safety
+/// `o` is an object.
+unsafe fn is_sequence(o: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract. Strings and dictionaries are none here.
+    unsafe {
+        PyList_Check(o) != 0
+            || PyTuple_Check(o) != 0
+            || (PySequence_Check(o) != 0 && PyUnicode_Check(o) == 0 && PyBytes_Check(o) == 0 && !is_tensor(o) && !is_array(o))
+    }
+}
+
+/// # Safety
+/// `o` is a sequence.
+unsafe fn entry(o: *mut ffi::PyObject, i: usize) -> Outcome<*mut ffi::PyObject> {
+    // SAFETY: by the contract; a new reference.
+    unsafe {
+        let e = PySequence_GetItem(o, i as Py_ssize_t);
+        if e.is_null() { Err(Failure::Raised) } else { Ok(e) }
+    }
+}
+
+/// Sizes by the first elements.
+///
+/// # Safety
+/// `o` is an object.
+unsafe fn shape_of(o: *mut ffi::PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
+    // SAFETY: by the contract; `first` is released after its use.
+    unsafe {
+        if is_tensor(o) {
+            dims.extend(tensor_of(o).dims().iter());
+            return Ok(());
+        }
+        if is_array(o) {
+            let t = Python::attach(|py| from_array_interface(&Bound::from_borrowed_ptr(py, o)))?;
+            dims.extend(t.dims().iter());
+            return Ok(());
+        }
+        if !is_sequence(o) {
+            return Ok(());
+        }
+        let n = PySequence_Size(o);
+        if n < 0 {
+            return Err(Failure::Raised);
+        }
+        dims.push(n as usize);
+        if dims.len() > 128 {
+            return Err(PyValueError::new_err("too many dimensions 'list'").into());
+        }
+        if n > 0 {
+            let first = entry(o, 0)?;
+            let r = shape_of(first, dims);
+            Py_DECREF(first);
+            r?;
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// `o` is an object.
+unsafe fn read(o: *mut ffi::PyObject, dims: &[usize], depth: usize, out: &mut Numbers) -> Outcome<()> {
+    // SAFETY: by the contract, throughout.
+    unsafe {
+        if is_tensor(o) || is_array(o) {
+            let t = tensor(o, None, Some(Device::CPU))?;
+            if t.dims()[..] != dims[depth..] {
+                return Err(ragged(dims, depth, t.dims().first().copied().unwrap_or(0)));
+            }
+            let bits = Bits::of(&t)?;
+            for i in 0..t.numel() {
+                out.push(bits.get(i), t.dtype());
+            }
+            return Ok(());
+        }
+        if depth == dims.len() {
+            if PyFloat_Check(o) != 0 {
+                out.push(Scalar::Float(PyFloat_AsDouble(o)), default_dtype());
+                return Ok(());
+            }
+            if PyLong_Check(o) != 0 && PyBool_Check(o) == 0 {
+                let v = PyLong_AsLongLong(o);
+                if v == -1 && !PyErr_Occurred().is_null() {
+                    PyErr_Clear();
+                    return Err(PyRuntimeError::new_err("Overflow when unpacking long long").into());
+                }
+                out.push(Scalar::Int(v), DType::I64);
+                return Ok(());
+            }
+            if let Some(s) = arguments::number(o) {
+                // NumPy's scalars say their own type.
+                let name = arguments::type_name(o);
+                let kind = name.strip_prefix("numpy.").and_then(|n| DType::ALL.into_iter().find(|d| d.name() == n));
+                out.push(s, kind.unwrap_or(s.dtype()));
+                return Ok(());
+            }
+            let name = arguments::type_name(o);
+            return Err(match PyUnicode_Check(o) != 0 {
+                true => PyValueError::new_err("too many dimensions 'str'").into(),
+                false if is_sequence(o) => ragged(dims, depth, PySequence_Size(o).max(0) as usize),
+                false => PyRuntimeError::new_err(format!("Could not infer dtype of {name}")).into(),
+            });
+        }
+        if !is_sequence(o) {
+            let name = arguments::type_name(o);
+            return Err(PyTypeError::new_err(format!("expected sequence of length {} at dim {depth} (got {name})", dims[depth])).into());
+        }
+        let n = PySequence_Size(o);
+        if n != dims[depth] as Py_ssize_t {
+            return Err(ragged(dims, depth, n.max(0) as usize));
+        }
+        for i in 0..dims[depth] {
+            let e = entry(o, i)?;
+            let r = read(e, dims, depth + 1, out);
+            Py_DECREF(e);
+            r?;
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn ragged(dims: &[usize], depth: usize, got: usize) -> Failure {
+    let want = dims.get(depth).copied().unwrap_or(0);
+    PyValueError::new_err(format!("expected sequence of length {want} at dim {depth} (got {got})")).into()
+}
+
+fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tensor> {
+    let dims = torchtpu_tensor::Dims::try_new(dims)?;
+    let mut t = Tensor::empty(&Meta { dims, dtype, device: Device::CPU })?;
+    let size = dtype.size_bytes();
+    let bytes = t.as_bytes_mut().expect("a new cpu tensor is contiguous");
+    for (v, to) in values.iter().zip(bytes.chunks_exact_mut(size)) {
+        let fits = match (v, dtype) {
+            (Scalar::Int(i), DType::U8) => u8::try_from(*i).is_ok() || i8::try_from(*i).is_ok(),
+            (Scalar::Int(i), DType::I8) => i8::try_from(*i).is_ok(),
+            (Scalar::Int(i), DType::I16) => i16::try_from(*i).is_ok(),
+            (Scalar::Int(i), DType::I32) => i32::try_from(*i).is_ok(),
+            _ => true,
+        };
+        if !fits {
+            return Err(PyRuntimeError::new_err(format!(
+                "value cannot be converted to type {} without overflow",
+                dtype.name().replace("uint8", "uint8_t").replace("int8", "int8_t").replace("int16", "int16_t").replace("int32", "int")
+            ))
+            .into());
+        }
+        to.copy_from_slice(&v.bits(dtype).to_le_bytes()[..size]);
+    }
+    Ok(t)
+}
+
+/// Elements of a contiguous host tensor as numbers.
+struct Bits<'a> {
+    bytes: std::borrow::Cow<'a, [u8]>,
+    dtype: DType,
+}
+
+impl<'a> Bits<'a> {
+    fn of(t: &'a Tensor) -> Outcome<Bits<'a>> {
+        if let Some(b) = t.as_bytes() {
+            return Ok(Bits { bytes: b.into(), dtype: t.dtype() });
+        }
+        let host = enter::without_gil(|| torchtpu_tensor::no_grad(|| t.detach().to_device(Device::CPU)?.contiguous()))?;
+        let bytes = host.as_bytes().ok_or_else(|| torchtpu_tensor::Error::runtime("a tensor without data has no elements"))?;
+        Ok(Bits { bytes: bytes.to_vec().into(), dtype: t.dtype() })
+    }
+    fn get(&self, i: usize) -> Scalar {
+        let size = self.dtype.size_bytes();
+        let mut b = [0u8; 8];
+        b[..size].copy_from_slice(&self.bytes[i * size..(i + 1) * size]);
+        Scalar::from_bits(u64::from_le_bytes(b), self.dtype)
+    }
+}
+
+/// Nested lists of Python numbers; a number for a 0-d tensor. A new reference.
+///
+/// # Errors
+/// What reading from the device reports.
+pub fn to_list(t: &Tensor) -> Outcome {
+    fn level(bits: &Bits<'_>, dims: &[usize], from: &mut usize) -> *mut ffi::PyObject {
+        let Some((n, rest)) = dims.split_first() else {
+            *from += 1;
+            return crate::table::number(bits.get(*from - 1));
+        };
+        // SAFETY: the GIL is held; the list is filled before it is seen.
+        unsafe {
+            let list = PyList_New(*n as Py_ssize_t);
+            for i in 0..*n {
+                PyList_SetItem(list, i as Py_ssize_t, level(bits, rest, from));
+            }
+            list
+        }
+    }
+    let bits = Bits::of(t)?;
+    Ok(level(&bits, t.dims(), &mut 0))
+}
+
+/// NumPy's name for a dtype; `bfloat16` has none.
+pub fn typestr(d: DType) -> Option<&'static str> {
+    Some(match d {
+        DType::Bool => "|b1",
+        DType::U8 => "|u1",
+        DType::I8 => "|i1",
+        DType::I16 => "<i2",
+        DType::I32 => "<i4",
+        DType::I64 => "<i8",
+        DType::F16 => "<f2",
+        DType::F32 => "<f4",
+        DType::F64 => "<f8",
+        DType::BF16 => return None,
+    })
+}
+
+/// A tensor on an array's memory.
+///
+/// # Errors
+/// Dtypes and strides that tensors cannot have.
+pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let interface = array.getattr("__array_interface__")?;
+    let d = interface.cast::<PyDict>()?;
+    let get = |k: &str| d.get_item(k)?.ok_or_else(|| PyValueError::new_err(format!("__array_interface__ without {k}")));
+    let name: String = get("typestr")?.extract()?;
+    let Some(dtype) = DType::ALL.into_iter().find(|d| typestr(*d).is_some_and(|t| t[1..] == name[1..])) else {
+        let shown = array.getattr("dtype").map_or(name, |d| d.to_string());
+        return Err(PyTypeError::new_err(format!(
+            "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, int64, int32, int16, int8, uint8, and bool."
+        )));
+    };
+    if name.starts_with('>') {
+        return Err(PyValueError::new_err("given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported."));
+    }
+    let shape: Vec<usize> = get("shape")?.extract()?;
+    let (address, _read_only): (usize, bool) = get("data")?.extract()?;
+    let dims = torchtpu_tensor::Dims::try_new(&shape).or_raise()?;
+    let size = dtype.size_bytes();
+    let strides = match d.get_item("strides")? {
+        Some(s) if !s.is_none() => {
+            let bytes: Vec<isize> = s.extract()?;
+            if bytes.iter().any(|b| *b < 0) {
+                return Err(PyValueError::new_err("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. (You can probably work around this by making a copy of your array  with array.copy().) "));
+            }
+            if bytes.iter().any(|b| b % size as isize != 0) {
+                return Err(PyValueError::new_err("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory."));
+            }
+            bytes.iter().map(|b| *b as usize / size).collect()
+        }
+        _ => dims.contiguous_strides().to_vec(),
+    };
+    let meta = Meta { dims, dtype, device: Device::CPU };
+    if meta.numel() == 0 {
+        return Tensor::empty(&meta).or_raise();
+    }
+    if address % size != 0 {
+        return Err(PyValueError::new_err("given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory."));
+    }
+    let keep: Py<PyAny> = array.clone().unbind();
+    // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array, which is
+    // kept. Alignment is checked above.
+    Ok(unsafe { Tensor::from_foreign(&meta, &strides, address as *mut u8, Box::new(keep)) })
+}
+
+fn dtype_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DType>> {
+    let Some(o) = o.filter(|o| !o.is_none()) else { return Ok(None) };
+    // SAFETY: a living object.
+    match unsafe { dtype::extract(o.as_ptr()) } {
+        Some(d) => Ok(Some(d)),
+        None => {
+            let name = o.get_type().name()?;
+            Err(PyTypeError::new_err(format!("{function}(): argument 'dtype' must be torch.dtype, not {name}")))
+        }
+    }
+}
+
+fn device_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<Device>> {
+    let Some(o) = o.filter(|o| !o.is_none()) else { return Ok(None) };
+    // SAFETY: a living object.
+    match unsafe { device::extract(o.as_ptr()) }.or_raise()? {
+        Some(d) => Ok(Some(d)),
+        None => {
+            let name = o.get_type().name()?;
+            Err(PyTypeError::new_err(format!("{function}(): argument 'device' must be torch.device, not {name}")))
+        }
+    }
+}
+
+/// A new tensor with a copy of the data.
+#[pyfunction]
+#[pyo3(name = "tensor", signature = (data, *, dtype = None, device = None, requires_grad = false, pin_memory = false))]
+fn new_tensor<'py>(
+    data: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
+    requires_grad: bool,
+    pin_memory: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _ = pin_memory;
+    let (dtype, device) = (dtype_argument(dtype, "tensor")?, device_argument(device, "tensor")?);
+    // SAFETY: a living object; the GIL is held.
+    let t = unsafe { tensor(data.as_ptr(), dtype, device) }.or_raise()?;
+    if requires_grad {
+        t.requires_grad_(true).or_raise()?;
+    }
+    tensor_type::to_python(data.py(), t)
+}
+
+/// The data as a tensor, without a copy where that is possible.
+#[pyfunction]
+#[pyo3(signature = (data, dtype = None, device = None))]
+fn as_tensor<'py>(
+    data: &Bound<'py, PyAny>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    device: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (dtype, device) = (dtype_argument(dtype, "as_tensor")?, device_argument(device, "as_tensor")?);
+    let py = data.py();
+    if let Some(x) = tensor_type::extract(data) {
+        let to = |x: &Tensor| x.to_device(device.unwrap_or(x.device()))?.to_dtype(dtype.unwrap_or(x.dtype()));
+        return tensor_type::to_python(py, to(x).or_raise()?);
+    }
+    // SAFETY: a living object; the GIL is held.
+    let t = unsafe {
+        if is_array(data.as_ptr()) {
+            let t = from_array_interface(data)?;
+            let t = t.to_dtype(dtype.unwrap_or(t.dtype())).or_raise()?;
+            t.to_device(device.or_else(device::current_default).unwrap_or(Device::CPU)).or_raise()?
+        } else {
+            tensor(data.as_ptr(), dtype, device).or_raise()?
+        }
+    };
+    tensor_type::to_python(py, t)
+}
+
+/// A tensor that shares its memory with a NumPy array.
+#[pyfunction]
+fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: a living object.
+    if !unsafe { is_array(ndarray.as_ptr()) } {
+        let name = ndarray.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));
+    }
+    tensor_type::to_python(ndarray.py(), from_array_interface(ndarray)?)
+}
+
+/// What NumPy's `__array_interface__` says of a host tensor.
+#[pyfunction]
+fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let py = x.py();
+    let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+    let Some(name) = typestr(t.dtype()) else {
+        return Err(PyTypeError::new_err(format!("Got unsupported ScalarType {}", t.dtype().scalar_type())));
+    };
+    let size = t.dtype().size_bytes();
+    let d = PyDict::new(py);
+    d.set_item("version", 3)?;
+    d.set_item("typestr", PyString::new(py, name))?;
+    d.set_item("shape", PyTuple::new(py, t.dims().iter())?)?;
+    d.set_item("strides", PyTuple::new(py, t.strides().iter().map(|s| s * size))?)?;
+    d.set_item("data", (t.data_ptr(), false))?;
+    Ok(d)
+}
+
+/// The elements' bytes, row major; for `torch.save`.
+#[pyfunction]
+fn _to_bytes<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
+    let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+    let bits = Bits::of(t).or_raise()?;
+    Ok(pyo3::types::PyBytes::new(x.py(), &bits.bytes))
+}
+
+/// A one-dimensional tensor from bytes; for `torch.load` and `torch.frombuffer`.
+#[pyfunction]
+fn _from_bytes<'py>(py: Python<'py>, bytes: &[u8], dtype: &dtype::PyDType) -> PyResult<Bound<'py, PyAny>> {
+    let size = dtype.0.size_bytes();
+    if bytes.len() % size != 0 {
+        return Err(PyValueError::new_err(format!(
+            "buffer length ({} bytes) must be a multiple of element size ({size})",
+            bytes.len()
+        )));
+    }
+    let mut t = Tensor::empty(&Meta::new(&[bytes.len() / size], dtype.0, Device::CPU)).or_raise()?;
+    t.as_bytes_mut().expect("a new cpu tensor is contiguous").copy_from_slice(bytes);
+    tensor_type::to_python(py, t)
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(new_tensor, m)?)?;
+    m.add_function(wrap_pyfunction!(as_tensor, m)?)?;
+    m.add_function(wrap_pyfunction!(from_numpy, m)?)?;
+    m.add_function(wrap_pyfunction!(_array_interface, m)?)?;
+    m.add_function(wrap_pyfunction!(_to_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(_from_bytes, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `torch.device`.
+
+use crate::enter::OrRaise;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+use torchtpu_tensor::{Device, DeviceKind, Error, Result};
+
+/// Where a tensor lives. As a context manager: where new tensors are made.
+#[pyclass(frozen, eq, hash, name = "device", module = "torch")]
+#[derive(PartialEq, Eq, Hash)]
+pub struct PyDevice {
+    /// The device.
+    pub device: Device,
+    /// Whether an index was given: `torch.device("tpu")` has none.
+    indexed: bool,
+}
+
+thread_local! {
+    static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
+    static ENTERED: RefCell<Vec<Option<Device>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where functions that make tensors from nothing put them, when that was set.
+#[inline]
+pub fn current_default() -> Option<Device> {
+    DEFAULT.get()
+}
+
+#[pymethods]
+impl PyDevice {
+    #[new]
+    #[pyo3(signature = (r#type, index = None))]
+    fn new(r#type: &Bound<'_, PyAny>, index: Option<u8>) -> PyResult<PyDevice> {
+        if let Ok(d) = r#type.cast::<PyDevice>() {
+            return Ok(PyDevice { device: d.get().device, indexed: d.get().indexed });
+        }
+        if let Ok(i) = r#type.extract::<u8>() {
+            return Ok(PyDevice { device: Device { kind: DeviceKind::Tpu, index: i }, indexed: true });
+        }
+        let Ok(text) = r#type.extract::<String>() else {
+            let name = r#type.get_type().name()?;
+            return Err(PyTypeError::new_err(format!("device(): argument 'type' (position 1) must be str, not {name}")));
+        };
+        let mut device = Device::parse(&text).or_raise()?;
+        if let Some(i) = index {
+            if text.contains(':') {
+                return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
+                    "type (string) must not include an index because index was passed explicitly: {text}"
+                )));
+            }
+            device.index = i;
+        }
+        Ok(PyDevice { device, indexed: index.is_some() || text.contains(':') })
+    }
+    #[getter]
+    fn r#type(&self) -> &'static str {
+        self.device.type_name()
+    }
+    #[getter]
+    fn index(&self) -> Option<u8> {
+        self.indexed.then_some(self.device.index)
+    }
+    fn __str__(&self) -> String {
+        match self.index() {
+            Some(i) => format!("{}:{i}", self.device.type_name()),
+            None => self.device.type_name().into(),
+        }
+    }
+    fn __repr__(&self) -> String {
+        match self.index() {
+            Some(i) => format!("device(type='{}', index={i})", self.device.type_name()),
+            None => format!("device(type='{}')", self.device.type_name()),
+        }
+    }
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.import("pytpu._C")?.getattr("_device_of")?, (self.__str__(),)))
+    }
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+    fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
+        slf
+    }
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        let before = DEFAULT.replace(Some(slf.get().device));
+        ENTERED.with_borrow_mut(|e| e.push(before));
+        slf
+    }
+    #[pyo3(signature = (*_args))]
+    fn __exit__(&self, _args: &Bound<'_, pyo3::types::PyTuple>) {
+        DEFAULT.set(ENTERED.with_borrow_mut(Vec::pop).flatten());
+    }
+}
+
+/// The object of a tensor's device.
+pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
+    Bound::new(py, PyDevice { device, indexed: device.kind == DeviceKind::Tpu })
+}
+
+/// A device argument: a device, a string, an index. `Ok(None)` when it is of another type.
+///
+/// # Errors
+/// For strings that name no device.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn extract(o: *mut ffi::PyObject) -> Result<Option<Device>> {
+    // SAFETY: by the contract.
+    unsafe {
+        if let Some(s) = crate::arguments::string(o) {
+            return Device::parse(s).map(Some);
+        }
+        if let Some(i) = crate::arguments::int(o) {
+            let index = u8::try_from(i).map_err(|_| Error::runtime(format!("Device index must be between 0 and 255, got {i}")))?;
+            return Ok(Some(Device { kind: DeviceKind::Tpu, index }));
+        }
+        Ok(Python::attach(|py| Bound::from_borrowed_ptr(py, o).cast::<PyDevice>().ok().map(|d| d.get().device)))
+    }
+}
+
+/// The device of a name; what pickles call.
+#[pyfunction]
+fn _device_of(name: &Bound<'_, PyAny>) -> PyResult<PyDevice> {
+    PyDevice::new(name, None)
+}
+
+#[pyfunction]
+fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
+    if device.is_none() {
+        DEFAULT.set(None);
+        return Ok(());
+    }
+    // SAFETY: a living object.
+    match unsafe { extract(device.as_ptr()) }.or_raise()? {
+        Some(d) => DEFAULT.set(Some(d)),
+        None => return Err(PyTypeError::new_err("set_default_device(): a device or a string is expected")),
+    }
+    Ok(())
+}
+
+#[pyfunction]
+fn get_default_device(py: Python<'_>) -> PyResult<Bound<'_, PyDevice>> {
+    object(py, DEFAULT.get().unwrap_or(Device::CPU))
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<PyDevice>()?;
+    m.add_function(wrap_pyfunction!(_device_of, m)?)?;
+    m.add_function(wrap_pyfunction!(set_default_device, m)?)?;
+    m.add_function(wrap_pyfunction!(get_default_device, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! The one door between Python and Rust: panics, errors, the GIL.
+
+use pyo3::exceptions::*;
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+use std::os::raw::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
+use torchtpu_tensor::{Error, ErrorKind};
+
+pyo3::create_exception!(torch, OutOfMemoryError, PyRuntimeError, "Memory for a tensor could not be had.");
+
+/// Why a call gives no result. One word.
+pub enum Failure {
+    /// An error of the library.
+    Error(Error),
+    /// The Python exception is set already.
+    Raised,
+}
+
+/// Result of whatever Python calls.
+pub type Outcome<T = *mut PyObject> = Result<T, Failure>;
+
+impl From<Error> for Failure {
+    #[inline]
+    fn from(e: Error) -> Failure {
+        Failure::Error(e)
+    }
+}
+impl From<PyErr> for Failure {
+    #[cold]
+    fn from(e: PyErr) -> Failure {
+        Python::attach(|py| e.restore(py));
+        Failure::Raised
+    }
+}
+
+/// The exception for an error.
+#[cold]
+pub fn exception(mut e: Error) -> PyErr {
+    if let Some(payload) = e.take_payload() {
+        if let Ok(raised) = payload.downcast::<PyErr>() {
+            return *raised;
+        }
+    }
+    let text = e.to_string();
+    match e.kind() {
+        ErrorKind::Runtime | ErrorKind::Callback => PyRuntimeError::new_err(text),
+        ErrorKind::Type => PyTypeError::new_err(text),
+        ErrorKind::Value => PyValueError::new_err(text),
+        ErrorKind::Index => PyIndexError::new_err(text),
+        ErrorKind::NotImplemented => PyNotImplementedError::new_err(text),
+        ErrorKind::OutOfMemory => OutOfMemoryError::new_err(text),
+        ErrorKind::Key => PyKeyError::new_err(text),
+        ErrorKind::Attribute => PyAttributeError::new_err(text),
+        ErrorKind::Interrupted => PyKeyboardInterrupt::new_err(text),
+    }
+}
+
+/// The exception for a failure, out of the interpreter's hands.
+#[cold]
+pub fn take(py: Python<'_>, f: Failure) -> PyErr {
+    match f {
+        Failure::Error(e) => exception(e),
+        Failure::Raised => PyErr::fetch(py),
+    }
+}
+
+/// For functions that PyO3 serves.
+pub trait OrRaise<T> {
+    /// The value, or the Python exception.
+    fn or_raise(self) -> PyResult<T>;
+}
+impl<T> OrRaise<T> for torchtpu_tensor::Result<T> {
+    #[inline]
+    fn or_raise(self) -> PyResult<T> {
+        self.map_err(exception)
+    }
+}
+impl<T> OrRaise<T> for Outcome<T> {
+    #[inline]
+    fn or_raise(self) -> PyResult<T> {
+        self.map_err(|f| Python::attach(|py| take(py, f)))
+    }
+}
+
+/// Carries a Python exception through library code that knows nothing of Python.
+pub fn callback_error(e: PyErr) -> Error {
+    Error::new(ErrorKind::Callback, e.to_string()).with_payload(Box::new(e))
+}
+
+#[cold]
+#[inline(never)]
+fn raise(f: Failure) {
+    if let Failure::Error(e) = f {
+        Python::attach(|py| exception(e).restore(py));
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn raise_panic(payload: Box<dyn std::any::Any + Send>) {
+    let what = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(s), _) => *s,
+        (_, Some(s)) => s.as_str(),
+        _ => "no message",
+    };
+    let text = format!("internal error, please report it: {what}");
+    Python::attach(|py| PyRuntimeError::new_err(text).restore(py));
+}
+
+/// Runs the body of a function that Python calls and expects an object from.
+#[inline(always)]
+pub fn object(f: impl FnOnce() -> Outcome) -> *mut PyObject {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(o)) => o,
+        Ok(Err(e)) => {
+            raise(e);
+            null_mut()
+        }
+        Err(p) => {
+            raise_panic(p);
+            null_mut()
+        }
+    }
+}
+
+/// Runs the body of a function that Python expects a status or a number from; -1 means an exception.
+#[inline(always)]
+pub fn status<N: From<i8>>(f: impl FnOnce() -> Outcome<N>) -> N {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(n)) => n,
+        Ok(Err(e)) => {
+            raise(e);
+            N::from(-1)
+        }
+        Err(p) => {
+            raise_panic(p);
+            N::from(-1)
+        }
+    }
+}
+
+/// Elements of all operands from which the GIL is given up: about 50 microseconds of simple work.
+pub const BIG: usize = 1 << 18;
+
+struct Ungil<T>(T);
+// SAFETY: the closure runs on the thread that made it, and by the contract of `without_gil` touches no Python object.
+unsafe impl<T> Send for Ungil<T> {}
+
+/// Runs `f` without the GIL. `f` must touch no Python object except through `Python::attach`.
+#[inline(never)]
+pub fn without_gil<R>(f: impl FnOnce() -> R) -> R {
+    let f = Ungil(f);
+    // SAFETY: every caller was entered from the interpreter and holds the GIL.
+    let py = unsafe { Python::assume_attached() };
+    py.detach(move || {
+        let f = f;
+        Ungil((f.0)())
+    })
+    .0
+}
+
+/// Runs `f`, without the GIL when the work is big.
+#[inline(always)]
+pub fn work<R>(elements: usize, f: impl FnOnce() -> R) -> R {
+    if elements < BIG { f() } else { without_gil(f) }
+}
+
+/// Lets Ctrl-C through.
+///
+/// # Errors
+/// What the signal handler raises.
+pub fn check_signals() -> Outcome<()> {
+    // SAFETY: called with the GIL held.
+    match unsafe { ffi::PyErr_CheckSignals() } as c_int {
+        0 => Ok(()),
+        _ => Err(Failure::Raised),
+    }
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())
+}

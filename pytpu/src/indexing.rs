@@ -1,0 +1,389 @@
+//! `x[...]` and `x[...] = v`.
+//!
+//! Integers, slices, `None`, `...` and booleans become views, one after the other. Tensors (and lists and arrays) are
+//! collected by the dimension they stand at and handed to the ops `index` and `index_put_`. A mask is turned into the
+//! positions where it is true, except where a masked fill says the same without waiting for them.
+
+use crate::arguments;
+use crate::convert;
+use crate::enter::{self, Failure, Outcome};
+use crate::number::only_element;
+use crate::table::{call_op, call_tensor_op, row};
+use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
+use crate::torch_function;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::ffi::{self, *};
+use std::ffi::{c_int, c_void};
+use torchtpu_tensor::schema::{Arg, Args, Ret};
+use torchtpu_tensor::{DType, Dims, Error, Scalar, Tensor};
+
+type Object = *mut ffi::PyObject;
+
+enum Item {
+    Int(i64),
+    Slice(Option<i64>, Option<i64>, i64),
+    NewAxis,
+    Ellipsis,
+    Bool(bool),
+    Tensor(Tensor),
+}
+
+#[cold]
+fn bad_index(o: Object) -> Failure {
+    // SAFETY: an object that the caller holds.
+    let name = unsafe { arguments::type_name(o) };
+    PyIndexError::new_err(format!(
+        "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {name})"
+    ))
+    .into()
+}
+
+/// # Safety
+/// `o` is an object.
+unsafe fn bound(o: Object) -> Outcome<Option<i64>> {
+    // SAFETY: by the contract.
+    unsafe {
+        if o == Py_None() {
+            return Ok(None);
+        }
+        if let Some(v) = arguments::int(o) {
+            return Ok(Some(v));
+        }
+        // A Python int beyond 64 bits is clipped, as slices do.
+        if PyLong_Check(o) != 0 && PyBool_Check(o) == 0 {
+            let zero = PyLong_FromLong(0);
+            let negative = PyObject_RichCompareBool(o, zero, Py_LT) == 1;
+            Py_DECREF(zero);
+            return Ok(Some(if negative { i64::MIN } else { i64::MAX }));
+        }
+        if PyBool_Check(o) != 0 {
+            return Ok(Some((o == Py_True()).into()));
+        }
+        Err(PyTypeError::new_err("slice indices must be integers or None or have an __index__ method").into())
+    }
+}
+
+/// # Safety
+/// `o` is an object.
+unsafe fn slice_part(o: Object, name: &std::ffi::CStr) -> Outcome<Option<i64>> {
+    // SAFETY: by the contract; a slice has these attributes.
+    unsafe {
+        let v = PyObject_GetAttrString(o, name.as_ptr());
+        if v.is_null() {
+            return Err(Failure::Raised);
+        }
+        let r = bound(v);
+        Py_DECREF(v);
+        r
+    }
+}
+
+/// # Safety
+/// `o` is an object.
+unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
+    // SAFETY: by the contract.
+    unsafe {
+        if PyLong_CheckExact(o) != 0 {
+            return arguments::int(o).map(Item::Int).ok_or_else(|| bad_index(o));
+        }
+        if PySlice_Check(o) != 0 {
+            let step = slice_part(o, c"step")?.unwrap_or(1);
+            if step == 0 {
+                return Err(PyValueError::new_err("slice step cannot be zero").into());
+            }
+            if step < 0 {
+                return Err(PyValueError::new_err("step must be greater than zero").into());
+            }
+            return Ok(Item::Slice(slice_part(o, c"start")?, slice_part(o, c"stop")?, step));
+        }
+        if o == Py_None() {
+            return Ok(Item::NewAxis);
+        }
+        if o == Py_Ellipsis() {
+            return Ok(Item::Ellipsis);
+        }
+        if PyBool_Check(o) != 0 {
+            return Ok(Item::Bool(o == Py_True()));
+        }
+        let t = if is_tensor(o) {
+            tensor_of(o).clone()
+        } else {
+            if !convert::is_array(o) {
+                if let Some(v) = arguments::int(o) {
+                    return Ok(Item::Int(v));
+                }
+            }
+            if PyTuple_Check(o) == 0 && PyList_Check(o) == 0 && !convert::is_array(o) {
+                return Err(bad_index(o));
+            }
+            let t = convert::tensor(o, None, None)?;
+            let empty = t.numel() == 0 && t.dtype().is_float();
+            (if empty { t.to_dtype(DType::I64)? } else { t }).to_device(x.device())?
+        };
+        match (t.dtype(), t.dims().is_empty()) {
+            (DType::Bool, true) => Ok(Item::Bool(only_element(&t)?.to_i64() != 0)),
+            (d, true) if !d.is_float() && d != DType::U8 => Ok(Item::Int(only_element(&t)?.to_i64())),
+            (d, _) if d.is_float() => Err(PyIndexError::new_err(format!(
+                "tensors used as indices must be long, int, byte or bool tensors, not {}",
+                d.name()
+            ))
+            .into()),
+            _ => Ok(Item::Tensor(t)),
+        }
+    }
+}
+
+/// # Safety
+/// `key` is an object.
+unsafe fn items(key: Object, x: &Tensor) -> Outcome<Vec<Item>> {
+    // SAFETY: by the contract.
+    unsafe {
+        if PyTuple_Check(key) != 0 {
+            return (0..PyTuple_Size(key)).map(|i| item(PyTuple_GetItem(key, i), x)).collect();
+        }
+        Ok(vec![item(key, x)?])
+    }
+}
+
+/// A view, and the index tensors that still apply to it, by dimension.
+struct Selected {
+    x: Tensor,
+    indices: Vec<Option<Tensor>>,
+    /// The view is the tensor itself.
+    untouched: bool,
+}
+
+fn positions(mask: &Tensor) -> Outcome<Vec<Tensor>> {
+    let mask = if mask.dtype() == DType::Bool { mask.clone() } else { mask.to_dtype(DType::Bool)? };
+    let found = enter::without_gil(|| torchtpu_tensor::no_grad(|| call_positions(&mask)))?;
+    Ok(found.unbind(1)?)
+}
+
+fn call_positions(mask: &Tensor) -> torchtpu_tensor::Result<Tensor> {
+    run("nonzero", "", &[Arg::Tensor(mask)])
+}
+
+/// Runs an op with one result; for code that holds no GIL.
+fn run(name: &str, overload: &str, args: &[Arg<'_>]) -> torchtpu_tensor::Result<Tensor> {
+    match row(name, overload).map(|r| (r.call)(&Args(args))) {
+        Some(Ok(Ret::Tensor(t))) => Ok(t),
+        Some(Err(e)) => Err(e),
+        _ => Err(Error::not_implemented(format!("{name}.{overload} is not in this build"))),
+    }
+}
+
+fn is_mask(t: &Tensor) -> bool {
+    matches!(t.dtype(), DType::Bool | DType::U8)
+}
+
+fn select(x: &Tensor, items: Vec<Item>) -> Outcome<Selected> {
+    let taken: usize = items
+        .iter()
+        .map(|i| match i {
+            Item::Int(_) | Item::Slice(..) => 1,
+            Item::Tensor(t) if is_mask(t) => t.dims().len(),
+            Item::Tensor(_) => 1,
+            _ => 0,
+        })
+        .sum();
+    if taken > x.dims().len() {
+        return Err(PyIndexError::new_err(format!("too many indices for tensor of dimension {}", x.dims().len())).into());
+    }
+    if items.iter().filter(|i| matches!(i, Item::Ellipsis)).count() > 1 {
+        return Err(PyIndexError::new_err("an index can only have a single ellipsis ('...')").into());
+    }
+    let mut s = Selected { x: x.clone(), indices: Vec::new(), untouched: true };
+    // `from` counts dimensions of `x`, `dim` those of the view.
+    let (mut dim, mut from) = (0usize, 0usize);
+    let only_tensors = items.iter().all(|i| matches!(i, Item::Tensor(_)));
+    for (at, i) in items.into_iter().enumerate() {
+        match i {
+            Item::Int(v) => {
+                let n = s.x.dims()[dim] as i64;
+                if v < -n || v >= n {
+                    return Err(PyIndexError::new_err(format!(
+                        "index {v} is out of bounds for dimension {from} with size {n}"
+                    ))
+                    .into());
+                }
+                s.x = s.x.select(dim as i64, v)?;
+                s.untouched = false;
+                from += 1;
+            }
+            Item::Slice(start, end, step) => {
+                if (start, end, step) != (None, None, 1) {
+                    s.x = s.x.slice(dim as i64, start, end, step)?;
+                    s.untouched = false;
+                }
+                dim += 1;
+                from += 1;
+            }
+            Item::NewAxis => {
+                s.x = s.x.unsqueeze(dim as i64)?;
+                s.untouched = false;
+                dim += 1;
+            }
+            Item::Ellipsis => {
+                let n = x.dims().len() - taken;
+                dim += n;
+                from += n;
+            }
+            Item::Bool(b) => {
+                s.x = s.x.unsqueeze(dim as i64)?;
+                s.untouched = false;
+                s.indices.resize(dim, None);
+                let zero = Tensor::zeros(&[b.into()], DType::I64, x.device())?;
+                s.indices.push(Some(zero));
+                dim += 1;
+            }
+            Item::Tensor(t) if is_mask(&t) => {
+                for (k, n) in t.dims().iter().enumerate() {
+                    if s.x.dims()[dim + k] != *n {
+                        return Err(PyIndexError::new_err(format!(
+                            "The shape of the mask {} at index {} does not match the shape of the indexed tensor {} at index {}",
+                            t.dims(),
+                            k,
+                            if only_tensors { x.dims() } else { s.x.dims() },
+                            if only_tensors { at + k } else { dim + k }
+                        ))
+                        .into());
+                    }
+                }
+                s.indices.resize(dim, None);
+                let n = t.dims().len();
+                s.indices.extend(positions(&t)?.into_iter().map(Some));
+                dim += n;
+                from += n;
+            }
+            Item::Tensor(t) => {
+                s.indices.resize(dim, None);
+                s.indices.push(Some(t));
+                dim += 1;
+                from += 1;
+            }
+        }
+    }
+    Ok(s)
+}
+
+fn apply_indices(s: Selected) -> Outcome<Tensor> {
+    if s.indices.is_empty() {
+        return if s.untouched { call_tensor_op("alias", "", &[Arg::Tensor(&s.x)]) } else { Ok(s.x) };
+    }
+    let args = [Arg::Tensor(&s.x), Arg::Tensors(&s.indices)];
+    Ok(enter::work(s.x.numel(), || run("index", "Tensor", &args))?)
+}
+
+unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
+    // SAFETY: the interpreter passes an object of our type, any object, and holds the GIL.
+    enter::object(|| unsafe {
+        if !is_exact(o) && torch_function::overrides(o) || is_tensor(key) && !is_exact(key) && torch_function::overrides(key) {
+            return torch_function::call_operator("__getitem__", &[o, key]);
+        }
+        let x = tensor_of(o);
+        if PyLong_CheckExact(key) != 0 {
+            if x.dims().is_empty() {
+                return Err(PyIndexError::new_err(
+                    "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number",
+                )
+                .into());
+            }
+            let v = arguments::int(key).ok_or_else(|| bad_index(key))?;
+            let n = x.dims()[0] as i64;
+            if v < -n || v >= n {
+                return Err(PyIndexError::new_err(format!("index {v} is out of bounds for dimension 0 with size {n}")).into());
+            }
+            return Ok(wrap(x.select(0, v)?));
+        }
+        Ok(wrap(apply_indices(select(x, items(key, x)?)?)?))
+    })
+}
+
+/// Value to be written: what was given, on the device and of the dtype of `x`.
+///
+/// # Safety
+/// `o` is an object.
+unsafe fn value_for(x: &Tensor, o: Object) -> Outcome<Tensor> {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_tensor(o) {
+            return Ok(tensor_of(o).clone());
+        }
+        if let Some(v) = arguments::plain_number(o) {
+            return Ok(Tensor::full(&[], v, x.dtype(), x.device())?);
+        }
+        if PyList_Check(o) != 0 || PyTuple_Check(o) != 0 || convert::is_array(o) {
+            return Ok(convert::tensor(o, Some(x.dtype()), Some(x.device()))?);
+        }
+        Err(PyTypeError::new_err(format!(
+            "can't assign a {} to a torch.{}Tensor",
+            arguments::type_name(o),
+            x.dtype().scalar_type()
+        ))
+        .into())
+    }
+}
+
+/// Leading dimensions of size one that the target lacks are dropped.
+fn without_leading_ones(v: Tensor, dims: &Dims) -> Outcome<Tensor> {
+    let mut first = 0;
+    while v.dims().len() - first > dims.len() && v.dims()[first] == 1 {
+        first += 1;
+    }
+    if first == 0 {
+        return Ok(v);
+    }
+    let sizes: Vec<i64> = v.dims()[first..].iter().map(|n| *n as i64).collect();
+    Ok(v.reshape(&sizes)?)
+}
+
+fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> Outcome<()> {
+    // `x[mask] = 0` needs no positions.
+    if let ([Item::Tensor(mask)], true) = (&key[..], value.dims().is_empty()) {
+        if mask.dtype() == DType::Bool && mask.dims() == x.dims() {
+            let fill = match number {
+                Some(n) => Arg::Scalar(n),
+                None => Arg::Tensor(&value),
+            };
+            let overload = if number.is_some() { "Scalar" } else { "Tensor" };
+            let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
+            return Ok(torchtpu_tensor::inplace::apply(x, filled)?);
+        }
+    }
+    let s = select(x, key)?;
+    if s.indices.is_empty() {
+        let value = without_leading_ones(value, s.x.dims())?;
+        enter::work(s.x.numel(), || s.x.copy_(&value).map(|_| ()))?;
+        return Ok(());
+    }
+    let value = if value.dtype() == s.x.dtype() { value } else { value.to_dtype(s.x.dtype())? };
+    let value = value.to_device(s.x.device())?;
+    let false_ = Arg::Scalar(Scalar::Bool(false));
+    call_op("index_put_", "", &[Arg::Tensor(&s.x), Arg::Tensors(&s.indices), Arg::Tensor(&value), false_])?;
+    Ok(())
+}
+
+unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
+    // SAFETY: the interpreter passes an object of our type, any objects (null to delete), and holds the GIL.
+    enter::status(|| unsafe {
+        if value.is_null() {
+            return Err(PyTypeError::new_err("Tensor does not support deleting items").into());
+        }
+        if !is_exact(o) && torch_function::overrides(o) || is_tensor(value) && !is_exact(value) && torch_function::overrides(value) {
+            let r = torch_function::call_operator("__setitem__", &[o, key, value])?;
+            Py_DECREF(r);
+            return Ok(0);
+        }
+        let x = tensor_of(o);
+        let v = value_for(x, value)?;
+        assign(x, items(key, x)?, v, arguments::plain_number(value))?;
+        Ok(0)
+    })
+}
+
+pub(crate) fn slots() -> [PyType_Slot; 2] {
+    [
+        PyType_Slot { slot: Py_mp_subscript, pfunc: get_item as *mut c_void },
+        PyType_Slot { slot: Py_mp_ass_subscript, pfunc: set_item as *mut c_void },
+    ]
+}

@@ -1,0 +1,585 @@
+//! What `Tensor` has beside the op table: its constructor, properties, and the methods that speak of the object itself.
+
+use crate::arguments::{int, string, type_name};
+use crate::enter::{self, Failure, Outcome};
+use crate::number::only_element;
+use crate::table::{call_tensor_op, number, tensor_argument};
+use crate::tensor_type::{extract, is_tensor, replace, tensor_of, to_python, wrap, wrap_as};
+use crate::{autograd, convert, device, dtype, size};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
+use pyo3::ffi::{self, *};
+use pyo3::prelude::*;
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{null, null_mut};
+use std::sync::Arc;
+use torchtpu_tensor::graph::Leaf;
+use torchtpu_tensor::ops;
+use torchtpu_tensor::schema::Arg;
+use torchtpu_tensor::{DType, Device, DeviceKind, GradRef, Meta, Scalar, Tensor, can_cast, default_dtype, state};
+
+type Object = *mut ffi::PyObject;
+
+fn object_of<T>(o: Bound<'_, T>) -> Outcome {
+    Ok(o.into_ptr())
+}
+fn boolean(b: bool) -> Outcome {
+    Ok(number(Scalar::Bool(b)))
+}
+fn integer(i: usize) -> Outcome {
+    Ok(number(Scalar::Int(i as i64)))
+}
+fn none() -> Outcome {
+    // SAFETY: a constant of the interpreter; a new reference.
+    unsafe {
+        Py_INCREF(Py_None());
+        Ok(Py_None())
+    }
+}
+fn text(s: &str) -> Outcome {
+    // SAFETY: valid UTF-8 of this length.
+    unsafe { Ok(PyUnicode_FromStringAndSize(s.as_ptr().cast(), s.len() as Py_ssize_t)) }
+}
+/// # Safety
+/// `o` is an object.
+unsafe fn same(o: Object) -> Outcome {
+    // SAFETY: by the contract.
+    unsafe { Py_INCREF(o) };
+    Ok(o)
+}
+
+// ---- properties
+
+fn transposed(x: &Tensor) -> Outcome<Tensor> {
+    let n = x.dims().len() as i64;
+    Ok(x.permute(&(0..n).rev().collect::<Vec<_>>())?)
+}
+fn matrix_transposed(x: &Tensor) -> Outcome<Tensor> {
+    if x.dims().len() < 2 {
+        return Err(PyRuntimeError::new_err(format!(
+            "tensor.mT is only supported on matrices or batches of matrices. Got {}-D tensor.",
+            x.dims().len()
+        ))
+        .into());
+    }
+    Ok(x.transpose(-2, -1)?)
+}
+
+macro_rules! getters {
+    ($($f:ident |$x:ident| $body:expr;)*) => {$(
+        unsafe extern "C" fn $f(o: Object, _closure: *mut c_void) -> Object {
+            enter::object(|| {
+                // SAFETY: the interpreter passes an object of our type.
+                let $x = unsafe { tensor_of(o) };
+                $body
+            })
+        }
+    )*};
+}
+getters! {
+    get_shape |x| Ok(size::new(x.dims()));
+    get_ndim |x| integer(x.dims().len());
+    get_dtype |x| Python::attach(|py| object_of(dtype::object(py, x.dtype())));
+    get_device |x| Python::attach(|py| object_of(device::object(py, x.device())?));
+    get_requires_grad |x| boolean(x.requires_grad());
+    get_grad |x| match x.grad() { Some(g) => Ok(wrap(g)), None => none() };
+    get_is_leaf |x| boolean(x.is_leaf());
+    get_data |x| Ok(wrap(x.detach()));
+    get_transposed |x| Ok(wrap(transposed(x)?));
+    get_matrix_transposed |x| Ok(wrap(matrix_transposed(x)?));
+    get_is_cpu |x| boolean(x.device().kind == DeviceKind::Cpu);
+    get_is_tpu |x| boolean(x.device().kind == DeviceKind::Tpu);
+    get_is_meta |x| boolean(x.device().kind == DeviceKind::Meta);
+    get_false |_x| boolean(false);
+    get_itemsize |x| integer(x.dtype().size_bytes());
+    get_nbytes |x| integer(x.numel() * x.dtype().size_bytes());
+    get_version |x| integer(x.version() as usize);
+    get_output_nr |x| integer(x.output_nr() as usize);
+    get_base |x| match x.view_info().filter(|v| !v.is_detached()) { Some(v) => Ok(wrap(v.base.clone())), None => none() };
+    get_layout |_x| Python::attach(|py| object_of(py.import("pytpu._C")?.getattr("strided")?));
+    get_retains_grad |x| boolean(match x.grad_ref() {
+        Some(GradRef::Node(n)) => n.extras_if_any().is_some_and(|e| {
+            e.lock().unwrap_or_else(|e| e.into_inner()).retained.iter().any(|r| r.0 == x.output_nr())
+        }),
+        _ => false,
+    });
+    get_grad_fn |x| match x.history()? {
+        Some(GradRef::Node(n)) => Python::attach(|py| object_of(autograd::node_object(py, n)?)),
+        _ => none(),
+    };
+    get_names |x| {
+        let n = x.dims().len();
+        Python::attach(|py| object_of(pyo3::types::PyTuple::new(py, (0..n).map(|_| py.None()))?))
+    };
+}
+
+/// The value of a setter, or an error where the attribute is deleted.
+fn given(value: Object, name: &str) -> Outcome<Object> {
+    if value.is_null() {
+        return Err(PyRuntimeError::new_err(format!("cannot delete attribute '{name}'")).into());
+    }
+    Ok(value)
+}
+
+unsafe extern "C" fn set_requires_grad(o: Object, value: Object, _closure: *mut c_void) -> c_int {
+    // SAFETY: the interpreter passes an object of our type, and any object.
+    enter::status(|| unsafe {
+        let value = given(value, "requires_grad")?;
+        if PyBool_Check(value) == 0 {
+            return Err(PyTypeError::new_err("requires_grad must be a bool").into());
+        }
+        tensor_of(o).requires_grad_(value == Py_True())?;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -> c_int {
+    // SAFETY: the interpreter passes an object of our type, and any object; null deletes.
+    enter::status(|| unsafe {
+        let g = match value {
+            v if v.is_null() || v == Py_None() => None,
+            v if v == o => return Err(PyRuntimeError::new_err("can't assign Variable as its own grad").into()),
+            v if is_tensor(v) => Some(tensor_of(v).clone()),
+            v => {
+                let got = type_name(v);
+                return Err(PyTypeError::new_err(format!("assigned grad expected to be a Tensor or None but got grad of type {got}")).into());
+            }
+        };
+        tensor_of(o).set_grad(g)?;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -> c_int {
+    // SAFETY: the interpreter passes an object of our type, and any object; references to the old tensor end before it goes.
+    enter::status(|| unsafe {
+        let value = given(value, "data")?;
+        if !is_tensor(value) {
+            return Err(PyTypeError::new_err(format!("Variable data has to be a tensor, but got {}", type_name(value))).into());
+        }
+        let new = tensor_of(value).detach();
+        move_history(tensor_of(o), &new)?;
+        replace(o, new);
+        Ok(0)
+    })
+}
+
+/// Gives `to` what autograd hung on `from`.
+fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
+    let nr = from.output_nr();
+    let moved = match from.history()? {
+        // Graphs that exist lead to this leaf, so it stays the leaf unless the new tensor is of another kind.
+        Some(GradRef::Leaf(l)) if l.meta() == to.meta() => Some(GradRef::Leaf(l)),
+        Some(GradRef::Leaf(l)) => {
+            let new = Leaf::new(*to.meta(), l.requires_grad());
+            let grad = l.grad.lock().unwrap_or_else(|e| e.into_inner()).clone();
+            *new.grad.lock().unwrap_or_else(|e| e.into_inner()) = grad;
+            let hooks = l.hooks.lock().unwrap_or_else(|e| e.into_inner());
+            let mut kept = new.hooks.lock().unwrap_or_else(|e| e.into_inner());
+            kept.before.clone_from(&hooks.before);
+            kept.after.clone_from(&hooks.after);
+            drop(kept);
+            Some(GradRef::Leaf(Arc::new(new)))
+        }
+        node => node,
+    };
+    to.set_grad_ref(moved, nr);
+    Ok(())
+}
+
+pub(crate) fn properties() -> Vec<PyGetSetDef> {
+    let p = |name: &'static CStr, get: getter, set: Option<setter>| PyGetSetDef {
+        name: name.as_ptr(),
+        get: Some(get),
+        set,
+        doc: null(),
+        closure: null_mut(),
+    };
+    vec![
+        p(c"shape", get_shape, None),
+        p(c"ndim", get_ndim, None),
+        p(c"dtype", get_dtype, None),
+        p(c"device", get_device, None),
+        p(c"requires_grad", get_requires_grad, Some(set_requires_grad)),
+        p(c"grad", get_grad, Some(set_grad)),
+        p(c"_grad", get_grad, Some(set_grad)),
+        p(c"grad_fn", get_grad_fn, None),
+        p(c"is_leaf", get_is_leaf, None),
+        p(c"data", get_data, Some(set_data)),
+        p(c"T", get_transposed, None),
+        p(c"H", get_matrix_transposed, None),
+        p(c"mT", get_matrix_transposed, None),
+        p(c"mH", get_matrix_transposed, None),
+        p(c"is_cpu", get_is_cpu, None),
+        p(c"is_tpu", get_is_tpu, None),
+        p(c"is_meta", get_is_meta, None),
+        p(c"is_cuda", get_false, None),
+        p(c"is_mps", get_false, None),
+        p(c"is_xla", get_false, None),
+        p(c"is_sparse", get_false, None),
+        p(c"is_quantized", get_false, None),
+        p(c"is_nested", get_false, None),
+        p(c"itemsize", get_itemsize, None),
+        p(c"nbytes", get_nbytes, None),
+        p(c"_version", get_version, None),
+        p(c"output_nr", get_output_nr, None),
+        p(c"_base", get_base, None),
+        p(c"layout", get_layout, None),
+        p(c"retains_grad", get_retains_grad, None),
+        p(c"names", get_names, None),
+    ]
+}
+
+// ---- methods
+
+/// Arguments of a hand-written method, put in the order of its parameters; null where not given.
+///
+/// # Safety
+/// As the interpreter passes them.
+unsafe fn arrange<const N: usize>(
+    function: &str,
+    params: [&str; N],
+    args: *const Object,
+    positional: Py_ssize_t,
+    names: Object,
+) -> Outcome<[Object; N]> {
+    let mut given = [null_mut(); N];
+    let n = positional as usize;
+    if n > N {
+        return Err(PyTypeError::new_err(format!("{function}() takes at most {N} positional arguments but {n} were given")).into());
+    }
+    // SAFETY: by the contract; values of keywords follow the positional ones.
+    unsafe {
+        for (i, g) in given.iter_mut().enumerate().take(n) {
+            *g = *args.add(i);
+        }
+        let keywords = if names.is_null() { 0 } else { PyTuple_Size(names) };
+        for k in 0..keywords {
+            let name = string(PyTuple_GetItem(names, k)).unwrap_or("?");
+            let Some(at) = params.iter().position(|p| *p == name) else {
+                return Err(PyTypeError::new_err(format!("{function}() got an unexpected keyword argument '{name}'")).into());
+            };
+            if !given[at].is_null() {
+                return Err(PyTypeError::new_err(format!("{function}() got multiple values for argument '{name}'")).into());
+            }
+            given[at] = *args.add(n + k as usize);
+        }
+        for g in &mut given {
+            if *g == Py_None() {
+                *g = null_mut();
+            }
+        }
+    }
+    Ok(given)
+}
+
+macro_rules! methods {
+    ($($f:ident $name:literal ($($param:literal),*) |$o:ident, $x:ident, $args:ident| $body:expr;)*) => {
+        $(unsafe extern "C" fn $f(o: Object, args: *const Object, positional: Py_ssize_t, names: Object) -> Object {
+            enter::object(|| {
+                let ($o, $args) = (o, {
+                    // SAFETY: as the interpreter passes them.
+                    unsafe { arrange($name, [$($param),*], args, positional, names) }?
+                });
+                // SAFETY: the receiver of a method is an object of our type.
+                let $x = unsafe { tensor_of(o) };
+                $body
+            })
+        })*
+        pub(crate) fn methods() -> Vec<PyMethodDef> {
+            let entry = |name: &'static str, f, flags| PyMethodDef {
+                ml_name: name.as_ptr().cast(),
+                ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: f },
+                ml_flags: METH_FASTCALL | METH_KEYWORDS | flags,
+                ml_doc: null(),
+            };
+            vec![
+                $(entry(concat!($name, "\0"), $f, 0),)*
+                entry("_make_subclass\0", make_subclass, METH_STATIC),
+                entry("as_subclass\0", as_subclass, 0),
+            ]
+        }
+    };
+}
+
+methods! {
+    m_size "size" ("dim") |_o, x, a| match a[0] {
+        d if d.is_null() => Ok(size::new(x.dims())),
+        d => integer(x.dims()[dim_of(x, d, "size")?]),
+    };
+    m_dim "dim" () |_o, x, _a| integer(x.dims().len());
+    m_ndimension "ndimension" () |_o, x, _a| integer(x.dims().len());
+    m_numel "numel" () |_o, x, _a| integer(x.numel());
+    m_nelement "nelement" () |_o, x, _a| integer(x.numel());
+    m_stride "stride" ("dim") |_o, x, a| match a[0] {
+        d if d.is_null() => Python::attach(|py| object_of(pyo3::types::PyTuple::new(py, x.strides().iter())?)),
+        d => integer(x.strides()[dim_of(x, d, "stride")?]),
+    };
+    m_storage_offset "storage_offset" () |_o, x, _a| integer(x.storage_offset());
+    m_data_ptr "data_ptr" () |_o, x, _a| integer(x.data_ptr());
+    m_storage_id "_storage_id" () |_o, x, _a| integer(x.storage_id());
+    m_storage_bytes "_storage_bytes" () |_o, x, _a| integer(x.storage_bytes());
+    m_is_contiguous "is_contiguous" ("memory_format") |_o, x, _a| boolean(x.is_contiguous());
+    m_element_size "element_size" () |_o, x, _a| integer(x.dtype().size_bytes());
+    m_item "item" () |_o, x, _a| Ok(number(only_element(x)?));
+    m_tolist "tolist" () |_o, x, _a| convert::to_list(x);
+    m_is_floating_point "is_floating_point" () |_o, x, _a| boolean(x.dtype().is_float());
+    m_is_complex "is_complex" () |_o, _x, _a| boolean(false);
+    m_is_signed "is_signed" () |_o, x, _a| boolean(!matches!(x.dtype(), DType::Bool | DType::U8));
+    m_is_view "_is_view" () |_o, x, _a| boolean(x.is_view());
+    m_get_device "get_device" () |_o, x, _a| {
+        let tpu = x.device().kind == DeviceKind::Tpu;
+        Ok(number(Scalar::Int(if tpu { x.device().index.into() } else { -1 })))
+    };
+    m_detach_in_place "detach_" () |o, x, _a| {
+        if x.is_view() {
+            return Err(PyRuntimeError::new_err("Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as a reference.").into());
+        }
+        x.set_grad_ref(None, 0);
+        // SAFETY: the receiver.
+        unsafe { same(o) }
+    };
+    m_retain_grad "retain_grad" () |_o, x, _a| {
+        x.retain_grad()?;
+        none()
+    };
+    m_to "to" ("device", "dtype", "non_blocking", "copy", "other", "memory_format") |_o, x, a| {
+        // SAFETY: objects that the caller holds.
+        let (dtype, device, copy) = unsafe { to_arguments(a)? };
+        moved(x, dtype, device, copy)
+    };
+    m_cpu "cpu" ("memory_format") |_o, x, _a| moved(x, None, Some(Device::CPU), false);
+    m_tpu "tpu" ("device", "non_blocking", "memory_format") |_o, x, a| {
+        let device = match a[0] {
+            d if d.is_null() => Device::TPU,
+            // SAFETY: an object that the caller holds.
+            d => unsafe { device::extract(d) }?.unwrap_or(Device::TPU),
+        };
+        moved(x, None, Some(device), false)
+    };
+    m_text "_text" () |_o, x, _a| {
+        let s = enter::without_gil(|| x.to_string());
+        text(&s)
+    };
+}
+
+fn dim_of(x: &Tensor, o: Object, function: &str) -> Outcome<usize> {
+    // SAFETY: an object that the caller holds.
+    let Some(d) = (unsafe { int(o) }) else {
+        // SAFETY: as above.
+        let got = unsafe { type_name(o) };
+        return Err(PyTypeError::new_err(format!("{function}(): argument 'dim' (position 1) must be int, not {got}")).into());
+    };
+    let n = x.dims().len() as i64;
+    let range = n.max(1);
+    if d < -range || d >= range || n == 0 {
+        return Err(torchtpu_tensor::Error::index(format!(
+            "Dimension out of range (expected to be in range of [{}, {}], but got {d})",
+            -range,
+            range - 1
+        ))
+        .into());
+    }
+    Ok(d.rem_euclid(n) as usize)
+}
+
+/// `to(device, dtype)`, `to(dtype)`, `to(other)`, and keywords.
+///
+/// # Safety
+/// Objects or null.
+unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>, bool)> {
+    let [first, second, third, fourth, other, _format] = a;
+    // SAFETY: by the contract.
+    unsafe {
+        let truth = |o: Object| !o.is_null() && PyObject_IsTrue(o) == 1;
+        let (mut dtype, mut device) = (None, None);
+        // `to(dtype, non_blocking, copy)` and `to(other, non_blocking, copy)` put copy one place earlier.
+        let mut shifted = false;
+        let source = if other.is_null() { first } else { other };
+        if !source.is_null() {
+            if is_tensor(source) {
+                (dtype, device) = (Some(tensor_of(source).dtype()), Some(tensor_of(source).device()));
+                shifted = true;
+            } else if let Some(d) = dtype::extract(source) {
+                dtype = Some(d);
+                shifted = second.is_null() || PyBool_Check(second) != 0;
+            } else {
+                match device::extract(source)? {
+                    Some(d) => device = Some(d),
+                    None => {
+                        let got = type_name(source);
+                        return Err(PyTypeError::new_err(format!(
+                            "to() received an invalid combination of arguments - got ({got}), but expected one of:\n * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
+                        ))
+                        .into());
+                    }
+                }
+            }
+        }
+        if !second.is_null() && PyBool_Check(second) == 0 {
+            dtype = Some(dtype::extract(second).ok_or_else(|| {
+                Failure::from(PyTypeError::new_err(format!("to(): argument 'dtype' must be torch.dtype, not {}", type_name(second))))
+            })?);
+        }
+        let copy = truth(fourth) || (shifted && !second.is_null() && truth(third));
+        Ok((dtype, device, copy))
+    }
+}
+
+fn moved(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) -> Outcome {
+    let crossing = device.is_some_and(|d| d != x.device());
+    let f = || ops::convert::to(x, dtype, device, copy);
+    // Copies to a device wait for it.
+    Ok(wrap(if crossing { enter::without_gil(f) } else { enter::work(x.numel(), f) }?))
+}
+
+unsafe extern "C" fn make_subclass(_o: Object, args: *const Object, positional: Py_ssize_t, names: Object) -> Object {
+    // SAFETY: as the interpreter passes them.
+    enter::object(|| unsafe {
+        let [cls, data, requires_grad] = arrange("_make_subclass", ["cls", "data", "require_grad"], args, positional, names)?;
+        if cls.is_null() || data.is_null() || PyType_Check(cls) == 0 {
+            return Err(PyTypeError::new_err("_make_subclass() takes a subclass of Tensor and a Tensor").into());
+        }
+        let t = tensor_argument(data, "_make_subclass", "data", 2)?.detach();
+        if !requires_grad.is_null() && PyObject_IsTrue(requires_grad) == 1 {
+            t.requires_grad_(true)?;
+        }
+        subclass_object(cls, t)
+    })
+}
+
+unsafe extern "C" fn as_subclass(o: Object, args: *const Object, positional: Py_ssize_t, names: Object) -> Object {
+    // SAFETY: as the interpreter passes them.
+    enter::object(|| unsafe {
+        let [cls] = arrange("as_subclass", ["cls"], args, positional, names)?;
+        if cls.is_null() || PyType_Check(cls) == 0 {
+            return Err(PyTypeError::new_err("cls must be a type").into());
+        }
+        subclass_object(cls, call_tensor_op("alias", "", &[Arg::Tensor(tensor_of(o))])?)
+    })
+}
+
+/// # Safety
+/// `cls` is a type.
+unsafe fn subclass_object(cls: Object, t: Tensor) -> Outcome {
+    // SAFETY: checked here.
+    unsafe {
+        if PyType_IsSubtype(cls.cast(), crate::tensor_type::tensor_type()) == 0 {
+            return Err(PyTypeError::new_err("cls must be a subclass of Tensor").into());
+        }
+        wrap_as(cls.cast(), t)
+    }
+}
+
+/// `torch.Tensor(...)`: sizes, or data in the default dtype.
+pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs: Object) -> Object {
+    // SAFETY: as the interpreter passes them; the tuple holds its items.
+    enter::object(|| unsafe {
+        let n = PyTuple_Size(args);
+        let mut on = None;
+        let subclass = ty != crate::tensor_type::tensor_type();
+        if !kwargs.is_null() && !subclass {
+            let d = PyDict_GetItemString(kwargs, c"device".as_ptr());
+            if !d.is_null() {
+                on = device::extract(d)?;
+            } else if PyDict_Size(kwargs) > 0 {
+                return Err(PyTypeError::new_err("new() received an invalid combination of arguments").into());
+            }
+        }
+        let first = if n > 0 { PyTuple_GetItem(args, 0) } else { null_mut() };
+        let sizes: Option<Vec<i64>> = (0..n).map(|i| int(PyTuple_GetItem(args, i)).filter(|_| !is_tensor(first))).collect();
+        let device = on.or_else(device::current_default).unwrap_or(Device::CPU);
+        let t = match sizes {
+            Some(sizes) => {
+                let sizes = if n == 0 { vec![0] } else { sizes };
+                let Some(dims) = sizes.iter().map(|s| usize::try_from(*s).ok()).collect::<Option<Vec<_>>>() else {
+                    return Err(PyRuntimeError::new_err(format!("Trying to create tensor with negative dimension: {sizes:?}")).into());
+                };
+                torchtpu_tensor::Dims::try_new(&dims)?;
+                let meta = Meta::new(&dims, default_dtype(), Device::CPU);
+                Tensor::empty(&meta)?.to_device(device)?
+            }
+            None if n == 1 && is_tensor(first) => tensor_of(first).detach(),
+            None if n == 1 || subclass => convert::tensor(first, Some(default_dtype()), Some(device))?,
+            None => return Err(PyTypeError::new_err("new(): expected sizes, a sequence of numbers, or a Tensor").into()),
+        };
+        wrap_as(ty, t)
+    })
+}
+
+/// Writes the result `y` of a function into the tensor object given as `out=`.
+///
+/// # Safety
+/// `o` is a tensor object.
+pub unsafe fn fill_out(o: Object, y: Tensor, function: &str) -> Outcome<()> {
+    // SAFETY: by the contract; the reference ends before the tensor is replaced.
+    unsafe {
+        let x = tensor_of(o);
+        if state::grad_enabled() && (x.requires_grad() || y.requires_grad()) {
+            return Err(PyRuntimeError::new_err(format!(
+                "{function}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+            ))
+            .into());
+        }
+        if !can_cast(y.dtype(), x.dtype()) {
+            return Err(PyRuntimeError::new_err(format!(
+                "result type {} can't be cast to the desired output type {}",
+                y.dtype().scalar_type(),
+                x.dtype().scalar_type()
+            ))
+            .into());
+        }
+        if x.dims() == y.dims() {
+            torchtpu_tensor::no_grad(|| x.copy_(&y).map(|_| ()))?;
+            return Ok(());
+        }
+        if x.numel() != 0 {
+            let warning = format!(
+                "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                x.dims(),
+                y.dims()
+            );
+            Python::attach(|py| {
+                let text = std::ffi::CString::new(warning).unwrap_or_default();
+                PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+            })?;
+        }
+        let new = torchtpu_tensor::no_grad(|| y.detach().to_dtype(x.dtype())?.to_device(x.device()))?;
+        replace(o, if new.pyobject().is_null() { new } else { new.detach() });
+    }
+    Ok(())
+}
+
+// ---- functions about tensors
+
+#[pyfunction]
+fn is_tensor_object(obj: &Bound<'_, PyAny>) -> bool {
+    extract(obj).is_some()
+}
+
+/// Puts the tensor of `value` into the object `target`, as assigning `data` does, and keeps no history.
+#[pyfunction]
+fn _swap_tensor<'py>(target: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<()> {
+    let Some(v) = extract(value).filter(|_| extract(target).is_some()) else {
+        return Err(PyTypeError::new_err("expected two Tensors"));
+    };
+    let new = v.detach();
+    // SAFETY: a tensor object; no reference to its tensor is in use.
+    unsafe { replace(target.as_ptr(), new) };
+    Ok(())
+}
+
+/// Layout and elements of another tensor, on the same storage; what `torch.load` rebuilds tensors with.
+#[pyfunction]
+fn _strided<'py>(storage: &Bound<'py, PyAny>, offset: i64, size: Vec<i64>, stride: Vec<i64>) -> PyResult<Bound<'py, PyAny>> {
+    use crate::enter::OrRaise;
+    let t = extract(storage).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+    let y = torchtpu_tensor::no_grad(|| t.as_strided(&size, &stride, Some(offset))).or_raise()?;
+    to_python(storage.py(), y.detach())
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("is_tensor", wrap_pyfunction!(is_tensor_object, m)?)?;
+    m.add_function(wrap_pyfunction!(_swap_tensor, m)?)?;
+    m.add_function(wrap_pyfunction!(_strided, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,372 @@
+//! Operators: `x + y`, `x += 1`, `x < y`, `-x`, `float(x)`.
+//!
+//! Two plain tensors take two pointer compares and one call. Numbers stay numbers; they are operands of the op, never
+//! tensors. What is neither gives `NotImplemented`, and Python its own message.
+
+use crate::arguments;
+use crate::enter::{self, Failure, Outcome};
+use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
+use crate::{table, torch_function};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi::{self, *};
+use std::ffi::{c_int, c_void};
+use torchtpu_tensor::ops::pointwise::{self, BinaryKind, CompareKind, UnaryKind};
+use torchtpu_tensor::schema::Operand;
+use torchtpu_tensor::{DType, Scalar, Tensor};
+
+type Object = *mut ffi::PyObject;
+
+fn not_implemented() -> Outcome {
+    // SAFETY: a constant of the interpreter; a new reference.
+    unsafe {
+        let o = Py_NotImplemented();
+        Py_INCREF(o);
+        Ok(o)
+    }
+}
+
+/// A tensor or a number; `None` for anything else.
+///
+/// # Safety
+/// `o` is an object that outlives the operand.
+#[inline(always)]
+unsafe fn operand<'a>(o: Object) -> Option<Operand<'a>> {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_tensor(o) { Some(Operand::Tensor(tensor_of(o))) } else { arguments::plain_number(o).map(Operand::Scalar) }
+    }
+}
+
+fn elements(a: Operand<'_>, b: Operand<'_>) -> usize {
+    let n = |o: Operand<'_>| if let Operand::Tensor(t) = o { t.numel() } else { 0 };
+    n(a) + n(b)
+}
+
+/// # Safety
+/// Objects; the GIL is held.
+#[inline(always)]
+unsafe fn with_operands(
+    a: Object,
+    b: Object,
+    name: &'static str,
+    reflected: &'static str,
+    f: impl Fn(Operand<'_>, Operand<'_>) -> torchtpu_tensor::Result<Tensor>,
+) -> Outcome {
+    // SAFETY: by the contract.
+    unsafe {
+        if !(is_exact(a) && is_exact(b)) && ((!is_exact(a) && takes_over(a)) || (!is_exact(b) && takes_over(b))) {
+            return if is_tensor(a) {
+                torch_function::call_operator(name, &[a, b])
+            } else {
+                torch_function::call_operator(reflected, &[b, a])
+            };
+        }
+        match (operand(a), operand(b)) {
+            (Some(x), Some(y)) => Ok(wrap(enter::work(elements(x, y), || f(x, y))?)),
+            _ => not_implemented(),
+        }
+    }
+}
+
+/// Numbers are asked nothing.
+///
+/// # Safety
+/// `o` is an object.
+#[inline(always)]
+unsafe fn takes_over(o: Object) -> bool {
+    // SAFETY: by the contract.
+    unsafe { PyFloat_CheckExact(o) == 0 && PyLong_CheckExact(o) == 0 && torch_function::overrides(o) }
+}
+
+macro_rules! binary_slots {
+    ($($f:ident $kind:ident $name:literal $reflected:literal;)*) => {$(
+        unsafe extern "C" fn $f(a: Object, b: Object) -> Object {
+            // SAFETY: the interpreter passes objects and holds the GIL.
+            enter::object(|| unsafe {
+                if is_exact(a) && is_exact(b) {
+                    let (x, y) = (tensor_of(a), tensor_of(b));
+                    return Ok(wrap(enter::work(x.numel() + y.numel(), || pointwise::binary(BinaryKind::$kind, x, y))?));
+                }
+                with_operands(a, b, $name, $reflected, |x, y| pointwise::arith(BinaryKind::$kind, x, y))
+            })
+        }
+    )*};
+}
+binary_slots! {
+    add Add "__add__" "__radd__";
+    sub Sub "__sub__" "__rsub__";
+    mul Mul "__mul__" "__rmul__";
+    div Div "__truediv__" "__rtruediv__";
+    floor_divide FloorDivide "__floordiv__" "__rfloordiv__";
+    remainder Remainder "__mod__" "__rmod__";
+    and BitwiseAnd "__and__" "__rand__";
+    or BitwiseOr "__or__" "__ror__";
+    xor BitwiseXor "__xor__" "__rxor__";
+    left_shift LeftShift "__lshift__" "__rlshift__";
+    right_shift RightShift "__rshift__" "__rrshift__";
+}
+
+/// # Safety
+/// Objects; the GIL is held.
+#[inline(always)]
+unsafe fn change_in_place(a: Object, b: Object, name: &'static str, kind: BinaryKind) -> Outcome {
+    // SAFETY: by the contract; the left operand of an in-place slot is of our type.
+    unsafe {
+        if (!is_exact(a) && takes_over(a)) || (!is_exact(b) && takes_over(b)) {
+            return torch_function::call_operator(name, &[a, b]);
+        }
+        let Some(y) = operand(b) else { return not_implemented() };
+        let x = tensor_of(a);
+        enter::work(elements(Operand::Tensor(x), y), || pointwise::arith_(kind, x, y))?;
+        Py_INCREF(a);
+        Ok(a)
+    }
+}
+
+macro_rules! in_place_slots {
+    ($($f:ident $kind:ident $name:literal;)*) => {$(
+        unsafe extern "C" fn $f(a: Object, b: Object) -> Object {
+            // SAFETY: the interpreter passes objects and holds the GIL.
+            enter::object(|| unsafe { change_in_place(a, b, $name, BinaryKind::$kind) })
+        }
+    )*};
+}
+in_place_slots! {
+    iadd Add "__iadd__";
+    isub Sub "__isub__";
+    imul Mul "__imul__";
+    idiv Div "__itruediv__";
+    ifloor_divide FloorDivide "__ifloordiv__";
+    iremainder Remainder "__imod__";
+    iand BitwiseAnd "__iand__";
+    ior BitwiseOr "__ior__";
+    ixor BitwiseXor "__ixor__";
+    ileft_shift LeftShift "__ilshift__";
+    iright_shift RightShift "__irshift__";
+}
+
+unsafe extern "C" fn power(a: Object, b: Object, modulo: Object) -> Object {
+    // SAFETY: the interpreter passes objects and holds the GIL.
+    enter::object(|| unsafe {
+        if modulo != Py_None() {
+            return not_implemented();
+        }
+        with_operands(a, b, "__pow__", "__rpow__", |x, y| pointwise::arith(BinaryKind::Pow, x, y))
+    })
+}
+
+unsafe extern "C" fn ipower(a: Object, b: Object, _modulo: Object) -> Object {
+    // SAFETY: the interpreter passes objects and holds the GIL.
+    enter::object(|| unsafe { change_in_place(a, b, "__ipow__", BinaryKind::Pow) })
+}
+
+unsafe extern "C" fn matmul(a: Object, b: Object) -> Object {
+    // SAFETY: the interpreter passes objects and holds the GIL.
+    enter::object(|| unsafe {
+        if !is_exact(a) || !is_exact(b) {
+            if takes_over(a) || takes_over(b) {
+                let (name, x, y) = if is_tensor(a) { ("__matmul__", a, b) } else { ("__rmatmul__", b, a) };
+                return torch_function::call_operator(name, &[x, y]);
+            }
+            if !is_tensor(a) || !is_tensor(b) {
+                return not_implemented();
+            }
+        }
+        let (x, y) = (tensor_of(a), tensor_of(b));
+        // Work grows faster than elements.
+        Ok(wrap(enter::work(4 * (x.numel() + y.numel()), || x.matmul(y))?))
+    })
+}
+
+macro_rules! unary_slots {
+    ($($f:ident $kind:ident $name:literal;)*) => {$(
+        unsafe extern "C" fn $f(a: Object) -> Object {
+            // SAFETY: the interpreter passes an object of our type and holds the GIL.
+            enter::object(|| unsafe {
+                if !is_exact(a) && torch_function::overrides(a) {
+                    return torch_function::call_operator($name, &[a]);
+                }
+                let x = tensor_of(a);
+                Ok(wrap(enter::work(x.numel(), || pointwise::unary(UnaryKind::$kind, x))?))
+            })
+        }
+    )*};
+}
+unary_slots! {
+    neg Neg "__neg__";
+    abs Abs "__abs__";
+    invert BitwiseNot "__invert__";
+}
+
+unsafe extern "C" fn positive(a: Object) -> Object {
+    // SAFETY: an object of our type.
+    unsafe { Py_INCREF(a) };
+    a
+}
+
+unsafe extern "C" fn compare(a: Object, b: Object, op: c_int) -> Object {
+    // SAFETY: the interpreter passes objects and holds the GIL.
+    enter::object(|| unsafe {
+        let (kind, name, reflected) = match op {
+            Py_EQ => (CompareKind::Eq, "__eq__", "__eq__"),
+            Py_NE => (CompareKind::Ne, "__ne__", "__ne__"),
+            Py_LT => (CompareKind::Lt, "__lt__", "__gt__"),
+            Py_LE => (CompareKind::Le, "__le__", "__ge__"),
+            Py_GT => (CompareKind::Gt, "__gt__", "__lt__"),
+            _ => (CompareKind::Ge, "__ge__", "__le__"),
+        };
+        with_operands(a, b, name, reflected, |x, y| pointwise::compare(kind, x, y))
+    })
+}
+
+/// The only element, read back from wherever it is.
+///
+/// # Errors
+/// When there is not exactly one.
+pub fn only_element(x: &Tensor) -> Outcome<Scalar> {
+    if let Some(bits) = x.scalar_bits() {
+        return Ok(Scalar::from_bits(bits, x.dtype()));
+    }
+    if x.numel() != 1 {
+        return Err(PyRuntimeError::new_err(format!(
+            "a Tensor with {} elements cannot be converted to Scalar",
+            x.numel()
+        ))
+        .into());
+    }
+    Ok(enter::without_gil(|| x.item())?)
+}
+
+unsafe extern "C" fn truth(a: Object) -> c_int {
+    // SAFETY: an object of our type.
+    enter::status(|| unsafe {
+        let x = tensor_of(a);
+        match x.numel() {
+            1 => Ok(c_int::from(only_element(x)?.to_f64() != 0.0)),
+            0 => Err(PyRuntimeError::new_err("Boolean value of Tensor with no values is ambiguous").into()),
+            _ => Err(PyRuntimeError::new_err("Boolean value of Tensor with more than one value is ambiguous").into()),
+        }
+    })
+}
+
+unsafe extern "C" fn to_int(a: Object) -> Object {
+    // SAFETY: an object of our type; Python's own conversion refuses NaN and infinities.
+    enter::object(|| unsafe {
+        match only_element(tensor_of(a))? {
+            Scalar::Float(f) => match PyLong_FromDouble(f) {
+                o if o.is_null() => Err(Failure::Raised),
+                o => Ok(o),
+            },
+            s => Ok(PyLong_FromLongLong(s.to_i64())),
+        }
+    })
+}
+
+unsafe extern "C" fn to_float(a: Object) -> Object {
+    // SAFETY: an object of our type.
+    enter::object(|| unsafe { Ok(table::number(Scalar::Float(only_element(tensor_of(a))?.to_f64()))) })
+}
+
+unsafe extern "C" fn to_index(a: Object) -> Object {
+    // SAFETY: an object of our type.
+    enter::object(|| unsafe {
+        let x = tensor_of(a);
+        if x.dtype().is_float() || x.numel() != 1 {
+            return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index").into());
+        }
+        Ok(PyLong_FromLongLong(only_element(x)?.to_i64()))
+    })
+}
+
+unsafe extern "C" fn length(a: Object) -> Py_ssize_t {
+    // SAFETY: an object of our type.
+    let r = enter::status(|| unsafe {
+        match tensor_of(a).dims().first() {
+            Some(n) => Ok(*n as i64),
+            None => Err(PyTypeError::new_err("len() of a 0-d tensor").into()),
+        }
+    });
+    r as Py_ssize_t
+}
+
+unsafe extern "C" fn contains(a: Object, o: Object) -> c_int {
+    // SAFETY: the interpreter passes objects and holds the GIL.
+    enter::status(|| unsafe {
+        let x = tensor_of(a);
+        let Some(value) = operand(o) else {
+            return Err(PyRuntimeError::new_err(format!(
+                "Tensor.__contains__ only supports Tensor or scalar, but you passed in a {}.",
+                arguments::type_name(o)
+            ))
+            .into());
+        };
+        let equal = pointwise::compare(CompareKind::Eq, Operand::Tensor(x), value)?;
+        if equal.numel() == 0 {
+            return Ok(0);
+        }
+        let sum = equal.to_dtype(DType::I64)?.reshape(&[-1])?;
+        let any = enter::without_gil(|| sum.to_vec::<i64>())?.iter().any(|v| *v != 0);
+        Ok(c_int::from(any))
+    })
+}
+
+unsafe extern "C" fn iterate(a: Object) -> Object {
+    // SAFETY: the interpreter passes an object of our type and holds the GIL.
+    enter::object(|| unsafe {
+        let x = tensor_of(a);
+        if x.dims().is_empty() {
+            return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());
+        }
+        let rows = x.unbind(0)?;
+        let list = PyTuple_New(rows.len() as Py_ssize_t);
+        for (i, r) in rows.into_iter().enumerate() {
+            PyTuple_SetItem(list, i as Py_ssize_t, wrap(r));
+        }
+        let it = PyObject_GetIter(list);
+        Py_DECREF(list);
+        if it.is_null() { Err(Failure::Raised) } else { Ok(it) }
+    })
+}
+
+pub(crate) fn slots() -> Vec<PyType_Slot> {
+    let s = |slot: c_int, f: *const c_void| PyType_Slot { slot, pfunc: f.cast_mut() };
+    vec![
+        s(Py_nb_add, add as *const c_void),
+        s(Py_nb_subtract, sub as *const c_void),
+        s(Py_nb_multiply, mul as *const c_void),
+        s(Py_nb_true_divide, div as *const c_void),
+        s(Py_nb_floor_divide, floor_divide as *const c_void),
+        s(Py_nb_remainder, remainder as *const c_void),
+        s(Py_nb_power, power as *const c_void),
+        s(Py_nb_matrix_multiply, matmul as *const c_void),
+        s(Py_nb_and, and as *const c_void),
+        s(Py_nb_or, or as *const c_void),
+        s(Py_nb_xor, xor as *const c_void),
+        s(Py_nb_lshift, left_shift as *const c_void),
+        s(Py_nb_rshift, right_shift as *const c_void),
+        s(Py_nb_inplace_add, iadd as *const c_void),
+        s(Py_nb_inplace_subtract, isub as *const c_void),
+        s(Py_nb_inplace_multiply, imul as *const c_void),
+        s(Py_nb_inplace_true_divide, idiv as *const c_void),
+        s(Py_nb_inplace_floor_divide, ifloor_divide as *const c_void),
+        s(Py_nb_inplace_remainder, iremainder as *const c_void),
+        s(Py_nb_inplace_power, ipower as *const c_void),
+        s(Py_nb_inplace_and, iand as *const c_void),
+        s(Py_nb_inplace_or, ior as *const c_void),
+        s(Py_nb_inplace_xor, ixor as *const c_void),
+        s(Py_nb_inplace_lshift, ileft_shift as *const c_void),
+        s(Py_nb_inplace_rshift, iright_shift as *const c_void),
+        s(Py_nb_negative, neg as *const c_void),
+        s(Py_nb_absolute, abs as *const c_void),
+        s(Py_nb_invert, invert as *const c_void),
+        s(Py_nb_positive, positive as *const c_void),
+        s(Py_nb_bool, truth as *const c_void),
+        s(Py_nb_int, to_int as *const c_void),
+        s(Py_nb_float, to_float as *const c_void),
+        s(Py_nb_index, to_index as *const c_void),
+        s(Py_tp_richcompare, compare as *const c_void),
+        s(Py_tp_iter, iterate as *const c_void),
+        s(Py_mp_length, length as *const c_void),
+        s(Py_sq_contains, contains as *const c_void),
+    ]
+}

@@ -1,0 +1,34 @@
+//! `torch.Size`: the Python half defines it, a subclass of `tuple`; this half makes them.
+
+use pyo3::ffi::{self, *};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
+
+/// A `torch.Size`; a new reference.
+pub fn new(dims: &[usize]) -> *mut ffi::PyObject {
+    let ty = TYPE.load(Relaxed);
+    // SAFETY: the GIL is held; a new tuple (of a subclass that adds nothing) is filled before it is seen.
+    unsafe {
+        let o = if ty.is_null() { PyTuple_New(dims.len() as Py_ssize_t) } else { PyType_GenericAlloc(ty, dims.len() as Py_ssize_t) };
+        if o.is_null() {
+            return o;
+        }
+        for (i, d) in dims.iter().enumerate() {
+            PyTuple_SetItem(o, i as Py_ssize_t, PyLong_FromSize_t(*d));
+        }
+        o
+    }
+}
+
+#[pyfunction]
+fn _set_size_type(ty: Bound<'_, PyType>) {
+    TYPE.store(ty.into_ptr().cast(), Relaxed);
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_set_size_type, m)?)
+}

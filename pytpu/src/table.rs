@@ -1,0 +1,422 @@
+//! Functions and methods, from the op table.
+//!
+//! One [`Descriptor`] a name: its overloads, and the Python callables that were made of it. A callable is a C function that
+//! knows its descriptor's number; since a method's C function gets nothing but the tensor, each number has a function of its
+//! own ([`TRAMPOLINES`]). Called without a receiver it is the function form, with one the method.
+
+use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
+use crate::enter::{self, Failure, Outcome};
+use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
+use crate::{methods, torch_function};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi::{self, *};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
+use torchtpu_tensor::{Result, Scalar, Tensor, inplace, ops};
+
+/// Everything of one name.
+pub struct Descriptor {
+    name: String,
+    overloads: Vec<Overload>,
+    /// The function object, and the method descriptor: what `__torch_function__` is told.
+    function: Interned,
+    method: Interned,
+    /// The type of the result when it is a named tuple.
+    fields: Option<Interned>,
+}
+
+static DESCRIPTORS: OnceLock<Vec<Descriptor>> = OnceLock::new();
+static FIRST: AtomicPtr<Descriptor> = AtomicPtr::new(null_mut());
+static BY_NAME: OnceLock<HashMap<&'static str, usize>> = OnceLock::new();
+
+type Entry = unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, Py_ssize_t, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+unsafe extern "C" fn trampoline<const N: usize>(
+    receiver: *mut ffi::PyObject,
+    args: *const *mut ffi::PyObject,
+    positional: Py_ssize_t,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let call = Call { receiver, args, positional: positional as usize, names };
+    // SAFETY: trampoline `N` is only made callable once descriptor `N` is in place.
+    enter::object(|| serve(unsafe { &*FIRST.load(Relaxed).add(N) }, &call))
+}
+
+macro_rules! sixteen {
+    ($of:ident, $base:expr, $step:expr) => {
+        [
+            $of!($base), $of!($base + $step), $of!($base + 2 * $step), $of!($base + 3 * $step), $of!($base + 4 * $step),
+            $of!($base + 5 * $step), $of!($base + 6 * $step), $of!($base + 7 * $step), $of!($base + 8 * $step),
+            $of!($base + 9 * $step), $of!($base + 10 * $step), $of!($base + 11 * $step), $of!($base + 12 * $step),
+            $of!($base + 13 * $step), $of!($base + 14 * $step), $of!($base + 15 * $step),
+        ]
+    };
+}
+macro_rules! one {
+    ($n:expr) => {
+        trampoline::<{ $n }>
+    };
+}
+macro_rules! row {
+    ($n:expr) => {
+        sixteen!(one, $n, 1)
+    };
+}
+macro_rules! plane {
+    ($n:expr) => {
+        sixteen!(row, $n, 16)
+    };
+}
+/// Number of names there is room for.
+const NAMES: usize = 6 * 256;
+/// One C function a descriptor.
+static TRAMPOLINES: [[[Entry; 16]; 16]; NAMES / 256] =
+    [plane!(0), plane!(256), plane!(512), plane!(768), plane!(1024), plane!(1280)];
+
+/// Runs a call.
+#[inline(never)]
+fn serve(d: &'static Descriptor, call: &Call) -> Outcome {
+    let mut parsed = Parsed::new();
+    for o in &d.overloads {
+        if !o.method && !call.receiver.is_null() {
+            continue;
+        }
+        if o.parse(call, &mut parsed) {
+            if parsed.overridden {
+                return overridden(d, call);
+            }
+            return run(d, o, call, &parsed);
+        }
+    }
+    no_match(d, call)
+}
+
+#[inline(always)]
+fn run(d: &'static Descriptor, o: &Overload, call: &Call, parsed: &Parsed) -> Outcome {
+    let args = Args(parsed.args());
+    let row = o.row;
+    if o.form == Form::InPlace {
+        let r = enter::work(parsed.elements, || in_place(row, &args))?;
+        return if let Ret::Tensor(t) = r { Ok(wrap(t)) } else { to_object(d, r) };
+    }
+    let r = enter::work(parsed.elements, || (row.call)(&args))?;
+    if !parsed.out.is_null() {
+        return write_out(d, r, parsed.out);
+    }
+    match r {
+        Ret::Tensor(t) => Ok(wrap(t)),
+        r => {
+            let _ = call;
+            to_object(d, r)
+        }
+    }
+}
+
+/// The `name_` form of a row.
+fn in_place(row: &Row, args: &Args<'_>) -> Result<Ret> {
+    if let Some(f) = row.inplace {
+        return f(args);
+    }
+    let x = args.tensor(0)?;
+    inplace::apply(x, |alias| {
+        let mut given = args.0.to_vec();
+        given[0] = Arg::Tensor(alias);
+        match (row.call)(&Args(&given))? {
+            Ret::Tensor(y) => Ok(y),
+            _ => unreachable!("an op with an in-place form gives one tensor"),
+        }
+    })?;
+    Ok(Ret::Tensor(x.clone()))
+}
+
+fn to_object(d: &Descriptor, r: Ret) -> Outcome {
+    let items = match r {
+        Ret::Tensor(t) => return Ok(wrap(t)),
+        Ret::Scalar(s) => return Ok(number(s)),
+        // SAFETY: `None` is an object.
+        Ret::None => unsafe {
+            Py_INCREF(Py_None());
+            return Ok(Py_None());
+        },
+        Ret::Tuple(v) | Ret::List(v) => v,
+    };
+    // SAFETY: new objects, filled before they are seen; items are new references that they take over.
+    unsafe {
+        if let Some(ty) = d.fields {
+            let o = PyStructSequence_New(ty.0.cast());
+            for (i, t) in items.into_iter().enumerate() {
+                PyStructSequence_SetItem(o, i as Py_ssize_t, wrap(t));
+            }
+            return Ok(o);
+        }
+        let o = PyTuple_New(items.len() as Py_ssize_t);
+        for (i, t) in items.into_iter().enumerate() {
+            PyTuple_SetItem(o, i as Py_ssize_t, wrap(t));
+        }
+        Ok(o)
+    }
+}
+
+/// A number as a Python object; a new reference.
+pub fn number(s: Scalar) -> *mut ffi::PyObject {
+    // SAFETY: the GIL is held.
+    unsafe {
+        match s {
+            Scalar::Bool(b) => PyBool_FromLong(b.into()),
+            Scalar::Int(i) => PyLong_FromLongLong(i),
+            Scalar::Float(f) => PyFloat_FromDouble(f),
+        }
+    }
+}
+
+/// Writes results into the tensors given as `out=`.
+#[cold]
+fn write_out(d: &Descriptor, r: Ret, out: *mut ffi::PyObject) -> Outcome {
+    let results = match r {
+        Ret::Tensor(t) => vec![t],
+        Ret::Tuple(v) | Ret::List(v) => v,
+        Ret::Scalar(_) | Ret::None => return Err(PyTypeError::new_err(format!("{}() has no out= form", d.name)).into()),
+    };
+    let mut targets = Vec::new();
+    // SAFETY: `out` and the items of the tuple are held by the caller.
+    unsafe {
+        if is_tensor(out) {
+            targets.push(out);
+        } else if PyTuple_Check(out) != 0 {
+            targets.extend((0..PyTuple_Size(out)).map(|i| PyTuple_GetItem(out, i)));
+        }
+        if targets.len() != results.len() || !targets.iter().all(|o| is_tensor(*o)) {
+            let want = if results.len() == 1 { "Tensor" } else { "tuple of Tensors" };
+            let got = crate::arguments::type_name(out);
+            return Err(PyTypeError::new_err(format!("{}(): argument 'out' must be {want}, not {got}", d.name)).into());
+        }
+        for (o, y) in targets.iter().zip(results) {
+            methods::fill_out(*o, y, &d.name)?;
+        }
+        Py_INCREF(out);
+    }
+    Ok(out)
+}
+
+#[cold]
+fn bound_call<'py>(py: Python<'py>, call: &Call) -> PyResult<(Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+    // SAFETY: the objects of the call; keyword values follow the positional arguments.
+    let operands: Vec<Bound<'py, PyAny>> =
+        call.operands().into_iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, o) }).collect();
+    let positional = call.positional + usize::from(!call.receiver.is_null());
+    let args = PyTuple::new(py, &operands[..positional])?;
+    let kwargs = PyDict::new(py);
+    if !call.names.is_null() {
+        // SAFETY: a tuple of names.
+        let names = unsafe { Bound::from_borrowed_ptr(py, call.names) };
+        for (k, v) in names.try_iter()?.zip(&operands[positional..]) {
+            kwargs.set_item(k?, v)?;
+        }
+    }
+    Ok((operands, args, kwargs))
+}
+
+#[cold]
+fn overridden(d: &Descriptor, call: &Call) -> Outcome {
+    Python::attach(|py| {
+        let (mut operands, args, kwargs) = bound_call(py, call)?;
+        // Tensors in lists take part too.
+        let nested: Vec<_> = operands
+            .iter()
+            .filter(|o| o.is_instance_of::<PyTuple>() || o.is_instance_of::<pyo3::types::PyList>())
+            .flat_map(|o| o.try_iter().into_iter().flatten().flatten())
+            .collect();
+        operands.extend(nested);
+        let f = if call.receiver.is_null() { d.function } else { d.method };
+        // SAFETY: callables live for ever.
+        let f = unsafe { Bound::from_borrowed_ptr(py, f.0) };
+        Ok::<_, Failure>(torch_function::call(py, &f, &operands, &args, Some(&kwargs))?.into_ptr())
+    })
+}
+
+#[cold]
+fn no_match(d: &Descriptor, call: &Call) -> Outcome {
+    // Other types may take the call over.
+    // SAFETY: the objects of the call.
+    if call.operands().into_iter().any(|o| unsafe { !is_tensor(o) && torch_function::overrides(o) }) {
+        return overridden(d, call);
+    }
+    // SAFETY: an exception that a conversion left is set by the interpreter.
+    if !unsafe { PyErr_Occurred() }.is_null() {
+        return Err(Failure::Raised);
+    }
+    complain(&d.name, &d.overloads, call)
+}
+
+/// Calls an op by name with ready arguments, for hand-written code; the overload is named as in the schema.
+///
+/// # Errors
+/// `RuntimeError` when there is no such op; whatever it reports.
+pub fn call_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<Ret> {
+    match row(name, overload) {
+        Some(row) => Ok((row.call)(&Args(args))?),
+        None => Err(PyRuntimeError::new_err(format!("operator {name}.{overload} is not in this build")).into()),
+    }
+}
+
+/// The same, for an op with one tensor as its result.
+///
+/// # Errors
+/// As [`call_op`].
+pub fn call_tensor_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<Tensor> {
+    match call_op(name, overload, args)? {
+        Ret::Tensor(t) => Ok(t),
+        _ => Err(PyRuntimeError::new_err(format!("{name} gives no tensor")).into()),
+    }
+}
+
+fn method_def(name: &str, entry: Entry) -> *mut PyMethodDef {
+    // They live as long as the process, like the callables that point at them.
+    let name = CString::new(name).expect("a name has no zero byte").into_raw();
+    Box::leak(Box::new(PyMethodDef {
+        ml_name: name,
+        ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: entry },
+        ml_flags: METH_FASTCALL | METH_KEYWORDS,
+        ml_doc: null(),
+    }))
+}
+
+fn named_tuple(name: &str, fields: &[&str]) -> Interned {
+    let text = |s: &str| CString::new(s).expect("a name has no zero byte").into_raw().cast_const();
+    let mut entries: Vec<PyStructSequence_Field> =
+        fields.iter().map(|f| PyStructSequence_Field { name: text(f), doc: null() }).collect();
+    entries.push(PyStructSequence_Field { name: null(), doc: null() });
+    let mut desc = PyStructSequence_Desc {
+        name: text(&format!("torch.return_types.{name}")),
+        doc: null(),
+        fields: entries.leak().as_mut_ptr(),
+        n_in_sequence: fields.len() as _,
+    };
+    // SAFETY: the description is complete and its parts live for ever.
+    Interned(unsafe { PyStructSequence_NewType(&mut desc) }.cast())
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = m.py();
+    let mut order: Vec<Descriptor> = Vec::new();
+    let mut by_name: HashMap<String, usize> = HashMap::new();
+    let mut scopes: Vec<HashSet<u8>> = Vec::new();
+    for row in ops::rows() {
+        let schema = Schema::parse(row.schema).map_err(enter::exception)?;
+        let is_method = matches!(row.scope, Scope::Both | Scope::Method)
+            && schema.params.first().is_some_and(|p| p.ty == torchtpu_tensor::schema::Ty::Tensor);
+        let mut add = |name: String, in_place: bool| {
+            let at = *by_name.entry(name.clone()).or_insert_with(|| {
+                order.push(Descriptor {
+                    name,
+                    overloads: Vec::new(),
+                    function: Interned(null_mut()),
+                    method: Interned(null_mut()),
+                    fields: None,
+                });
+                scopes.push(HashSet::new());
+                order.len() - 1
+            });
+            scopes[at].insert(row.scope as u8);
+            order[at].overloads.push(Overload::new(row, &schema, in_place, is_method));
+            if !in_place && !row.fields.is_empty() && order[at].fields.is_none() {
+                order[at].fields = Some(named_tuple(&order[at].name, row.fields));
+            }
+        };
+        add(schema.name.clone(), false);
+        if row.has_inplace {
+            add(format!("{}_", schema.name), true);
+        }
+    }
+    assert!(order.len() <= NAMES, "room for {NAMES} names, {} given", order.len());
+
+    // SAFETY: the type object lives for ever.
+    let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type().cast()) };
+    let own = ty.getattr("__dict__")?;
+    let torch = pyo3::types::PyString::new(py, "torch");
+    let (functions, nn, all, return_types) =
+        (PyModule::new(py, "functions")?, PyModule::new(py, "_nn")?, PyModule::new(py, "ops")?, PyModule::new(py, "return_types")?);
+    for (i, d) in order.iter_mut().enumerate() {
+        let def = method_def(&d.name, TRAMPOLINES[i / 256][i / 16 % 16][i % 16]);
+        // SAFETY: the definition lives for ever; without a `self` it is the function form.
+        let f = unsafe { Bound::from_owned_ptr_or_err(py, PyCFunction_NewEx(def, null_mut(), torch.as_ptr()))? };
+        d.function = Interned(f.clone().into_ptr());
+        all.add(&*d.name, &f)?;
+        let has = |s: Scope| scopes[i].contains(&(s as u8));
+        let in_place = d.overloads.iter().all(|o| o.form == Form::InPlace);
+        // `torch.relu_` exists; `torch.add_` does not.
+        if (has(Scope::Both) || has(Scope::Function)) && (!in_place || d.overloads.iter().any(Overload::is_unary)) {
+            functions.add(&*d.name, &f)?;
+        }
+        if has(Scope::Nn) {
+            nn.add(&*d.name, &f)?;
+        }
+        if d.overloads.iter().any(|o| o.method) {
+            // SAFETY: the type and the definition live for ever.
+            let method = unsafe { Bound::from_owned_ptr_or_err(py, PyDescr_NewMethod(tensor_type(), def))? };
+            // What was written by hand stays.
+            if !own.contains(&d.name)? {
+                ty.setattr(&*d.name, &method)?;
+            }
+            d.method = Interned(method.into_ptr());
+        } else {
+            d.method = d.function;
+        }
+        if let Some(t) = d.fields {
+            // SAFETY: a type that lives for ever.
+            return_types.add(&*d.name, unsafe { Bound::from_borrowed_ptr(py, t.0) })?;
+        }
+    }
+    m.add("_functions", functions)?;
+    m.add("_nn", nn)?;
+    m.add("_ops", all)?;
+    m.add("_return_types", return_types)?;
+    let table = DESCRIPTORS.get_or_init(|| order);
+    let _ = BY_NAME.set(table.iter().enumerate().map(|(i, d)| (d.name.as_str(), i)).collect());
+    FIRST.store(table.as_ptr().cast_mut(), Relaxed);
+    m.add_function(wrap_pyfunction!(_schemas, m)?)?;
+    Ok(())
+}
+
+impl Overload {
+    fn is_unary(&self) -> bool {
+        self.row.schema.matches(',').count() == 0
+    }
+}
+
+/// The schemas behind a name.
+#[pyfunction]
+fn _schemas(name: &str) -> Vec<&'static str> {
+    let table = DESCRIPTORS.get().map_or(&[][..], |v| v);
+    let at = BY_NAME.get().and_then(|b| b.get(name));
+    at.map_or_else(Vec::new, |i| table[*i].overloads.iter().map(|o| o.row.schema).collect())
+}
+
+/// A tensor argument, for hand-written code.
+///
+/// # Safety
+/// `o` is an object that outlives the reference.
+pub unsafe fn tensor_argument<'a>(o: *mut ffi::PyObject, function: &str, name: &str, position: usize) -> Outcome<&'a Tensor> {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_tensor(o) {
+            return Ok(tensor_of(o));
+        }
+        let got = crate::arguments::type_name(o);
+        Err(PyTypeError::new_err(format!("{function}(): argument '{name}' (position {position}) must be Tensor, not {got}")).into())
+    }
+}
+
+/// The row of an overload.
+pub fn row(name: &str, overload: &str) -> Option<&'static Row> {
+    ops::rows().find(|r| {
+        let head = &r.schema[..r.schema.find('(').unwrap_or(0)];
+        head.split_once('.').unwrap_or((head, "")) == (name, overload)
+    })
+}

@@ -1,0 +1,308 @@
+//! `torch.Tensor`, a heap type made through the C API.
+//!
+//! An object is three words behind the header: the tensor, the dictionary, the list of weak references. It takes part in
+//! garbage collection, but is tracked only once it has an attribute: most tensors never do, and tracking costs as much as
+//! an add. Dead objects of exactly this type wait in a free list.
+
+use crate::enter::{self, Outcome};
+use crate::{indexing, methods, number, torch_function};
+use pyo3::ffi::{self, *};
+use pyo3::prelude::*;
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::mem::offset_of;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use torchtpu_tensor::Tensor;
+
+/// A Python tensor.
+#[repr(C)]
+pub struct TensorObject {
+    ob: ffi::PyObject,
+    /// From [`Tensor::into_raw`]; never null once the object can be seen.
+    tensor: *mut (),
+    dict: *mut ffi::PyObject,
+    weak: *mut ffi::PyObject,
+}
+
+static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
+
+/// `torch.Tensor`.
+#[inline(always)]
+pub fn tensor_type() -> *mut PyTypeObject {
+    TYPE.load(Relaxed)
+}
+
+const FREE_OBJECTS: usize = 2048;
+struct FreeList(UnsafeCell<(usize, [*mut ffi::PyObject; FREE_OBJECTS])>);
+// SAFETY: touched only with the GIL held.
+unsafe impl Sync for FreeList {}
+static FREE: FreeList = FreeList(UnsafeCell::new((0, [null_mut(); FREE_OBJECTS])));
+
+/// Whether `o` is exactly a `torch.Tensor`: one compare.
+///
+/// # Safety
+/// `o` is an object.
+#[inline(always)]
+pub unsafe fn is_exact(o: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe { Py_TYPE(o) == tensor_type() }
+}
+
+/// Whether `o` is a tensor, of the type or of a subclass.
+///
+/// # Safety
+/// `o` is an object.
+#[inline(always)]
+pub unsafe fn is_tensor(o: *mut ffi::PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe { is_exact(o) || PyType_IsSubtype(Py_TYPE(o), tensor_type()) != 0 }
+}
+
+/// The tensor in an object.
+///
+/// # Safety
+/// `o` is a tensor object that outlives the reference.
+#[inline(always)]
+pub unsafe fn tensor_of<'a>(o: *mut ffi::PyObject) -> &'a Tensor {
+    // SAFETY: `Tensor` is a transparent non-null pointer, the very one that `into_raw` gave.
+    unsafe { &*(&raw const (*o.cast::<TensorObject>()).tensor).cast::<Tensor>() }
+}
+
+/// The tensor in an object that may be anything.
+pub fn extract<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
+    // SAFETY: checked; the object outlives the borrow of `o`.
+    unsafe { is_tensor(o.as_ptr()).then(|| tensor_of(o.as_ptr())) }
+}
+
+/// The object of a tensor: the one it has, or a new one. A new reference.
+#[inline(always)]
+pub fn wrap(t: Tensor) -> *mut ffi::PyObject {
+    let known = t.pyobject().cast::<ffi::PyObject>();
+    if !known.is_null() {
+        // SAFETY: a tensor's object clears this pointer before it dies; the GIL is held.
+        unsafe { Py_INCREF(known) };
+        return known;
+    }
+    let ty = tensor_type();
+    // SAFETY: the GIL is held, and with it the free list is ours. A dead object in the list keeps its memory and its
+    // garbage collector's header, and is not tracked.
+    unsafe {
+        let free = &mut *FREE.0.get();
+        let o = if free.0 > 0 {
+            free.0 -= 1;
+            PyObject_Init(free.1[free.0], ty)
+        } else {
+            PyObject_GC_New::<ffi::PyObject>(ty)
+        };
+        if o.is_null() {
+            return o;
+        }
+        let p = o.cast::<TensorObject>();
+        (*p).dict = null_mut();
+        (*p).weak = null_mut();
+        t.set_pyobject(o.cast());
+        (*p).tensor = t.into_raw();
+        o
+    }
+}
+
+/// The object of a tensor, for PyO3.
+pub fn to_python(py: Python<'_>, t: Tensor) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: `wrap` gives a new reference or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, wrap(t)) }
+}
+
+/// A new object of a subclass (or of the type itself) for a tensor that has no object yet. A new reference.
+///
+/// # Safety
+/// `ty` is `torch.Tensor` or a subclass.
+pub unsafe fn wrap_as(ty: *mut PyTypeObject, t: Tensor) -> Outcome {
+    if ty == tensor_type() {
+        return Ok(wrap(t));
+    }
+    // SAFETY: by the contract; the memory comes zeroed.
+    unsafe {
+        let o = PyType_GenericAlloc(ty, 0);
+        if o.is_null() {
+            return Err(enter::Failure::Raised);
+        }
+        t.set_pyobject(o.cast());
+        (*o.cast::<TensorObject>()).tensor = t.into_raw();
+        Ok(o)
+    }
+}
+
+/// Puts another tensor into an object, as assigning `x.data` does.
+///
+/// # Safety
+/// `o` is a tensor object, and no reference from [`tensor_of`] to its present tensor is in use.
+pub unsafe fn replace(o: *mut ffi::PyObject, t: Tensor) {
+    // SAFETY: by the contract.
+    unsafe {
+        let p = o.cast::<TensorObject>();
+        let old = Tensor::from_raw((*p).tensor);
+        old.set_pyobject(null_mut());
+        t.set_pyobject(o.cast());
+        (*p).tensor = t.into_raw();
+        drop(old);
+    }
+}
+
+unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this once, with the last reference.
+    unsafe {
+        let ty = Py_TYPE(o);
+        PyObject_GC_UnTrack(o.cast());
+        let p = o.cast::<TensorObject>();
+        let tensor = (!(*p).tensor.is_null()).then(|| Tensor::from_raw((*p).tensor));
+        if let Some(t) = tensor.as_ref().filter(|t| t.pyobject() == o.cast()) {
+            t.set_pyobject(null_mut());
+        }
+        if !(*p).weak.is_null() {
+            PyObject_ClearWeakRefs(o);
+        }
+        if !(*p).dict.is_null() {
+            Py_DECREF((*p).dict);
+        }
+        drop(tensor);
+        let free = &mut *FREE.0.get();
+        if ty == tensor_type() && free.0 < FREE_OBJECTS {
+            free.1[free.0] = o;
+            free.0 += 1;
+        } else {
+            PyObject_GC_Del(o.cast());
+        }
+        Py_DECREF(ty.cast());
+    }
+}
+
+unsafe extern "C" fn traverse(o: *mut ffi::PyObject, visit: visitproc, arg: *mut c_void) -> c_int {
+    // SAFETY: called by the collector with a living object.
+    unsafe {
+        let dict = (*o.cast::<TensorObject>()).dict;
+        if !dict.is_null() {
+            let r = visit(dict, arg);
+            if r != 0 {
+                return r;
+            }
+        }
+        visit(Py_TYPE(o).cast(), arg)
+    }
+}
+
+unsafe extern "C" fn clear(o: *mut ffi::PyObject) -> c_int {
+    // SAFETY: as `traverse`.
+    unsafe {
+        let p = o.cast::<TensorObject>();
+        let dict = std::mem::replace(&mut (*p).dict, null_mut());
+        if !dict.is_null() {
+            Py_DECREF(dict);
+        }
+    }
+    0
+}
+
+/// # Safety
+/// `o` is a tensor object.
+unsafe fn track(o: *mut ffi::PyObject) {
+    // SAFETY: by the contract.
+    unsafe {
+        if PyObject_GC_IsTracked(o) == 0 {
+            PyObject_GC_Track(o.cast());
+        }
+    }
+}
+
+unsafe extern "C" fn setattro(o: *mut ffi::PyObject, name: *mut ffi::PyObject, value: *mut ffi::PyObject) -> c_int {
+    // SAFETY: called by the interpreter; from here on the object may be part of a cycle.
+    unsafe {
+        track(o);
+        PyObject_GenericSetAttr(o, name, value)
+    }
+}
+
+unsafe extern "C" fn get_dict(o: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {
+    // SAFETY: as `setattro`.
+    unsafe {
+        track(o);
+        PyObject_GenericGetDict(o, closure)
+    }
+}
+
+unsafe extern "C" fn set_dict(o: *mut ffi::PyObject, value: *mut ffi::PyObject, closure: *mut c_void) -> c_int {
+    // SAFETY: as `setattro`.
+    unsafe {
+        track(o);
+        PyObject_GenericSetDict(o, value, closure)
+    }
+}
+
+unsafe extern "C" fn hash(o: *mut ffi::PyObject) -> Py_hash_t {
+    // Objects are aligned to 16 bytes.
+    (o as usize).rotate_right(4) as Py_hash_t & Py_hash_t::MAX
+}
+
+fn slot(id: c_int, f: *const c_void) -> PyType_Slot {
+    PyType_Slot { slot: id, pfunc: f.cast_mut() }
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let member = |name: &'static std::ffi::CStr, offset: usize| PyMemberDef {
+        name: name.as_ptr(),
+        type_code: Py_T_PYSSIZET,
+        offset: offset as Py_ssize_t,
+        flags: Py_READONLY,
+        doc: null(),
+    };
+    // SAFETY: an all-zero entry ends each of these tables.
+    let (end_member, end_getset, end_method) =
+        unsafe { (std::mem::zeroed::<PyMemberDef>(), std::mem::zeroed::<PyGetSetDef>(), std::mem::zeroed::<PyMethodDef>()) };
+    let members = Box::leak(Box::new([
+        member(c"__dictoffset__", offset_of!(TensorObject, dict)),
+        member(c"__weaklistoffset__", offset_of!(TensorObject, weak)),
+        end_member,
+    ]));
+    let mut getset = vec![PyGetSetDef {
+        name: c"__dict__".as_ptr(),
+        get: Some(get_dict),
+        set: Some(set_dict),
+        doc: null(),
+        closure: null_mut(),
+    }];
+    getset.extend(methods::properties());
+    getset.push(end_getset);
+    let mut own = methods::methods();
+    own.push(end_method);
+    let (getset, own) = (getset.leak(), own.leak());
+    let mut slots = vec![
+        slot(Py_tp_dealloc, dealloc as *const c_void),
+        slot(Py_tp_traverse, traverse as *const c_void),
+        slot(Py_tp_clear, clear as *const c_void),
+        slot(Py_tp_setattro, setattro as *const c_void),
+        slot(Py_tp_hash, hash as *const c_void),
+        slot(Py_tp_new, methods::new as *const c_void),
+        slot(Py_tp_members, members.as_ptr().cast()),
+        slot(Py_tp_getset, getset.as_ptr().cast()),
+        slot(Py_tp_methods, own.as_ptr().cast()),
+    ];
+    slots.extend(number::slots());
+    slots.extend(indexing::slots());
+    slots.push(slot(0, null()));
+    let mut spec = PyType_Spec {
+        name: c"torch.Tensor".as_ptr(),
+        basicsize: size_of::<TensorObject>() as c_int,
+        itemsize: 0,
+        flags: (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC) as _,
+        slots: slots.leak().as_mut_ptr(),
+    };
+    // SAFETY: the tables live for ever; the slots have the types that their names ask for.
+    let ty = unsafe { Bound::from_owned_ptr_or_err(m.py(), PyType_FromSpec(&mut spec))? };
+    TYPE.store(ty.as_ptr().cast(), Relaxed);
+    // The type lives as long as the process: the pointer above is not counted.
+    let ty = ty.unbind();
+    m.add("Tensor", ty.clone_ref(m.py()))?;
+    std::mem::forget(ty);
+    torch_function::init(m.py());
+    Ok(())
+}

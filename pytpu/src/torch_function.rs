@@ -1,0 +1,153 @@
+//! `__torch_function__`: subclasses of `Tensor`, and other types, that take calls over.
+//!
+//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, by CPython's own cache.
+
+use crate::enter::{Failure, Outcome};
+use crate::tensor_type;
+use pyo3::ffi::{self, *};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::cell::Cell;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+static NAME: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
+static DISABLED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
+
+thread_local! {
+    static OFF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether `o`, which is not exactly a tensor, takes calls over.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline(never)]
+pub unsafe fn overrides(o: *mut ffi::PyObject) -> bool {
+    if OFF.get() {
+        return false;
+    }
+    // SAFETY: by the contract.
+    unsafe {
+        let ty = Py_TYPE(o);
+        if ty == tensor_type::tensor_type() {
+            return false;
+        }
+        let f = PyObject_GetAttr(ty.cast(), NAME.load(Relaxed));
+        if f.is_null() {
+            PyErr_Clear();
+            return false;
+        }
+        let custom = f != DISABLED.load(Relaxed);
+        Py_DECREF(f);
+        custom
+    }
+}
+
+/// Calls the override of the first of `operands` whose override wants the call.
+///
+/// `args` and `kwargs` are the call's own. Subclasses go before their bases, else left before right.
+pub fn call<'py>(
+    py: Python<'py>,
+    function: &Bound<'py, PyAny>,
+    operands: &[Bound<'py, PyAny>],
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
+    for o in operands {
+        // SAFETY: living objects.
+        if !unsafe { overrides(o.as_ptr()) } || order.iter().any(|p| p.get_type().is(o.get_type())) {
+            continue;
+        }
+        let at = order.iter().position(|p| o.get_type().is_subclass(&p.get_type()).unwrap_or(false));
+        order.insert(at.unwrap_or(order.len()), o);
+    }
+    let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
+    let empty = PyDict::new(py);
+    for o in &order {
+        let f = o.getattr("__torch_function__")?;
+        let r = f.call1((function, &types, args, kwargs.unwrap_or(&empty)))?;
+        if !r.is(py.NotImplemented()) {
+            return Ok(r);
+        }
+    }
+    let names: Vec<String> = order.iter().map(|o| o.get_type().to_string()).collect();
+    Err(pyo3::exceptions::PyTypeError::new_err(format!(
+        "Multiple dispatch failed for '{}'; all __torch_function__ handlers returned NotImplemented: {}",
+        function.getattr("__name__").map_or_else(|_| "function".into(), |n| n.to_string()),
+        names.join(", ")
+    )))
+}
+
+/// Calls an override for an operator slot; `name` is the special method.
+///
+/// # Safety
+/// `operands` are objects; the GIL is held.
+#[cold]
+pub unsafe fn call_operator(name: &str, operands: &[*mut ffi::PyObject]) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract.
+        let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
+        // SAFETY: the type object lives for ever.
+        let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast()) };
+        let r = call(py, &ty.getattr(name)?, &o, &PyTuple::new(py, &o)?, None)?;
+        Ok::<_, Failure>(r.into_ptr())
+    })
+}
+
+/// Stands for "calls are not taken over"; also the function to set as `__torch_function__` of such a subclass.
+#[pyfunction]
+#[pyo3(signature = (func, types, args = None, kwargs = None))]
+fn _disabled_torch_function_impl<'py>(
+    func: &Bound<'py, PyAny>,
+    types: &Bound<'py, PyAny>,
+    args: Option<&Bound<'py, PyTuple>>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _ = types;
+    let before = OFF.replace(true);
+    let empty = PyTuple::empty(func.py());
+    let r = func.call(args.unwrap_or(&empty), kwargs);
+    OFF.set(before);
+    r
+}
+
+/// Switches overrides off or on for the thread and says what was set before.
+#[pyfunction]
+fn _set_torch_function_disabled(off: bool) -> bool {
+    OFF.replace(off)
+}
+
+#[pyfunction]
+fn _has_torch_function(operands: &Bound<'_, PyTuple>) -> bool {
+    // SAFETY: living objects, held by the tuple.
+    operands.iter().any(|o| unsafe { overrides(o.as_ptr()) })
+}
+
+#[pyfunction]
+#[pyo3(signature = (func, operands, args, kwargs = None))]
+fn _call_torch_function<'py>(
+    func: &Bound<'py, PyAny>,
+    operands: &Bound<'py, PyTuple>,
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let o: Vec<_> = operands.iter().collect();
+    call(func.py(), func, &o, args, kwargs)
+}
+
+pub(crate) fn init(py: Python<'_>) {
+    let name = pyo3::types::PyString::intern(py, "__torch_function__");
+    NAME.store(name.into_ptr(), Relaxed);
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let disabled = wrap_pyfunction!(_disabled_torch_function_impl, m)?;
+    m.add("_disabled_torch_function_impl", &disabled)?;
+    DISABLED.store(disabled.into_ptr(), Relaxed);
+    m.add_function(wrap_pyfunction!(_set_torch_function_disabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_has_torch_function, m)?)?;
+    m.add_function(wrap_pyfunction!(_call_torch_function, m)?)?;
+    Ok(())
+}

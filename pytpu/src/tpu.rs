@@ -1,0 +1,133 @@
+//! `torch.tpu`: what the lazy engine tells and lets be set.
+
+use crate::enter;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use torchtpu_lazy::{self as lazy, EagerMode};
+
+#[pyfunction]
+fn _tpu_is_available(py: Python<'_>) -> bool {
+    py.detach(lazy::is_available)
+}
+
+#[pyfunction]
+fn _tpu_device_count(py: Python<'_>) -> usize {
+    py.detach(lazy::device_count)
+}
+
+#[pyfunction]
+fn _tpu_device_name(py: Python<'_>) -> PyResult<String> {
+    py.detach(lazy::device_name).map_err(enter::exception)
+}
+
+#[pyfunction]
+fn _tpu_synchronize(py: Python<'_>) -> PyResult<()> {
+    py.detach(lazy::synchronize).map_err(enter::exception)
+}
+
+/// The mode as a number: 0 debug, 1 strict, 2 fused.
+#[pyfunction]
+fn _tpu_eager_mode() -> u8 {
+    lazy::eager_mode() as u8
+}
+
+#[pyfunction]
+fn _tpu_set_eager_mode(py: Python<'_>, mode: u8) -> PyResult<()> {
+    let mode = match mode {
+        0 => EagerMode::Debug,
+        1 => EagerMode::Strict,
+        2 => EagerMode::Fused,
+        _ => return Err(PyValueError::new_err(format!("no eager mode has the number {mode}"))),
+    };
+    py.detach(|| lazy::set_eager_mode(mode));
+    Ok(())
+}
+
+#[pyfunction]
+fn _step_boundary(py: Python<'_>) {
+    py.detach(lazy::step_boundary);
+}
+
+#[pyfunction]
+fn _tpu_mark_step(py: Python<'_>) {
+    py.detach(lazy::mark_step);
+}
+
+#[pyfunction]
+fn _tpu_metrics(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let m = lazy::metrics();
+    let d = PyDict::new(py);
+    macro_rules! put {
+        ($($name:ident)*) => { $(d.set_item(stringify!($name), m.$name)?;)* };
+    }
+    put!(compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected
+        cached_executables segments_executed segments_dropped nodes_recorded nodes_executed uploads upload_bytes downloads
+        download_bytes donations live_values live_bytes peak_bytes);
+    let cuts = PyDict::new(py);
+    for (why, n) in &m.cuts {
+        cuts.set_item(why, n)?;
+    }
+    d.set_item("cuts", cuts)?;
+    Ok(d)
+}
+
+#[pyfunction]
+fn _tpu_reset_metrics() {
+    lazy::reset_metrics();
+}
+
+#[pyfunction]
+fn _tpu_explain() -> Vec<String> {
+    lazy::explain().iter().map(ToString::to_string).collect()
+}
+
+#[pyfunction]
+fn _tpu_clear_cache() {
+    lazy::clear_cache();
+}
+
+#[pyfunction]
+fn _tpu_set_check_numerics(on: bool) {
+    lazy::set_check_numerics(on);
+}
+
+#[pyfunction]
+fn _tpu_set_plugin(name: &str) -> PyResult<()> {
+    lazy::set_plugin(name).map_err(enter::exception)
+}
+
+#[pyfunction]
+fn _tpu_add_plugin_search_path(folder: &str) {
+    lazy::add_plugin_search_path(folder);
+}
+
+/// The StableHLO text of the program that would compute a tensor.
+#[pyfunction]
+fn _tpu_dump_stablehlo(x: &Bound<'_, PyAny>) -> PyResult<String> {
+    let t = crate::tensor_type::extract(x)
+        .filter(|t| t.device().kind == torchtpu_tensor::DeviceKind::Tpu)
+        .ok_or_else(|| PyValueError::new_err("expected a tensor on device tpu"))?;
+    t.device_value().and_then(lazy::dump_stablehlo).map_err(enter::exception)
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    lazy::install();
+    m.add_function(wrap_pyfunction!(_tpu_is_available, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_device_count, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_device_name, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_synchronize, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_eager_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_set_eager_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_step_boundary, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_mark_step, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_metrics, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_reset_metrics, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_explain, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_clear_cache, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_set_check_numerics, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_set_plugin, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_add_plugin_search_path, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_dump_stablehlo, m)?)?;
+    Ok(())
+}
