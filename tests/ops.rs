@@ -3,7 +3,7 @@
 //! Nothing is written per op. Known gaps are rows of [`LIMITS`], each with its reason.
 
 use std::collections::BTreeSet;
-use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema};
+use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema, Ty};
 use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
 
 /// A question that a row is not asked, and why.
@@ -136,7 +136,10 @@ fn arguments(schema: &Schema, sample: &Sample, dtype: DType) -> Result<Vec<Owned
                 Some(SampleArg::Str(s)) => Owned::Str(s.to_string()),
                 Some(SampleArg::DType(d)) => Owned::DType(*d),
                 Some(SampleArg::Default) | None => match &p.default {
-                    Default::Int(v) => Owned::Scalar(Scalar::Int(*v)),
+                    Default::Int(v) => match p.ty {
+                        Ty::IntList(n) => Owned::Ints(vec![*v; n.max(1) as usize]),
+                        _ => Owned::Scalar(Scalar::Int(*v)),
+                    },
                     Default::Float(v) => Owned::Scalar(Scalar::Float(*v)),
                     Default::Bool(v) => Owned::Scalar(Scalar::Bool(*v)),
                     Default::Ints(v) => Owned::Ints(v.clone()),

@@ -91,16 +91,17 @@ struct Captures {
 fn mark_needed(roots: &[Edge], c: &mut Captures) {
     // Depth first without recursion: a node is decided once all its edges are.
     let mut seen: FxHashMap<Address, bool> = FxHashMap::default();
-    let mut stack: Vec<(Arc<Node>, usize)> = Vec::new();
+    let mut stack: Vec<(Arc<Node>, Option<usize>)> = Vec::new();
     for r in roots {
         if let Edge::Node(n, _) = r {
-            stack.push((n.clone(), 0));
+            stack.push((n.clone(), None));
         }
-        while let Some((n, i)) = stack.pop() {
+        while let Some((n, from)) = stack.pop() {
             let at = node_at(&n);
-            if i == 0 && seen.contains_key(&at) {
+            if from.is_none() && seen.contains_key(&at) {
                 continue;
             }
+            let i = from.unwrap_or(0);
             let mut needed = seen.get(&at).copied().unwrap_or(false);
             let mut next = i;
             let mut down = None;
@@ -124,8 +125,8 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
             seen.insert(at, needed);
             if let Some(m) = down {
                 // Look at the same edge again afterwards, when its answer is known.
-                stack.push((n, next - 1));
-                stack.push((m, 0));
+                stack.push((n, Some(next - 1)));
+                stack.push((m, None));
             }
         }
     }

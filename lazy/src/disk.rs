@@ -55,7 +55,10 @@ impl DiskCache {
             None => DEFAULT_LIMIT_BYTES,
             Some(Ok(n)) => n,
             Some(Err(_)) => {
-                warn(&format!("TORCHTPU_CACHE_BYTES is '{}', not a number of bytes; using the default", limit.unwrap_or_default()));
+                warn(&format!(
+                    "TORCHTPU_CACHE_BYTES is '{}', not a number of bytes; using the default",
+                    limit.unwrap_or_default()
+                ));
                 DEFAULT_LIMIT_BYTES
             }
         };
@@ -133,9 +136,13 @@ impl DiskCache {
         let written = (|| {
             let mut file = File::create(&temporary)?;
             let mut hash = Sha256::new();
-            for part in
-                [&MAGIC[..], &(key.len() as u64).to_le_bytes(), key, &(executable.len() as u64).to_le_bytes(), executable]
-            {
+            for part in [
+                &MAGIC[..],
+                &(key.len() as u64).to_le_bytes(),
+                key,
+                &(executable.len() as u64).to_le_bytes(),
+                executable,
+            ] {
                 hash.update(part);
                 file.write_all(part)?;
             }

@@ -30,7 +30,7 @@ use torchtpu_tensor::{DType, Error, ErrorKind, Meta, Result};
 
 /// Compilers take longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
-const DEFAULT_MAX_PENDING_BYTES: usize = 8 << 30;
+const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
 /// Launched and not yet finished: enough to keep a device busy, few enough to bound its memory.
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
@@ -51,7 +51,10 @@ struct Entry {
 enum State {
     Free,
     /// Value `value` of the segment that stream `stream` is recording.
-    Pending { stream: u32, value: u32 },
+    Pending {
+        stream: u32,
+        value: u32,
+    },
     Held(Arc<Slot>),
 }
 
@@ -135,6 +138,8 @@ struct Recording {
 
 pub(crate) struct Engine {
     recording: Mutex<Recording>,
+    /// Values that must turn out false, and what to raise if not; see [`Backend::defer_check`].
+    checks: Mutex<Vec<(u64, Error)>>,
     cache: ProcessCache,
     in_flight: Mutex<VecDeque<InFlight>>,
     /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
@@ -150,10 +155,13 @@ impl Default for Engine {
         let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
         Engine {
             recording: Mutex::default(),
+            checks: Mutex::default(),
             cache: ProcessCache::default(),
             in_flight: Mutex::default(),
             hash_mask: AtomicU64::new(u64::MAX),
-            max_nodes: AtomicUsize::new(number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64)),
+            max_nodes: AtomicUsize::new(
+                number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64),
+            ),
             max_pending_bytes: AtomicUsize::new(number("TORCHTPU_PENDING_BYTES").unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
             check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),
             dumped: AtomicU64::new(0),
@@ -385,6 +393,10 @@ impl Engine {
                 outputs.push(slot);
             }
         }
+        if STREAM.get() != stream as u32 {
+            // Two threads launch segments of this stream now, so their order is not that of the cuts.
+            body.slots.iter().for_each(|s| s.share());
+        }
         if !(debug && self.check_numerics.load(Relaxed)) {
             donate(&mut body, stream as u32);
         }
@@ -452,16 +464,20 @@ impl Engine {
         }
         count(&COUNTERS.segments_executed, 1);
         count(&COUNTERS.nodes_executed, body.form.nodes.len() as u64);
+        let mut event = None;
         if debug {
             for b in &buffers {
                 b.await_ready().map_err(failed)?;
             }
-        } else if let Some(Ok(event)) = buffers.first().map(Buffer::ready_event) {
-            let donated = body.slots.iter().zip(&body.form.args).filter(|(_, a)| a.donated).map(|(s, _)| s.clone());
-            self.throttle(InFlight { event, _donated: donated.collect() });
+        } else {
+            event = buffers.first().and_then(|b| b.ready_event().ok());
         }
         for (slot, buffer) in outputs.0.iter().zip(buffers) {
             slot.fill(buffer, Some(&compiled.summary));
+        }
+        if let Some(event) = event {
+            let donated = body.slots.iter().zip(&body.form.args).filter(|(_, a)| a.donated).map(|(s, _)| s.clone());
+            self.throttle(InFlight { event, _donated: donated.collect() });
         }
         if debug && self.check_numerics.load(Relaxed) {
             numerics(body, &outputs.0)?;
@@ -587,6 +603,54 @@ impl Engine {
         Ok(slot)
     }
 
+    /// Reads the deferred checks whose segments were cut and raises the first that failed; the rest is forgotten with it.
+    fn answer_checks(&self) -> Result<()> {
+        let due: Vec<(u64, Error)> = {
+            let mut checks = self.checks.lock();
+            if checks.is_empty() {
+                return Ok(());
+            }
+            let mut r = self.recording.lock();
+            let pending = |h: u64, r: &mut Recording| matches!(r.entry(h).map(|e| &e.state), Ok(State::Pending { .. }));
+            let (later, due) = std::mem::take(&mut *checks).into_iter().partition(|(h, _)| pending(*h, &mut r));
+            *checks = later;
+            due
+        };
+        let mut failed = None;
+        for (handle, error) in due {
+            let mut bad = [0u8];
+            let outcome = match failed {
+                None => self.copy_out(handle, &mut bad, CutReason::Read),
+                Some(_) => Ok(()),
+            };
+            Tpu.release(handle);
+            match outcome {
+                Ok(()) if bad[0] != 0 => failed = Some(error),
+                Ok(()) => {}
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn copy_out(&self, handle: u64, out: &mut [u8], reason: CutReason) -> Result<()> {
+        let slot = self.slot(handle, reason)?;
+        let _reading = Reading(&slot);
+        if let Some(d) = device::loaded() {
+            d.check_process().map_err(|f| f.error())?;
+        }
+        let buffer = slot.wait().as_ref().map_err(|f| f.error())?;
+        count(&COUNTERS.downloads, 1);
+        count(&COUNTERS.download_bytes, out.len() as u64);
+        buffer.to_host(out).map_err(|e| {
+            let f = Failure::device("computing on device tpu", &e);
+            match slot.origin() {
+                "" => f.error(),
+                ops => f.note(format!("in a segment with the ops: {ops}")).error(),
+            }
+        })
+    }
+
     /// Cuts the current thread's segment.
     pub(crate) fn cut(&self, reason: CutReason) {
         let mut guard = self.recording.lock();
@@ -612,6 +676,7 @@ impl Engine {
     /// Cuts all segments and waits for everything that was launched.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.cut_all(CutReason::Synchronize);
+        self.answer_checks()?;
         if let Some(d) = device::loaded() {
             d.check_process().map_err(|f| f.error())?;
         }
@@ -662,7 +727,9 @@ impl Engine {
         let mut r = self.recording.lock();
         let (stream, value) = match &r.entry(handle)?.state {
             State::Pending { stream, value } => (*stream as usize, *value),
-            _ => return Err(Error::value("the value is computed already; only one still to be computed has a program")),
+            _ => {
+                return Err(Error::value("the value is computed already; only one still to be computed has a program"));
+            }
         };
         let form = r.streams[stream].body.form.clone();
         drop(r);
@@ -698,13 +765,13 @@ fn donate(body: &mut Body, stream: u32) {
             }
             counts
         });
-        if let Ok(at) = wanted.binary_search_by_key(&form::hash_meta(&slot.meta), |w| w.0) {
-            if wanted[at].1 > 0 {
-                wanted[at].1 -= 1;
-                body.form.args[i].donated = true;
-                body.hash = mix(body.hash, i as u64 | 1 << 40);
-                count(&COUNTERS.donations, 1);
-            }
+        if let Ok(at) = wanted.binary_search_by_key(&form::hash_meta(&slot.meta), |w| w.0)
+            && wanted[at].1 > 0
+        {
+            wanted[at].1 -= 1;
+            body.form.args[i].donated = true;
+            body.hash = mix(body.hash, i as u64 | 1 << 40);
+            count(&COUNTERS.donations, 1);
         }
     }
 }
@@ -721,11 +788,11 @@ fn upload_numbers(
     }
     let mut last = compiled.numbers.lock();
     for (d, bytes) in numbers.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
-        if let Some((old, buffer)) = &last[d] {
-            if old == bytes {
-                out.push(buffer.clone());
-                continue;
-            }
+        if let Some((old, buffer)) = &last[d]
+            && old == bytes
+        {
+            out.push(buffer.clone());
+            continue;
         }
         let buffer = device
             .client
@@ -850,21 +917,21 @@ impl Backend for Tpu {
     }
 
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
-        let slot = crate::engine().slot(handle, CutReason::Read)?;
-        let _reading = Reading(&slot);
-        if let Some(d) = device::loaded() {
-            d.check_process().map_err(|f| f.error())?;
+        let engine = crate::engine();
+        engine.copy_out(handle, out, CutReason::Read)?;
+        engine.answer_checks()
+    }
+
+    fn defer_check(&self, handle: u64, error: Error) -> Result<()> {
+        let engine = crate::engine();
+        if mode::get() == EagerMode::Debug {
+            let mut bad = [0u8];
+            engine.copy_out(handle, &mut bad, CutReason::Debug)?;
+            return if bad[0] != 0 { Err(error) } else { Ok(()) };
         }
-        let buffer = slot.wait().as_ref().map_err(|f| f.error())?;
-        count(&COUNTERS.downloads, 1);
-        count(&COUNTERS.download_bytes, out.len() as u64);
-        buffer.to_host(out).map_err(|e| {
-            let f = Failure::device("computing on device tpu", &e);
-            match slot.origin() {
-                "" => f.error(),
-                ops => f.note(format!("in a segment with the ops: {ops}")).error(),
-            }
-        })
+        self.retain(handle);
+        engine.checks.lock().push((handle, error));
+        Ok(())
     }
 
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {

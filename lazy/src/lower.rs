@@ -31,7 +31,8 @@ pub(crate) fn module(form: &Form, outputs: &[u32]) -> Result<String, Failure> {
         if !needed[i] {
             continue;
         }
-        let x: Vec<Value> = form.inputs_of(i).iter().map(|&input| read(&mut f, input, &args, &mut numbers, &values)).collect();
+        let x: Vec<Value> =
+            form.inputs_of(i).iter().map(|&input| read(&mut f, input, &args, &mut numbers, &values)).collect();
         let range = form.values_of(i);
         let y: &[Meta] = &form.values[range.clone()];
         let name = node.op.name();
@@ -39,7 +40,8 @@ pub(crate) fn module(form: &Form, outputs: &[u32]) -> Result<String, Failure> {
             Failure::new(ErrorKind::Runtime, format!("{name}: lowering to StableHLO failed: {why}"))
                 .note(format!("the op is {:?}", node.op))
         };
-        let results = catch_unwind(AssertUnwindSafe(|| node.op.lower(&mut f, &x, y))).map_err(|panic| fail(text(&*panic)))?;
+        let results =
+            catch_unwind(AssertUnwindSafe(|| node.op.lower(&mut f, &x, y))).map_err(|panic| fail(text(&*panic)))?;
         if results.len() != y.len() {
             return Err(fail(format!("{} results instead of {}", results.len(), y.len())));
         }

@@ -100,7 +100,9 @@ mod tests {
 
     #[test]
     fn cuts_of_a_periodic_stream_become_periodic() {
-        for period in [1u64, 3, 7, 100, 255, 256, 300, 750, 751, 1000, 1499, 1500, 1501, 1502, 2000, 2999, 3001, 3700, 9001] {
+        for period in
+            [1u64, 3, 7, 100, 255, 256, 300, 750, 751, 1000, 1499, 1500, 1501, 1502, 2000, 2999, 3001, 3700, 9001]
+        {
             let s = segments(period, 120 * 1500, 1500);
             // After the first few, starts fall on few phases of the loop.
             let mut start = 0;

@@ -65,6 +65,10 @@ impl Slot {
             self.user.store(if old == NOBODY { stream } else { SEVERAL }, Relaxed);
         }
     }
+    /// Takes note that launches which read it are in no known order.
+    pub(crate) fn share(&self) {
+        self.user.store(SEVERAL, Relaxed);
+    }
     /// Whether the segment that `stream` is cutting may destroy it: nothing but segments of this stream, which are launched
     /// in order, can see it. How far earlier launches have got must not matter: the answer is part of the key.
     pub(crate) fn may_be_donated(self: &Arc<Self>, stream: u32) -> bool {

@@ -112,7 +112,13 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     debug_assert!(op.is_view());
     let (x, needs) = match (&op, x.view_info()) {
         // It speaks of the storage, so its history starts at the base.
-        (Prim::AsStrided(_), Some(v)) if !v.is_detached() => (&v.base, v.base.requires_grad()),
+        (Prim::AsStrided(_), Some(v)) if !v.is_detached() => {
+            if x.device().kind == DeviceKind::Tpu && v.base.view_info().is_some_and(|b| !b.ops.is_empty()) {
+                return Err(Error::not_implemented("as_strided of a view of a detached view on tpu")
+                    .note("call .clone() on the detached tensor first"));
+            }
+            (&v.base, v.base.requires_grad())
+        }
         _ => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
     };
     let l = op.layout(&Layout::of(x)).map_err(|e| e.in_op(op.name()))?;

@@ -16,7 +16,11 @@ use torchtpu_kernels::random::{DEFAULT_SEED, Generator as HostGenerator, STATE_B
 enum Engine {
     Host(Box<HostGenerator>),
     /// The state is made at the first draw, so that a generator can be seeded before there is a device.
-    Device { seed: u64, counter: u64, state: Option<Tensor> },
+    Device {
+        seed: u64,
+        counter: u64,
+        state: Option<Tensor>,
+    },
 }
 
 struct Inner {
@@ -102,10 +106,16 @@ impl Generator {
         match &mut *self.engine() {
             Engine::Host(g) => g.set_state(bytes).map_err(kernel_error),
             e => {
-                let word = |i: usize| bytes.get(i..i + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
+                let word =
+                    |i: usize| bytes.get(i..i + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")));
                 match (word(0), word(8), bytes.len()) {
                     (Some(seed), Some(counter), 16) => *e = Engine::Device { seed, counter, state: None },
-                    _ => return Err(Error::runtime(format!("RNG state is wrong size: expected 16 bytes, got {}", bytes.len()))),
+                    _ => {
+                        return Err(Error::runtime(format!(
+                            "RNG state is wrong size: expected 16 bytes, got {}",
+                            bytes.len()
+                        )));
+                    }
                 }
                 Ok(())
             }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// How a view was made from the tensor that owns the storage.
 pub struct ViewInfo {
-    /// The tensor the view looks at; never a view itself.
+    /// The tensor the view looks at: the one that owns the storage, or a detached alias, where history starts anew.
     pub base: Tensor,
     /// The view ops from the base to this tensor.
     pub ops: SmallVec<[Prim; 1]>,
@@ -30,9 +30,10 @@ impl Drop for ViewInfo {
 
 impl ViewInfo {
     fn of(x: &Tensor, op: Option<Prim>, detached: bool) -> Box<ViewInfo> {
-        let (base, mut ops, was_detached) = match x.view_info() {
-            None => (x.clone(), SmallVec::new(), false),
-            Some(v) => (v.base.clone(), v.ops.clone(), v.detached),
+        let (base, mut ops) = match x.view_info() {
+            // History starts anew at a detached alias, so views of it have it as their base.
+            Some(v) if !v.detached || detached => (v.base.clone(), v.ops.clone()),
+            _ => (x.clone(), SmallVec::new()),
         };
         match op {
             // It speaks of the storage, whatever was looked through before.
@@ -45,7 +46,7 @@ impl ViewInfo {
             ops,
             memo: Mutex::new(None),
             history_version: AtomicU32::new(x.version()),
-            detached: detached || was_detached,
+            detached,
         })
     }
 
@@ -125,7 +126,7 @@ impl Tensor {
         debug_assert!(self.device().kind == DeviceKind::Tpu);
         let Some(info) = self.view_info() else { return Ok(self.storage_value()) };
         if info.ops.is_empty() {
-            return Ok(self.storage_value());
+            return info.base.device_value();
         }
         let version = self.version();
         let mut memo = info.memo.lock().unwrap_or_else(|e| e.into_inner());
@@ -135,7 +136,7 @@ impl Tensor {
             }
         }
         let mut meta = *info.base.meta();
-        let mut handle = self.storage_value();
+        let mut handle = info.base.device_value()?;
         let mut owned = false;
         for op in &info.ops {
             let out = op.view_meta(&meta)?;
@@ -162,20 +163,17 @@ impl Tensor {
             }
             DeviceKind::Tpu => {
                 let be = backend::get()?;
-                let chain = self.view_info().filter(|v| !v.ops.is_empty());
-                let value = match chain {
-                    None => {
-                        let v = y.device_value()?;
-                        be.retain(v);
-                        v
+                // The value of the storage's owner after this write, found from view to base until there is none.
+                let (mut at, mut new) = (self.clone(), y.clone());
+                while let Some(info) = at.view_info() {
+                    if !info.ops.is_empty() {
+                        new = crate::state::no_grad(|| write_through(&info.base, &info.ops, &new))?;
                     }
-                    Some(info) => {
-                        let new = crate::state::no_grad(|| write_through(&info.base, &info.ops, y))?;
-                        let v = new.device_value()?;
-                        be.retain(v);
-                        v
-                    }
-                };
+                    let base = info.base.clone();
+                    at = base;
+                }
+                let value = new.device_value()?;
+                be.retain(value);
                 be.release(self.replace_storage_value(value));
             }
         }

@@ -148,7 +148,8 @@ fn colliding_hashes_do_not_give_the_wrong_program() {
 fn recompilations_are_explained() {
     let _turn = turn();
     for n in [4, 5] {
-        let x = Tensor::ones(&[n, 2], torchtpu_tensor::DType::F32, Device::CPU).unwrap().to_device(Device::TPU).unwrap();
+        let x =
+            Tensor::ones(&[n, 2], torchtpu_tensor::DType::F32, Device::CPU).unwrap().to_device(Device::TPU).unwrap();
         values(&x.add(&x).unwrap().mul(&x).unwrap());
     }
     let last = lazy::explain().pop().unwrap();

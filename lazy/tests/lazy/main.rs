@@ -23,7 +23,7 @@ fn turn() -> MutexGuard<'static, ()> {
     });
     lazy::set_eager_mode(lazy::EagerMode::Fused);
     lazy::set_max_segment_ops(1500);
-    lazy::set_max_pending_bytes(8 << 30);
+    lazy::set_max_pending_bytes(2 << 30);
     lazy::set_check_numerics(false);
     lazy::set_hash_mask(u64::MAX);
     lazy::synchronize().expect("an earlier test left a failure behind");

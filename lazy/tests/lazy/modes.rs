@@ -111,6 +111,18 @@ fn debug_mode_names_the_op_that_made_nan_or_infinity() {
 }
 
 #[test]
+fn memory_that_cannot_be_had_is_an_error_of_those_who_need_it() {
+    let _turn = turn();
+    let a = tpu(&[1.0, 2.0], &[2]);
+    let huge = Tensor::ones(&[1 << 42], DType::F32, Device::TPU).unwrap();
+    lazy::mark_step();
+    let e = huge.narrow(0, 0, 1).unwrap().add_scalar(1.0).unwrap().to_vec::<f32>().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::OutOfMemory);
+    assert!(e.to_string().contains("in a segment of 1 ops: full"), "{e}");
+    assert_eq!(values(&a.add(&a).unwrap()), [2.0, 4.0], "later work goes on");
+}
+
+#[test]
 fn maximum_keeps_nan() {
     let _turn = turn();
     let a = tpu(&[f32::NAN, 1.0], &[2]);

@@ -144,3 +144,25 @@ fn a_parameter_is_updated_in_its_own_memory() {
     assert!(lazy::metrics().donations >= 99, "{:?}", lazy::metrics());
     assert!(lazy::metrics().compilations <= 2);
 }
+
+#[test]
+fn another_thread_may_synchronize_at_any_time() {
+    let _turn = turn();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let (w, x) = (tpu(&[0.0; 64], &[64]), tpu(&[1.0; 64], &[64]));
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                lazy::synchronize().unwrap();
+            }
+        });
+        for _ in 0..500 {
+            let y = w.mul(&x).unwrap();
+            w.add_(&x).unwrap();
+            w.add_(&y.sub(&w).unwrap().add(&x).unwrap()).unwrap();
+            lazy::step_boundary();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(values(&w), [500.0; 64]);
+}

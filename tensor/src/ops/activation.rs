@@ -231,9 +231,8 @@ impl Fused for Silu {
 
 impl Fused for SiluBackward {
     const NAME: &'static str = "silu_backward";
-    const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
-        kernels::silu_backward(&x[0].view(), &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error)
-    });
+    const KERNEL: Option<KernelFn<Self>> =
+        Some(|_, x, y| kernels::silu_backward(&x[0].view(), &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error));
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("silu_backward_cpu", x[0])?;
         same_as(x[0], x[1])
@@ -261,8 +260,7 @@ pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) ->
     all.extend(low.iter().chain(&high));
     let dtype = result_type_of(&all);
     let y = narrowed(x.clone(), dtype)?;
-    let tracked = state::grad_enabled()
-        && all.iter().any(|o| matches!(o, Operand::Tensor(t) if t.requires_grad()));
+    let tracked = state::grad_enabled() && all.iter().any(|o| matches!(o, Operand::Tensor(t) if t.requires_grad()));
     let mut y = y;
     for (bound, upper) in [(low, false), (high, true)] {
         let Some(bound) = bound else { continue };
@@ -463,59 +461,255 @@ fn ok(y: Tensor) -> Result<Ret> {
 const FLOATS: &[DType] = &[DType::F64, DType::BF16, DType::F16];
 
 fn plain() -> Vec<Sample> {
-    vec![Sample::new(vec![t(&[2, 3])]).dtypes(FLOATS), Sample::new(vec![t(&[0, 3])]), Sample::new(vec![SampleArg::Transposed(vec![3, 4], crate::schema::Fill::Normal)])]
+    vec![
+        Sample::new(vec![t(&[2, 3])]).dtypes(FLOATS),
+        Sample::new(vec![t(&[0, 3])]),
+        Sample::new(vec![SampleArg::Transposed(vec![3, 4], crate::schema::Fill::Normal)]),
+    ]
 }
 
 /// Rows of the activations.
 pub const ROWS: &[Row] = &[
-    Row::new("gelu(Tensor self, *, str approximate='none') -> Tensor", Tier::Fused, |a| ok(gelu(a.tensor(0)?, a.str(1)?)?), || {
-        let mut s = plain();
-        s.push(Sample::new(vec![t(&[2, 3]), SampleArg::Str("tanh")]).dtypes(FLOATS));
-        s
-    }).inplace().scope(Scope::Nn),
-    Row::new("silu(Tensor self) -> Tensor", Tier::Fused, |a| ok(dispatch::call(Prim::Silu(Silu), &[a.tensor(0)?])?), plain).inplace().scope(Scope::Nn),
-    Row::new("relu6(Tensor self) -> Tensor", Tier::Composed, |a| ok(clamp_scalars(a.tensor(0)?, Some(0.0), Some(6.0))?), plain).inplace().scope(Scope::Nn),
-    Row::new("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Tier::Composed, |a| {
-        if a.float(1)? > a.float(2)? {
-            return Err(Error::runtime("min_val cannot be greater than max_val"));
-        }
-        ok(clamp_scalars(a.tensor(0)?, Some(a.float(1)?), Some(a.float(2)?))?)
-    }, samples!([t(&[2, 3])], [t(&[2, 3]), n(-0.5), n(0.7)])).inplace().scope(Scope::Nn),
-    Row::new("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", Tier::Composed, |a| ok(leaky_relu(a.tensor(0)?, a.float(1)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(0.2)])).inplace().scope(Scope::Nn),
-    Row::new("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", Tier::Composed, |a| ok(elu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.float(3)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)])).inplace().scope(Scope::Nn),
-    Row::new("selu(Tensor self) -> Tensor", Tier::Composed, |a| ok(elu(a.tensor(0)?, SELU_ALPHA, SELU_SCALE, 1.0)?), plain).inplace().scope(Scope::Function),
-    Row::new("celu(Tensor self, Scalar alpha=1.0) -> Tensor", Tier::Composed, |a| {
-        let alpha = a.float(1)?;
-        if alpha == 0.0 {
-            return Err(Error::runtime("ZeroDivisionError"));
-        }
-        ok(elu(a.tensor(0)?, alpha, 1.0, 1.0 / alpha)?)
-    }, samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)])).inplace().scope(Scope::Function),
-    Row::new("mish(Tensor self) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        ok(x.mul(&softplus(x, 1.0, 20.0)?.tanh()?)?)
-    }, plain).inplace().scope(Scope::Nn),
-    Row::new("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", Tier::Composed, |a| ok(softplus(a.tensor(0)?, a.float(1)?, a.float(2)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(2), n(1)])).scope(Scope::Nn),
-    Row::new("hardsigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(hardsigmoid(a.tensor(0)?)?), plain).inplace().scope(Scope::Nn),
-    Row::new("hardswish(Tensor self) -> Tensor", Tier::Composed, |a| ok(a.tensor(0)?.mul(&hardsigmoid(a.tensor(0)?)?)?), plain).inplace().scope(Scope::Nn),
-    Row::new("log_sigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(log_sigmoid(a.tensor(0)?)?), plain).scope(Scope::Nn),
-    Row::new("softsign(Tensor self) -> Tensor", Tier::Composed, |a| ok(a.tensor(0)?.div(&a.tensor(0)?.abs()?.add_scalar(1i64)?)?), plain).scope(Scope::Nn),
-    Row::new("tanhshrink(Tensor self) -> Tensor", Tier::Composed, |a| ok(a.tensor(0)?.sub(&a.tensor(0)?.tanh()?)?), plain).scope(Scope::Nn),
-    Row::new("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Tier::Composed, |a| ok(softshrink(a.tensor(0)?, a.float(1)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)])).scope(Scope::Nn),
-    Row::new("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Tier::Composed, |a| ok(hardshrink(a.tensor(0)?, a.float(1)?)?), samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)])),
-    Row::new("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", Tier::Composed, |a| ok(threshold(a.tensor(0)?, a.scalar(1)?, a.scalar(2)?)?), samples!([t(&[2, 3]), n(0.1), n(20)])).inplace().scope(Scope::Function),
-    Row::new("prelu(Tensor self, Tensor weight) -> Tensor", Tier::Composed, |a| ok(prelu(a.tensor(0)?, a.tensor(1)?)?), samples!([t(&[2, 3, 2]), t(&[3])], [t(&[2, 3]), t(&[1])])),
-    Row::new("glu(Tensor self, int dim=-1) -> Tensor", Tier::Composed, |a| ok(glu(a.tensor(0)?, a.int(1)?)?), samples!([t(&[2, 4])], [t(&[4, 3]), n(0)])).scope(Scope::Nn),
-    Row::new("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?), samples!([t(&[2, 3]), n(-0.5), n(0.7)], [t(&[2, 3]), SampleArg::Default, n(0.7)])).inplace(),
-    Row::new("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?), samples!([t(&[2, 3]), unit(&[3]), positive(&[2, 1])])).inplace(),
-    Row::new("clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?), samples!([t(&[2, 3]), n(-0.5), n(0.7)])).inplace(),
-    Row::new("clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?), samples!([t(&[2, 3]), unit(&[3])])).inplace(),
-    Row::new("clamp_min(Tensor self, Scalar min) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?), samples!([t(&[2, 3]), n(-0.5)])).inplace(),
-    Row::new("clamp_min.Tensor(Tensor self, Tensor min) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?), samples!([t(&[2, 3]), unit(&[3])])).inplace(),
-    Row::new("clamp_max(Tensor self, Scalar max) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?), samples!([t(&[2, 3]), n(0.5)])).inplace(),
-    Row::new("clamp_max.Tensor(Tensor self, Tensor max) -> Tensor", Tier::Composed, |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?), samples!([t(&[2, 3]), unit(&[3])])).inplace(),
-    Row::new("lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor", Tier::Composed, |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?), samples!([t(&[2, 3]), positive(&[3]), n(0.3)], [t(&[2, 3]), positive(&[3]), n(0.8)])).inplace(),
-    Row::new("lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor", Tier::Composed, |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?), samples!([t(&[2, 3]), positive(&[3]), unit(&[2, 3])])).inplace(),
-    Row::new("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", Tier::Composed, |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, false)?), samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)])).inplace(),
-    Row::new("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", Tier::Composed, |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, true)?), samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)])).inplace(),
+    Row::new(
+        "gelu(Tensor self, *, str approximate='none') -> Tensor",
+        Tier::Fused,
+        |a| ok(gelu(a.tensor(0)?, a.str(1)?)?),
+        || {
+            let mut s = plain();
+            s.push(Sample::new(vec![t(&[2, 3]), SampleArg::Str("tanh")]).dtypes(FLOATS));
+            s
+        },
+    )
+    .inplace()
+    .scope(Scope::Nn),
+    Row::new(
+        "silu(Tensor self) -> Tensor",
+        Tier::Fused,
+        |a| ok(dispatch::call(Prim::Silu(Silu), &[a.tensor(0)?])?),
+        plain,
+    )
+    .inplace()
+    .scope(Scope::Nn),
+    Row::new(
+        "relu6(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp_scalars(a.tensor(0)?, Some(0.0), Some(6.0))?),
+        plain,
+    )
+    .inplace()
+    .scope(Scope::Nn),
+    Row::new(
+        "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+        Tier::Composed,
+        |a| {
+            if a.float(1)? > a.float(2)? {
+                return Err(Error::runtime("min_val cannot be greater than max_val"));
+            }
+            ok(clamp_scalars(a.tensor(0)?, Some(a.float(1)?), Some(a.float(2)?))?)
+        },
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(-0.5), n(0.7)]),
+    )
+    .inplace()
+    .scope(Scope::Nn),
+    Row::new(
+        "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+        Tier::Composed,
+        |a| ok(leaky_relu(a.tensor(0)?, a.float(1)?)?),
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(0.2)]),
+    )
+    .inplace()
+    .scope(Scope::Nn),
+    Row::new(
+        "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+        Tier::Composed,
+        |a| ok(elu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.float(3)?)?),
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)]),
+    )
+    .inplace()
+    .scope(Scope::Nn),
+    Row::new(
+        "selu(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| ok(elu(a.tensor(0)?, SELU_ALPHA, SELU_SCALE, 1.0)?),
+        plain,
+    )
+    .inplace()
+    .scope(Scope::Function),
+    Row::new(
+        "celu(Tensor self, Scalar alpha=1.0) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let alpha = a.float(1)?;
+            if alpha == 0.0 {
+                return Err(Error::runtime("ZeroDivisionError"));
+            }
+            ok(elu(a.tensor(0)?, alpha, 1.0, 1.0 / alpha)?)
+        },
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)]),
+    )
+    .inplace()
+    .scope(Scope::Function),
+    Row::new(
+        "mish(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            ok(x.mul(&softplus(x, 1.0, 20.0)?.tanh()?)?)
+        },
+        plain,
+    )
+    .inplace()
+    .scope(Scope::Nn),
+    Row::new(
+        "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+        Tier::Composed,
+        |a| ok(softplus(a.tensor(0)?, a.float(1)?, a.float(2)?)?),
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(2), n(1)]),
+    )
+    .scope(Scope::Nn),
+    Row::new("hardsigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(hardsigmoid(a.tensor(0)?)?), plain)
+        .inplace()
+        .scope(Scope::Nn),
+    Row::new(
+        "hardswish(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| ok(a.tensor(0)?.mul(&hardsigmoid(a.tensor(0)?)?)?),
+        plain,
+    )
+    .inplace()
+    .scope(Scope::Nn),
+    Row::new("log_sigmoid(Tensor self) -> Tensor", Tier::Composed, |a| ok(log_sigmoid(a.tensor(0)?)?), plain)
+        .scope(Scope::Nn),
+    Row::new(
+        "softsign(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| ok(a.tensor(0)?.div(&a.tensor(0)?.abs()?.add_scalar(1i64)?)?),
+        plain,
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "tanhshrink(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| ok(a.tensor(0)?.sub(&a.tensor(0)?.tanh()?)?),
+        plain,
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+        Tier::Composed,
+        |a| ok(softshrink(a.tensor(0)?, a.float(1)?)?),
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)]),
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+        Tier::Composed,
+        |a| ok(hardshrink(a.tensor(0)?, a.float(1)?)?),
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(0.3)]),
+    ),
+    Row::new(
+        "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+        Tier::Composed,
+        |a| ok(threshold(a.tensor(0)?, a.scalar(1)?, a.scalar(2)?)?),
+        samples!([t(&[2, 3]), n(0.1), n(20)]),
+    )
+    .inplace()
+    .scope(Scope::Function),
+    Row::new(
+        "prelu(Tensor self, Tensor weight) -> Tensor",
+        Tier::Composed,
+        |a| ok(prelu(a.tensor(0)?, a.tensor(1)?)?),
+        samples!([t(&[2, 3, 2]), t(&[3])], [t(&[2, 3]), t(&[1])]),
+    ),
+    Row::new(
+        "glu(Tensor self, int dim=-1) -> Tensor",
+        Tier::Composed,
+        |a| ok(glu(a.tensor(0)?, a.int(1)?)?),
+        samples!([t(&[2, 4])], [t(&[4, 3]), n(0)]),
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
+        samples!([t(&[2, 3]), n(-0.5), n(0.7)], [t(&[2, 3]), SampleArg::Default, n(0.7)]),
+    )
+    .inplace(),
+    Row::new(
+        "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
+        samples!([t(&[2, 3]), unit(&[3]), positive(&[2, 1])]),
+    )
+    .inplace(),
+    Row::new(
+        "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
+        samples!([t(&[2, 3]), n(-0.5), n(0.7)]),
+    )
+    .inplace(),
+    Row::new(
+        "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
+        samples!([t(&[2, 3]), unit(&[3])]),
+    )
+    .inplace(),
+    Row::new(
+        "clamp_min(Tensor self, Scalar min) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
+        samples!([t(&[2, 3]), n(-0.5)]),
+    )
+    .inplace(),
+    Row::new(
+        "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
+        samples!([t(&[2, 3]), unit(&[3])]),
+    )
+    .inplace(),
+    Row::new(
+        "clamp_max(Tensor self, Scalar max) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
+        samples!([t(&[2, 3]), n(0.5)]),
+    )
+    .inplace(),
+    Row::new(
+        "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
+        samples!([t(&[2, 3]), unit(&[3])]),
+    )
+    .inplace(),
+    Row::new(
+        "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
+        Tier::Composed,
+        |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?),
+        samples!([t(&[2, 3]), positive(&[3]), n(0.3)], [t(&[2, 3]), positive(&[3]), n(0.8)]),
+    )
+    .inplace(),
+    Row::new(
+        "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
+        Tier::Composed,
+        |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?),
+        samples!([t(&[2, 3]), positive(&[3]), unit(&[2, 3])]),
+    )
+    .inplace(),
+    Row::new(
+        "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        Tier::Composed,
+        |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, false)?),
+        samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)]),
+    )
+    .inplace(),
+    Row::new(
+        "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+        Tier::Composed,
+        |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, true)?),
+        samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)]),
+    )
+    .inplace(),
 ];

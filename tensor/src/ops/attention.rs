@@ -52,7 +52,8 @@ impl Attention {
             return Ok(s);
         }
         let (l, n) = (q.dims()[q.dims().len() - 2], k.dims()[k.dims().len() - 2]);
-        let count = |n: usize| Tensor::arange(Scalar::Int(0), Scalar::Int(n as i64), Scalar::Int(1), DType::I64, s.device());
+        let count =
+            |n: usize| Tensor::arange(Scalar::Int(0), Scalar::Int(n as i64), Scalar::Int(1), DType::I64, s.device());
         let seen = count(n)?.le(&count(l)?.unsqueeze(1)?)?;
         select(&seen, &s, &hidden)
     }
@@ -139,7 +140,11 @@ impl Fused for Attention {
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
-        Meta { dims: first.dims[..3].iter().copied().collect(), dtype: compute_dtype(first.dtype), device: first.device }
+        Meta {
+            dims: first.dims[..3].iter().copied().collect(),
+            dtype: compute_dtype(first.dtype),
+            device: first.device,
+        }
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (q, k, v) = (widened(x[0])?, widened(x[1])?, widened(x[2])?);
@@ -160,8 +165,16 @@ impl Fused for AttentionBackward {
         let mask = x.get(6).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
         let (mut gq, mut gk, mut gv) = (y[0].view_mut(), y[1].view_mut(), y[2].view_mut());
         kernels::attention_backward(
-            &x[0].view(), &x[1].view(), &x[2].view(), &x[3].view(), &x[4].view(), &x[5].view(),
-            &o.of.spec(mask), &mut gq, &mut gk, &mut gv,
+            &x[0].view(),
+            &x[1].view(),
+            &x[2].view(),
+            &x[3].view(),
+            &x[4].view(),
+            &x[5].view(),
+            &o.of.spec(mask),
+            &mut gq,
+            &mut gk,
+            &mut gv,
         );
         Ok(())
     });
@@ -306,7 +319,16 @@ fn attention_samples() -> Vec<Sample> {
         Sample::new(vec![t(&[1, 2, 3, 4]), t(&[1, 2, 3, 4]), t(&[1, 2, 3, 4]), none(), n(0.0), n(true)]),
         Sample::new(vec![t(&[2, 3, 4]), t(&[2, 3, 4]), t(&[2, 3, 4]), mask(&[3, 3]), n(0.0), n(false), n(0.3)]),
         Sample::new(vec![t(&[1, 2, 3, 4]), t(&[1, 2, 3, 4]), t(&[1, 2, 3, 4]), t(&[3, 3])]),
-        Sample::new(vec![t(&[1, 4, 3, 2]), t(&[1, 2, 3, 2]), t(&[1, 2, 3, 2]), none(), n(0.0), n(false), none(), n(true)]),
+        Sample::new(vec![
+            t(&[1, 4, 3, 2]),
+            t(&[1, 2, 3, 2]),
+            t(&[1, 2, 3, 2]),
+            none(),
+            n(0.0),
+            n(false),
+            none(),
+            n(true),
+        ]),
     ]
 }
 

@@ -473,7 +473,17 @@ macro_rules! conv_rows {
 
 fn grouped() -> Vec<Sample> {
     let of = |transposed: bool| {
-        Sample::new(vec![t(&[2, 4, 5]), t(&[4, 2, 3]), t(&[4]), ints(&[2]), ints(&[1]), ints(&[1]), n(transposed), ints(&[0]), n(2)])
+        Sample::new(vec![
+            t(&[2, 4, 5]),
+            t(&[4, 2, 3]),
+            t(&[4]),
+            ints(&[2]),
+            ints(&[1]),
+            ints(&[1]),
+            n(transposed),
+            ints(&[0]),
+            n(2),
+        ])
     };
     vec![of(false), of(true)]
 }

@@ -23,7 +23,14 @@ impl Op for Cast {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
-        smallvec![f.convert(&x[0], crate::meta::element_type(self.0))]
+        // XLA saturates where C wraps: floats reach narrow integers through a wide one.
+        let narrow = self.0.is_int() && self.0.size_bytes() < 4;
+        let x = if narrow && x[0].element().is_float() {
+            f.convert(&x[0], torchtpu_stablehlo::ElementType::S32)
+        } else {
+            x[0].clone()
+        };
+        smallvec![f.convert(&x, crate::meta::element_type(self.0))]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         Ok(smallvec![Some(g.to_dtype(s.meta(0).dtype)?)])

@@ -1,7 +1,7 @@
 //! Rows of a table by index.
 
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
-use crate::ops::pointwise::{kernel_error, select_scalar, select};
+use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::schema::{Row, Sample, Scope, Tier, index, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;

@@ -13,13 +13,17 @@
 //! the mask on the host, which cuts the trace. Filling or overwriting by a mask (`masked_fill`, `masked_scatter`,
 //! `x[mask] = number`) does not.
 
-use crate::op::{Func, Grads, Op, Outs, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
-use crate::schema::{Fill, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index as index_arg, mask as mask_arg, n, positive, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, backend, dispatch, samples, state};
+use crate::schema::{
+    Fill, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index as index_arg, mask as mask_arg, n, t,
+};
+use crate::{
+    DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, backend, dispatch, samples, state,
+};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::index as kernels;
-use torchtpu_stablehlo::{Direction, ElementType, GatherDims, ReduceKind, ScatterDims, ScatterKind as Join, Type};
+use torchtpu_stablehlo::{Direction, ElementType, GatherDims, ScatterDims, ScatterKind as Join, Type};
 
 // ------------------------------------------------------------------------------------------------ shared rules
 
@@ -54,7 +58,11 @@ fn guard(index: &Tensor, low: i64, size: usize, error: impl FnOnce() -> Error) -
 
 /// On a device, arranges for `error` when any element of `bad` turns out true.
 pub(crate) fn defer(bad: &Tensor, error: Error) -> Result<()> {
-    let any = if bad.dims().is_empty() { bad.clone() } else { super::reduce::reduce(super::reduce::ReduceKind::Any, bad, None, false)? };
+    let any = if bad.dims().is_empty() {
+        bad.clone()
+    } else {
+        super::reduce::reduce(super::reduce::ReduceKind::Any, bad, None, false)?
+    };
     backend::get()?.defer_check(any.device_value()?, error)
 }
 
@@ -127,7 +135,11 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
                     x.dims()
                 )
             } else {
-                format!("Expected index {} to be no larger than self {} apart from dimension {dim}", index.dims(), x.dims())
+                format!(
+                    "Expected index {} to be no larger than self {} apart from dimension {dim}",
+                    index.dims(),
+                    x.dims()
+                )
             })); // C1
         }
     }
@@ -261,10 +273,9 @@ impl Op for Scatter {
             dispatch::call(Prim::Scatter(op), &[t, index, &zero])
         };
         let (gx, gs) = match self.kind {
-            ScatterKind::Set => (
-                if s.needs(0) { Some(cleared(g)?) } else { None },
-                if s.needs(2) { Some(fit(at(g)?)?) } else { None },
-            ),
+            ScatterKind::Set => {
+                (if s.needs(0) { Some(cleared(g)?) } else { None }, if s.needs(2) { Some(fit(at(g)?)?) } else { None })
+            }
             ScatterKind::Add => (
                 if s.needs(0) { Some(if self.include_self { g.clone() } else { cleared(g)? }) } else { None },
                 if s.needs(2) { Some(fit(at(g)?)?) } else { None },
@@ -311,7 +322,12 @@ impl Scatter {
     }
 
     /// Gradients of the reducing kinds, before the old values that do not count are cleared.
-    fn reduce_vjp(&self, s: &Saved<'_>, g: &Tensor, at: &dyn Fn(&Tensor) -> Result<Tensor>) -> Result<(Tensor, Tensor)> {
+    fn reduce_vjp(
+        &self,
+        s: &Saved<'_>,
+        g: &Tensor,
+        at: &dyn Fn(&Tensor) -> Result<Tensor>,
+    ) -> Result<(Tensor, Tensor)> {
         let (index, src) = (s.x(1), s.x(2).expand_dims(s.x(1).dims())?);
         let scatter = |x: &Tensor, kind: ScatterKind, src: &Tensor, include_self: bool| {
             dispatch::call(Prim::Scatter(Scatter { dim: self.dim, kind, include_self }), &[x, index, src])
@@ -344,7 +360,8 @@ impl Scatter {
                 let (x, y) = (s.x(0), s.y(0));
                 let is_x = x.eq(y)?.to_dtype(g.dtype())?;
                 let is_src = src.eq(&at(y)?)?.to_dtype(g.dtype())?;
-                let start = if self.include_self { is_x.clone() } else { scatter(&is_x, ScatterKind::Set, &zero, true)? };
+                let start =
+                    if self.include_self { is_x.clone() } else { scatter(&is_x, ScatterKind::Set, &zero, true)? };
                 let count = scatter(&start, ScatterKind::Add, &is_src, true)?.maximum_scalar(1.0)?;
                 let share = g.div(&count)?;
                 // Where nothing arrived the element itself is the result.
@@ -421,7 +438,10 @@ impl Op for IndexAdd {
         let name = self.label();
         check_index_dtype(name, x[1])?;
         if x[1].dims().len() != 1 {
-            return Err(Error::index(format!("{name}_(): Index is supposed to be a vector, but got dim: {}", x[1].dims().len())));
+            return Err(Error::index(format!(
+                "{name}_(): Index is supposed to be a vector, but got dim: {}",
+                x[1].dims().len()
+            )));
         }
         if x[0].dtype() != x[2].dtype() {
             return Err(Error::runtime(format!(
@@ -594,7 +614,8 @@ impl Op for IndexPut {
         }
         let to = reached(x[0], &x[2..])?;
         let v = x[1].dims();
-        let fits = v.len() <= to.len() && (1..=v.len()).all(|i| v[v.len() - i] == 1 || v[v.len() - i] == to[to.len() - i]);
+        let fits =
+            v.len() <= to.len() && (1..=v.len()).all(|i| v[v.len() - i] == 1 || v[v.len() - i] == to[to.len() - i]);
         if !fits {
             return Err(Error::runtime(format!(
                 "shape mismatch: value tensor of shape {v} cannot be broadcast to indexing result of shape {to}"
@@ -644,7 +665,8 @@ impl Op for IndexPut {
         if s.needs(1) {
             let mut operands: SmallVec<[&Tensor; 6]> = smallvec![g];
             operands.extend(indices);
-            grads[1] = Some(dispatch::call(Prim::Index(Index { dims: self.dims }), &operands)?.sum_to(&s.meta(1).dims)?);
+            grads[1] =
+                Some(dispatch::call(Prim::Index(Index { dims: self.dims }), &operands)?.sum_to(&s.meta(1).dims)?);
         }
         Ok(grads)
     }
@@ -677,7 +699,14 @@ pub fn gather(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     y.reshape_dims(*index.dims())
 }
 
-fn scatter_kind(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, kind: ScatterKind, include_self: bool) -> Result<Tensor> {
+fn scatter_kind(
+    x: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    kind: ScatterKind,
+    include_self: bool,
+) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
     let op = Scatter { dim, kind, include_self };
     if index.numel() == 0 {
@@ -686,11 +715,12 @@ fn scatter_kind(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, kind: Scatte
     }
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
     // Only the part of the source that the index has is looked at.
-    let mut s1 = if src.dims().is_empty() && !index.dims().is_empty() && src.device() == x.device() && src.requires_grad() {
-        at_least_1d(src)?
-    } else {
-        src.clone()
-    };
+    let mut s1 =
+        if src.dims().is_empty() && !index.dims().is_empty() && src.device() == x.device() && src.requires_grad() {
+            at_least_1d(src)?
+        } else {
+            src.clone()
+        };
     if !s1.dims().is_empty() {
         if s1.dims().len() != i1.dims().len() || (0..i1.dims().len()).any(|d| i1.dims()[d] > s1.dims()[d]) {
             return Err(Error::runtime(format!(
@@ -733,7 +763,14 @@ pub fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result
 ///
 /// # Errors
 /// `Index` for a dimension or index out of range, `Runtime` for shapes, dtypes and names that do not fit.
-pub fn scatter_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, reduce: &str, include_self: bool) -> Result<Tensor> {
+pub fn scatter_reduce(
+    x: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
     let kind = match reduce {
         "sum" => ScatterKind::Add,
         "prod" => ScatterKind::Mul,
@@ -786,9 +823,13 @@ fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bo
     let op = IndexAdd { dim, accumulate };
     let (x1, i1) = (at_least_1d(x)?, index_list(op.label(), index)?);
     // A source without dimensions is one row of a tensor that has one dimension.
-    let s1 = if src.dims().is_empty() && i1.numel() == 1 && x1.dims().len() == 1 { at_least_1d(src)? } else { src.clone() };
+    let s1 =
+        if src.dims().is_empty() && i1.numel() == 1 && x1.dims().len() == 1 { at_least_1d(src)? } else { src.clone() };
     if s1.dims().is_empty() {
-        return Err(Error::runtime(format!("{}_(): source must have the dimensions of self, but has none", op.label())));
+        return Err(Error::runtime(format!(
+            "{}_(): source must have the dimensions of self, but has none",
+            op.label()
+        )));
     }
     let y = dispatch::call(Prim::IndexAdd(op), &[&x1, &i1, &s1])?;
     let size = x1.dims()[dim];
@@ -796,7 +837,8 @@ fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bo
         if accumulate {
             out_of_range_in_self().in_op("index_add")
         } else {
-            Error::index(format!("index_copy_(): index is out of bounds for dimension {dim} with size {size}")).in_op("index_copy")
+            Error::index(format!("index_copy_(): index is out of bounds for dimension {dim} with size {size}"))
+                .in_op("index_copy")
         }
     })?;
     y.reshape_dims(*x.dims())
@@ -832,7 +874,8 @@ pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> R
     guard(&i1, -(size as i64), size, || out_of_bounds(dim, size).in_op("index_fill"))?;
     let wrapped = pointwise::select(&i1.lt_scalar(0)?, &i1.add_scalar(size as i64)?, &i1)?;
     let value = fill_value("index_fill_", x, value)?;
-    dispatch::call(Prim::IndexAdd(IndexAdd { dim, accumulate: false }), &[&x1, &wrapped, &value])?.reshape_dims(*x.dims())
+    dispatch::call(Prim::IndexAdd(IndexAdd { dim, accumulate: false }), &[&x1, &wrapped, &value])?
+        .reshape_dims(*x.dims())
 }
 
 /// The number that a fill writes, in the dtype of what it is written into.
@@ -1193,7 +1236,9 @@ fn put_by_mask(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumula
     let mut given = indices.iter().enumerate().filter_map(|(d, i)| i.as_ref().map(|i| (d, i)));
     let (Some((at, mask)), None) = (given.next(), given.next()) else { return Ok(None) };
     let r = mask.dims().len();
-    let covers = matches!(mask.dtype(), DType::Bool | DType::U8) && at + r <= x.dims().len() && mask.dims()[..] == x.dims()[at..at + r];
+    let covers = matches!(mask.dtype(), DType::Bool | DType::U8)
+        && at + r <= x.dims().len()
+        && mask.dims()[..] == x.dims()[at..at + r];
     if !covers {
         return Ok(None);
     }
@@ -1207,7 +1252,9 @@ fn put_by_mask(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumula
         dims.remove(i);
         (0..r).for_each(|_| dims.insert(i, 1));
     }
-    if dims.len() > x.dims().len() || (1..=dims.len()).any(|i| dims[dims.len() - i] != 1 && dims[dims.len() - i] != x.dims()[x.dims().len() - i]) {
+    if dims.len() > x.dims().len()
+        || (1..=dims.len()).any(|i| dims[dims.len() - i] != 1 && dims[dims.len() - i] != x.dims()[x.dims().len() - i])
+    {
         return Ok(None);
     }
     let values = values.reshape_dims(dims)?;
@@ -1308,7 +1355,9 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
         return Ok(x);
     }
     let too_few = || {
-        Error::runtime("masked_scatter: expected self and source to have the number of elements in source to be at least the number of ones in mask")
+        Error::runtime(
+            "masked_scatter: expected self and source to have the number of elements in source to be at least the number of ones in mask",
+        )
     };
     let n = source.numel();
     let flat = mask.reshape(&[-1])?;
@@ -1333,7 +1382,10 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
 
 /// Rows and columns of a matrix as `[rows, 1]` and `[1, columns]`, to compare.
 fn rows_and_columns(rows: usize, columns: usize, device: Device) -> Result<(Tensor, Tensor)> {
-    Ok((count_up(rows, device)?.view_dims(Dims::new(&[rows, 1]))?, count_up(columns, device)?.view_dims(Dims::new(&[1, columns]))?))
+    Ok((
+        count_up(rows, device)?.view_dims(Dims::new(&[rows, 1]))?,
+        count_up(columns, device)?.view_dims(Dims::new(&[1, columns]))?,
+    ))
 }
 
 fn triangle(x: &Tensor, diagonal: i64, lower: bool) -> Result<Tensor> {
@@ -1377,7 +1429,8 @@ fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DT
     }
     let (mut i, mut j) = (Vec::new(), Vec::new());
     for r in 0..rows {
-        let (from, to) = if lower { (0, (r + offset + 1).clamp(0, columns)) } else { ((r + offset).clamp(0, columns), columns) };
+        let (from, to) =
+            if lower { (0, (r + offset + 1).clamp(0, columns)) } else { ((r + offset).clamp(0, columns), columns) };
         for c in from..to {
             i.push(r);
             j.push(c);
@@ -1405,7 +1458,11 @@ pub fn diag_embed(x: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tenso
     let mut more = *x.dims();
     more[r - 1] = extra;
     // Above the main diagonal an element's row is its number, below it its column is.
-    let line = if extra == 0 { x.clone() } else { super::concat::cat(&[x, &zeros_like(&x.meta().with_dims(more))?], r as i64 - 1)? };
+    let line = if extra == 0 {
+        x.clone()
+    } else {
+        super::concat::cat(&[x, &zeros_like(&x.meta().with_dims(more))?], r as i64 - 1)?
+    };
     let side = line.dims()[r - 1];
     let (i, j) = rows_and_columns(side, side, x.device())?;
     let on = j.sub(&i)?.eq_scalar(offset)?;
@@ -1445,7 +1502,8 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
     if x.numel() == 0 && classes <= 0 {
         return Err(Error::runtime("Can not infer total number of classes from empty tensor."));
     }
-    let (negative, too_large) = ("Class values must be non-negative.", "Class values must be smaller than num_classes.");
+    let (negative, too_large) =
+        ("Class values must be non-negative.", "Class values must be smaller than num_classes.");
     let classes = match (classes, x.device().kind) {
         (-1, DeviceKind::Meta) => {
             return Err(Error::not_implemented("one_hot of a meta tensor needs the number of classes"));
@@ -1501,7 +1559,11 @@ fn scalar_tensor(a: &crate::schema::Args<'_>, i: usize, x: &Tensor) -> Result<Te
 
 /// A dtype whose default the schema writes as `long`.
 pub(crate) fn long_or(a: &crate::schema::Args<'_>, i: usize) -> Result<DType> {
-    if matches!(a.0[i], crate::schema::Arg::Str("long")) { Ok(DType::I64) } else { Ok(a.opt_dtype(i)?.unwrap_or(DType::I64)) }
+    if matches!(a.0[i], crate::schema::Arg::Str("long")) {
+        Ok(DType::I64)
+    } else {
+        Ok(a.opt_dtype(i)?.unwrap_or(DType::I64))
+    }
 }
 
 fn scaled(src: &Tensor, alpha: Scalar) -> Result<Tensor> {
@@ -1694,7 +1756,7 @@ pub const ROWS: &[Row] = &[
     }, || vec![Sample::new(vec![index_arg(&[2, 3], 4), n(2)]).no_gradient()])
     .scope(Scope::Function),
     Row::new("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
-        ok(isin(&own(a.operand(0)?)?, a.tensor(1)?, a.bool(3)?))
+        ok(isin(&own(a.operand(0)?)?.to_device(a.tensor(1)?.device())?, a.tensor(1)?, a.bool(3)?))
     }, || vec![Sample::new(vec![n(2), index_arg(&[4], 4)]).no_gradient()])
     .scope(Scope::Function),
     Row::new("tril(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(tril(a.tensor(0)?, a.int(1)?)), || {

@@ -18,6 +18,7 @@ pub mod norm;
 pub mod optim;
 pub mod pad;
 pub mod pointwise;
+pub mod pool;
 pub mod random;
 pub mod reduce;
 pub mod scan;
@@ -161,6 +162,10 @@ op_table! {
     prim  TopK = sort::TopK;
     prim  Pick = sort::Pick;
     prim  RandomBits = random::RandomBits;
+    prim  MaxPool = pool::MaxPool;
+    prim  MaxPoolBackward = pool::MaxPoolBackward;
+    prim  AvgPool = pool::AvgPool;
+    prim  AvgPoolBackward = pool::AvgPoolBackward;
     view  Permute = shape::Permute;
     view  Expand = shape::Expand;
     view  Slice = shape::Slice;
@@ -208,6 +213,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("indexing", indexing::ROWS),
     ("matmul", matmul::ROWS),
     ("conv", conv::ROWS),
+    ("pool", pool::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
     ("dropout", dropout::ROWS),

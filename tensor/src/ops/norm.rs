@@ -3,12 +3,12 @@
 //! The forward ops give their statistics as further outputs, and the fused gradients read them. Under a recording tape,
 //! that is in double backward, the gradients' expansions compute the statistics from `x` again, so that nothing is lost.
 
-use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::op::F64;
+use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Ret, Row, SampleArg, Scope, Tier, ints, n, positive, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, samples, state};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, inplace, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::norm as kernels;
 use torchtpu_kernels::{View, ViewMut};
@@ -109,9 +109,8 @@ impl Fused for LayerNorm {
     });
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let bias_at = 1 + o.weight as usize;
-        let wanted = s.needs(0) as u8
-            | ((o.weight && s.needs(1)) as u8) << 1
-            | ((o.bias && s.needs(bias_at)) as u8) << 2;
+        let wanted =
+            s.needs(0) as u8 | ((o.weight && s.needs(1)) as u8) << 1 | ((o.bias && s.needs(bias_at)) as u8) << 2;
         let op = Prim::LayerNormBackward(LayerNormBackward { of: *o, wanted });
         let mut x = vec![g, s.x(0), s.y(1), s.y(2)];
         if o.weight {
@@ -264,7 +263,10 @@ impl Fused for LayerNormBackward {
 fn shape_of(normalized_shape: &[i64]) -> Result<Dims> {
     let v: Vec<usize> = normalized_shape
         .iter()
-        .map(|&n| usize::try_from(n).map_err(|_| Error::runtime(format!("normalized_shape has a negative size: {normalized_shape:?}"))))
+        .map(|&n| {
+            usize::try_from(n)
+                .map_err(|_| Error::runtime(format!("normalized_shape has a negative size: {normalized_shape:?}")))
+        })
         .collect::<Result<_>>()?;
     Dims::try_new(&v)
 }
@@ -272,7 +274,9 @@ fn shape_of(normalized_shape: &[i64]) -> Result<Dims> {
 /// A weight or bias in the dtype of the data; 16-bit data may come with `f32` parameters.
 fn parameter(x: &Tensor, p: Option<&Tensor>) -> Result<Option<Tensor>> {
     match p {
-        Some(p) if p.dtype() == DType::F32 && compute_dtype(x.dtype()) == DType::F32 => narrowed(p.clone(), x.dtype()).map(Some),
+        Some(p) if p.dtype() == DType::F32 && compute_dtype(x.dtype()) == DType::F32 => {
+            narrowed(p.clone(), x.dtype()).map(Some)
+        }
         p => Ok(p.cloned()),
     }
 }
@@ -290,7 +294,13 @@ fn row_norm(x: &Tensor, shape: Dims, w: Option<&Tensor>, b: Option<&Tensor>, eps
 ///
 /// # Errors
 /// `Runtime` when the input does not end in the normalised shape or parameters do not have it.
-pub fn layer_norm(x: &Tensor, normalized_shape: &[i64], w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+pub fn layer_norm(
+    x: &Tensor,
+    normalized_shape: &[i64],
+    w: Option<&Tensor>,
+    b: Option<&Tensor>,
+    eps: f64,
+) -> Result<Tensor> {
     Ok(row_norm(x, shape_of(normalized_shape)?, w, b, eps, false)?.swap_remove(0))
 }
 
@@ -322,7 +332,10 @@ fn per_channel(p: &Tensor, rank: usize) -> Result<Tensor> {
 pub fn group_norm(x: &Tensor, groups: i64, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let d = *x.dims();
     if d.len() < 2 {
-        return Err(Error::runtime(format!("Expected at least 2 dimensions for input tensor but received {}", d.len())));
+        return Err(Error::runtime(format!(
+            "Expected at least 2 dimensions for input tensor but received {}",
+            d.len()
+        )));
     }
     if groups <= 0 {
         return Err(Error::runtime(format!("Expected num groups to be greater than 0, got {groups}")));
@@ -432,9 +445,8 @@ impl Fused for BatchNorm {
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let p = o.first_parameter();
         let bias_at = p + o.weight as usize;
-        let wanted = s.needs(0) as u8
-            | ((o.weight && s.needs(p)) as u8) << 1
-            | ((o.bias && s.needs(bias_at)) as u8) << 2;
+        let wanted =
+            s.needs(0) as u8 | ((o.weight && s.needs(p)) as u8) << 1 | ((o.bias && s.needs(bias_at)) as u8) << 2;
         let given;
         let (mean, invstd) = if o.train {
             (s.y(1), s.y(2))
@@ -467,7 +479,8 @@ impl Fused for BatchNorm {
             return Err(Error::runtime(format!("Expected 2D or more input, but got input of size: {d}")));
         }
         let given = if self.train { [None, None] } else { [Some(x[1]), Some(x[2])] };
-        let named = [(given[0], "running_mean"), (given[1], "running_var"), (self.weight(x), "weight"), (self.bias(x), "bias")];
+        let named =
+            [(given[0], "running_mean"), (given[1], "running_var"), (self.weight(x), "weight"), (self.bias(x), "bias")];
         for (t, name) in named {
             let Some(t) = t else { continue };
             if t.numel() != d[1] {
@@ -518,7 +531,15 @@ impl Fused for BatchNormBackward {
         let wanted = |i: usize| -> Option<ViewMut<'_>> { (o.wanted >> i & 1 != 0).then(|| y[i].view_mut()) };
         let (mut gx, mut gw, mut gb) = (wanted(0), wanted(1), wanted(2));
         kernels::batch_norm_backward(
-            &views[0], &views[1], &views[2], &views[3], views.get(4), o.of.train, gx.as_mut(), gw.as_mut(), gb.as_mut(),
+            &views[0],
+            &views[1],
+            &views[2],
+            &views[3],
+            views.get(4),
+            o.of.train,
+            gx.as_mut(),
+            gw.as_mut(),
+            gb.as_mut(),
         );
         Ok(())
     });
@@ -602,7 +623,9 @@ pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, 
     let mut inputs = vec![x];
     if p.training {
         if d.len() >= 2 && x.numel() / d[1].max(1) <= 1 {
-            return Err(Error::value(format!("Expected more than 1 value per channel when training, got input size {d}")));
+            return Err(Error::value(format!(
+                "Expected more than 1 value per channel when training, got input size {d}"
+            )));
         }
         for (r, name) in [(p.running_mean, "running_mean"), (p.running_var, "running_var")] {
             if let Some(r) = r.filter(|r| d.len() >= 2 && r.numel() != d[1]) {
@@ -635,7 +658,11 @@ fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor> {
         if t.numel() != d[1] {
             return Err(Error::runtime(format!("Expected a parameter of {} elements, but got {}", d[1], t.numel())));
         }
-        Ok(Some(t.reshape_dims(Dims::new(&[1, d[1]]))?.expand_dims(&Dims::new(&[d[0], d[1]]))?.reshape_dims(Dims::new(&[d[0] * d[1]]))?))
+        Ok(Some(
+            t.reshape_dims(Dims::new(&[1, d[1]]))?
+                .expand_dims(&Dims::new(&[d[0], d[1]]))?
+                .reshape_dims(Dims::new(&[d[0] * d[1]]))?,
+        ))
     };
     if p.training && d[2..].iter().product::<usize>() <= 1 {
         return Err(Error::value(format!("Expected more than 1 spatial element when training, got input size {d}")));
@@ -658,7 +685,9 @@ fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor> {
         // Each sample moved its own copy; the average of the copies is what the channel keeps.
         for (running, copies) in [(p.running_mean, rm), (p.running_var, rv)] {
             if let (Some(r), Some(c)) = (running, copies) {
-                state::no_grad(|| inplace::assign(r, &c.reshape_dims(Dims::new(&[d[0], d[1]]))?.mean_dim(&[0], false)?))?;
+                state::no_grad(|| {
+                    inplace::assign(r, &c.reshape_dims(Dims::new(&[d[0], d[1]]))?.mean_dim(&[0], false)?)
+                })?;
             }
         }
     }

@@ -67,7 +67,8 @@ fn agree(x: &[&Tensor]) -> Result<Meta> {
 
 /// Value of an operand that is a number.
 fn number(x: &Tensor) -> Result<f64> {
-    let bits = x.scalar_bits().ok_or_else(|| Error::runtime("a number of an optimiser step must be a 0-d cpu tensor"))?;
+    let bits =
+        x.scalar_bits().ok_or_else(|| Error::runtime("a number of an optimiser step must be a 0-d cpu tensor"))?;
     Ok(Scalar::from_bits(bits, x.dtype()).to_f64())
 }
 
@@ -361,7 +362,16 @@ pub fn adam(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs) -> Result<(
 
 /// Adam that divides by the largest mean of squares so far.
 #[allow(clippy::too_many_arguments)] // the numbers of one step, made once by the caller
-fn amsgrad(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs, decay: &Tensor, rest: &[Tensor; 5], step: &Tensor, root: &Tensor) -> Result<()> {
+fn amsgrad(
+    p: &Tensor,
+    g: &Tensor,
+    s: &AdamState<'_>,
+    a: &AdamArgs,
+    decay: &Tensor,
+    rest: &[Tensor; 5],
+    step: &Tensor,
+    root: &Tensor,
+) -> Result<()> {
     let largest = s.max_exp_avg_sq.ok_or_else(|| Error::runtime("amsgrad needs max_exp_avg_sqs"))?;
     let [b1, c1, b2, c2, eps] = rest;
     let dtype = p.dtype();
@@ -473,7 +483,13 @@ fn fused_adam(a: &Args<'_>, decoupled: bool) -> Result<Ret> {
         maximize: a.bool(12)?,
         decoupled,
     };
-    let lengths = [("self", p.len()), ("grads", g.len()), ("exp_avgs", m.len()), ("exp_avg_sqs", v.len()), ("state_steps", steps.len())];
+    let lengths = [
+        ("self", p.len()),
+        ("grads", g.len()),
+        ("exp_avgs", m.len()),
+        ("exp_avg_sqs", v.len()),
+        ("state_steps", steps.len()),
+    ];
     same_length(&lengths)?;
     if args.amsgrad {
         same_length(&[lengths[0], ("max_exp_avg_sqs", top.len())])?;
@@ -518,8 +534,19 @@ fn adam_samples() -> Vec<Sample> {
     let of = |amsgrad: bool, maximize: bool| {
         let top = if amsgrad { list(Positive) } else { SampleArg::Tensors(vec![], Positive) };
         Sample::new(vec![
-            list(Normal), list(Normal), list(Normal), list(Positive), top, SampleArg::Tensors(vec![vec![], vec![]], Positive),
-            n(1e-2), n(0.9), n(0.999), n(0.01), n(1e-8), n(amsgrad), n(maximize),
+            list(Normal),
+            list(Normal),
+            list(Normal),
+            list(Positive),
+            top,
+            SampleArg::Tensors(vec![vec![], vec![]], Positive),
+            n(1e-2),
+            n(0.9),
+            n(0.999),
+            n(0.01),
+            n(1e-8),
+            n(amsgrad),
+            n(maximize),
         ])
         .no_gradient()
         .dtypes(&[DType::F64, DType::BF16])
@@ -531,9 +558,20 @@ fn sgd_samples() -> Vec<Sample> {
     use crate::schema::Fill::Normal;
     let of = |momentum: f64, nesterov: bool, first: bool| {
         let buffers = if momentum != 0.0 { list(Normal) } else { SampleArg::Tensors(vec![], Normal) };
-        Sample::new(vec![list(Normal), list(Normal), buffers, n(0.01), n(momentum), n(0.1), n(0.0), n(nesterov), n(false), n(first)])
-            .no_gradient()
-            .dtypes(&[DType::F64, DType::BF16])
+        Sample::new(vec![
+            list(Normal),
+            list(Normal),
+            buffers,
+            n(0.01),
+            n(momentum),
+            n(0.1),
+            n(0.0),
+            n(nesterov),
+            n(false),
+            n(first),
+        ])
+        .no_gradient()
+        .dtypes(&[DType::F64, DType::BF16])
     };
     vec![of(0.0, false, false), of(0.9, true, false), of(0.9, false, true)]
 }

@@ -205,7 +205,11 @@ impl Source<'_> {
         let number = |v: i64| Operand::Scalar(Scalar::Int(v));
         if range <= 1 << 31 {
             // The high half of a 32-bit number times the range: no division, which TPUs lack for 64 bits.
-            let word = arith(BinaryKind::BitwiseAnd, Operand::Tensor(&self.bits(false)?.to_dtype(DType::I64)?), number(u32::MAX.into()))?;
+            let word = arith(
+                BinaryKind::BitwiseAnd,
+                Operand::Tensor(&self.bits(false)?.to_dtype(DType::I64)?),
+                number(u32::MAX.into()),
+            )?;
             let scaled = word.mul_scalar(range as i64)?;
             return arith(BinaryKind::RightShift, Operand::Tensor(&scaled), number(32))?.add_scalar(from);
         }
@@ -388,7 +392,10 @@ fn sample_like(d: Distribution, x: &Tensor, dtype: DType, device: Device) -> Res
 /// `Runtime` for a probability outside `[0, 1]`, or a generator of another device.
 pub fn keep_mask(x: &Meta, keep_probability: f64, generator: Option<&Generator>) -> Result<Tensor> {
     if !(0.0..=1.0).contains(&keep_probability) {
-        return Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {}", 1.0 - keep_probability)));
+        return Err(Error::value(format!(
+            "dropout probability has to be between 0 and 1, but got {}",
+            1.0 - keep_probability
+        )));
     }
     let meta = x.with_dtype(DType::Bool);
     if keep_probability == 0.0 || keep_probability == 1.0 {
@@ -429,13 +436,17 @@ pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generat
 fn bernoulli_into(y: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Result<()> {
     let strides = pointwise::broadcast_strides(p, y.dims());
     with(generator, Device::CPU, |g| {
-        g.draw(|g| kernels::bernoulli_tensor(g, &mut y.view_mut(), &p.view_as(y.dims(), &strides)))?.map_err(kernel_error)
+        g.draw(|g| kernels::bernoulli_tensor(g, &mut y.view_mut(), &p.view_as(y.dims(), &strides)))?
+            .map_err(kernel_error)
     })
 }
 
 fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Result<Tensor> {
     if !p.dtype().is_float() {
-        return Err(Error::runtime(format!("\"bernoulli_tensor_cpu_p_\" not implemented for '{}'", p.dtype().scalar_type())));
+        return Err(Error::runtime(format!(
+            "\"bernoulli_tensor_cpu_p_\" not implemented for '{}'",
+            p.dtype().scalar_type()
+        )));
     }
     state::no_grad(|| match meta.device.kind {
         DeviceKind::Cpu => {
@@ -446,7 +457,10 @@ fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Resul
         DeviceKind::Meta => Tensor::empty(meta),
         DeviceKind::Tpu => {
             let bad = p.ge_scalar(0.0)?.logical_and(&p.le_scalar(1.0)?)?.logical_not()?;
-            super::indexing::defer(&bad, Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.").in_op("bernoulli"))?;
+            super::indexing::defer(
+                &bad,
+                Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.").in_op("bernoulli"),
+            )?;
             with(generator, meta.device, |g| {
                 let s = Source { generator: g, dims: meta.dims, device: meta.device };
                 s.unit(DType::F32)?.lt(&p.to_dtype(DType::F32)?)?.to_dtype(meta.dtype)
@@ -506,7 +520,10 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
         DeviceKind::Tpu => {
             let w = x.to_dtype(working(x.dtype()))?;
             let bad = w.ge_scalar(0.0)?.logical_and(&w.isfinite()?)?.logical_not()?;
-            super::indexing::defer(&bad, Error::runtime("probability tensor contains either `inf`, `nan` or element < 0").in_op("multinomial"))?;
+            super::indexing::defer(
+                &bad,
+                Error::runtime("probability tensor contains either `inf`, `nan` or element < 0").in_op("multinomial"),
+            )?;
             let total = super::scan::cumsum(&w, -1)?;
             let all = total.narrow(r as i64 - 1, categories as i64 - 1, 1)?;
             super::indexing::defer(
@@ -570,7 +587,11 @@ fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>)
 /// New numbers of sizes at argument `at`, with `dtype, layout, device, pin_memory` at `options`.
 fn new(d: Distribution, a: &Args<'_>, at: usize, options: usize, generator: Option<usize>) -> Result<Ret> {
     let integers = matches!(d, Distribution::Integers(..));
-    let dtype = if integers { super::indexing::long_or(a, options)? } else { a.opt_dtype(options)?.unwrap_or_else(default_dtype) };
+    let dtype = if integers {
+        super::indexing::long_or(a, options)?
+    } else {
+        a.opt_dtype(options)?.unwrap_or_else(default_dtype)
+    };
     let device = a.opt_device(options + 2)?.unwrap_or(Device::CPU);
     let g = generator.map(|i| a.opt_generator(i)).transpose()?.flatten();
     Ok(sample(d, &Meta { dims: sizes(a.ints(at)?)?, dtype, device }, g)?.into())
@@ -604,45 +625,128 @@ const STANDARD: Distribution = Distribution::Normal(0.0, 1.0);
 
 /// Rows of the random functions.
 pub const ROWS: &[Row] = &[
-    maker("rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(UNIT, a, 0, 1, None)),
-    maker("rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(UNIT, a, 0, 2, Some(1))),
-    maker("randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(STANDARD, a, 0, 1, None)),
-    maker("randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(STANDARD, a, 0, 2, Some(1))),
-    maker("randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 2, None)),
-    maker("randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 3, Some(2))),
-    maker("randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 3, None)),
-    maker("randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 4, Some(3))),
-    maker("randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| {
-        Ok(randperm(a.int(0)?, super::indexing::long_or(a, 1)?, a.opt_device(3)?.unwrap_or(Device::CPU), None)?.into())
-    }),
-    maker("randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| {
-        Ok(randperm(a.int(0)?, super::indexing::long_or(a, 2)?, a.opt_device(4)?.unwrap_or(Device::CPU), a.opt_generator(1)?)?.into())
-    }),
-    maker("rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", |a| like(UNIT, a, 1)),
-    maker("randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", |a| like(STANDARD, a, 1)),
-    maker("randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", |a| like(Distribution::Integers(0, a.int(1)?), a, 2)),
-    maker("randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", |a| like(Distribution::Integers(a.int(1)?, a.int(2)?), a, 3)),
-    Row::new("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", Tier::Composed, |a| Ok(bernoulli(a.tensor(0)?, a.opt_generator(1)?)?.into()), Vec::new),
-    Row::new("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", Tier::Composed, |a| {
-        Ok(sample(Distribution::Bernoulli(a.float(1)?), a.tensor(0)?.meta(), a.opt_generator(2)?)?.into())
-    }, Vec::new)
+    maker(
+        "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(UNIT, a, 0, 1, None),
+    ),
+    maker(
+        "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(UNIT, a, 0, 2, Some(1)),
+    ),
+    maker(
+        "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(STANDARD, a, 0, 1, None),
+    ),
+    maker(
+        "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(STANDARD, a, 0, 2, Some(1)),
+    ),
+    maker(
+        "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 2, None),
+    ),
+    maker(
+        "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 3, Some(2)),
+    ),
+    maker(
+        "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 3, None),
+    ),
+    maker(
+        "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 4, Some(3)),
+    ),
+    maker(
+        "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| {
+            Ok(randperm(a.int(0)?, super::indexing::long_or(a, 1)?, a.opt_device(3)?.unwrap_or(Device::CPU), None)?
+                .into())
+        },
+    ),
+    maker(
+        "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| {
+            Ok(randperm(
+                a.int(0)?,
+                super::indexing::long_or(a, 2)?,
+                a.opt_device(4)?.unwrap_or(Device::CPU),
+                a.opt_generator(1)?,
+            )?
+            .into())
+        },
+    ),
+    maker(
+        "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        |a| like(UNIT, a, 1),
+    ),
+    maker(
+        "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        |a| like(STANDARD, a, 1),
+    ),
+    maker(
+        "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        |a| like(Distribution::Integers(0, a.int(1)?), a, 2),
+    ),
+    maker(
+        "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+        |a| like(Distribution::Integers(a.int(1)?, a.int(2)?), a, 3),
+    ),
+    Row::new(
+        "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(bernoulli(a.tensor(0)?, a.opt_generator(1)?)?.into()),
+        Vec::new,
+    ),
+    Row::new(
+        "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(sample(Distribution::Bernoulli(a.float(1)?), a.tensor(0)?.meta(), a.opt_generator(2)?)?.into()),
+        Vec::new,
+    )
     .no_out(),
-    Row::new("multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", Tier::Composed, |a| {
-        Ok(multinomial(a.tensor(0)?, a.int(1)?, a.bool(2)?, a.opt_generator(3)?)?.into())
-    }, Vec::new),
-    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", |a| Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())),
-    maker("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())),
-    maker("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())),
-    maker("normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| {
-        new(Distribution::Normal(a.float(0)?, a.float(1)?), a, 2, 4, Some(3))
+    Row::new(
+        "multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(multinomial(a.tensor(0)?, a.int(1)?, a.bool(2)?, a.opt_generator(3)?)?.into()),
+        Vec::new,
+    ),
+    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", |a| {
+        Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())
     }),
-    writer("uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Uniform(a.float(1)?, a.float(2)?), a, 3)),
-    writer("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Normal(a.float(1)?, a.float(2)?), a, 3)),
-    writer("log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::LogNormal(a.float(1)?, a.float(2)?), a, 3)),
-    writer("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Exponential(a.float(1)?), a, 2)),
-    writer("cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Cauchy(a.float(1)?, a.float(2)?), a, 3)),
-    writer("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Geometric(a.float(1)?), a, 2)),
-    writer("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Bernoulli(a.float(1)?), a, 2)),
+    maker("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| {
+        Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())
+    }),
+    maker("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| {
+        Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())
+    }),
+    maker(
+        "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+        |a| new(Distribution::Normal(a.float(0)?, a.float(1)?), a, 2, 4, Some(3)),
+    ),
+    writer("uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        over(Distribution::Uniform(a.float(1)?, a.float(2)?), a, 3)
+    }),
+    writer("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        over(Distribution::Normal(a.float(1)?, a.float(2)?), a, 3)
+    }),
+    writer(
+        "log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::LogNormal(a.float(1)?, a.float(2)?), a, 3),
+    ),
+    writer("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        over(Distribution::Exponential(a.float(1)?), a, 2)
+    }),
+    writer(
+        "cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::Cauchy(a.float(1)?, a.float(2)?), a, 3),
+    ),
+    writer("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        over(Distribution::Geometric(a.float(1)?), a, 2)
+    }),
+    writer("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        over(Distribution::Bernoulli(a.float(1)?), a, 2)
+    }),
     writer("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", |a| {
         let x = a.tensor(0)?;
         inplace::check_writable(x)?;
@@ -653,6 +757,10 @@ pub const ROWS: &[Row] = &[
         let from = a.int(1)?;
         over(a.opt_int(2)?.map_or(Distribution::IntegersFrom(from), |to| Distribution::Integers(from, to)), a, 3)
     }),
-    writer("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::Integers(0, a.int(1)?), a, 2)),
-    writer("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", |a| over(Distribution::AllIntegers, a, 1)),
+    writer("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        over(Distribution::Integers(0, a.int(1)?), a, 2)
+    }),
+    writer("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", |a| {
+        over(Distribution::AllIntegers, a, 1)
+    }),
 ];

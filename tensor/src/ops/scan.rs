@@ -52,10 +52,9 @@ impl Op for Scan {
         match self.kind {
             _ if m.dtype.is_float() => Ok(m),
             ScanKind::Sum | ScanKind::Prod => Ok(m.with_dtype(DType::I64)),
-            ScanKind::LogSumExp => Err(Error::runtime(format!(
-                "\"logcumsumexp_out_cpu\" not implemented for '{}'",
-                m.dtype.scalar_type()
-            ))),
+            ScanKind::LogSumExp => {
+                Err(Error::runtime(format!("\"logcumsumexp_out_cpu\" not implemented for '{}'", m.dtype.scalar_type())))
+            }
         }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
@@ -318,11 +317,38 @@ fn extreme_samples() -> Vec<Sample> {
 
 /// Rows of the running folds.
 pub const ROWS: &[Row] = &[
-    Row::new("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| running(ScanKind::Sum, a), running_samples)
-        .inplace_by(|a| running_(ScanKind::Sum, a)),
-    Row::new("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| running(ScanKind::Prod, a), running_samples)
-        .inplace_by(|a| running_(ScanKind::Prod, a)),
-    Row::new("logcumsumexp(Tensor self, int dim) -> Tensor", Tier::Prim, |a| Ok(logcumsumexp(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[3, 4]), n(0)], [positive(&[2, 5]), n(-1)], [t(&[]), n(0)])),
-    Row::new("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", Tier::Prim, |a| Ok(cum_extreme(a.tensor(0)?, true, a.int(1)?)?.into()), extreme_samples).fields(&["values", "indices"]),
-    Row::new("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", Tier::Prim, |a| Ok(cum_extreme(a.tensor(0)?, false, a.int(1)?)?.into()), extreme_samples).fields(&["values", "indices"]),
+    Row::new(
+        "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| running(ScanKind::Sum, a),
+        running_samples,
+    )
+    .inplace_by(|a| running_(ScanKind::Sum, a)),
+    Row::new(
+        "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| running(ScanKind::Prod, a),
+        running_samples,
+    )
+    .inplace_by(|a| running_(ScanKind::Prod, a)),
+    Row::new(
+        "logcumsumexp(Tensor self, int dim) -> Tensor",
+        Tier::Prim,
+        |a| Ok(logcumsumexp(a.tensor(0)?, a.int(1)?)?.into()),
+        samples!([t(&[3, 4]), n(0)], [positive(&[2, 5]), n(-1)], [t(&[]), n(0)]),
+    ),
+    Row::new(
+        "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        Tier::Prim,
+        |a| Ok(cum_extreme(a.tensor(0)?, true, a.int(1)?)?.into()),
+        extreme_samples,
+    )
+    .fields(&["values", "indices"]),
+    Row::new(
+        "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+        Tier::Prim,
+        |a| Ok(cum_extreme(a.tensor(0)?, false, a.int(1)?)?.into()),
+        extreme_samples,
+    )
+    .fields(&["values", "indices"]),
 ];

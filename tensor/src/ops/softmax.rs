@@ -38,7 +38,11 @@ impl Fused for Softmax {
     const NAME: &'static str = "softmax";
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let (x, mut y) = (x[0].view(), y[0].view_mut());
-        if o.log { kernels::log_softmax(&x, o.dim, &mut y) } else { kernels::softmax(&x, o.dim, &mut y) }
+        if o.log {
+            kernels::log_softmax(&x, o.dim, &mut y)
+        } else {
+            kernels::softmax(&x, o.dim, &mut y)
+        }
         Ok(())
     });
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
@@ -85,7 +89,11 @@ impl Fused for SoftmaxBackward {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].meta() != x[1].meta() {
-            return Err(Error::runtime(format!("expected a gradient of shape {}, but got {}", x[1].dims(), x[0].dims())));
+            return Err(Error::runtime(format!(
+                "expected a gradient of shape {}, but got {}",
+                x[1].dims(),
+                x[0].dims()
+            )));
         }
         Ok(*x[0].meta())
     }
@@ -142,7 +150,23 @@ fn along() -> Vec<Sample> {
 
 /// Rows of the softmax family.
 pub const ROWS: &[Row] = &[
-    Row::new("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Tier::Fused, |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, false)?.into()), along),
-    Row::new("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Tier::Fused, |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, true)?.into()), along),
-    Row::new("softmin(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(softmax(&a.tensor(0)?.neg()?, a.int(1)?, a.opt_dtype(2)?, false)?.into()), samples!([t(&[2, 5]), n(1)])).scope(Scope::Nn),
+    Row::new(
+        "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        Tier::Fused,
+        |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, false)?.into()),
+        along,
+    ),
+    Row::new(
+        "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        Tier::Fused,
+        |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, true)?.into()),
+        along,
+    ),
+    Row::new(
+        "softmin(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(softmax(&a.tensor(0)?.neg()?, a.int(1)?, a.opt_dtype(2)?, false)?.into()),
+        samples!([t(&[2, 5]), n(1)]),
+    )
+    .scope(Scope::Nn),
 ];

@@ -358,6 +358,8 @@ def batch_norm(
     """Normalises every channel over the batch and the spatial dimensions."""
     if training:
         _verify_batch_size(input.size())
+        if eps <= 0.0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     return _ops.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
 
 
@@ -1122,8 +1124,15 @@ def linear_cross_entropy(
     options=None,
 ):
     """The cross entropy of `linear(input)`."""
-    logits = _ops.linear(input, linear_weight, linear_bias)
-    if logits.dim() > 2 and target.dim() == logits.dim() - 1 and not target.is_floating_point():
+    if input.size(-1) != linear_weight.size(-1):
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), got "
+            f"{input.size(-1)} and {linear_weight.size(-1)}, respectively"
+        )
+    logits = _ops.linear(input, linear_weight.flatten(0, -2), None if linear_bias is None else linear_bias.flatten())
+    if linear_weight.dim() > 2:
+        logits = logits.unflatten(-1, linear_weight.shape[:-1])
+    elif logits.dim() > 2 and target.dim() == logits.dim() - 1 and not target.is_floating_point():
         logits = logits.movedim(-1, 1)
     return cross_entropy(
         logits,

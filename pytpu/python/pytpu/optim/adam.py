@@ -26,6 +26,8 @@ class Adam(Optimizer):
     ):
         _check_lr(lr)
         _check("epsilon value", eps, 0.0 <= eps)
+        if isinstance(betas[0], torch.Tensor) != isinstance(betas[1], torch.Tensor):
+            raise ValueError("betas must be either both floats or both Tensors")
         for i, beta in enumerate(betas):
             if not isinstance(beta, torch.Tensor):
                 _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)

@@ -633,6 +633,7 @@ class SequentialLR(LRScheduler):
             _set(group, "lr", group["initial_lr"])
         for scheduler in schedulers:
             self._undo(scheduler)
+        schedulers[0]._step_count = 0
         schedulers[0]._is_initial = True
         schedulers[0].step()
         schedulers[0]._is_initial = False

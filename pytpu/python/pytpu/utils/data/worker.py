@@ -59,6 +59,13 @@ def _mapped(batch, kind, fn):
     return batch
 
 
+class _PlainText(str):
+    """A message whose repr is itself: `KeyError` shows the repr of its argument."""
+
+    def __repr__(self):
+        return str(self)
+
+
 class _Failure:
     """An exception on its way back from a worker."""
 
@@ -71,8 +78,9 @@ class _Failure:
 
     def reraise(self):
         """Raises it here, as the same type where that takes a message."""
+        text = _PlainText(self.text) if self.kind is KeyError else self.text
         try:
-            error = self.kind(self.text)
+            error = self.kind(text)
         except Exception:
             error = RuntimeError(self.text)
         raise error

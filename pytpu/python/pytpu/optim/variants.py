@@ -1,0 +1,354 @@
+"""Adadelta, Adamax, NAdam, RAdam, ASGD and Rprop."""
+
+import pytpu as torch
+
+from .optimizer import Optimizer, _check, _check_lr, _step_tensor
+from .rmsprop import _real
+
+
+class _PerParameter(Optimizer):
+    """An optimiser whose step is a loop over parameters."""
+
+    def _start(self, group, p, state):
+        """Makes the state of a parameter."""
+        raise NotImplementedError
+
+    def _update(self, group, p, grad, state, views):
+        """Updates one parameter; `views` is the state with complex tensors as real ones, `grad` is final."""
+        raise NotImplementedError
+
+    def step(self, closure=None):
+        """Updates the parameters once."""
+        loss = self._loss(closure)
+        name = type(self).__name__
+        for group in self.param_groups:
+            params, grads = self._collect(group, f"{name} does not support sparse gradients")
+            for p, grad in zip(params, grads):
+                state = self.state[p]
+                if len(state) == 0:
+                    state["step"] = _step_tensor(group, p)
+                    self._start(group, p, state)
+                if group["maximize"]:
+                    grad = -grad
+                decay = group.get("weight_decay", 0)
+                if decay != 0:
+                    if group.get("decoupled_weight_decay"):
+                        p.mul_(1 - group["lr"] * decay)
+                    else:
+                        grad = grad.add(p, alpha=decay)
+                views = {k: _real(v)[0] if isinstance(v, torch.Tensor) and k != "step" else v for k, v in state.items()}
+                p, grad = _real(p, grad)
+                self._update(group, p, grad, state, views)
+        return loss
+
+
+class Adadelta(_PerParameter):
+    """Steps scaled by the ratio of running means of squared updates and squared gradients."""
+
+    def __init__(
+        self,
+        params,
+        lr=1.0,
+        rho=0.9,
+        eps=1e-6,
+        weight_decay=0,
+        foreach=None,
+        *,
+        capturable=False,
+        maximize=False,
+        differentiable=False,
+    ):
+        _check_lr(lr)
+        _check("rho value", rho, 0.0 <= rho <= 1.0)
+        _check("epsilon value", eps, 0.0 <= eps)
+        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, group, p, state):
+        state["square_avg"] = torch.zeros_like(p)
+        state["acc_delta"] = torch.zeros_like(p)
+
+    def _update(self, group, p, grad, state, views):
+        rho, eps = group["rho"], group["eps"]
+        square_avg, acc_delta = views["square_avg"], views["acc_delta"]
+        state["step"].add_(1)
+        square_avg.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        delta = acc_delta.add(eps).sqrt() / square_avg.add(eps).sqrt() * grad
+        acc_delta.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        p.add_(delta, alpha=-group["lr"])
+
+
+class Adamax(_PerParameter):
+    """Adam with the largest gradient seen in place of the mean square."""
+
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        foreach=None,
+        *,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
+        _check_lr(lr)
+        _check("epsilon value", eps, 0.0 <= eps)
+        for i, beta in enumerate(betas):
+            _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
+        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, group, p, state):
+        state["exp_avg"] = torch.zeros_like(p)
+        state["exp_inf"] = torch.zeros_like(p)
+
+    def _update(self, group, p, grad, state, views):
+        beta1, beta2 = group["betas"]
+        state["step"].add_(1)
+        views["exp_avg"].lerp_(grad, 1 - beta1)
+        largest = views["exp_inf"]
+        largest.copy_(torch.maximum(largest * beta2, grad.abs().add_(group["eps"])))
+        size = group["lr"] / (1 - beta1 ** state["step"].item())
+        p.addcdiv_(views["exp_avg"], largest, value=-size)
+
+
+class NAdam(_PerParameter):
+    """Adam with Nesterov momentum."""
+
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        momentum_decay=4e-3,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
+        _check_lr(lr)
+        _check("epsilon value", eps, 0.0 <= eps)
+        for i, beta in enumerate(betas):
+            _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
+        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        _check("momentum_decay value", momentum_decay, 0.0 <= momentum_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, group, p, state):
+        state["mu_product"] = torch.ones((), dtype=torch.float32)
+        state["exp_avg"] = torch.zeros_like(p)
+        state["exp_avg_sq"] = torch.zeros_like(p)
+
+    def _update(self, group, p, grad, state, views):
+        beta1, beta2 = group["betas"]
+        lr, decay = group["lr"], group["momentum_decay"]
+        state["step"].add_(1)
+        t = state["step"].item()
+        mu = beta1 * (1.0 - 0.5 * 0.96 ** (t * decay))
+        mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((t + 1) * decay))
+        state["mu_product"].mul_(mu)
+        product = state["mu_product"].item()
+        exp_avg, exp_avg_sq = views["exp_avg"], views["exp_avg_sq"]
+        exp_avg.lerp_(grad, 1 - beta1)
+        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        denom = exp_avg_sq.div(1 - beta2**t).sqrt_().add_(group["eps"])
+        p.addcdiv_(grad, denom, value=-lr * (1.0 - mu) / (1.0 - product))
+        p.addcdiv_(exp_avg, denom, value=-lr * mu_next / (1.0 - product * mu_next))
+
+
+class RAdam(_PerParameter):
+    """Adam whose first steps do without the mean square until it can be trusted."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
+        _check_lr(lr)
+        _check("epsilon value", eps, 0.0 <= eps)
+        for i, beta in enumerate(betas):
+            _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
+        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, group, p, state):
+        state["exp_avg"] = torch.zeros_like(p)
+        state["exp_avg_sq"] = torch.zeros_like(p)
+
+    def _update(self, group, p, grad, state, views):
+        beta1, beta2 = group["betas"]
+        state["step"].add_(1)
+        t = state["step"].item()
+        exp_avg, exp_avg_sq = views["exp_avg"], views["exp_avg_sq"]
+        exp_avg.lerp_(grad, 1 - beta1)
+        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        corrected = exp_avg / (1 - beta1**t)
+        limit = 2 / (1 - beta2) - 1
+        length = limit - 2 * t * beta2**t / (1 - beta2**t)
+        if length > 5.0:
+            rectified = (
+                (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
+            ) ** 0.5
+            adaptive = (1 - beta2**t) ** 0.5 / exp_avg_sq.sqrt().add_(group["eps"])
+            p.add_(corrected * group["lr"] * adaptive * rectified, alpha=-1.0)
+        else:
+            p.add_(corrected * group["lr"], alpha=-1.0)
+
+
+class ASGD(_PerParameter):
+    """Gradient descent that also keeps the average of the parameters."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lambd=1e-4,
+        alpha=0.75,
+        t0=1e6,
+        weight_decay=0,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
+        _check_lr(lr)
+        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, group, p, state):
+        lr = group["lr"]
+        state["eta"] = torch.as_tensor(float(lr), dtype=torch.float32)
+        state["mu"] = torch.ones((), dtype=torch.float32)
+        state["ax"] = torch.zeros_like(p)
+
+    def _update(self, group, p, grad, state, views):
+        state["step"].add_(1)
+        t = state["step"].item()
+        eta, mu = state["eta"].item(), state["mu"].item()
+        p.mul_(1 - group["lambd"] * eta)
+        p.add_(grad, alpha=-eta)
+        if mu == 1:
+            views["ax"].copy_(p)
+        else:
+            views["ax"].add_((p - views["ax"]) * mu)
+        lr = float(group["lr"])
+        state["eta"] = torch.tensor(lr / (1 + group["lambd"] * lr * t) ** group["alpha"], dtype=torch.float32)
+        state["mu"] = torch.tensor(1 / max(1, t - group["t0"]), dtype=torch.float32)
+
+
+class Rprop(_PerParameter):
+    """Steps by the sign of the gradient alone, longer while it stays the same."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        etas=(0.5, 1.2),
+        step_sizes=(1e-6, 50),
+        *,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
+        _check_lr(lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": foreach,
+            "maximize": maximize,
+            "differentiable": differentiable,
+            "capturable": capturable,
+        }
+        super().__init__(params, defaults)
+
+    def _start(self, group, p, state):
+        lr = float(group["lr"])
+        state["prev"] = torch.zeros_like(p)
+        state["step_size"] = torch.full_like(p, complex(lr, lr) if p.is_complex() else lr)
+
+    def _update(self, group, p, grad, state, views):
+        shrink, grow = group["etas"]
+        smallest, largest = group["step_sizes"]
+        state["step"].add_(1)
+        agreement = grad * views["prev"]
+        one = torch.ones_like(agreement)
+        factor = torch.where(agreement > 0, one * grow, torch.where(agreement < 0, one * shrink, one))
+        views["step_size"].mul_(factor).clamp_(smallest, largest)
+        # Where the sign has turned no step is taken, and the next gradient counts as the first.
+        grad = torch.where(agreement < 0, torch.zeros_like(grad), grad)
+        p.addcmul_(grad.sign(), views["step_size"], value=-1)
+        views["prev"].copy_(grad)

@@ -1,0 +1,29 @@
+"""What all Python tests share: the module under test, and the devices to run on."""
+
+import pytest
+
+import pytpu as torch
+
+
+@pytest.fixture(params=["cpu", "tpu"])
+def device(request):
+    """Every test that asks for it runs on both devices."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    """The same random numbers whatever ran before."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def close():
+    """Compares a tensor with what NumPy says."""
+    import numpy as np
+
+    def compare(got, want, rtol=1e-5, atol=1e-6):
+        got = got.detach().cpu().numpy() if isinstance(got, torch.Tensor) else np.asarray(got)
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
+
+    return compare

@@ -1,0 +1,137 @@
+"""Datasets, samplers and the loader: orders, seeds, workers."""
+
+import numpy as np
+import pytest
+
+import pytpu as torch
+from pytpu.utils.data import (
+    BatchSampler, ConcatDataset, DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler,
+    SequentialSampler, Subset, TensorDataset, WeightedRandomSampler, default_collate, get_worker_info, random_split,
+)
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        return {"x": torch.tensor([float(i * i)]), "i": i}
+
+
+class Failing(Squares):
+    def __getitem__(self, i):
+        raise KeyError(f"no sample {i}")
+
+
+class Stream(IterableDataset):
+    """Each worker gives its share of 0..6."""
+
+    def __iter__(self):
+        info = get_worker_info()
+        return iter(range(7)) if info is None else iter(range(info.id, 7, info.num_workers))
+
+
+def numbers(loader):
+    return [batch[0].tolist() for batch in loader]
+
+
+def test_batches_in_order():
+    data = TensorDataset(torch.arange(7), torch.arange(7) * 2)
+    assert numbers(DataLoader(data, batch_size=3)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert numbers(DataLoader(data, batch_size=3, drop_last=True)) == [[0, 1, 2], [3, 4, 5]]
+    assert len(DataLoader(data, batch_size=3)) == 3 and len(DataLoader(data, batch_size=3, drop_last=True)) == 2
+
+
+def test_shuffle_draws_as_pytorch_does():
+    # First the loader's own seed, then, at the first batch, one that seeds the permutation.
+    torch.manual_seed(7)
+    torch.empty((), dtype=torch.int64).random_()
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    after = torch.rand(1)
+    want = torch.randperm(10, generator=torch.Generator().manual_seed(seed)).tolist()
+    torch.manual_seed(7)
+    got = [i for batch in DataLoader(TensorDataset(torch.arange(10)), batch_size=4, shuffle=True) for i in batch[0].tolist()]
+    assert got == want
+    assert torch.equal(torch.rand(1), after)
+
+
+def test_shuffle_changes_from_epoch_to_epoch_and_covers_all():
+    loader = DataLoader(TensorDataset(torch.arange(20)), batch_size=20, shuffle=True)
+    first, second = numbers(loader)[0], numbers(loader)[0]
+    assert first != second and sorted(first) == sorted(second) == list(range(20))
+
+
+def test_random_split_follows_one_permutation():
+    torch.manual_seed(3)
+    want = torch.randperm(10).tolist()
+    torch.manual_seed(3)
+    a, b = random_split(range(10), [7, 3])
+    assert a.indices == want[:7] and b.indices == want[7:]
+    assert [len(part) for part in random_split(range(10), [0.5, 0.25, 0.25])] == [6, 2, 2]
+    with pytest.raises(ValueError, match="Sum of input lengths does not equal the length of the input dataset!"):
+        random_split(range(10), [1, 2])
+
+
+def test_samplers():
+    assert list(SequentialSampler(range(3))) == [0, 1, 2]
+    assert list(BatchSampler(range(5), 2, True)) == [[0, 1], [2, 3]]
+    drawn = list(RandomSampler(range(3), replacement=True, num_samples=100))
+    assert len(drawn) == 100 and set(drawn) == {0, 1, 2}
+    assert set(WeightedRandomSampler([0.0, 1.0], 20)) == {1}
+    with pytest.raises(ValueError, match="num_samples should be a positive integer value, but got num_samples=0"):
+        RandomSampler([])
+
+
+def test_distributed_sampler_gives_every_process_its_share():
+    shares = [list(DistributedSampler(range(5), 2, rank, shuffle=False)) for rank in range(2)]
+    assert shares == [[0, 2, 4], [1, 3, 0]]
+
+
+def test_datasets():
+    joined = ConcatDataset([range(3), range(10, 12)])
+    assert len(joined) == 5 and [joined[i] for i in range(5)] == [0, 1, 2, 10, 11] and joined[-1] == 11
+    assert [Subset("abc", [2, 0])[i] for i in range(2)] == ["c", "a"]
+    with pytest.raises(AssertionError, match="Size mismatch between tensors"):
+        TensorDataset(torch.zeros(2), torch.zeros(3))
+
+
+def test_collate_keeps_structure():
+    batch = default_collate([{"a": 1, "b": (np.float64(2.0), "x")}, {"a": 3, "b": (np.float64(4.0), "y")}])
+    assert batch["a"].tolist() == [1, 3] and batch["a"].dtype == torch.int64
+    assert batch["b"][0].tolist() == [2.0, 4.0] and batch["b"][0].dtype == torch.float64
+    assert list(batch["b"][1]) == ["x", "y"]
+    assert default_collate([1.5, 2.5]).dtype == torch.float64
+    with pytest.raises(RuntimeError, match="each element in list of batch should be of equal size"):
+        default_collate([[1], [1, 2]])
+    with pytest.raises(TypeError, match="default_collate: batch must contain tensors"):
+        default_collate([object()])
+
+
+def test_options_that_exclude_each_other():
+    data = TensorDataset(torch.arange(3))
+    with pytest.raises(ValueError, match="sampler option is mutually exclusive with shuffle"):
+        DataLoader(data, sampler=SequentialSampler(data), shuffle=True)
+    with pytest.raises(ValueError, match="prefetch_factor option could only be specified in multiprocessing"):
+        DataLoader(data, prefetch_factor=2)
+    with pytest.raises(ValueError, match="expected unspecified shuffle option, but got shuffle=True"):
+        DataLoader(Stream(), shuffle=True)
+
+
+def test_workers_give_the_batches_of_a_single_process():
+    def batches(workers):
+        torch.manual_seed(5)
+        loader = DataLoader(Squares(), batch_size=4, shuffle=True, num_workers=workers)
+        return [(batch["x"].tolist(), batch["i"].tolist()) for batch in loader]
+
+    assert batches(2) == batches(0)
+
+
+def test_persistent_workers_serve_several_epochs_of_a_stream():
+    loader = DataLoader(Stream(), batch_size=2, num_workers=2, persistent_workers=True)
+    epochs = [sorted(i for batch in loader for i in batch.tolist()) for _ in range(2)]
+    assert epochs == [list(range(7))] * 2
+
+
+def test_an_error_in_a_worker_keeps_its_type_and_text():
+    with pytest.raises(KeyError, match="Caught KeyError in DataLoader worker process 0"):
+        list(DataLoader(Failing(), num_workers=1))

@@ -1,0 +1,188 @@
+"""Layers and losses against NumPy, on every device."""
+
+import math
+
+import numpy as np
+import pytest
+
+import pytpu as torch
+from pytpu import nn
+from pytpu.nn import functional as F
+
+
+def rand(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def test_linear(device, close):
+    layer, x = nn.Linear(3, 4).to(device), rand(2, 3)
+    w, b = layer.weight.detach().cpu().numpy(), layer.bias.detach().cpu().numpy()
+    close(layer(torch.tensor(x, device=device)), x @ w.T + b)
+
+
+def test_conv2d_is_cross_correlation(device, close):
+    layer, x = nn.Conv2d(2, 3, 3, padding=1).to(device), rand(1, 2, 4, 4)
+    w, b = layer.weight.detach().cpu().numpy(), layer.bias.detach().cpu().numpy()
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    want = np.zeros((1, 3, 4, 4), np.float32)
+    for i in range(4):
+        for j in range(4):
+            want[0, :, i, j] = (padded[0, :, i:i + 3, j:j + 3] * w).sum((1, 2, 3)) + b
+    close(layer(torch.tensor(x, device=device)), want, rtol=1e-4, atol=1e-5)
+
+
+def test_transposed_conv_inverts_the_shape_of_conv(device):
+    x = torch.randn(1, 2, 7, 7, device=device)
+    down = nn.Conv2d(2, 3, 3, stride=2).to(device)
+    up = nn.ConvTranspose2d(3, 2, 3, stride=2).to(device)
+    assert up(down(x)).shape == x.shape
+    assert up(down(x), output_size=[8, 8]).shape == (1, 2, 8, 8)
+    with pytest.raises(ValueError, match="requested an output size of"):
+        up(down(x), output_size=[20, 20])
+
+
+def test_batch_norm_normalises_and_tracks(device, close):
+    layer, x = nn.BatchNorm1d(3).to(device), rand(8, 3)
+    got = layer(torch.tensor(x, device=device))
+    close(got, (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5), rtol=1e-4, atol=1e-5)
+    close(layer.running_mean, 0.1 * x.mean(0), rtol=1e-4)
+    close(layer.running_var, 0.9 + 0.1 * x.var(0, ddof=1), rtol=1e-4)
+    assert int(layer.num_batches_tracked) == 1
+    with pytest.raises(ValueError, match=r"expected 2D or 3D input \(got 4D input\)"):
+        layer(torch.zeros(1, 3, 1, 1, device=device))
+    with pytest.raises(ValueError, match="Expected more than 1 value per channel when training"):
+        layer(torch.zeros(1, 3, device=device))
+
+
+def test_layer_and_rms_norm(device, close):
+    x = rand(2, 5)
+    t = torch.tensor(x, device=device)
+    want = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    close(nn.LayerNorm(5).to(device)(t), want, rtol=1e-4, atol=1e-5)
+    close(nn.RMSNorm(5, eps=1e-6).to(device)(t), x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6), rtol=1e-4)
+
+
+def test_embedding_padding_row_is_zero_and_gets_no_gradient(device):
+    layer = nn.Embedding(4, 2, padding_idx=1).to(device)
+    assert float(layer.weight[1].abs().sum()) == 0
+    layer(torch.tensor([0, 1, 1], device=device)).sum().backward()
+    assert layer.weight.grad.cpu().tolist() == [[1, 1], [0, 0], [0, 0], [0, 0]]
+
+
+def test_dropout_keeps_the_mean_and_is_off_in_eval(device):
+    layer, x = nn.Dropout(0.25), torch.ones(10000, device=device)
+    y = layer(x)
+    assert abs(float(y.mean()) - 1) < 0.05
+    assert torch.equal(y[y != 0], torch.full_like(y[y != 0], 1 / 0.75))
+    assert torch.equal(layer.eval()(x), x)
+    with pytest.raises(ValueError, match="dropout probability has to be between 0 and 1, but got 2"):
+        nn.Dropout(2)
+
+
+def test_pools(device, close):
+    x = rand(1, 1, 4, 4)
+    t = torch.tensor(x, device=device)
+    blocks = x.reshape(2, 2, 2, 2).transpose(0, 2, 1, 3).reshape(1, 1, 2, 2, 4)
+    close(nn.MaxPool2d(2)(t), blocks.max(-1))
+    close(nn.AvgPool2d(2)(t), blocks.mean(-1))
+    close(nn.AdaptiveAvgPool2d(1)(t), x.mean((2, 3), keepdims=True))
+    values, indices = nn.MaxPool2d(2, return_indices=True)(t)
+    restored = nn.MaxUnpool2d(2)(values, indices)
+    assert torch.equal(restored[restored != 0].sort()[0], values.flatten().sort()[0])
+
+
+def test_cross_entropy(device, close):
+    x, target = rand(4, 3), np.array([0, 2, 1, -100])
+    log_p = x - np.log(np.exp(x).sum(-1, keepdims=True))
+    picked = -log_p[np.arange(3), target[:3]]
+    t, y = torch.tensor(x, device=device), torch.tensor(target, device=device)
+    close(nn.CrossEntropyLoss()(t, y), picked.mean(), rtol=1e-4)
+    close(nn.CrossEntropyLoss(reduction="none")(t, y), [*picked, 0], rtol=1e-4)
+    weight = torch.tensor([1.0, 2.0, 3.0], device=device)
+    w = np.array([1.0, 3.0, 2.0])
+    close(nn.CrossEntropyLoss(weight)(t, y), (picked * w).sum() / w.sum(), rtol=1e-4)
+    with pytest.raises(ValueError, match="other is not a valid value for reduction"):
+        F.cross_entropy(t, y, reduction="other")
+
+
+@pytest.mark.parametrize(
+    "loss, formula",
+    [
+        (nn.L1Loss(), lambda x, y: np.abs(x - y).mean()),
+        (nn.MSELoss(), lambda x, y: ((x - y) ** 2).mean()),
+        (nn.SmoothL1Loss(), lambda x, y: np.where(abs(x - y) < 1, (x - y) ** 2 / 2, abs(x - y) - 0.5).mean()),
+        (nn.HuberLoss(delta=0.5), lambda x, y: np.where(abs(x - y) < 0.5, (x - y) ** 2 / 2, 0.5 * (abs(x - y) - 0.25)).mean()),
+        (nn.BCEWithLogitsLoss(), lambda x, y: (np.log1p(np.exp(-abs(x))) + np.maximum(x, 0) - x * y).mean()),
+        (nn.PoissonNLLLoss(), lambda x, y: (np.exp(x) - y * x).mean()),
+    ],
+    ids=lambda value: getattr(value, "_get_name", lambda: "")(),
+)
+def test_losses_with_simple_formulas(loss, formula, device, close):
+    x, y = rand(5, 2), np.abs(rand(5, 2))[::-1].copy()
+    close(loss(torch.tensor(x, device=device), torch.tensor(y, device=device)), formula(x, y), rtol=1e-4)
+
+
+def test_attention_weights_sum_to_one_and_mask_is_obeyed(device):
+    layer = nn.MultiheadAttention(8, 2, batch_first=True).to(device)
+    x = torch.randn(2, 5, 8, device=device)
+    mask = nn.Transformer.generate_square_subsequent_mask(5, device=device)
+    out, weights = layer(x, x, x, attn_mask=mask)
+    assert out.shape == (2, 5, 8)
+    assert torch.allclose(weights.sum(-1), torch.ones(2, 5, device=device), atol=1e-5)
+    assert float(weights.triu(1).abs().max()) == 0
+    fast, none = layer(x, x, x, attn_mask=mask, need_weights=False)
+    assert none is None and torch.allclose(fast, out, atol=1e-5)
+
+
+def test_encoder_is_causal_under_a_causal_mask(device):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2).to(device).eval()
+    x = torch.randn(1, 4, 8, device=device)
+    mask = nn.Transformer.generate_square_subsequent_mask(4, device=device)
+    changed = x.clone()
+    changed[:, 3] += 1
+    a, b = model(x, mask=mask), model(changed, mask=mask)
+    assert torch.allclose(a[:, :3], b[:, :3], atol=1e-5) and not torch.allclose(a[:, 3], b[:, 3])
+
+
+def test_init_bounds_and_errors():
+    w = torch.empty(8, 4, 3, 3)
+    bound = math.sqrt(3.0) * math.sqrt(2.0 / (1 + 5)) / math.sqrt(36)
+    nn.init.kaiming_uniform_(w, a=math.sqrt(5))
+    assert float(w.abs().max()) <= bound
+    nn.init.trunc_normal_(w, a=-0.1, b=0.1)
+    assert float(w.abs().max()) <= 0.1 + 1e-7
+    nn.init.orthogonal_(q := torch.empty(3, 5))
+    assert torch.allclose(q @ q.t(), torch.eye(3), atol=1e-5)
+    with pytest.raises(ValueError, match="fewer than 2 dimensions"):
+        nn.init.xavier_uniform_(torch.empty(3))
+    with pytest.raises(ValueError, match="Unsupported nonlinearity nope"):
+        nn.init.calculate_gain("nope")
+
+
+def test_clip_grad_norm(device, close):
+    p = nn.Parameter(torch.zeros(2, device=device))
+    p.grad = torch.tensor([3.0, 4.0], device=device)
+    close(nn.utils.clip_grad_norm_([p], 1.0), 5.0)
+    close(p.grad, [0.6, 0.8], rtol=1e-4)
+    nn.utils.clip_grad_value_([p], 0.7)
+    close(p.grad, [0.6, 0.7], rtol=1e-4)
+
+
+def test_parameter_vector_round_trip():
+    net = nn.Linear(2, 3)
+    vector = nn.utils.parameters_to_vector(net.parameters())
+    assert vector.shape == (9,)
+    nn.utils.vector_to_parameters(torch.arange(9.0), net.parameters())
+    assert net.bias.tolist() == [6, 7, 8]
+
+
+def test_packed_sequences_round_trip():
+    from pytpu.nn.utils.rnn import pack_sequence, pad_packed_sequence, pad_sequence
+
+    sequences = [torch.arange(n, dtype=torch.float32) + 1 for n in (1, 3, 2)]
+    packed = pack_sequence(sequences, enforce_sorted=False)
+    assert packed.batch_sizes.tolist() == [3, 2, 1]
+    padded, lengths = pad_packed_sequence(packed, batch_first=True)
+    assert lengths.tolist() == [1, 3, 2]
+    assert torch.equal(padded, pad_sequence(sequences, batch_first=True))

@@ -1,0 +1,206 @@
+"""Optimisers against their formulas in NumPy, state dicts, errors, schedules."""
+
+import math
+
+import numpy as np
+import pytest
+
+import pytpu as torch
+from pytpu import nn
+
+START = np.array([1.0, -2.0, 3.0], np.float32)
+GRADS = [np.array(g, np.float32) for g in ([0.5, -1.0, 2.0], [1.0, 0.25, -0.5], [-0.5, 2.0, 0.125])]
+
+
+def run(make, device, steps=3):
+    p = nn.Parameter(torch.tensor(START, device=device))
+    optimizer = make([p])
+    for grad in GRADS[:steps]:
+        p.grad = torch.tensor(grad, device=device)
+        optimizer.step()
+    return p, optimizer
+
+
+def test_sgd(device, close):
+    p, _ = run(lambda ps: torch.optim.SGD(ps, lr=0.1, weight_decay=0.01), device)
+    want = START.copy()
+    for g in GRADS:
+        want -= 0.1 * (g + 0.01 * want)
+    close(p, want)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_sgd_momentum(nesterov, device, close):
+    p, _ = run(lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, nesterov=nesterov), device)
+    want, velocity = START.copy(), None
+    for g in GRADS:
+        velocity = g.copy() if velocity is None else 0.9 * velocity + g
+        want -= 0.1 * (g + 0.9 * velocity if nesterov else velocity)
+    close(p, want)
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_adam_and_adamw(decoupled, device, close):
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    p, _ = run(lambda ps: kind(ps, lr=0.1, weight_decay=0.1), device)
+    want = START.copy()
+    m = v = np.zeros(3)
+    for t, g in enumerate(GRADS, 1):
+        if decoupled:
+            want = want * (1 - 0.1 * 0.1)
+        else:
+            g = g + 0.1 * want
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        want = want - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    close(p, want, rtol=1e-4)
+
+
+def test_rmsprop(device, close):
+    p, _ = run(lambda ps: torch.optim.RMSprop(ps, lr=0.1, alpha=0.9), device)
+    want, v = START.copy(), np.zeros(3)
+    for g in GRADS:
+        v = 0.9 * v + 0.1 * g * g
+        want = want - 0.1 * g / (np.sqrt(v) + 1e-8)
+    close(p, want, rtol=1e-4)
+
+
+def test_adagrad(device, close):
+    p, _ = run(lambda ps: torch.optim.Adagrad(ps, lr=0.1), device)
+    want, v = START.copy(), np.zeros(3)
+    for g in GRADS:
+        v = v + g * g
+        want = want - 0.1 * g / (np.sqrt(v) + 1e-10)
+    close(p, want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_training_resumes_from_a_state_dict(name, device, close):
+    options = {"momentum": 0.9} if name == "SGD" else {}
+
+    def make(ps):
+        return getattr(torch.optim, name)(ps, lr=0.1, **options)
+
+    whole, _ = run(make, device)
+    p, first = run(make, device, steps=2)
+    again = make([p])
+    again.load_state_dict(first.state_dict())
+    p.grad = torch.tensor(GRADS[2], device=device)
+    again.step()
+    close(p, whole.detach().cpu().numpy())
+
+
+def test_state_dict_numbers_parameters():
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam([{"params": [net.weight], "lr": 0.5}, {"params": [net.bias]}])
+    net(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()
+    assert [g["params"] for g in state["param_groups"]] == [[0], [1]]
+    assert [g["lr"] for g in state["param_groups"]] == [0.5, 1e-3]
+    assert sorted(state["state"][0]) == ["exp_avg", "exp_avg_sq", "step"]
+    assert float(state["state"][1]["step"]) == 1
+
+
+def test_closure_runs_with_gradients(device):
+    p = nn.Parameter(torch.ones(1, device=device))
+    optimizer = torch.optim.SGD([p], lr=0.25)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with torch.no_grad():
+        loss = optimizer.step(closure)
+    assert float(loss) == 1.0 and float(p) == 0.5
+
+
+def test_step_hooks_run_around_the_step():
+    p = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([p], lr=1.0)
+    seen = []
+    optimizer.register_step_pre_hook(lambda o, a, k: seen.append(float(p.detach())))
+    optimizer.register_step_post_hook(lambda o, a, k: seen.append(float(p.detach())))
+    p.grad = torch.ones(1)
+    optimizer.step()
+    assert seen == [1.0, 0.0]
+
+
+def test_errors_are_torchs():
+    p = nn.Parameter(torch.ones(1))
+    with pytest.raises(ValueError, match="optimizer got an empty parameter list"):
+        torch.optim.SGD([])
+    with pytest.raises(ValueError, match="Invalid learning rate: -1"):
+        torch.optim.SGD([p], lr=-1)
+    with pytest.raises(ValueError, match="Invalid beta parameter at index 0: 1.0"):
+        torch.optim.Adam([p], betas=(1.0, 0.9))
+    with pytest.raises(ValueError, match="can't optimize a non-leaf Tensor"):
+        torch.optim.SGD([p * 2])
+    with pytest.raises(ValueError, match="some parameters appear in more than one parameter group"):
+        torch.optim.SGD([{"params": [p]}, {"params": [p]}])
+    with pytest.raises(TypeError, match="should be an iterable of Tensors or dicts, but got"):
+        torch.optim.SGD(p)
+    with pytest.raises(TypeError, match="ordered collections"):
+        torch.optim.SGD([{"params": {p}}])
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        optimizer = torch.optim.SGD([p])
+        optimizer.load_state_dict({"state": {}, "param_groups": []})
+
+
+def rates(make, steps, lr=1.0):
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=lr, momentum=0.9)
+    schedule = make(optimizer)
+    seen = []
+    for _ in range(steps):
+        seen.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return seen
+
+
+S = torch.optim.lr_scheduler
+
+
+@pytest.mark.parametrize(
+    "make, want",
+    [
+        (lambda o: S.StepLR(o, 2, 0.5), [1, 1, 0.5, 0.5, 0.25]),
+        (lambda o: S.MultiStepLR(o, [1, 3], 0.5), [1, 0.5, 0.5, 0.25, 0.25]),
+        (lambda o: S.ExponentialLR(o, 0.5), [1, 0.5, 0.25, 0.125, 0.0625]),
+        (lambda o: S.LambdaLR(o, lambda e: 1 / (1 + e)), [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]),
+        (lambda o: S.LinearLR(o, 0.5, 1.0, 2), [0.5, 0.75, 1, 1, 1]),
+        (lambda o: S.CosineAnnealingLR(o, 4), [(1 + math.cos(math.pi * e / 4)) / 2 for e in range(5)]),
+        (lambda o: S.CosineAnnealingWarmRestarts(o, 2), [1, 0.5, 1, 0.5, 1]),
+        (
+            lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 10), S.ExponentialLR(o, 0.5)], [2]),
+            [0.1, 0.1, 1, 0.5, 0.25],
+        ),
+    ],
+    ids=["step", "multistep", "exponential", "lambda", "linear", "cosine", "restarts", "sequential"],
+)
+def test_schedules(make, want, close):
+    close(np.array(rates(make, 5)), want, atol=1e-12)
+
+
+def test_one_cycle_peaks_and_ends(close):
+    seen = rates(lambda o: S.OneCycleLR(o, max_lr=1.0, total_steps=11), 10)
+    close(seen[0], 1 / 25)
+    assert max(seen) == pytest.approx(1.0, abs=0.05) and seen.index(max(seen)) in (2, 3)
+
+
+def test_reduce_on_plateau_waits_for_patience():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = S.ReduceLROnPlateau(optimizer, patience=1, factor=0.5)
+    seen = []
+    for metric in (1.0, 1.0, 1.0, 1.0, 0.1):
+        schedule.step(metric)
+        seen.append(optimizer.param_groups[0]["lr"])
+    assert seen == [1.0, 1.0, 0.5, 0.5, 0.5]
+
+
+def test_stepping_a_schedule_first_warns():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = S.StepLR(optimizer, 1)
+    with pytest.warns(UserWarning, match="Detected call of `lr_scheduler.step\\(\\)` before `optimizer.step\\(\\)`"):
+        schedule.step()

@@ -1,0 +1,109 @@
+"""Runs the Rust and the Python tests, and ends in one line that adds up both.
+
+The XLA:CPU plugin of the Python environment that runs this file is handed to the Rust tests.
+"""
+
+import argparse
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CARGO_LINE = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
+PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|error|errors|skipped|xfailed|xpassed)\b")
+PYTEST_LINE = re.compile(r"^(=+ )?(\d+ (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)(, )?)+ in [\d.]+s")
+
+
+def plugin():
+    """The path of the XLA:CPU plugin in this environment, or None."""
+    spec = importlib.util.find_spec("xla_plugins")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        found = pathlib.Path(folder) / "xla_cpu_pjrt" / "xla_cpu_pjrt.so"
+        if found.exists():
+            return str(found)
+    return None
+
+
+def run(command, env, on_line):
+    """Runs a command, shows its output as it comes, and returns its exit code."""
+    print("$ " + " ".join(command), flush=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        on_line(line.rstrip("\n"))
+    return process.wait()
+
+
+class Count:
+    """Tests that passed, failed and were skipped."""
+
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+
+    def cargo(self, line):
+        """Adds a closing line of cargo's test harness."""
+        match = CARGO_LINE.match(line)
+        if match:
+            passed, failed, skipped = map(int, match.groups())
+            self.passed += passed
+            self.failed += failed
+            self.skipped += skipped
+
+    def pytest(self, line):
+        """Adds pytest's closing line."""
+        if not PYTEST_LINE.match(line):
+            return
+        for number, kind in PYTEST_COUNT.findall(line):
+            if kind in ("passed", "xpassed"):
+                self.passed += int(number)
+            elif kind in ("failed", "error", "errors"):
+                self.failed += int(number)
+            else:
+                self.skipped += int(number)
+
+
+def main():
+    """Runs what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bench", action="store_true", help="run the Rust benchmarks instead of the tests")
+    parser.add_argument("--only", choices=["rust", "python"], help="run one half only")
+    args = parser.parse_args()
+
+    env = dict(os.environ)
+    found = plugin()
+    if found is None:
+        print("the package xla-cpu-pjrt is not installed in this Python environment", file=sys.stderr)
+        return 1
+    env.setdefault("TORCHTPU_PJRT_PLUGIN", found)
+
+    if args.bench:
+        return run(["cargo", "bench", "--workspace", "--exclude", "pytpu"], env, lambda line: None)
+
+    count = Count()
+    broken = []
+    if args.only != "python":
+        # The extension module has no tests of its own in Rust, and links only inside a Python process.
+        command = ["cargo", "test", "--workspace", "--exclude", "pytpu", "--no-fail-fast"]
+        before = count.failed
+        if run(command, env, count.cargo) != 0 and count.failed == before:
+            broken.append("cargo test")
+    if args.only != "rust":
+        before = count.failed
+        if run([sys.executable, "-m", "pytest", "tests/python"], env, count.pytest) != 0 and count.failed == before:
+            broken.append("pytest")
+    # A build that fails closes on no count at all: it counts as one failure.
+    for what in broken:
+        print(f"{what} ended in an error without a failed test: see above")
+        count.failed += 1
+    skipped = f", {count.skipped} skipped" if count.skipped else ""
+    print(f"\n{count.passed} passed, {count.failed} failed{skipped}", flush=True)
+    return 1 if count.failed or not count.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

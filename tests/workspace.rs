@@ -1,0 +1,109 @@
+//! The direction of dependencies between the workspace's crates, as `docs/architecture.md` states it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// What each crate may import of ours. A crate that is missing here fails the test: a new one states its place.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("torchtpu-kernels", &[]),
+    ("torchtpu-stablehlo", &[]),
+    ("torchtpu-pjrt", &[]),
+    ("torchtpu-tensor", &["torchtpu-kernels", "torchtpu-stablehlo"]),
+    ("torchtpu-autograd", &["torchtpu-tensor"]),
+    ("torchtpu-lazy", &["torchtpu-tensor", "torchtpu-stablehlo", "torchtpu-pjrt"]),
+    ("torchtpu-nn", &["torchtpu-tensor", "torchtpu-autograd"]),
+    ("torchtpu-distributed", ALL_LIBRARIES),
+    ("torchtpu", LIBRARIES_AND_DISTRIBUTED),
+    ("pytpu", LIBRARIES_AND_DISTRIBUTED),
+];
+
+const ALL_LIBRARIES: &[&str] = &[
+    "torchtpu-kernels",
+    "torchtpu-stablehlo",
+    "torchtpu-pjrt",
+    "torchtpu-tensor",
+    "torchtpu-autograd",
+    "torchtpu-lazy",
+    "torchtpu-nn",
+];
+
+const LIBRARIES_AND_DISTRIBUTED: &[&str] = &[
+    "torchtpu-kernels",
+    "torchtpu-stablehlo",
+    "torchtpu-pjrt",
+    "torchtpu-tensor",
+    "torchtpu-autograd",
+    "torchtpu-lazy",
+    "torchtpu-nn",
+    "torchtpu-distributed",
+];
+
+/// The direct dependencies of each workspace crate on other workspace crates; those for tests and benches left out,
+/// because a test may look at its subject from above.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .no_deps()
+        .exec()
+        .expect("`cargo metadata` describes this workspace");
+    let ours: BTreeSet<String> = metadata.packages.iter().map(|package| package.name.to_string()).collect();
+    metadata
+        .packages
+        .iter()
+        .map(|package| {
+            let direct = package
+                .dependencies
+                .iter()
+                .filter(|dependency| dependency.kind != DependencyKind::Development && ours.contains(&dependency.name))
+                .map(|dependency| dependency.name.clone())
+                .collect();
+            (package.name.to_string(), direct)
+        })
+        .collect()
+}
+
+#[test]
+fn crates_import_only_what_their_place_allows() {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for (name, direct) in dependencies() {
+        let Some(may) = allowed.get(name.as_str()) else {
+            wrong.push(format!("{name} has no place in the direction of dependencies"));
+            continue;
+        };
+        for dependency in direct.iter().filter(|dependency| !may.contains(&dependency.as_str())) {
+            wrong.push(format!("{name} must not import {dependency}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_table_names_no_crate_that_is_gone() {
+    let present = dependencies();
+    let gone: Vec<_> = ALLOWED.iter().map(|(name, _)| *name).filter(|name| !present.contains_key(*name)).collect();
+    assert!(gone.is_empty(), "not in the workspace: {gone:?}");
+}
+
+#[test]
+fn versions_are_stated_in_the_workspace_alone() {
+    let metadata = MetadataCommand::new()
+        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .no_deps()
+        .exec()
+        .expect("`cargo metadata` describes this workspace");
+    for package in &metadata.packages {
+        let text = std::fs::read_to_string(&package.manifest_path).expect("a workspace manifest is readable");
+        let mut in_dependencies = false;
+        let own_version = text.lines().find(|line| {
+            if line.starts_with('[') {
+                in_dependencies = line.contains("dependencies") && !line.starts_with("[workspace");
+                return false;
+            }
+            let value = line.split_once('=').map_or("", |(_, value)| value.trim());
+            in_dependencies && (value.starts_with('"') || value.contains("version ="))
+        });
+        assert_eq!(own_version, None, "{}: state the version in the workspace's Cargo.toml", package.manifest_path);
+    }
+}
