@@ -33,6 +33,15 @@ fn not_implemented() -> Outcome {
 unsafe fn operand<'a>(o: Object) -> Option<Operand<'a>> {
     // SAFETY: by the contract.
     unsafe {
+        if is_exact(o) {
+            return Some(Operand::Tensor(tensor_of(o)));
+        }
+        if PyFloat_CheckExact(o) != 0 {
+            return Some(Operand::Scalar(Scalar::Float(PyFloat_AsDouble(o))));
+        }
+        if PyLong_CheckExact(o) != 0 {
+            return arguments::int(o).map(|v| Operand::Scalar(Scalar::Int(v)));
+        }
         if is_tensor(o) { Some(Operand::Tensor(tensor_of(o))) } else { arguments::plain_number(o).map(Operand::Scalar) }
     }
 }

@@ -62,11 +62,9 @@ def __repr__(self, *, tensor_contents=None):
         finally:
             _C._set_torch_function_disabled(before)
     text = self._text()
-    if type(self) is not Tensor:
-        # A subclass prints its own name.
-        name = type(self).__name__
-        if name == "Parameter":
-            return "Parameter containing:\n" + text
+    name = type(self).__name__
+    if type(self) is not Tensor and name != "Parameter":
+        # A subclass prints its own name; `Parameter` puts a line before.
         indent = " " * (len(name) - len("tensor"))
         text = name + text.removeprefix("tensor").replace("\n", "\n" + indent)
     return text
