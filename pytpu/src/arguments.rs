@@ -8,7 +8,7 @@ use crate::enter::{Failure, Outcome};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of};
 use crate::{device, dtype, random, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use torchtpu_tensor::schema::{Arg, Default, Row, Schema, Ty};
@@ -21,7 +21,7 @@ const STACK_INTS: usize = 16;
 
 /// An interned Python string that lives for ever.
 #[derive(Clone, Copy)]
-pub struct Interned(pub *mut ffi::PyObject);
+pub struct Interned(pub *mut PyObject);
 // SAFETY: immortal for our purposes, and touched only with the GIL held.
 unsafe impl Send for Interned {}
 // SAFETY: as above.
@@ -39,11 +39,11 @@ impl Interned {
     }
     /// Whether `o`, a string, is this one.
     #[inline]
-    fn is(self, o: *mut ffi::PyObject) -> bool {
+    fn is(self, o: *mut PyObject) -> bool {
         self.0 == o
     }
     #[cold]
-    fn equals(self, o: *mut ffi::PyObject) -> bool {
+    fn equals(self, o: *mut PyObject) -> bool {
         // SAFETY: both are strings.
         unsafe { PyUnicode_Compare(self.0, o) == 0 }
     }
@@ -88,6 +88,8 @@ pub struct Overload {
     varargs: Option<usize>,
     /// The `device` of a function that makes a tensor from nothing.
     new_on: Option<usize>,
+    /// Whether it makes a new tensor, and so takes `requires_grad=`.
+    makes: bool,
 }
 
 /// Functions whose tensors may be numbers, as in PyTorch.
@@ -138,7 +140,18 @@ impl Overload {
         let varargs = (positional == own + 1 && matches!(params[own].ty, Ty::IntList(0))).then_some(own);
         let tensors = params.iter().any(|p| matches!(p.ty, Ty::Tensor | Ty::TensorList));
         let new_on = params.iter().position(|p| p.ty == Ty::Device && !tensors);
-        Overload { row, form: if in_place { Form::InPlace } else { Form::Plain }, method, out: row.has_out && !in_place, params, positional, varargs, new_on }
+        let makes = params.iter().any(|p| p.ty == Ty::Device) && !schema.name.starts_with('_');
+        Overload {
+            row,
+            form: if in_place { Form::InPlace } else { Form::Plain },
+            method,
+            out: row.has_out && !in_place,
+            params,
+            positional,
+            varargs,
+            new_on,
+            makes,
+        }
     }
 }
 
@@ -161,10 +174,11 @@ fn default_of(d: &Default, ty: Ty) -> Arg<'static> {
     }
 }
 
+/// Lists that did not fit the stack; kept until the call is over.
 enum Owned {
-    Tensors(Box<[Option<Tensor>]>),
-    Ints(Box<[i64]>),
-    Floats(Box<[f64]>),
+    Tensors(#[allow(dead_code)] Box<[Option<Tensor>]>), // read through the pointers that arguments hold, as the next two
+    Ints(#[allow(dead_code)] Box<[i64]>),
+    Floats(#[allow(dead_code)] Box<[f64]>),
 }
 
 /// The values of a call. Stays where it was made: its arguments point into it.
@@ -179,7 +193,9 @@ pub struct Parsed {
     /// Whether an argument's type takes calls over.
     pub overridden: bool,
     /// The `out=` argument, borrowed.
-    pub out: *mut ffi::PyObject,
+    pub out: *mut PyObject,
+    /// The `requires_grad=` argument.
+    pub requires_grad: bool,
 }
 
 impl Parsed {
@@ -195,6 +211,7 @@ impl Parsed {
             elements: 0,
             overridden: false,
             out: null_mut(),
+            requires_grad: false,
         }
     }
     /// The values.
@@ -210,6 +227,7 @@ impl Parsed {
         self.elements = 0;
         self.overridden = false;
         self.out = null_mut();
+        self.requires_grad = false;
         if !self.owned.is_empty() {
             self.owned.clear();
         }
@@ -227,20 +245,20 @@ impl Parsed {
 #[derive(Clone, Copy)]
 pub struct Call {
     /// The tensor of a method call, or null.
-    pub receiver: *mut ffi::PyObject,
+    pub receiver: *mut PyObject,
     /// Positional and then keyword arguments.
-    pub args: *const *mut ffi::PyObject,
+    pub args: *const *mut PyObject,
     /// Number of positional ones.
     pub positional: usize,
     /// Names of the keyword ones, a tuple, or null.
-    pub names: *mut ffi::PyObject,
+    pub names: *mut PyObject,
 }
 
 impl Call {
     /// # Safety
     /// `i` is less than the number of all arguments.
     #[inline(always)]
-    unsafe fn arg(&self, i: usize) -> *mut ffi::PyObject {
+    unsafe fn arg(&self, i: usize) -> *mut PyObject {
         // SAFETY: by the contract.
         unsafe { *self.args.add(i) }
     }
@@ -252,11 +270,11 @@ impl Call {
     /// # Safety
     /// `i < self.keywords()`.
     #[inline(always)]
-    unsafe fn keyword(&self, i: usize) -> *mut ffi::PyObject {
+    unsafe fn keyword(&self, i: usize) -> *mut PyObject {
         // SAFETY: by the contract.
         unsafe { PyTuple_GetItem(self.names, i as Py_ssize_t) }
     }
-    fn find(&self, p: &Parameter, n: usize) -> *mut ffi::PyObject {
+    fn find(&self, p: &Parameter, n: usize) -> *mut PyObject {
         // SAFETY: `i` is below the number of keywords; their values follow the positional arguments.
         unsafe {
             for i in 0..n {
@@ -275,7 +293,7 @@ impl Call {
         null_mut()
     }
     /// Every argument object, the receiver first.
-    pub fn operands(&self) -> Vec<*mut ffi::PyObject> {
+    pub fn operands(&self) -> Vec<*mut PyObject> {
         let n = self.positional + self.keywords();
         // SAFETY: within the arguments.
         let given = (0..n).map(|i| unsafe { self.arg(i) });
@@ -301,18 +319,22 @@ impl Overload {
             _ if given > self.positional => return false,
             _ => false,
         };
-        if keywords_left > 0 && self.out {
+        if keywords_left > 0 && ((self.out && own == 0) || self.makes) {
             for i in 0..keywords {
                 // SAFETY: within the keywords.
                 unsafe {
-                    if names::out().is(call.keyword(i)) {
-                        out.out = call.arg(call.positional + i);
+                    let (name, o) = (call.keyword(i), call.arg(call.positional + i));
+                    if self.out && own == 0 && names::out().is(name) {
+                        out.out = if o == none() { null_mut() } else { o };
+                        keywords_left -= 1;
+                    } else if self.makes && names::requires_grad().is(name) {
+                        out.requires_grad = o == Py_True();
+                        if PyBool_Check(o) == 0 {
+                            return false;
+                        }
                         keywords_left -= 1;
                     }
                 }
-            }
-            if out.out == none() {
-                out.out = null_mut();
             }
         }
         for (i, p) in self.params.iter().enumerate() {
@@ -371,6 +393,12 @@ mod names {
     use super::Interned;
     use std::sync::OnceLock;
     static OUT: OnceLock<Interned> = OnceLock::new();
+    static REQUIRES_GRAD: OnceLock<Interned> = OnceLock::new();
+    /// `requires_grad`.
+    #[inline]
+    pub(super) fn requires_grad() -> Interned {
+        *REQUIRES_GRAD.get_or_init(|| Interned::new("requires_grad"))
+    }
     /// `out`.
     #[inline]
     pub(super) fn out() -> Interned {
@@ -379,7 +407,7 @@ mod names {
 }
 
 #[inline(always)]
-fn none() -> *mut ffi::PyObject {
+fn none() -> *mut PyObject {
     // SAFETY: a constant of the interpreter.
     unsafe { Py_None() }
 }
@@ -387,14 +415,14 @@ fn none() -> *mut ffi::PyObject {
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
-unsafe fn is_int(o: *mut ffi::PyObject) -> bool {
+unsafe fn is_int(o: *mut PyObject) -> bool {
     // SAFETY: by the contract.
     unsafe { PyLong_Check(o) != 0 && PyBool_Check(o) == 0 }
 }
 
 /// # Safety
 /// `o` is an object.
-unsafe fn looks_like_int(o: *mut ffi::PyObject) -> bool {
+unsafe fn looks_like_int(o: *mut PyObject) -> bool {
     // SAFETY: by the contract. A tensor of one integer, and NumPy's integers, have `__index__`.
     unsafe {
         is_int(o)
@@ -408,7 +436,7 @@ unsafe fn looks_like_int(o: *mut ffi::PyObject) -> bool {
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
-pub unsafe fn int(o: *mut ffi::PyObject) -> Option<i64> {
+pub unsafe fn int(o: *mut PyObject) -> Option<i64> {
     // SAFETY: by the contract.
     unsafe {
         if is_int(o) {
@@ -424,7 +452,7 @@ pub unsafe fn int(o: *mut ffi::PyObject) -> Option<i64> {
 }
 
 #[cold]
-unsafe fn int_slow(o: *mut ffi::PyObject) -> Option<i64> {
+unsafe fn int_slow(o: *mut PyObject) -> Option<i64> {
     // SAFETY: as `int`.
     unsafe {
         if !looks_like_int(o) {
@@ -450,7 +478,7 @@ unsafe fn int_slow(o: *mut ffi::PyObject) -> Option<i64> {
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
-pub unsafe fn number(o: *mut ffi::PyObject) -> Option<Scalar> {
+pub unsafe fn number(o: *mut PyObject) -> Option<Scalar> {
     // SAFETY: by the contract.
     unsafe {
         if PyFloat_Check(o) != 0 {
@@ -471,13 +499,13 @@ pub unsafe fn number(o: *mut ffi::PyObject) -> Option<Scalar> {
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
-pub unsafe fn plain_number(o: *mut ffi::PyObject) -> Option<Scalar> {
+pub unsafe fn plain_number(o: *mut PyObject) -> Option<Scalar> {
     // SAFETY: by the contract.
     unsafe { if is_tensor(o) { None } else { number(o) } }
 }
 
 #[cold]
-unsafe fn number_slow(o: *mut ffi::PyObject) -> Option<Scalar> {
+unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
     // SAFETY: as `number`.
     unsafe {
         if is_tensor(o) {
@@ -507,7 +535,7 @@ unsafe fn number_slow(o: *mut ffi::PyObject) -> Option<Scalar> {
 /// # Safety
 /// `items` gives `n` objects.
 #[inline(always)]
-unsafe fn int_list(items: impl Iterator<Item = *mut ffi::PyObject>, n: usize, out: &mut Parsed) -> Option<Arg<'static>> {
+unsafe fn int_list(items: impl Iterator<Item = *mut PyObject>, n: usize, out: &mut Parsed) -> Option<Arg<'static>> {
     // SAFETY: by the contract; the slice is written before it is read and lives in `out`.
     unsafe {
         if out.ints_used + n <= STACK_INTS {
@@ -527,7 +555,7 @@ unsafe fn int_list(items: impl Iterator<Item = *mut ffi::PyObject>, n: usize, ou
 ///
 /// # Safety
 /// `o` is an object; it is not changed while the items are in use.
-unsafe fn sequence(o: *mut ffi::PyObject) -> Option<(usize, impl Fn(usize) -> *mut ffi::PyObject)> {
+unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mut PyObject)> {
     // SAFETY: by the contract; the index is below the length.
     unsafe {
         let tuple = PyTuple_Check(o) != 0;
@@ -542,7 +570,7 @@ unsafe fn sequence(o: *mut ffi::PyObject) -> Option<(usize, impl Fn(usize) -> *m
 /// # Safety
 /// `o` is an object that outlives the use of the arguments.
 #[inline(always)]
-unsafe fn convert(p: &Parameter, o: *mut ffi::PyObject, out: &mut Parsed) -> Option<Arg<'static>> {
+unsafe fn convert(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Option<Arg<'static>> {
     // SAFETY: by the contract, throughout.
     unsafe {
         match p.ty {
@@ -601,7 +629,7 @@ unsafe fn convert(p: &Parameter, o: *mut ffi::PyObject, out: &mut Parsed) -> Opt
 }
 
 #[inline(never)]
-unsafe fn convert_rare(p: &Parameter, o: *mut ffi::PyObject, out: &mut Parsed) -> Option<Arg<'static>> {
+unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Option<Arg<'static>> {
     // SAFETY: as `convert`.
     unsafe {
         match p.ty {
@@ -646,7 +674,7 @@ unsafe fn convert_rare(p: &Parameter, o: *mut ffi::PyObject, out: &mut Parsed) -
 ///
 /// # Safety
 /// `o` is an object that outlives the text.
-pub unsafe fn string<'a>(o: *mut ffi::PyObject) -> Option<&'a str> {
+pub unsafe fn string<'a>(o: *mut PyObject) -> Option<&'a str> {
     // SAFETY: by the contract; Python gives UTF-8.
     unsafe {
         if PyUnicode_Check(o) == 0 {
@@ -668,7 +696,7 @@ pub unsafe fn string<'a>(o: *mut ffi::PyObject) -> Option<&'a str> {
 ///
 /// # Safety
 /// `o` is an object.
-pub unsafe fn type_name(o: *mut ffi::PyObject) -> String {
+pub unsafe fn type_name(o: *mut PyObject) -> String {
     pyo3::Python::attach(|py| {
         // SAFETY: by the contract.
         let o = unsafe { pyo3::Bound::from_borrowed_ptr(py, o) };
@@ -705,8 +733,10 @@ enum Problem {
     Count,
     Missing(Vec<usize>),
     /// Parameter, the object, its position if it has one.
-    Type(usize, *mut ffi::PyObject, Option<usize>),
-    UnknownKeyword(*mut ffi::PyObject),
+    Type(usize, *mut PyObject, Option<usize>),
+    /// One of the arguments that together are a list of integers, and its place.
+    Item(usize, *mut PyObject, usize),
+    UnknownKeyword(*mut PyObject),
     Twice(usize),
     Device(torchtpu_tensor::Error),
 }
@@ -750,7 +780,7 @@ impl Overload {
                 if varargs && i == own {
                     for k in 0..call.positional {
                         if int(call.arg(k)).is_none() {
-                            return Some(Problem::Type(i, call.arg(k), Some(k + 1)));
+                            return Some(Problem::Item(i, call.arg(k), k + 1));
                         }
                     }
                     continue;
@@ -770,7 +800,8 @@ impl Overload {
             for i in 0..keywords {
                 let k = call.keyword(i);
                 let known = self.params.iter().any(|p| p.name.equals(k) || p.also.iter().any(|a| a.equals(k)));
-                if !known && !(self.out && names::out().equals(k)) {
+                let extra = (self.out && own == 0 && names::out().equals(k)) || (self.makes && names::requires_grad().equals(k));
+                if !known && !extra {
                     return Some(Problem::UnknownKeyword(k));
                 }
             }
@@ -782,7 +813,7 @@ impl Overload {
     fn plausible(&self, call: &Call) -> bool {
         let own = usize::from(!call.receiver.is_null());
         let n = call.positional + call.keywords();
-        let max = self.params.len() - own + usize::from(self.out);
+        let max = self.params.len() - own + usize::from(self.out && own == 0) + usize::from(self.makes);
         let min = self.params.iter().skip(own).filter(|p| p.required).count();
         (n >= min && n <= max) || self.varargs == Some(own)
     }
@@ -807,11 +838,19 @@ impl Overload {
             };
             parts.push(format!("{} {}{default}", type_text(p), self.shown(i, method)));
         }
-        if self.out {
+        if self.out && !method {
+            if !star {
+                parts.push("*".into());
+                star = true;
+            }
+            let many = self.row.schema.rsplit("->").next().is_some_and(|r| r.contains(','));
+            parts.push(format!("{} out = None", if many { "tuple of Tensors" } else { "Tensor" }));
+        }
+        if self.makes {
             if !star {
                 parts.push("*".into());
             }
-            parts.push("Tensor out = None".into());
+            parts.push("bool requires_grad = False".into());
         }
         format!("({})", parts.join(", "))
     }
@@ -820,12 +859,15 @@ impl Overload {
         let method = !call.receiver.is_null();
         let own = usize::from(method);
         // SAFETY: objects that the caller holds.
-        let text = |o: *mut ffi::PyObject| unsafe { type_name(o) };
+        let text = |o: *mut PyObject| unsafe { type_name(o) };
         match problem {
             Problem::Device(e) => crate::enter::exception(e),
             Problem::Count => {
                 let max = self.positional - own;
                 let min = self.params.iter().skip(own).filter(|p| p.required && !p.keyword_only).count();
+                if max == 0 {
+                    return PyTypeError::new_err(format!("Tensor.{name}() takes no arguments ({} given)", call.positional));
+                }
                 let takes = match (max, min == max) {
                     (1, true) => "1 positional argument".to_string(),
                     (_, true) => format!("{max} positional arguments"),
@@ -846,6 +888,11 @@ impl Overload {
                 let k = unsafe { string(k) }.unwrap_or("?");
                 PyTypeError::new_err(format!("{name}() got an unexpected keyword argument '{k}'"))
             }
+            Problem::Item(i, o, at) => PyTypeError::new_err(format!(
+                "{name}(): argument '{}' failed to unpack the object at pos {at} with error \"type must be tuple of ints,but got {}\"",
+                self.shown(i, method),
+                text(o)
+            )),
             Problem::Type(i, o, at) => {
                 let p = &self.params[i];
                 let shown = self.shown(i, method);
@@ -923,7 +970,7 @@ pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
     for o in &of_form {
         text.push_str(&format!("\n * {}", o.signature(method)));
         match o.problem(call) {
-            Some(Problem::Type(_, bad, _)) => {
+            Some(Problem::Type(_, bad, _) | Problem::Item(_, bad, _)) => {
                 // SAFETY: the objects of the call.
                 let marks: Vec<String> = call
                     .operands()

@@ -243,11 +243,23 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
 /// A backward written in Python.
 struct PythonBackward {
     name: String,
-    /// Gradients of the outputs in, a tuple of gradients of the inputs out.
-    run: Py<PyAny>,
-    /// Called when what was saved may go.
-    release: Py<PyAny>,
+    /// Gradients of the outputs in, a tuple of gradients of the inputs out; and what to call when what was saved may go.
+    functions: Option<(Py<PyAny>, Py<PyAny>)>,
     inputs: usize,
+}
+
+impl PythonBackward {
+    fn functions(&self) -> &(Py<PyAny>, Py<PyAny>) {
+        self.functions.as_ref().expect("taken only when dropped")
+    }
+}
+
+/// What the functions keep goes with the node, not when PyO3 next finds the time.
+impl Drop for PythonBackward {
+    fn drop(&mut self) {
+        let functions = self.functions.take();
+        Python::try_attach(|_| drop(functions));
+    }
 }
 
 impl BackwardFn for PythonBackward {
@@ -257,7 +269,7 @@ impl BackwardFn for PythonBackward {
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
         Python::attach(|py| {
             let g: Vec<_> = g.iter().map(|g| optional_object(py, g.clone())).collect::<PyResult<_>>()?;
-            let r = self.run.bind(py).call1(PyTuple::new(py, g)?)?;
+            let r = self.functions().0.bind(py).call1(PyTuple::new(py, g)?)?;
             let found = optional_tensors_in(&r)?;
             if found.len() != self.inputs {
                 return Err(PyRuntimeError::new_err(format!(
@@ -273,7 +285,7 @@ impl BackwardFn for PythonBackward {
     }
     fn release(&self) {
         Python::attach(|py| {
-            if let Err(e) = self.release.bind(py).call0() {
+            if let Err(e) = self.functions().1.bind(py).call0() {
                 e.write_unraisable(py, None);
             }
         });
@@ -294,7 +306,7 @@ fn _attach_function(
     let y = tensors_in(outputs)?;
     let edges: SmallVec<[Edge; 2]> = x.iter().map(Tensor::history_edge).collect::<Result<_>>().or_raise()?;
     let metas: SmallVec<[Meta; 1]> = y.iter().map(|t| *t.meta()).collect();
-    let node = Node::function(Box::new(PythonBackward { name, run, release, inputs: x.len() }), edges, metas);
+    let node = Node::function(Box::new(PythonBackward { name, functions: Some((run, release)), inputs: x.len() }), edges, metas);
     for (nr, t) in y.iter().enumerate() {
         if differentiable[nr] {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);

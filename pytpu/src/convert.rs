@@ -5,7 +5,7 @@ use crate::enter::{self, Failure, OrRaise, Outcome};
 use crate::tensor_type::{is_tensor, tensor_of};
 use crate::{device, dtype, tensor_type};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype};
@@ -15,7 +15,7 @@ use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype};
 ///
 /// # Safety
 /// `o` is an object.
-pub unsafe fn is_array(o: *mut ffi::PyObject) -> bool {
+pub unsafe fn is_array(o: *mut PyObject) -> bool {
     // SAFETY: by the contract. Looked up on the type, so that nothing is built to answer.
     unsafe {
         let ty = Py_TYPE(o).cast();
@@ -27,7 +27,7 @@ pub unsafe fn is_array(o: *mut ffi::PyObject) -> bool {
 ///
 /// # Safety
 /// `o` is an object.
-pub unsafe fn is_numpy_bool(o: *mut ffi::PyObject) -> bool {
+pub unsafe fn is_numpy_bool(o: *mut PyObject) -> bool {
     // SAFETY: by the contract.
     unsafe { arguments::type_name(o).starts_with("numpy.bool") }
 }
@@ -39,7 +39,7 @@ pub unsafe fn is_numpy_bool(o: *mut ffi::PyObject) -> bool {
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
-pub unsafe fn tensor(o: *mut ffi::PyObject, dtype: Option<DType>, device: Option<Device>) -> Outcome<Tensor> {
+pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Device>) -> Outcome<Tensor> {
     // SAFETY: by the contract.
     unsafe {
         if is_tensor(o) {
@@ -87,7 +87,7 @@ impl Numbers {
 
 /// # Safety
 /// `o` is an object.
-unsafe fn is_sequence(o: *mut ffi::PyObject) -> bool {
+unsafe fn is_sequence(o: *mut PyObject) -> bool {
     // SAFETY: by the contract. Strings and dictionaries are none here.
     unsafe {
         PyList_Check(o) != 0
@@ -98,7 +98,7 @@ unsafe fn is_sequence(o: *mut ffi::PyObject) -> bool {
 
 /// # Safety
 /// `o` is a sequence.
-unsafe fn entry(o: *mut ffi::PyObject, i: usize) -> Outcome<*mut ffi::PyObject> {
+unsafe fn entry(o: *mut PyObject, i: usize) -> Outcome<*mut PyObject> {
     // SAFETY: by the contract; a new reference.
     unsafe {
         let e = PySequence_GetItem(o, i as Py_ssize_t);
@@ -110,7 +110,7 @@ unsafe fn entry(o: *mut ffi::PyObject, i: usize) -> Outcome<*mut ffi::PyObject> 
 ///
 /// # Safety
 /// `o` is an object.
-unsafe fn shape_of(o: *mut ffi::PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
+unsafe fn shape_of(o: *mut PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
     // SAFETY: by the contract; `first` is released after its use.
     unsafe {
         if is_tensor(o) {
@@ -145,7 +145,7 @@ unsafe fn shape_of(o: *mut ffi::PyObject, dims: &mut Vec<usize>) -> Outcome<()> 
 
 /// # Safety
 /// `o` is an object.
-unsafe fn read(o: *mut ffi::PyObject, dims: &[usize], depth: usize, out: &mut Numbers) -> Outcome<()> {
+unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers) -> Outcome<()> {
     // SAFETY: by the contract, throughout.
     unsafe {
         if is_tensor(o) || is_array(o) {
@@ -160,7 +160,7 @@ unsafe fn read(o: *mut ffi::PyObject, dims: &[usize], depth: usize, out: &mut Nu
             return Ok(());
         }
         if depth == dims.len() {
-            if PyFloat_Check(o) != 0 {
+            if PyFloat_CheckExact(o) != 0 {
                 out.push(Scalar::Float(PyFloat_AsDouble(o)), default_dtype());
                 return Ok(());
             }
@@ -264,7 +264,7 @@ impl<'a> Bits<'a> {
 /// # Errors
 /// What reading from the device reports.
 pub fn to_list(t: &Tensor) -> Outcome {
-    fn level(bits: &Bits<'_>, dims: &[usize], from: &mut usize) -> *mut ffi::PyObject {
+    fn level(bits: &Bits<'_>, dims: &[usize], from: &mut usize) -> *mut PyObject {
         let Some((n, rest)) = dims.split_first() else {
             *from += 1;
             return crate::table::number(bits.get(*from - 1));

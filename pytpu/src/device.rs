@@ -2,7 +2,7 @@
 
 use crate::enter::OrRaise;
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi;
+use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 use torchtpu_tensor::{Device, DeviceKind, Error, Result};
@@ -106,7 +106,7 @@ pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
 ///
 /// # Safety
 /// `o` is an object.
-pub unsafe fn extract(o: *mut ffi::PyObject) -> Result<Option<Device>> {
+pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
     // SAFETY: by the contract.
     unsafe {
         if let Some(s) = crate::arguments::string(o) {

@@ -1,7 +1,7 @@
 //! `torch.dtype`, `torch.layout`, `torch.memory_format`.
 
 use pyo3::exceptions::PyTypeError;
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::sync::OnceLock;
 use torchtpu_tensor::{DType, can_cast, default_dtype, promote_types, set_default_dtype};
@@ -61,18 +61,15 @@ pub fn object(py: Python<'_>, d: DType) -> Bound<'_, PyDType> {
 ///
 /// # Safety
 /// `o` is an object.
-pub unsafe fn extract(o: *mut ffi::PyObject) -> Option<DType> {
-    // SAFETY: by the contract; the types compared with live for ever.
-    unsafe {
-        if o == (&raw mut PyFloat_Type).cast() {
-            return Some(default_dtype());
-        }
-        if o == (&raw mut PyLong_Type).cast() {
-            return Some(DType::I64);
-        }
-        if o == (&raw mut PyBool_Type).cast() {
-            return Some(DType::Bool);
-        }
+pub unsafe fn extract(o: *mut PyObject) -> Option<DType> {
+    if o == (&raw mut PyFloat_Type).cast() {
+        return Some(default_dtype());
+    }
+    if o == (&raw mut PyLong_Type).cast() {
+        return Some(DType::I64);
+    }
+    if o == (&raw mut PyBool_Type).cast() {
+        return Some(DType::Bool);
     }
     Python::attach(|py| {
         // SAFETY: by the contract.
@@ -111,7 +108,7 @@ impl PyMemoryFormat {
 ///
 /// # Safety
 /// `o` is an object.
-pub unsafe fn is_default_layout(o: *mut ffi::PyObject) -> bool {
+pub unsafe fn is_default_layout(o: *mut PyObject) -> bool {
     Python::attach(|py| {
         // SAFETY: by the contract.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };

@@ -1,9 +1,8 @@
 //! The one door between Python and Rust: panics, errors, the GIL.
 
 use pyo3::exceptions::*;
-use pyo3::ffi::{self, PyObject};
+use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
-use std::os::raw::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use torchtpu_tensor::{Error, ErrorKind};
@@ -165,18 +164,6 @@ pub fn without_gil<R>(f: impl FnOnce() -> R) -> R {
 #[inline(always)]
 pub fn work<R>(elements: usize, f: impl FnOnce() -> R) -> R {
     if elements < BIG { f() } else { without_gil(f) }
-}
-
-/// Lets Ctrl-C through.
-///
-/// # Errors
-/// What the signal handler raises.
-pub fn check_signals() -> Outcome<()> {
-    // SAFETY: called with the GIL held.
-    match unsafe { ffi::PyErr_CheckSignals() } as c_int {
-        0 => Ok(()),
-        _ => Err(Failure::Raised),
-    }
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -8,16 +8,16 @@ use crate::arguments;
 use crate::convert;
 use crate::enter::{self, Failure, Outcome};
 use crate::number::only_element;
-use crate::table::{call_op, call_tensor_op, row};
+use crate::table::{call_tensor_op, in_place, row};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
 use crate::torch_function;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::schema::{Arg, Args, Ret};
 use torchtpu_tensor::{DType, Dims, Error, Scalar, Tensor};
 
-type Object = *mut ffi::PyObject;
+type Object = *mut PyObject;
 
 enum Item {
     Int(i64),
@@ -359,7 +359,9 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
     let value = if value.dtype() == s.x.dtype() { value } else { value.to_dtype(s.x.dtype())? };
     let value = value.to_device(s.x.device())?;
     let false_ = Arg::Scalar(Scalar::Bool(false));
-    call_op("index_put_", "", &[Arg::Tensor(&s.x), Arg::Tensors(&s.indices), Arg::Tensor(&value), false_])?;
+    let args = [Arg::Tensor(&s.x), Arg::Tensors(&s.indices), Arg::Tensor(&value), false_];
+    let put = row("index_put", "").ok_or_else(|| Error::not_implemented("index_put is not in this build"))?;
+    enter::work(s.x.numel(), || in_place(put, &Args(&args)))?;
     Ok(())
 }
 

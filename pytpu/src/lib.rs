@@ -23,6 +23,8 @@
 //!
 //! Three types to know: [`tensor_type::TensorObject`], [`arguments::Overload`], [`enter::Failure`].
 
+#![allow(non_snake_case)] // the crate is named like the module, `_C`
+
 mod arguments;
 mod autograd;
 mod convert;

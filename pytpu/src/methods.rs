@@ -7,7 +7,7 @@ use crate::table::{call_tensor_op, number, tensor_argument};
 use crate::tensor_type::{extract, is_tensor, replace, tensor_of, to_python, wrap, wrap_as};
 use crate::{autograd, convert, device, dtype, size};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -17,7 +17,7 @@ use torchtpu_tensor::ops;
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{DType, Device, DeviceKind, GradRef, Meta, Scalar, Tensor, can_cast, default_dtype, state};
 
-type Object = *mut ffi::PyObject;
+type Object = *mut PyObject;
 
 fn object_of<T>(o: Bound<'_, T>) -> Outcome {
     Ok(o.into_ptr())

@@ -7,14 +7,14 @@ use crate::arguments;
 use crate::enter::{self, Failure, Outcome};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
 use crate::{table, torch_function};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
-use pyo3::ffi::{self, *};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::ffi::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::ops::pointwise::{self, BinaryKind, CompareKind, UnaryKind};
 use torchtpu_tensor::schema::Operand;
 use torchtpu_tensor::{DType, Scalar, Tensor};
 
-type Object = *mut ffi::PyObject;
+type Object = *mut PyObject;
 
 fn not_implemented() -> Outcome {
     // SAFETY: a constant of the interpreter; a new reference.
@@ -204,6 +204,7 @@ unsafe extern "C" fn positive(a: Object) -> Object {
     a
 }
 
+#[allow(non_upper_case_globals)] // the interpreter's names
 unsafe extern "C" fn compare(a: Object, b: Object, op: c_int) -> Object {
     // SAFETY: the interpreter passes objects and holds the GIL.
     enter::object(|| unsafe {
@@ -237,6 +238,14 @@ pub fn only_element(x: &Tensor) -> Outcome<Scalar> {
     Ok(enter::without_gil(|| x.item())?)
 }
 
+/// The only element, for `int(x)` and `float(x)`.
+fn python_number(x: &Tensor) -> Outcome<Scalar> {
+    if x.numel() != 1 {
+        return Err(PyValueError::new_err("only one element tensors can be converted to Python scalars").into());
+    }
+    only_element(x)
+}
+
 unsafe extern "C" fn truth(a: Object) -> c_int {
     // SAFETY: an object of our type.
     enter::status(|| unsafe {
@@ -252,7 +261,7 @@ unsafe extern "C" fn truth(a: Object) -> c_int {
 unsafe extern "C" fn to_int(a: Object) -> Object {
     // SAFETY: an object of our type; Python's own conversion refuses NaN and infinities.
     enter::object(|| unsafe {
-        match only_element(tensor_of(a))? {
+        match python_number(tensor_of(a))? {
             Scalar::Float(f) => match PyLong_FromDouble(f) {
                 o if o.is_null() => Err(Failure::Raised),
                 o => Ok(o),
@@ -264,7 +273,7 @@ unsafe extern "C" fn to_int(a: Object) -> Object {
 
 unsafe extern "C" fn to_float(a: Object) -> Object {
     // SAFETY: an object of our type.
-    enter::object(|| unsafe { Ok(table::number(Scalar::Float(only_element(tensor_of(a))?.to_f64()))) })
+    enter::object(|| unsafe { Ok(table::number(Scalar::Float(python_number(tensor_of(a))?.to_f64()))) })
 }
 
 unsafe extern "C" fn to_index(a: Object) -> Object {
@@ -295,7 +304,7 @@ unsafe extern "C" fn contains(a: Object, o: Object) -> c_int {
         let x = tensor_of(a);
         let Some(value) = operand(o) else {
             return Err(PyRuntimeError::new_err(format!(
-                "Tensor.__contains__ only supports Tensor or scalar, but you passed in a {}.",
+                "Tensor.__contains__ only supports Tensor or scalar, but you passed in a <class '{}'>.",
                 arguments::type_name(o)
             ))
             .into());

@@ -1,8 +1,13 @@
 //! `torch.Generator`.
 
-use pyo3::ffi;
+use crate::device;
+use crate::enter::OrRaise;
+use crate::tensor_type::{extract as tensor, to_python};
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
-use torchtpu_tensor::random::Generator;
+use torchtpu_tensor::random::{self, Generator};
+use torchtpu_tensor::{DType, Device, Tensor};
 
 /// A source of random numbers.
 #[pyclass(frozen, name = "Generator", module = "torch")]
@@ -12,12 +17,53 @@ pub struct PyGenerator(Generator);
 impl PyGenerator {
     #[new]
     #[pyo3(signature = (device = None))]
-    fn new(device: Option<&Bound<'_, PyAny>>) -> PyGenerator {
-        let _ = device;
-        PyGenerator(Generator::new(67280421310721))
+    fn new(device: Option<&Bound<'_, PyAny>>) -> PyResult<PyGenerator> {
+        let on = match device {
+            None => Device::CPU,
+            // SAFETY: a living object.
+            Some(d) => unsafe { device::extract(d.as_ptr()) }
+                .or_raise()?
+                .ok_or_else(|| PyTypeError::new_err("Generator(): argument 'device' must be torch.device"))?,
+        };
+        Ok(PyGenerator(Generator::on(on, random::default_generator(Device::CPU).initial_seed())))
+    }
+    fn manual_seed<'py>(slf: Bound<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let seed = match seed.extract::<i64>() {
+            Ok(s) => s as u64,
+            Err(_) => seed.extract::<u64>()?,
+        };
+        let g = &slf.get().0;
+        // Seeding the default generator seeds those of all devices.
+        if g.is_same(&random::default_generator(Device::CPU)) {
+            random::manual_seed(seed);
+        } else {
+            g.manual_seed(seed);
+        }
+        Ok(slf)
     }
     fn initial_seed(&self) -> u64 {
         self.0.initial_seed()
+    }
+    fn seed(&self) -> u64 {
+        self.0.seed()
+    }
+    fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = self.0.get_state().or_raise()?;
+        to_python(py, Tensor::from_slice(&bytes, &[bytes.len()]).or_raise()?)
+    }
+    fn set_state(slf: Py<Self>, state: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        let t = tensor(state)
+            .filter(|t| t.dtype() == DType::U8)
+            .ok_or_else(|| PyTypeError::new_err("RNG state must be a torch.ByteTensor"))?;
+        slf.get().0.set_state(&t.to_vec::<u8>().or_raise()?).or_raise()?;
+        Ok(slf)
+    }
+    #[getter]
+    fn device<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, device::PyDevice>> {
+        device::object(py, self.0.device())
+    }
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.0)
     }
 }
 
@@ -25,7 +71,7 @@ impl PyGenerator {
 ///
 /// # Safety
 /// `o` is an object that outlives the reference.
-pub unsafe fn extract<'a>(o: *mut ffi::PyObject) -> Option<&'a Generator> {
+pub unsafe fn extract<'a>(o: *mut PyObject) -> Option<&'a Generator> {
     Python::attach(|py| {
         // SAFETY: by the contract.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
@@ -36,5 +82,6 @@ pub unsafe fn extract<'a>(o: *mut ffi::PyObject) -> Option<&'a Generator> {
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<PyGenerator>()
+    m.add_class::<PyGenerator>()?;
+    m.add("default_generator", Py::new(m.py(), PyGenerator(random::default_generator(Device::CPU)))?)
 }

@@ -1,6 +1,6 @@
 //! `torch.Size`: the Python half defines it, a subclass of `tuple`; this half makes them.
 
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::ptr::null_mut;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
 /// A `torch.Size`; a new reference.
-pub fn new(dims: &[usize]) -> *mut ffi::PyObject {
+pub fn new(dims: &[usize]) -> *mut PyObject {
     let ty = TYPE.load(Relaxed);
     // SAFETY: the GIL is held; a new tuple (of a subclass that adds nothing) is filled before it is seen.
     unsafe {

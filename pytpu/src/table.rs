@@ -9,7 +9,7 @@ use crate::enter::{self, Failure, Outcome};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
 use crate::{methods, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::collections::{HashMap, HashSet};
@@ -35,14 +35,14 @@ static DESCRIPTORS: OnceLock<Vec<Descriptor>> = OnceLock::new();
 static FIRST: AtomicPtr<Descriptor> = AtomicPtr::new(null_mut());
 static BY_NAME: OnceLock<HashMap<&'static str, usize>> = OnceLock::new();
 
-type Entry = unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, Py_ssize_t, *mut ffi::PyObject) -> *mut ffi::PyObject;
+type Entry = unsafe extern "C" fn(*mut PyObject, *const *mut PyObject, Py_ssize_t, *mut PyObject) -> *mut PyObject;
 
 unsafe extern "C" fn trampoline<const N: usize>(
-    receiver: *mut ffi::PyObject,
-    args: *const *mut ffi::PyObject,
+    receiver: *mut PyObject,
+    args: *const *mut PyObject,
     positional: Py_ssize_t,
-    names: *mut ffi::PyObject,
-) -> *mut ffi::PyObject {
+    names: *mut PyObject,
+) -> *mut PyObject {
     let call = Call { receiver, args, positional: positional as usize, names };
     // SAFETY: trampoline `N` is only made callable once descriptor `N` is in place.
     enter::object(|| serve(unsafe { &*FIRST.load(Relaxed).add(N) }, &call))
@@ -91,14 +91,14 @@ fn serve(d: &'static Descriptor, call: &Call) -> Outcome {
             if parsed.overridden {
                 return overridden(d, call);
             }
-            return run(d, o, call, &parsed);
+            return run(d, o, &parsed);
         }
     }
     no_match(d, call)
 }
 
 #[inline(always)]
-fn run(d: &'static Descriptor, o: &Overload, call: &Call, parsed: &Parsed) -> Outcome {
+fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     let args = Args(parsed.args());
     let row = o.row;
     if o.form == Form::InPlace {
@@ -110,16 +110,18 @@ fn run(d: &'static Descriptor, o: &Overload, call: &Call, parsed: &Parsed) -> Ou
         return write_out(d, r, parsed.out);
     }
     match r {
-        Ret::Tensor(t) => Ok(wrap(t)),
-        r => {
-            let _ = call;
-            to_object(d, r)
+        Ret::Tensor(t) => {
+            if parsed.requires_grad {
+                t.requires_grad_(true)?;
+            }
+            Ok(wrap(t))
         }
+        r => to_object(d, r),
     }
 }
 
 /// The `name_` form of a row.
-fn in_place(row: &Row, args: &Args<'_>) -> Result<Ret> {
+pub fn in_place(row: &Row, args: &Args<'_>) -> Result<Ret> {
     if let Some(f) = row.inplace {
         return f(args);
     }
@@ -164,7 +166,7 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
 }
 
 /// A number as a Python object; a new reference.
-pub fn number(s: Scalar) -> *mut ffi::PyObject {
+pub fn number(s: Scalar) -> *mut PyObject {
     // SAFETY: the GIL is held.
     unsafe {
         match s {
@@ -177,7 +179,7 @@ pub fn number(s: Scalar) -> *mut ffi::PyObject {
 
 /// Writes results into the tensors given as `out=`.
 #[cold]
-fn write_out(d: &Descriptor, r: Ret, out: *mut ffi::PyObject) -> Outcome {
+fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
     let results = match r {
         Ret::Tensor(t) => vec![t],
         Ret::Tuple(v) | Ret::List(v) => v,
@@ -402,7 +404,7 @@ fn _schemas(name: &str) -> Vec<&'static str> {
 ///
 /// # Safety
 /// `o` is an object that outlives the reference.
-pub unsafe fn tensor_argument<'a>(o: *mut ffi::PyObject, function: &str, name: &str, position: usize) -> Outcome<&'a Tensor> {
+pub unsafe fn tensor_argument<'a>(o: *mut PyObject, function: &str, name: &str, position: usize) -> Outcome<&'a Tensor> {
     // SAFETY: by the contract.
     unsafe {
         if is_tensor(o) {

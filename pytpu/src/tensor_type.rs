@@ -6,7 +6,7 @@
 
 use crate::enter::{self, Outcome};
 use crate::{indexing, methods, number, torch_function};
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -18,11 +18,11 @@ use torchtpu_tensor::Tensor;
 /// A Python tensor.
 #[repr(C)]
 pub struct TensorObject {
-    ob: ffi::PyObject,
+    ob: PyObject,
     /// From [`Tensor::into_raw`]; never null once the object can be seen.
     tensor: *mut (),
-    dict: *mut ffi::PyObject,
-    weak: *mut ffi::PyObject,
+    dict: *mut PyObject,
+    weak: *mut PyObject,
 }
 
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
@@ -34,7 +34,7 @@ pub fn tensor_type() -> *mut PyTypeObject {
 }
 
 const FREE_OBJECTS: usize = 2048;
-struct FreeList(UnsafeCell<(usize, [*mut ffi::PyObject; FREE_OBJECTS])>);
+struct FreeList(UnsafeCell<(usize, [*mut PyObject; FREE_OBJECTS])>);
 // SAFETY: touched only with the GIL held.
 unsafe impl Sync for FreeList {}
 static FREE: FreeList = FreeList(UnsafeCell::new((0, [null_mut(); FREE_OBJECTS])));
@@ -44,7 +44,7 @@ static FREE: FreeList = FreeList(UnsafeCell::new((0, [null_mut(); FREE_OBJECTS])
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
-pub unsafe fn is_exact(o: *mut ffi::PyObject) -> bool {
+pub unsafe fn is_exact(o: *mut PyObject) -> bool {
     // SAFETY: by the contract.
     unsafe { Py_TYPE(o) == tensor_type() }
 }
@@ -54,7 +54,7 @@ pub unsafe fn is_exact(o: *mut ffi::PyObject) -> bool {
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
-pub unsafe fn is_tensor(o: *mut ffi::PyObject) -> bool {
+pub unsafe fn is_tensor(o: *mut PyObject) -> bool {
     // SAFETY: by the contract.
     unsafe { is_exact(o) || PyType_IsSubtype(Py_TYPE(o), tensor_type()) != 0 }
 }
@@ -64,7 +64,7 @@ pub unsafe fn is_tensor(o: *mut ffi::PyObject) -> bool {
 /// # Safety
 /// `o` is a tensor object that outlives the reference.
 #[inline(always)]
-pub unsafe fn tensor_of<'a>(o: *mut ffi::PyObject) -> &'a Tensor {
+pub unsafe fn tensor_of<'a>(o: *mut PyObject) -> &'a Tensor {
     // SAFETY: `Tensor` is a transparent non-null pointer, the very one that `into_raw` gave.
     unsafe { &*(&raw const (*o.cast::<TensorObject>()).tensor).cast::<Tensor>() }
 }
@@ -77,8 +77,8 @@ pub fn extract<'a>(o: &'a Bound<'_, PyAny>) -> Option<&'a Tensor> {
 
 /// The object of a tensor: the one it has, or a new one. A new reference.
 #[inline(always)]
-pub fn wrap(t: Tensor) -> *mut ffi::PyObject {
-    let known = t.pyobject().cast::<ffi::PyObject>();
+pub fn wrap(t: Tensor) -> *mut PyObject {
+    let known = t.pyobject().cast::<PyObject>();
     if !known.is_null() {
         // SAFETY: a tensor's object clears this pointer before it dies; the GIL is held.
         unsafe { Py_INCREF(known) };
@@ -93,7 +93,7 @@ pub fn wrap(t: Tensor) -> *mut ffi::PyObject {
             free.0 -= 1;
             PyObject_Init(free.1[free.0], ty)
         } else {
-            PyObject_GC_New::<ffi::PyObject>(ty)
+            PyObject_GC_New::<PyObject>(ty)
         };
         if o.is_null() {
             return o;
@@ -137,7 +137,7 @@ pub unsafe fn wrap_as(ty: *mut PyTypeObject, t: Tensor) -> Outcome {
 ///
 /// # Safety
 /// `o` is a tensor object, and no reference from [`tensor_of`] to its present tensor is in use.
-pub unsafe fn replace(o: *mut ffi::PyObject, t: Tensor) {
+pub unsafe fn replace(o: *mut PyObject, t: Tensor) {
     // SAFETY: by the contract.
     unsafe {
         let p = o.cast::<TensorObject>();
@@ -149,7 +149,7 @@ pub unsafe fn replace(o: *mut ffi::PyObject, t: Tensor) {
     }
 }
 
-unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
+unsafe extern "C" fn dealloc(o: *mut PyObject) {
     // SAFETY: the interpreter calls this once, with the last reference.
     unsafe {
         let ty = Py_TYPE(o);
@@ -177,7 +177,7 @@ unsafe extern "C" fn dealloc(o: *mut ffi::PyObject) {
     }
 }
 
-unsafe extern "C" fn traverse(o: *mut ffi::PyObject, visit: visitproc, arg: *mut c_void) -> c_int {
+unsafe extern "C" fn traverse(o: *mut PyObject, visit: visitproc, arg: *mut c_void) -> c_int {
     // SAFETY: called by the collector with a living object.
     unsafe {
         let dict = (*o.cast::<TensorObject>()).dict;
@@ -191,7 +191,7 @@ unsafe extern "C" fn traverse(o: *mut ffi::PyObject, visit: visitproc, arg: *mut
     }
 }
 
-unsafe extern "C" fn clear(o: *mut ffi::PyObject) -> c_int {
+unsafe extern "C" fn clear(o: *mut PyObject) -> c_int {
     // SAFETY: as `traverse`.
     unsafe {
         let p = o.cast::<TensorObject>();
@@ -205,7 +205,7 @@ unsafe extern "C" fn clear(o: *mut ffi::PyObject) -> c_int {
 
 /// # Safety
 /// `o` is a tensor object.
-unsafe fn track(o: *mut ffi::PyObject) {
+unsafe fn track(o: *mut PyObject) {
     // SAFETY: by the contract.
     unsafe {
         if PyObject_GC_IsTracked(o) == 0 {
@@ -214,7 +214,7 @@ unsafe fn track(o: *mut ffi::PyObject) {
     }
 }
 
-unsafe extern "C" fn setattro(o: *mut ffi::PyObject, name: *mut ffi::PyObject, value: *mut ffi::PyObject) -> c_int {
+unsafe extern "C" fn setattro(o: *mut PyObject, name: *mut PyObject, value: *mut PyObject) -> c_int {
     // SAFETY: called by the interpreter; from here on the object may be part of a cycle.
     unsafe {
         track(o);
@@ -222,7 +222,7 @@ unsafe extern "C" fn setattro(o: *mut ffi::PyObject, name: *mut ffi::PyObject, v
     }
 }
 
-unsafe extern "C" fn get_dict(o: *mut ffi::PyObject, closure: *mut c_void) -> *mut ffi::PyObject {
+unsafe extern "C" fn get_dict(o: *mut PyObject, closure: *mut c_void) -> *mut PyObject {
     // SAFETY: as `setattro`.
     unsafe {
         track(o);
@@ -230,7 +230,7 @@ unsafe extern "C" fn get_dict(o: *mut ffi::PyObject, closure: *mut c_void) -> *m
     }
 }
 
-unsafe extern "C" fn set_dict(o: *mut ffi::PyObject, value: *mut ffi::PyObject, closure: *mut c_void) -> c_int {
+unsafe extern "C" fn set_dict(o: *mut PyObject, value: *mut PyObject, closure: *mut c_void) -> c_int {
     // SAFETY: as `setattro`.
     unsafe {
         track(o);
@@ -238,7 +238,7 @@ unsafe extern "C" fn set_dict(o: *mut ffi::PyObject, value: *mut ffi::PyObject, 
     }
 }
 
-unsafe extern "C" fn hash(o: *mut ffi::PyObject) -> Py_hash_t {
+unsafe extern "C" fn hash(o: *mut PyObject) -> Py_hash_t {
     // Objects are aligned to 16 bytes.
     (o as usize).rotate_right(4) as Py_hash_t & Py_hash_t::MAX
 }

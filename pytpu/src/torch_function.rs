@@ -4,15 +4,15 @@
 
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type;
-use pyo3::ffi::{self, *};
+use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-static NAME: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
-static DISABLED: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
+static NAME: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
+static DISABLED: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 
 thread_local! {
     static OFF: Cell<bool> = const { Cell::new(false) };
@@ -23,7 +23,7 @@ thread_local! {
 /// # Safety
 /// `o` is an object; the GIL is held.
 #[inline(never)]
-pub unsafe fn overrides(o: *mut ffi::PyObject) -> bool {
+pub unsafe fn overrides(o: *mut PyObject) -> bool {
     if OFF.get() {
         return false;
     }
@@ -85,7 +85,7 @@ pub fn call<'py>(
 /// # Safety
 /// `operands` are objects; the GIL is held.
 #[cold]
-pub unsafe fn call_operator(name: &str, operands: &[*mut ffi::PyObject]) -> Outcome {
+pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
     Python::attach(|py| {
         // SAFETY: by the contract.
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();

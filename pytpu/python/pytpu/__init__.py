@@ -6,6 +6,7 @@ gives them their places. Everything that costs time to import (``nn``, ``optim``
 
 import importlib as _importlib
 import sys as _sys
+from math import e, inf, nan, pi  # noqa: F401
 
 from . import _C
 from ._size import Size
@@ -43,10 +44,6 @@ del _k, _v
 
 return_types = _C._return_types
 
-inf = float("inf")
-nan = float("nan")
-pi = 3.141592653589793
-e = 2.718281828459045
 newaxis = None
 
 from . import _tensor as _tensor_methods  # noqa: E402
@@ -92,8 +89,8 @@ def __getattr__(name):
     if name in _LAZY_MODULES:
         try:
             return _importlib.import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError as e:
-            if e.name != f"{__name__}.{name}":
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
                 raise
     elif name in _LAZY_NAMES:
         value = getattr(_importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}"), name)

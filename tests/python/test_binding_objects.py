@@ -1,0 +1,403 @@
+"""Tensor objects: identity, weak references, garbage collection, subclasses, pickling, NumPy, numbers."""
+
+import copy
+import gc
+import io
+import operator
+import pickle
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+import pytpu as torch
+
+
+def test_one_tensor_has_one_object():
+    x = torch.ones(2, requires_grad=True)
+    (x * 3).sum().backward()
+    assert x.grad is x.grad
+    assert x.to("cpu") is x and x.contiguous() is x and x.float() is x
+    y = torch.ones(2)
+    assert y.add_(1) is y
+    assert x.detach() is not x
+
+
+def test_attributes_stay_while_the_object_lives():
+    x = torch.ones(2)
+    x.tag = "a"
+    assert x.add_(1).tag == "a" and x.__dict__ == {"tag": "a"}
+
+
+def test_weak_references():
+    x = torch.ones(2)
+    r = weakref.ref(x)
+    assert r() is x
+    del x
+    assert r() is None
+
+
+def test_cycles_are_collected():
+    x = torch.ones(2)
+    x.me = x
+    r = weakref.ref(x)
+    del x
+    gc.collect()
+    assert r() is None
+
+
+def test_dead_objects_are_reused_clean():
+    for _ in range(5000):
+        x = torch.ones(1)
+        x.a = 1
+        del x
+    assert not hasattr(torch.ones(1), "a")
+
+
+def test_memory_is_given_back():
+    import resource
+
+    x = torch.ones(1000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(20000):
+        x = x + 1
+    y = torch.ones(1000, requires_grad=True)
+    for _ in range(2000):
+        (y * y).sum().backward()
+        y.grad = None
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+class Logged(torch.Tensor):
+    calls = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.calls.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def test_subclasses_stay_what_they_are():
+    x = torch.ones(2).as_subclass(Tagged)
+    assert type(x) is Tagged and isinstance(x, torch.Tensor)
+    assert type(x + 1) is Tagged and type(torch.add(x, 1)) is Tagged and type(x.sum()) is Tagged
+    assert type(torch.cat([x, x])) is Tagged
+
+
+def test_torch_function_sees_calls():
+    x = torch.ones(2).as_subclass(Logged)
+    Logged.calls.clear()
+    x + 1
+    torch.add(x, 1)
+    x.mul(2)
+    1 - x
+    assert Logged.calls == ["__add__", "add", "mul", "__rsub__"]
+
+
+def test_torch_function_of_other_types():
+    class Other:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__, kwargs
+
+    assert torch.add(Other(), 1, alpha=2) == ("add", {"alpha": 2})
+    assert torch.add(torch.ones(1), Other())[0] == "add"
+
+
+def test_parameter():
+    p = torch.nn.Parameter(torch.ones(2))
+    assert isinstance(p, torch.Tensor) and p.requires_grad and p.is_leaf
+    assert type(p + 1) is torch.Tensor
+    p.data = torch.zeros(3)
+    assert p.shape == (3,) and p.requires_grad and type(p) is torch.nn.Parameter
+
+
+def test_data_keeps_the_graph_that_exists():
+    p = torch.ones(2, requires_grad=True)
+    loss = (p * 2).sum()
+    p.data = torch.zeros(2)
+    loss.backward()
+    assert p.grad.tolist() == [2.0, 2.0] and p.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_pickle(dtype):
+    x = torch.arange(6).reshape(2, 3).to(dtype)
+    y = pickle.loads(pickle.dumps(x))
+    assert y.dtype == dtype and torch.equal(x, y)
+    assert pickle.loads(pickle.dumps((dtype, x.shape, x.device))) == (dtype, x.shape, x.device)
+
+
+def test_copies():
+    x = torch.arange(4.0, requires_grad=True)
+    y = copy.deepcopy(x)
+    assert y.requires_grad and torch.equal(x, y) and y.data_ptr() != x.data_ptr()
+    a = torch.zeros(4)
+    views = copy.deepcopy([a[:2], a[1:]])
+    views[0][1] = 5
+    assert views[1][0].item() == 5
+    p = copy.deepcopy(torch.nn.Parameter(a))
+    assert type(p) is torch.nn.Parameter
+    with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
+        copy.deepcopy(x * 2)
+
+
+def test_save_and_load():
+    base = torch.arange(10.0)
+    state = {"w": base[2:6].reshape(2, 2), "v": base, "n": 3, "p": torch.nn.Parameter(torch.ones(2)), "b": torch.ones(2, dtype=torch.bfloat16)}
+    f = io.BytesIO()
+    torch.save(state, f)
+    f.seek(0)
+    back = torch.load(f)
+    assert set(back) == set(state) and back["n"] == 3 and type(back["p"]) is torch.nn.Parameter
+    assert torch.equal(back["w"], state["w"]) and back["b"].dtype == torch.bfloat16
+    back["v"][2] = 99
+    assert back["w"][0, 0].item() == 99  # one storage, as it was saved
+
+
+def test_load_runs_no_code():
+    class Evil:
+        def __reduce__(self):
+            return print, ("owned",)
+
+    f = io.BytesIO()
+    torch.save({"x": Evil()}, f)
+    f.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        torch.load(f)
+
+
+def test_numpy_shares_memory():
+    a = np.arange(6.0).reshape(2, 3)
+    x = torch.from_numpy(a)
+    x[0, 0] = 9
+    assert a[0, 0] == 9 and x.numpy() is not a
+    x.numpy()[1, 1] = 8
+    assert x[1, 1].item() == 8
+    assert np.asarray(x.t()).strides == (8, 24)
+    b = torch.ones(3).numpy()
+    gc.collect()
+    assert b.sum() == 3
+    assert torch.tensor(a).data_ptr() != a.ctypes.data
+    assert torch.as_tensor(a).data_ptr() == a.ctypes.data
+    assert np.exp(torch.zeros(2)).tolist() == [1.0, 1.0]
+
+
+def test_numpy_refuses():
+    with pytest.raises(RuntimeError, match="Can't call numpy\\(\\) on Tensor that requires grad"):
+        torch.ones(1, requires_grad=True).numpy()
+    with pytest.raises(TypeError, match="Got unsupported ScalarType BFloat16"):
+        torch.ones(1, dtype=torch.bfloat16).numpy()
+    with pytest.raises(ValueError, match="negative"):
+        torch.from_numpy(np.arange(3)[::-1])
+    with pytest.raises(TypeError, match="expected np.ndarray \\(got list\\)"):
+        torch.from_numpy([1])
+
+
+def test_tensor_from_data():
+    assert torch.tensor([1, 2]).dtype == torch.int64
+    assert torch.tensor([1, 2.0]).dtype == torch.float32
+    assert torch.tensor([True]).dtype == torch.bool
+    assert torch.tensor(np.float64(2)).dtype == torch.float64
+    assert torch.tensor([np.float32(1)]).dtype == torch.float32
+    assert torch.tensor([torch.tensor(1), torch.tensor(2)]).tolist() == [1, 2]
+    assert torch.tensor([[], []]).shape == (2, 0)
+    assert torch.tensor([[1, 2], [3, 4]], dtype=torch.float16).tolist() == [[1, 2], [3, 4]]
+    assert torch.tensor(range(3)).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="expected sequence of length 2 at dim 1 \\(got 1\\)"):
+        torch.tensor([[1, 2], [3]])
+    with pytest.raises(RuntimeError, match="Could not infer dtype of NoneType"):
+        torch.tensor([None])
+    with pytest.raises(RuntimeError, match="Overflow"):
+        torch.tensor(2**70)
+
+
+OPERATORS = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne"]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_agree_with_numpy(name):
+    f = getattr(operator, name)
+    a, b = np.array([1.5, 2.0, 3.25]), np.array([2.0, 2.0, 0.5])
+    x, y = torch.from_numpy(a), torch.from_numpy(b)
+    np.testing.assert_allclose(f(x, y).numpy(), f(a, b))
+    np.testing.assert_allclose(f(x, 2).numpy(), f(a, 2))
+    np.testing.assert_allclose(f(2.5, y).numpy(), f(2.5, b))
+    in_place = getattr(operator, "i" + name, None)
+    if in_place:
+        z = x.clone()
+        same = in_place(z, y)
+        assert same is z
+        np.testing.assert_allclose(z.numpy(), f(a, b))
+
+
+def test_integer_operators():
+    x = torch.tensor([6, 5])
+    assert (x & 3).tolist() == [2, 1] and (x | 1).tolist() == [7, 5] and (x ^ x).tolist() == [0, 0]
+    assert (~x).tolist() == [-7, -6] and (x << 1).tolist() == [12, 10] and (1 << torch.tensor([2])).tolist() == [4]
+    assert (-x).tolist() == [-6, -5] and abs(-x).tolist() == [6, 5]
+    assert [10, 20, 30][torch.tensor(1)] == 20
+    assert 5 in x and 7 not in x
+    assert (x == None) is False  # noqa: E711
+    assert hash(x) == hash(x) and len({x, x}) == 1
+    assert float(torch.tensor(2)) == 2.0 and int(torch.tensor(2.9)) == 2
+
+
+def test_in_place_changes_are_checked():
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        x += 1
+    y = x * 1
+    z = y * y
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.sum().backward()
+
+
+def test_modes():
+    x = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        assert not (x * 2).requires_grad
+        with torch.enable_grad():
+            assert (x * 2).requires_grad
+    assert (x * 2).requires_grad
+
+    @torch.no_grad()
+    def f():
+        return x * 2
+
+    assert not f().requires_grad
+    torch.set_grad_enabled(False)
+    assert not (x * 2).requires_grad
+    torch.set_grad_enabled(True)
+
+
+def test_function():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, k):
+            y = x * x
+            ctx.save_for_backward(x, y)
+            ctx.k = k
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            x, y = ctx.saved_tensors
+            assert torch.equal(y, x * x)
+            return g * 2 * x * ctx.k, None
+
+    x = torch.tensor([1.0, 3.0], requires_grad=True)
+    y = Square.apply(x, 10)
+    assert y.grad_fn.name() == "SquareBackward"
+    y.sum().backward()
+    assert x.grad.tolist() == [20.0, 60.0]
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.sum().backward()
+
+
+def test_errors_in_backward_keep_their_type():
+    class Bad(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x + 1
+
+        @staticmethod
+        def backward(ctx, g):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        Bad.apply(torch.ones(1, requires_grad=True)).backward()
+
+
+def test_functions_are_freed():
+    class Id(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = x * 1
+            ctx.save_for_backward(y)
+            ctx.mark = Mark()
+            marks.append(weakref.ref(ctx.mark))
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    class Mark:
+        pass
+
+    marks = []
+    Id.apply(torch.ones(1, requires_grad=True))
+    gc.collect()
+    torch.ones(1)
+    gc.collect()
+    assert marks[0]() is None
+
+
+def test_hooks():
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    seen = []
+    h = y.register_hook(lambda g: seen.append(g.tolist()) or g * 10)
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(p is x))
+    y.sum().backward()
+    assert x.grad.tolist() == [20.0, 20.0] and seen == [[1.0, 1.0], True]
+    h.remove()
+    y = x * 2
+    y.retain_grad()
+    y.sum().backward()
+    assert y.grad.tolist() == [1.0, 1.0]
+
+
+def test_grad():
+    x = torch.tensor(3.0, requires_grad=True)
+    (g,) = torch.autograd.grad(x * x * x, x, create_graph=True)
+    (h,) = torch.autograd.grad(g, x)
+    assert g.item() == 27.0 and h.item() == 18.0 and x.grad is None
+
+
+def test_small_things():
+    assert repr(torch.float32) == "torch.float32" and torch.float is torch.float32
+    assert repr(torch.device("tpu", 1)) == "device(type='tpu', index=1)" and str(torch.device("cpu")) == "cpu"
+    assert torch.device("cpu") == torch.ones(1).device
+    assert repr(torch.ones(2, 3).shape) == "torch.Size([2, 3])" and torch.ones(2, 3).shape[1:] == (3,)
+    assert isinstance(torch.ones(2).shape, tuple) and torch.ones(2, 3).shape.numel() == 6
+    assert torch.finfo(torch.float32).eps == 2.0**-23 and torch.iinfo(torch.int8).min == -128
+    assert torch.Tensor([1, 2]).tolist() == [1.0, 2.0] and torch.Tensor(2, 3).shape == (2, 3)
+    assert torch.ones(2).type() == "torch.FloatTensor"
+    assert torch.empty(3, 4).T.stride() == (1, 4)
+
+
+def test_random_streams():
+    torch.manual_seed(0)
+    a = torch.rand(3)
+    state = torch.get_rng_state()
+    b = torch.rand(3)
+    torch.set_rng_state(state)
+    assert torch.equal(b, torch.rand(3))
+    torch.manual_seed(0)
+    assert torch.equal(a, torch.rand(3)) and torch.initial_seed() == 0
+    g = torch.Generator().manual_seed(0)
+    assert torch.equal(torch.rand(3, generator=g), a)
+
+
+def test_an_unmodified_script_runs(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\nimport torch.nn as nn\nfrom torch.nn import functional as F\n"
+        "print(F.relu(torch.tensor([-1.0, 2.0])).tolist(), nn.Linear(2, 1).weight.shape)\n"
+    )
+    r = subprocess.run([sys.executable, "-m", "pytpu", str(script)], capture_output=True, text=True)
+    assert r.stdout == "[0.0, 2.0] torch.Size([1, 2])\n", r.stderr
+
+
+def test_import_is_light():
+    code = "import sys, pytpu; print([m for m in ('numpy', 'pytpu.nn', 'pytpu.optim') if m in sys.modules])"
+    r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert r.stdout == "[]\n", r.stderr
