@@ -415,11 +415,10 @@ impl Overload {
         out.filled = self.params.len();
         if let Some(i) = self.new_on {
             // SAFETY: written above.
-            if matches!(unsafe { out.values[i].assume_init() }, Arg::None) {
-                if let Some(d) = device::current_default() {
+            if matches!(unsafe { out.values[i].assume_init() }, Arg::None)
+                && let Some(d) = device::current_default() {
                     out.values[i].write(Arg::Device(d));
                 }
-            }
             // SAFETY: written above.
             if let Arg::Ints(size) = unsafe { out.values[0].assume_init() } {
                 out.elements = size.iter().fold(1usize, |a, n| a.saturating_mul((*n).max(0) as usize));
@@ -753,8 +752,8 @@ pub unsafe fn type_name(o: *mut PyObject) -> String {
         let ty = o.get_type();
         let name = ty.name().map_or_else(|_| "object".into(), |n| n.to_string());
         match ty.module() {
-            Ok(m) if m.to_string() == "torch" && name != "Tensor" => format!("torch.{name}"),
-            Ok(m) if m.to_string() == "numpy" => format!("numpy.{name}"),
+            Ok(m) if m == "torch" && name != "Tensor" => format!("torch.{name}"),
+            Ok(m) if m == "numpy" => format!("numpy.{name}"),
             _ => name,
         }
     })
@@ -835,11 +834,10 @@ impl Overload {
                     continue;
                 }
                 if convert(p, o, &mut out).is_none() {
-                    if p.ty == Ty::Device {
-                        if let Err(e) = device::extract(o) {
+                    if p.ty == Ty::Device
+                        && let Err(e) = device::extract(o) {
                             return Some(Problem::Device(e));
                         }
-                    }
                     return Some(Problem::Type(i, o, at));
                 }
             }
@@ -1003,11 +1001,10 @@ pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
         (_, [one]) => Some(**one),
         _ => None,
     };
-    if let Some(o) = single {
-        if let Some(p) = o.problem(call) {
+    if let Some(o) = single
+        && let Some(p) = o.problem(call) {
             return Err(o.explain(name, p, call).into());
         }
-    }
     for o in &plausible {
         if let Some(Problem::Device(e)) = o.problem(call) {
             return Err(Failure::Error(e));

@@ -482,7 +482,7 @@ fn _to_bytes<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, pyo3::types::PyB
 #[pyfunction]
 fn _from_bytes<'py>(py: Python<'py>, bytes: &[u8], dtype: &dtype::PyDType) -> PyResult<Bound<'py, PyAny>> {
     let size = dtype.0.size_bytes();
-    if bytes.len() % size != 0 {
+    if !bytes.len().is_multiple_of(size) {
         return Err(PyValueError::new_err(format!(
             "buffer length ({} bytes) must be a multiple of element size ({size})",
             bytes.len()

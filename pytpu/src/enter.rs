@@ -37,11 +37,10 @@ impl From<PyErr> for Failure {
 /// The exception for an error.
 #[cold]
 pub fn exception(mut e: Error) -> PyErr {
-    if let Some(payload) = e.take_payload() {
-        if let Ok(raised) = payload.downcast::<PyErr>() {
+    if let Some(payload) = e.take_payload()
+        && let Ok(raised) = payload.downcast::<PyErr>() {
             return *raised;
         }
-    }
     let text = e.to_string();
     match e.kind() {
         ErrorKind::Runtime | ErrorKind::Callback => PyRuntimeError::new_err(text),

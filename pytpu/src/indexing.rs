@@ -108,11 +108,10 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
         let t = if is_tensor(o) {
             tensor_of(o).clone()
         } else {
-            if !convert::is_array(o) {
-                if let Some(v) = arguments::int(o) {
+            if !convert::is_array(o)
+                && let Some(v) = arguments::int(o) {
                     return Ok(Item::Int(v));
                 }
-            }
             if PyTuple_Check(o) == 0 && PyList_Check(o) == 0 && !convert::is_array(o) {
                 return Err(bad_index(o));
             }
@@ -319,7 +318,7 @@ unsafe fn value_for(x: &Tensor, o: Object) -> Outcome<Tensor> {
             return Ok(Tensor::full(&[], v, x.dtype(), x.device())?);
         }
         if PyList_Check(o) != 0 || PyTuple_Check(o) != 0 || convert::is_array(o) {
-            return Ok(convert::tensor(o, Some(x.dtype()), Some(x.device()))?);
+            return convert::tensor(o, Some(x.dtype()), Some(x.device()));
         }
         Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",
@@ -345,8 +344,8 @@ fn without_leading_ones(v: Tensor, dims: &Dims) -> Outcome<Tensor> {
 
 fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> Outcome<()> {
     // `x[mask] = 0` needs no positions.
-    if let ([Item::Tensor(mask)], true) = (&key[..], value.dims().is_empty()) {
-        if mask.dtype() == DType::Bool && mask.dims() == x.dims() {
+    if let ([Item::Tensor(mask)], true) = (&key[..], value.dims().is_empty())
+        && mask.dtype() == DType::Bool && mask.dims() == x.dims() {
             let fill = match number {
                 Some(n) => Arg::Scalar(n),
                 None => Arg::Tensor(&value),
@@ -355,7 +354,6 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
             let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
             return Ok(torchtpu_tensor::inplace::apply(x, filled)?);
         }
-    }
     let s = select(x, key)?;
     if s.indices.is_empty() {
         let value = without_leading_ones(value, s.x.dims())?;
