@@ -179,8 +179,6 @@ op_table! {
         fused SiluBackward = activation::SiluBackward;
         fused Softmax = softmax::Softmax;
         fused SoftmaxBackward = softmax::SoftmaxBackward;
-        fused LayerNorm = norm::LayerNorm;
-        fused LayerNormBackward = norm::LayerNormBackward;
         fused BatchNorm = norm::BatchNorm;
         fused BatchNormBackward = norm::BatchNormBackward;
         fused CrossEntropy = loss::CrossEntropy;
@@ -192,6 +190,8 @@ op_table! {
         fused Sgd = optim::Sgd;
     }
     boxed {
+        fused LayerNormBackward = norm::LayerNormBackward;
+        fused LayerNorm = norm::LayerNorm;
         prim  Pad = pad::Pad;
         prim  Conv = conv::Conv;
         prim  MaxPool = pool::MaxPool;
