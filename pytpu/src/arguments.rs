@@ -95,10 +95,46 @@ pub struct Overload {
 /// Functions whose tensors may be numbers, as in PyTorch.
 fn takes_numbers(name: &str) -> bool {
     const NAMES: &[&str] = &[
-        "add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "remainder",
-        "fmod", "pow", "float_power", "eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater",
-        "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "copysign",
-        "where", "xlogy", "special_xlogy", "ldexp", "result_type", "masked_fill", "index_fill", "heaviside", "isin",
+        "add",
+        "sub",
+        "subtract",
+        "rsub",
+        "mul",
+        "multiply",
+        "div",
+        "divide",
+        "true_divide",
+        "floor_divide",
+        "remainder",
+        "fmod",
+        "pow",
+        "float_power",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "bitwise_left_shift",
+        "bitwise_right_shift",
+        "copysign",
+        "where",
+        "xlogy",
+        "special_xlogy",
+        "ldexp",
+        "result_type",
+        "masked_fill",
+        "index_fill",
+        "heaviside",
+        "isin",
     ];
     NAMES.contains(&name)
 }
@@ -130,7 +166,11 @@ impl Overload {
                     optional: p.optional,
                     keyword_only: p.keyword_only,
                     required: p.default == Default::Required && !(p.optional && p.keyword_only),
-                    number_ok: p.ty == Ty::Tensor && numbers && !p.mutated && p.name != "condition" && !(in_place && i == 0),
+                    number_ok: p.ty == Ty::Tensor
+                        && numbers
+                        && !p.mutated
+                        && p.name != "condition"
+                        && !(in_place && i == 0),
                     default: default_of(&p.default, p.ty),
                 }
             })
@@ -427,7 +467,11 @@ unsafe fn looks_like_int(o: *mut PyObject) -> bool {
     unsafe {
         is_int(o)
             || PyBool_Check(o) == 0
-                && if is_tensor(o) { tensor_of(o).dims().is_empty() && !tensor_of(o).dtype().is_float() } else { PyIndex_Check(o) != 0 }
+                && if is_tensor(o) {
+                    tensor_of(o).dims().is_empty() && !tensor_of(o).dtype().is_float()
+                } else {
+                    PyIndex_Check(o) != 0
+                }
     }
 }
 
@@ -563,7 +607,12 @@ unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mut Py
             return None;
         }
         let n = if tuple { PyTuple_Size(o) } else { PyList_Size(o) } as usize;
-        Some((n, move |i: usize| if tuple { PyTuple_GetItem(o, i as Py_ssize_t) } else { PyList_GetItem(o, i as Py_ssize_t) }))
+        Some((
+            n,
+            move |i: usize| {
+                if tuple { PyTuple_GetItem(o, i as Py_ssize_t) } else { PyList_GetItem(o, i as Py_ssize_t) }
+            },
+        ))
     }
 }
 
@@ -800,7 +849,8 @@ impl Overload {
             for i in 0..keywords {
                 let k = call.keyword(i);
                 let known = self.params.iter().any(|p| p.name.equals(k) || p.also.iter().any(|a| a.equals(k)));
-                let extra = (self.out && own == 0 && names::out().equals(k)) || (self.makes && names::requires_grad().equals(k));
+                let extra = (self.out && own == 0 && names::out().equals(k))
+                    || (self.makes && names::requires_grad().equals(k));
                 if !known && !extra {
                     return Some(Problem::UnknownKeyword(k));
                 }
@@ -866,7 +916,10 @@ impl Overload {
                 let max = self.positional - own;
                 let min = self.params.iter().skip(own).filter(|p| p.required && !p.keyword_only).count();
                 if max == 0 {
-                    return PyTypeError::new_err(format!("Tensor.{name}() takes no arguments ({} given)", call.positional));
+                    return PyTypeError::new_err(format!(
+                        "Tensor.{name}() takes no arguments ({} given)",
+                        call.positional
+                    ));
                 }
                 let takes = match (max, min == max) {
                     (1, true) => "1 positional argument".to_string(),
@@ -878,7 +931,11 @@ impl Overload {
             }
             Problem::Missing(m) => {
                 let names: Vec<String> = m.iter().map(|i| format!("\"{}\"", self.shown(*i, method))).collect();
-                PyTypeError::new_err(format!("{name}() missing {} required positional arguments: {}", m.len(), names.join(", ")))
+                PyTypeError::new_err(format!(
+                    "{name}() missing {} required positional arguments: {}",
+                    m.len(),
+                    names.join(", ")
+                ))
             }
             Problem::Twice(i) => {
                 PyTypeError::new_err(format!("{name}() got multiple values for argument '{}'", self.shown(i, method)))
@@ -965,7 +1022,11 @@ pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
             }))
             .collect()
     };
-    let got = if got.len() == 1 { format!("({}, )", got[0]).replace(", )", if call.keywords() == 1 { ", )" } else { ")" }) } else { format!("({})", got.join(", ")) };
+    let got = if got.len() == 1 {
+        format!("({}, )", got[0]).replace(", )", if call.keywords() == 1 { ", )" } else { ")" })
+    } else {
+        format!("({})", got.join(", "))
+    };
     let mut text = format!("{name}() received an invalid combination of arguments - got {got}, but expected one of:");
     for o in &of_form {
         text.push_str(&format!("\n * {}", o.signature(method)));
@@ -994,4 +1055,3 @@ pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
     text.push('\n');
     Err(PyTypeError::new_err(text).into())
 }
-

@@ -59,7 +59,8 @@ fn _grad<'py>(
     allow_unused: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (y, x, g) = (tensors_in(outputs)?, tensors_in(inputs)?, optional_tensors_in(grads)?);
-    let found = enter::without_gil(|| torchtpu_autograd::grad(&y, &x, &g, retain_graph, create_graph, allow_unused)).or_raise()?;
+    let found = enter::without_gil(|| torchtpu_autograd::grad(&y, &x, &g, retain_graph, create_graph, allow_unused))
+        .or_raise()?;
     let found: Vec<_> = found.into_iter().map(|t| optional_object(py, t)).collect::<PyResult<_>>()?;
     PyTuple::new(py, found)
 }
@@ -306,7 +307,11 @@ fn _attach_function(
     let y = tensors_in(outputs)?;
     let edges: SmallVec<[Edge; 2]> = x.iter().map(Tensor::history_edge).collect::<Result<_>>().or_raise()?;
     let metas: SmallVec<[Meta; 1]> = y.iter().map(|t| *t.meta()).collect();
-    let node = Node::function(Box::new(PythonBackward { name, functions: Some((run, release)), inputs: x.len() }), edges, metas);
+    let node = Node::function(
+        Box::new(PythonBackward { name, functions: Some((run, release)), inputs: x.len() }),
+        edges,
+        metas,
+    );
     for (nr, t) in y.iter().enumerate() {
         if differentiable[nr] {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);

@@ -19,7 +19,8 @@ pub unsafe fn is_array(o: *mut PyObject) -> bool {
     // SAFETY: by the contract. Looked up on the type, so that nothing is built to answer.
     unsafe {
         let ty = Py_TYPE(o).cast();
-        PyObject_HasAttrString(ty, c"__array_interface__".as_ptr()) == 1 && PyObject_HasAttrString(ty, c"__setitem__".as_ptr()) == 1
+        PyObject_HasAttrString(ty, c"__array_interface__".as_ptr()) == 1
+            && PyObject_HasAttrString(ty, c"__setitem__".as_ptr()) == 1
     }
 }
 
@@ -43,11 +44,11 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
     // SAFETY: by the contract.
     unsafe {
         if is_tensor(o) {
-            let x = tensor_of(o);
+            let x = tensor_of(o).clone();
             let t = enter::work(x.numel(), || {
                 torchtpu_tensor::no_grad(|| {
                     let y = x.detach().to_device(device.unwrap_or(x.device()))?.to_dtype(dtype.unwrap_or(x.dtype()))?;
-                    if y.shares_storage(x) { y.copy() } else { Ok(y) }
+                    if y.shares_storage(&x) { y.copy() } else { Ok(y) }
                 })
             })?;
             return Ok(t.detach());
@@ -92,7 +93,11 @@ unsafe fn is_sequence(o: *mut PyObject) -> bool {
     unsafe {
         PyList_Check(o) != 0
             || PyTuple_Check(o) != 0
-            || (PySequence_Check(o) != 0 && PyUnicode_Check(o) == 0 && PyBytes_Check(o) == 0 && !is_tensor(o) && !is_array(o))
+            || (PySequence_Check(o) != 0
+                && PyUnicode_Check(o) == 0
+                && PyBytes_Check(o) == 0
+                && !is_tensor(o)
+                && !is_array(o))
     }
 }
 
@@ -189,7 +194,11 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
         }
         if !is_sequence(o) {
             let name = arguments::type_name(o);
-            return Err(PyTypeError::new_err(format!("expected sequence of length {} at dim {depth} (got {name})", dims[depth])).into());
+            return Err(PyTypeError::new_err(format!(
+                "expected sequence of length {} at dim {depth} (got {name})",
+                dims[depth]
+            ))
+            .into());
         }
         let n = PySequence_Size(o);
         if n != dims[depth] as Py_ssize_t {
@@ -227,7 +236,12 @@ fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tens
         if !fits {
             return Err(PyRuntimeError::new_err(format!(
                 "value cannot be converted to type {} without overflow",
-                dtype.name().replace("uint8", "uint8_t").replace("int8", "int8_t").replace("int16", "int16_t").replace("int32", "int")
+                dtype
+                    .name()
+                    .replace("uint8", "uint8_t")
+                    .replace("int8", "int8_t")
+                    .replace("int16", "int16_t")
+                    .replace("int32", "int")
             ))
             .into());
         }
@@ -247,9 +261,11 @@ impl<'a> Bits<'a> {
         if let Some(b) = t.as_bytes() {
             return Ok(Bits { bytes: b.into(), dtype: t.dtype() });
         }
-        let host = enter::without_gil(|| torchtpu_tensor::no_grad(|| t.detach().to_device(Device::CPU)?.contiguous()))?;
-        let bytes = host.as_bytes().ok_or_else(|| torchtpu_tensor::Error::runtime("a tensor without data has no elements"))?;
-        Ok(Bits { bytes: bytes.to_vec().into(), dtype: t.dtype() })
+        let t = t.detach();
+        let host = enter::without_gil(|| torchtpu_tensor::no_grad(|| t.to_device(Device::CPU)?.contiguous()))?;
+        let bytes =
+            host.as_bytes().ok_or_else(|| torchtpu_tensor::Error::runtime("a tensor without data has no elements"))?;
+        Ok(Bits { bytes: bytes.to_vec().into(), dtype: host.dtype() })
     }
     fn get(&self, i: usize) -> Scalar {
         let size = self.dtype.size_bytes();
@@ -314,7 +330,9 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         )));
     };
     if name.starts_with('>') {
-        return Err(PyValueError::new_err("given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported."));
+        return Err(PyValueError::new_err(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.",
+        ));
     }
     let shape: Vec<usize> = get("shape")?.extract()?;
     let (address, _read_only): (usize, bool) = get("data")?.extract()?;
@@ -324,10 +342,14 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         Some(s) if !s.is_none() => {
             let bytes: Vec<isize> = s.extract()?;
             if bytes.iter().any(|b| *b < 0) {
-                return Err(PyValueError::new_err("At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. (You can probably work around this by making a copy of your array  with array.copy().) "));
+                return Err(PyValueError::new_err(
+                    "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. (You can probably work around this by making a copy of your array  with array.copy().) ",
+                ));
             }
             if bytes.iter().any(|b| b % size as isize != 0) {
-                return Err(PyValueError::new_err("given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory."));
+                return Err(PyValueError::new_err(
+                    "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.",
+                ));
             }
             bytes.iter().map(|b| *b as usize / size).collect()
         }
@@ -338,7 +360,9 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         return Tensor::empty(&meta).or_raise();
     }
     if address % size != 0 {
-        return Err(PyValueError::new_err("given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory."));
+        return Err(PyValueError::new_err(
+            "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
+        ));
     }
     let keep: Py<PyAny> = array.clone().unbind();
     // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array, which is

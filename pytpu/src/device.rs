@@ -41,7 +41,9 @@ impl PyDevice {
         }
         let Ok(text) = r#type.extract::<String>() else {
             let name = r#type.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("device(): argument 'type' (position 1) must be str, not {name}")));
+            return Err(PyTypeError::new_err(format!(
+                "device(): argument 'type' (position 1) must be str, not {name}"
+            )));
         };
         let mut device = Device::parse(&text).or_raise()?;
         if let Some(i) = index {
@@ -113,7 +115,8 @@ pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
             return Device::parse(s).map(Some);
         }
         if let Some(i) = crate::arguments::int(o) {
-            let index = u8::try_from(i).map_err(|_| Error::runtime(format!("Device index must be between 0 and 255, got {i}")))?;
+            let index = u8::try_from(i)
+                .map_err(|_| Error::runtime(format!("Device index must be between 0 and 255, got {i}")))?;
             return Ok(Some(Device { kind: DeviceKind::Tpu, index }));
         }
         Ok(Python::attach(|py| Bound::from_borrowed_ptr(py, o).cast::<PyDevice>().ok().map(|d| d.get().device)))

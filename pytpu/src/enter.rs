@@ -160,7 +160,7 @@ pub fn without_gil<R>(f: impl FnOnce() -> R) -> R {
     .0
 }
 
-/// Runs `f`, without the GIL when the work is big.
+/// Runs `f`, without the GIL when the work is big. `f` works on handles of its own, not on those in Python objects.
 #[inline(always)]
 pub fn work<R>(elements: usize, f: impl FnOnce() -> R) -> R {
     if elements < BIG { f() } else { without_gil(f) }

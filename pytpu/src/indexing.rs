@@ -187,7 +187,9 @@ fn select(x: &Tensor, items: Vec<Item>) -> Outcome<Selected> {
         })
         .sum();
     if taken > x.dims().len() {
-        return Err(PyIndexError::new_err(format!("too many indices for tensor of dimension {}", x.dims().len())).into());
+        return Err(
+            PyIndexError::new_err(format!("too many indices for tensor of dimension {}", x.dims().len())).into()
+        );
     }
     if items.iter().filter(|i| matches!(i, Item::Ellipsis)).count() > 1 {
         return Err(PyIndexError::new_err("an index can only have a single ellipsis ('...')").into());
@@ -277,7 +279,9 @@ fn apply_indices(s: Selected) -> Outcome<Tensor> {
 unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
     // SAFETY: the interpreter passes an object of our type, any object, and holds the GIL.
     enter::object(|| unsafe {
-        if !is_exact(o) && torch_function::overrides(o) || is_tensor(key) && !is_exact(key) && torch_function::overrides(key) {
+        if !is_exact(o) && torch_function::overrides(o)
+            || is_tensor(key) && !is_exact(key) && torch_function::overrides(key)
+        {
             return torch_function::call_operator("__getitem__", &[o, key]);
         }
         let x = tensor_of(o);
@@ -291,7 +295,9 @@ unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
             let v = arguments::int(key).ok_or_else(|| bad_index(key))?;
             let n = x.dims()[0] as i64;
             if v < -n || v >= n {
-                return Err(PyIndexError::new_err(format!("index {v} is out of bounds for dimension 0 with size {n}")).into());
+                return Err(
+                    PyIndexError::new_err(format!("index {v} is out of bounds for dimension 0 with size {n}")).into()
+                );
             }
             return Ok(wrap(x.select(0, v)?));
         }
@@ -371,7 +377,9 @@ unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
         if value.is_null() {
             return Err(PyTypeError::new_err("Tensor does not support deleting items").into());
         }
-        if !is_exact(o) && torch_function::overrides(o) || is_tensor(value) && !is_exact(value) && torch_function::overrides(value) {
+        if !is_exact(o) && torch_function::overrides(o)
+            || is_tensor(value) && !is_exact(value) && torch_function::overrides(value)
+        {
             let r = torch_function::call_operator("__setitem__", &[o, key, value])?;
             Py_DECREF(r);
             return Ok(0);

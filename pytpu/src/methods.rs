@@ -141,7 +141,10 @@ unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -
             v if is_tensor(v) => Some(tensor_of(v).clone()),
             v => {
                 let got = type_name(v);
-                return Err(PyTypeError::new_err(format!("assigned grad expected to be a Tensor or None but got grad of type {got}")).into());
+                return Err(PyTypeError::new_err(format!(
+                    "assigned grad expected to be a Tensor or None but got grad of type {got}"
+                ))
+                .into());
             }
         };
         tensor_of(o).set_grad(g)?;
@@ -154,7 +157,11 @@ unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -
     enter::status(|| unsafe {
         let value = given(value, "data")?;
         if !is_tensor(value) {
-            return Err(PyTypeError::new_err(format!("Variable data has to be a tensor, but got {}", type_name(value))).into());
+            return Err(PyTypeError::new_err(format!(
+                "Variable data has to be a tensor, but got {}",
+                type_name(value)
+            ))
+            .into());
         }
         let new = tensor_of(value).detach();
         move_history(tensor_of(o), &new)?;
@@ -245,7 +252,10 @@ unsafe fn arrange<const N: usize>(
     let mut given = [null_mut(); N];
     let n = positional as usize;
     if n > N {
-        return Err(PyTypeError::new_err(format!("{function}() takes at most {N} positional arguments but {n} were given")).into());
+        return Err(PyTypeError::new_err(format!(
+            "{function}() takes at most {N} positional arguments but {n} were given"
+        ))
+        .into());
     }
     // SAFETY: by the contract; values of keywords follow the positional ones.
     unsafe {
@@ -256,10 +266,14 @@ unsafe fn arrange<const N: usize>(
         for k in 0..keywords {
             let name = string(PyTuple_GetItem(names, k)).unwrap_or("?");
             let Some(at) = params.iter().position(|p| *p == name) else {
-                return Err(PyTypeError::new_err(format!("{function}() got an unexpected keyword argument '{name}'")).into());
+                return Err(
+                    PyTypeError::new_err(format!("{function}() got an unexpected keyword argument '{name}'")).into()
+                );
             };
             if !given[at].is_null() {
-                return Err(PyTypeError::new_err(format!("{function}() got multiple values for argument '{name}'")).into());
+                return Err(
+                    PyTypeError::new_err(format!("{function}() got multiple values for argument '{name}'")).into()
+                );
             }
             given[at] = *args.add(n + k as usize);
         }
@@ -357,6 +371,7 @@ methods! {
         moved(x, None, Some(device), false)
     };
     m_text "_text" () |_o, x, _a| {
+        let x = x.clone();
         let s = enter::without_gil(|| x.to_string());
         text(&s)
     };
@@ -367,7 +382,9 @@ fn dim_of(x: &Tensor, o: Object, function: &str) -> Outcome<usize> {
     let Some(d) = (unsafe { int(o) }) else {
         // SAFETY: as above.
         let got = unsafe { type_name(o) };
-        return Err(PyTypeError::new_err(format!("{function}(): argument 'dim' (position 1) must be int, not {got}")).into());
+        return Err(
+            PyTypeError::new_err(format!("{function}(): argument 'dim' (position 1) must be int, not {got}")).into()
+        );
     };
     let n = x.dims().len() as i64;
     let range = n.max(1);
@@ -417,7 +434,10 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
         }
         if !second.is_null() && PyBool_Check(second) == 0 {
             dtype = Some(dtype::extract(second).ok_or_else(|| {
-                Failure::from(PyTypeError::new_err(format!("to(): argument 'dtype' must be torch.dtype, not {}", type_name(second))))
+                Failure::from(PyTypeError::new_err(format!(
+                    "to(): argument 'dtype' must be torch.dtype, not {}",
+                    type_name(second)
+                )))
             })?);
         }
         let copy = truth(fourth) || (shifted && !second.is_null() && truth(third));
@@ -427,7 +447,8 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
 
 fn moved(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) -> Outcome {
     let crossing = device.is_some_and(|d| d != x.device());
-    let f = || ops::convert::to(x, dtype, device, copy);
+    let x = x.clone();
+    let f = || ops::convert::to(&x, dtype, device, copy);
     // Copies to a device wait for it.
     Ok(wrap(if crossing { enter::without_gil(f) } else { enter::work(x.numel(), f) }?))
 }
@@ -435,7 +456,8 @@ fn moved(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) -
 unsafe extern "C" fn make_subclass(_o: Object, args: *const Object, positional: Py_ssize_t, names: Object) -> Object {
     // SAFETY: as the interpreter passes them.
     enter::object(|| unsafe {
-        let [cls, data, requires_grad] = arrange("_make_subclass", ["cls", "data", "require_grad"], args, positional, names)?;
+        let [cls, data, requires_grad] =
+            arrange("_make_subclass", ["cls", "data", "require_grad"], args, positional, names)?;
         if cls.is_null() || data.is_null() || PyType_Check(cls) == 0 {
             return Err(PyTypeError::new_err("_make_subclass() takes a subclass of Tensor and a Tensor").into());
         }
@@ -486,13 +508,17 @@ pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs:
             }
         }
         let first = if n > 0 { PyTuple_GetItem(args, 0) } else { null_mut() };
-        let sizes: Option<Vec<i64>> = (0..n).map(|i| int(PyTuple_GetItem(args, i)).filter(|_| !is_tensor(first))).collect();
+        let sizes: Option<Vec<i64>> =
+            (0..n).map(|i| int(PyTuple_GetItem(args, i)).filter(|_| !is_tensor(first))).collect();
         let device = on.or_else(device::current_default).unwrap_or(Device::CPU);
         let t = match sizes {
             Some(sizes) => {
                 let sizes = if n == 0 { vec![0] } else { sizes };
                 let Some(dims) = sizes.iter().map(|s| usize::try_from(*s).ok()).collect::<Option<Vec<_>>>() else {
-                    return Err(PyRuntimeError::new_err(format!("Trying to create tensor with negative dimension: {sizes:?}")).into());
+                    return Err(PyRuntimeError::new_err(format!(
+                        "Trying to create tensor with negative dimension: {sizes:?}"
+                    ))
+                    .into());
                 };
                 torchtpu_tensor::Dims::try_new(&dims)?;
                 let meta = Meta::new(&dims, default_dtype(), Device::CPU);
@@ -500,7 +526,9 @@ pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs:
             }
             None if n == 1 && is_tensor(first) => tensor_of(first).detach(),
             None if n == 1 || subclass => convert::tensor(first, Some(default_dtype()), Some(device))?,
-            None => return Err(PyTypeError::new_err("new(): expected sizes, a sequence of numbers, or a Tensor").into()),
+            None => {
+                return Err(PyTypeError::new_err("new(): expected sizes, a sequence of numbers, or a Tensor").into());
+            }
         };
         wrap_as(ty, t)
     })
@@ -556,13 +584,18 @@ fn is_tensor_object(obj: &Bound<'_, PyAny>) -> bool {
     extract(obj).is_some()
 }
 
-/// Puts the tensor of `value` into the object `target`, as assigning `data` does, and keeps no history.
+/// Puts the tensor of `value`, with its history, into the object `target`: `target.unsqueeze_(0)` and its kin.
 #[pyfunction]
-fn _swap_tensor<'py>(target: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> PyResult<()> {
-    let Some(v) = extract(value).filter(|_| extract(target).is_some()) else {
+fn _swap_tensor(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    use crate::enter::OrRaise;
+    let (Some(x), Some(v)) = (extract(target), extract(value)) else {
         return Err(PyTypeError::new_err("expected two Tensors"));
     };
     let new = v.detach();
+    match v.history().or_raise()? {
+        Some(GradRef::Node(n)) => new.set_grad_ref(Some(GradRef::Node(n)), v.output_nr()),
+        _ => move_history(x, &new).or_raise()?,
+    }
     // SAFETY: a tensor object; no reference to its tensor is in use.
     unsafe { replace(target.as_ptr(), new) };
     Ok(())
@@ -570,7 +603,12 @@ fn _swap_tensor<'py>(target: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> P
 
 /// Layout and elements of another tensor, on the same storage; what `torch.load` rebuilds tensors with.
 #[pyfunction]
-fn _strided<'py>(storage: &Bound<'py, PyAny>, offset: i64, size: Vec<i64>, stride: Vec<i64>) -> PyResult<Bound<'py, PyAny>> {
+fn _strided<'py>(
+    storage: &Bound<'py, PyAny>,
+    offset: i64,
+    size: Vec<i64>,
+    stride: Vec<i64>,
+) -> PyResult<Bound<'py, PyAny>> {
     use crate::enter::OrRaise;
     let t = extract(storage).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
     let y = torchtpu_tensor::no_grad(|| t.as_strided(&size, &stride, Some(offset))).or_raise()?;

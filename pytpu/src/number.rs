@@ -33,10 +33,34 @@ fn not_implemented() -> Outcome {
 unsafe fn operand<'a>(o: Object) -> Option<Operand<'a>> {
     // SAFETY: by the contract.
     unsafe {
+        if is_exact(o) {
+            return Some(Operand::Tensor(tensor_of(o)));
+        }
+        if PyFloat_CheckExact(o) != 0 {
+            return Some(Operand::Scalar(Scalar::Float(PyFloat_AsDouble(o))));
+        }
+        if PyLong_CheckExact(o) != 0 {
+            return arguments::int(o).map(|v| Operand::Scalar(Scalar::Int(v)));
+        }
         if is_tensor(o) { Some(Operand::Tensor(tensor_of(o))) } else { arguments::plain_number(o).map(Operand::Scalar) }
     }
 }
 
+/// Runs a function of two operands, without the GIL when it is big; then on handles of its own, since another thread may put
+/// other tensors into the objects meanwhile.
+#[inline(always)]
+fn compute<R>(a: Operand<'_>, b: Operand<'_>, weight: usize, f: impl FnOnce(Operand<'_>, Operand<'_>) -> R) -> R {
+    if weight * elements(a, b) < enter::BIG { f(a, b) } else { compute_big(a, b, f) }
+}
+
+#[inline(never)]
+fn compute_big<R>(a: Operand<'_>, b: Operand<'_>, f: impl FnOnce(Operand<'_>, Operand<'_>) -> R) -> R {
+    let held = |o: Operand<'_>| if let Operand::Tensor(t) = o { Some(t.clone()) } else { None };
+    let (x, y) = (held(a), held(b));
+    enter::without_gil(|| f(x.as_ref().map_or(a, Operand::Tensor), y.as_ref().map_or(b, Operand::Tensor)))
+}
+
+#[inline(always)]
 fn elements(a: Operand<'_>, b: Operand<'_>) -> usize {
     let n = |o: Operand<'_>| if let Operand::Tensor(t) = o { t.numel() } else { 0 };
     n(a) + n(b)
@@ -62,7 +86,7 @@ unsafe fn with_operands(
             };
         }
         match (operand(a), operand(b)) {
-            (Some(x), Some(y)) => Ok(wrap(enter::work(elements(x, y), || f(x, y))?)),
+            (Some(x), Some(y)) => Ok(wrap(compute(x, y, 1, &f)?)),
             _ => not_implemented(),
         }
     }
@@ -85,7 +109,9 @@ macro_rules! binary_slots {
             enter::object(|| unsafe {
                 if is_exact(a) && is_exact(b) {
                     let (x, y) = (tensor_of(a), tensor_of(b));
-                    return Ok(wrap(enter::work(x.numel() + y.numel(), || pointwise::binary(BinaryKind::$kind, x, y))?));
+                    if x.numel() + y.numel() < enter::BIG {
+                        return Ok(wrap(pointwise::binary(BinaryKind::$kind, x, y)?));
+                    }
                 }
                 with_operands(a, b, $name, $reflected, |x, y| pointwise::arith(BinaryKind::$kind, x, y))
             })
@@ -117,7 +143,10 @@ unsafe fn change_in_place(a: Object, b: Object, name: &'static str, kind: Binary
         }
         let Some(y) = operand(b) else { return not_implemented() };
         let x = tensor_of(a);
-        enter::work(elements(Operand::Tensor(x), y), || pointwise::arith_(kind, x, y))?;
+        compute(Operand::Tensor(x), y, 1, |x, y| match x {
+            Operand::Tensor(x) => pointwise::arith_(kind, x, y),
+            Operand::Scalar(_) => unreachable!("the left operand is a tensor"),
+        })?;
         Py_INCREF(a);
         Ok(a)
     }
@@ -172,9 +201,12 @@ unsafe extern "C" fn matmul(a: Object, b: Object) -> Object {
                 return not_implemented();
             }
         }
-        let (x, y) = (tensor_of(a), tensor_of(b));
+        let (x, y) = (Operand::Tensor(tensor_of(a)), Operand::Tensor(tensor_of(b)));
         // Work grows faster than elements.
-        Ok(wrap(enter::work(4 * (x.numel() + y.numel()), || x.matmul(y))?))
+        Ok(wrap(compute(x, y, 4, |x, y| match (x, y) {
+            (Operand::Tensor(x), Operand::Tensor(y)) => x.matmul(y),
+            _ => unreachable!("both operands are tensors"),
+        })?))
     })
 }
 
@@ -187,7 +219,11 @@ macro_rules! unary_slots {
                     return torch_function::call_operator($name, &[a]);
                 }
                 let x = tensor_of(a);
-                Ok(wrap(enter::work(x.numel(), || pointwise::unary(UnaryKind::$kind, x))?))
+                if x.numel() < enter::BIG {
+                    return Ok(wrap(pointwise::unary(UnaryKind::$kind, x)?));
+                }
+                let x = x.clone();
+                Ok(wrap(enter::without_gil(|| pointwise::unary(UnaryKind::$kind, &x))?))
             })
         }
     )*};
@@ -235,6 +271,7 @@ pub fn only_element(x: &Tensor) -> Outcome<Scalar> {
         ))
         .into());
     }
+    let x = x.clone();
     Ok(enter::without_gil(|| x.item())?)
 }
 
@@ -281,7 +318,9 @@ unsafe extern "C" fn to_index(a: Object) -> Object {
     enter::object(|| unsafe {
         let x = tensor_of(a);
         if x.dtype().is_float() || x.numel() != 1 {
-            return Err(PyTypeError::new_err("only integer tensors of a single element can be converted to an index").into());
+            return Err(
+                PyTypeError::new_err("only integer tensors of a single element can be converted to an index").into()
+            );
         }
         Ok(PyLong_FromLongLong(only_element(x)?.to_i64()))
     })

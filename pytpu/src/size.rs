@@ -13,7 +13,11 @@ pub fn new(dims: &[usize]) -> *mut PyObject {
     let ty = TYPE.load(Relaxed);
     // SAFETY: the GIL is held; a new tuple (of a subclass that adds nothing) is filled before it is seen.
     unsafe {
-        let o = if ty.is_null() { PyTuple_New(dims.len() as Py_ssize_t) } else { PyType_GenericAlloc(ty, dims.len() as Py_ssize_t) };
+        let o = if ty.is_null() {
+            PyTuple_New(dims.len() as Py_ssize_t)
+        } else {
+            PyType_GenericAlloc(ty, dims.len() as Py_ssize_t)
+        };
         if o.is_null() {
             return o;
         }

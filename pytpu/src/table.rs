@@ -51,10 +51,22 @@ unsafe extern "C" fn trampoline<const N: usize>(
 macro_rules! sixteen {
     ($of:ident, $base:expr, $step:expr) => {
         [
-            $of!($base), $of!($base + $step), $of!($base + 2 * $step), $of!($base + 3 * $step), $of!($base + 4 * $step),
-            $of!($base + 5 * $step), $of!($base + 6 * $step), $of!($base + 7 * $step), $of!($base + 8 * $step),
-            $of!($base + 9 * $step), $of!($base + 10 * $step), $of!($base + 11 * $step), $of!($base + 12 * $step),
-            $of!($base + 13 * $step), $of!($base + 14 * $step), $of!($base + 15 * $step),
+            $of!($base),
+            $of!($base + $step),
+            $of!($base + 2 * $step),
+            $of!($base + 3 * $step),
+            $of!($base + 4 * $step),
+            $of!($base + 5 * $step),
+            $of!($base + 6 * $step),
+            $of!($base + 7 * $step),
+            $of!($base + 8 * $step),
+            $of!($base + 9 * $step),
+            $of!($base + 10 * $step),
+            $of!($base + 11 * $step),
+            $of!($base + 12 * $step),
+            $of!($base + 13 * $step),
+            $of!($base + 14 * $step),
+            $of!($base + 15 * $step),
         ]
     };
 }
@@ -102,10 +114,14 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     let args = Args(parsed.args());
     let row = o.row;
     if o.form == Form::InPlace {
-        let r = enter::work(parsed.elements, || in_place(row, &args))?;
+        let r = if parsed.elements < enter::BIG {
+            in_place(row, &args)?
+        } else {
+            without_gil(&args, |a| in_place(row, a))?
+        };
         return if let Ret::Tensor(t) = r { Ok(wrap(t)) } else { to_object(d, r) };
     }
-    let r = enter::work(parsed.elements, || (row.call)(&args))?;
+    let r = if parsed.elements < enter::BIG { (row.call)(&args)? } else { without_gil(&args, row.call)? };
     if !parsed.out.is_null() {
         return write_out(d, r, parsed.out);
     }
@@ -118,6 +134,15 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
         }
         r => to_object(d, r),
     }
+}
+
+/// Runs big work without the GIL, on handles of its own: another thread may put other tensors into the objects meanwhile.
+#[inline(never)]
+fn without_gil(args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Result<Ret>) -> Result<Ret> {
+    let held: Vec<Option<Tensor>> =
+        args.0.iter().map(|a| if let Arg::Tensor(t) = a { Some((*t).clone()) } else { None }).collect();
+    let args: Vec<Arg<'_>> = args.0.iter().zip(&held).map(|(a, t)| t.as_ref().map_or(*a, Arg::Tensor)).collect();
+    enter::without_gil(|| f(&Args(&args)))
 }
 
 /// The `name_` form of a row.
@@ -207,7 +232,10 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
 }
 
 #[cold]
-fn bound_call<'py>(py: Python<'py>, call: &Call) -> PyResult<(Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+fn bound_call<'py>(
+    py: Python<'py>,
+    call: &Call,
+) -> PyResult<(Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
     // SAFETY: the objects of the call; keyword values follow the positional arguments.
     let operands: Vec<Bound<'py, PyAny>> =
         call.operands().into_iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, o) }).collect();
@@ -342,8 +370,12 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type().cast()) };
     let own = ty.getattr("__dict__")?;
     let torch = pyo3::types::PyString::new(py, "torch");
-    let (functions, nn, all, return_types) =
-        (PyModule::new(py, "functions")?, PyModule::new(py, "_nn")?, PyModule::new(py, "ops")?, PyModule::new(py, "return_types")?);
+    let (functions, nn, all, return_types) = (
+        PyModule::new(py, "functions")?,
+        PyModule::new(py, "_nn")?,
+        PyModule::new(py, "ops")?,
+        PyModule::new(py, "return_types")?,
+    );
     for (i, d) in order.iter_mut().enumerate() {
         let def = method_def(&d.name, TRAMPOLINES[i / 256][i / 16 % 16][i % 16]);
         // SAFETY: the definition lives for ever; without a `self` it is the function form.
@@ -404,14 +436,22 @@ fn _schemas(name: &str) -> Vec<&'static str> {
 ///
 /// # Safety
 /// `o` is an object that outlives the reference.
-pub unsafe fn tensor_argument<'a>(o: *mut PyObject, function: &str, name: &str, position: usize) -> Outcome<&'a Tensor> {
+pub unsafe fn tensor_argument<'a>(
+    o: *mut PyObject,
+    function: &str,
+    name: &str,
+    position: usize,
+) -> Outcome<&'a Tensor> {
     // SAFETY: by the contract.
     unsafe {
         if is_tensor(o) {
             return Ok(tensor_of(o));
         }
         let got = crate::arguments::type_name(o);
-        Err(PyTypeError::new_err(format!("{function}(): argument '{name}' (position {position}) must be Tensor, not {got}")).into())
+        Err(PyTypeError::new_err(format!(
+            "{function}(): argument '{name}' (position {position}) must be Tensor, not {got}"
+        ))
+        .into())
     }
 }
 

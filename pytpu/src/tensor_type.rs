@@ -256,8 +256,9 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         doc: null(),
     };
     // SAFETY: an all-zero entry ends each of these tables.
-    let (end_member, end_getset, end_method) =
-        unsafe { (std::mem::zeroed::<PyMemberDef>(), std::mem::zeroed::<PyGetSetDef>(), std::mem::zeroed::<PyMethodDef>()) };
+    let (end_member, end_getset, end_method) = unsafe {
+        (std::mem::zeroed::<PyMemberDef>(), std::mem::zeroed::<PyGetSetDef>(), std::mem::zeroed::<PyMethodDef>())
+    };
     let members = Box::leak(Box::new([
         member(c"__dictoffset__", offset_of!(TensorObject, dict)),
         member(c"__weaklistoffset__", offset_of!(TensorObject, weak)),

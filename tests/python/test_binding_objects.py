@@ -401,3 +401,31 @@ def test_import_is_light():
     code = "import sys, pytpu; print([m for m in ('numpy', 'pytpu.nn', 'pytpu.optim') if m in sys.modules])"
     r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert r.stdout == "[]\n", r.stderr
+
+
+def test_views_in_place():
+    x = torch.arange(6.0).reshape(2, 3)
+    same = x
+    assert x.t_() is same and x.shape == (3, 2) and x.unsqueeze_(0).squeeze_(0).shape == (3, 2)
+    y = torch.ones(2, requires_grad=True)
+    z = (y * 2).unsqueeze_(0)
+    z.sum().backward()
+    assert y.grad.tolist() == [2.0, 2.0]
+
+
+def test_closeness():
+    x = torch.tensor([1.0, float("nan"), float("inf")])
+    assert torch.isclose(x, x).tolist() == [True, False, True]
+    assert torch.allclose(x, x, equal_nan=True) and not torch.allclose(torch.ones(1), torch.ones(1) * 1.1)
+    assert torch.tensordot(torch.ones(2, 3), torch.ones(3, 4), 1).tolist() == [[3.0] * 4] * 2
+
+
+def test_threads_share_tensors():
+    import threading
+
+    x = torch.ones(512, 1024)  # big enough for the GIL to be given up
+    results = []
+    threads = [threading.Thread(target=lambda: results.append((x + x).sum().item())) for _ in range(8)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert results == [2.0 * 512 * 1024] * 8

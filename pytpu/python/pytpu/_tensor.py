@@ -62,11 +62,9 @@ def __repr__(self, *, tensor_contents=None):
         finally:
             _C._set_torch_function_disabled(before)
     text = self._text()
-    if type(self) is not Tensor:
-        # A subclass prints its own name.
-        name = type(self).__name__
-        if name == "Parameter":
-            return "Parameter containing:\n" + text
+    name = type(self).__name__
+    if type(self) is not Tensor and name != "Parameter":
+        # A subclass prints its own name; `Parameter` puts a line before.
         indent = " " * (len(name) - len("tensor"))
         text = name + text.removeprefix("tensor").replace("\n", "\n" + indent)
     return text
@@ -296,6 +294,76 @@ def set_(self, source=None):
     """Makes this tensor look at another's memory."""
     _C._swap_tensor(self, self.new_empty((0,)) if source is None else source)
     return self
+
+
+def _view_in_place(name):
+    def f(self, *args, **kwargs):
+        if self.is_leaf and self.requires_grad and _C.is_grad_enabled():
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        _C._swap_tensor(self, getattr(self, name)(*args, **kwargs))
+        return self
+
+    f.__name__ = name + "_"
+    f.__doc__ = f"Makes this tensor its own ``{name}``."
+    return f
+
+
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
+    method(_view_in_place(_name))
+
+
+@method
+def where(self, condition, other):
+    """Elements of this tensor where the condition holds, else of the other."""
+    return _C._ops.where(condition, self, other)
+
+
+@method
+def is_nonzero(self):
+    return bool(self)
+
+
+@method
+def sum_to_size(self, *size):
+    """Sums over the dimensions that broadcasting from ``size`` would add or enlarge."""
+    size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    lead = self.dim() - len(size)
+    x = self.sum(tuple(range(lead))) if lead > 0 else self
+    dims = tuple(i for i, n in enumerate(size) if n == 1 and x.size(i) != 1)
+    x = x.sum(dims, keepdim=True) if dims else x
+    if tuple(x.shape) != size:
+        raise RuntimeError(f"size {{{list(size)}}} is not expandable to size {{{list(self.shape)}}}.")
+    return x
+
+
+class UntypedStorage:
+    """The memory behind a tensor."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor.detach()
+
+    def data_ptr(self):
+        return self._tensor.data_ptr() - self._tensor.storage_offset() * self._tensor.element_size()
+
+    def nbytes(self):
+        return self._tensor._storage_bytes()
+
+    size = __len__ = nbytes
+
+    @property
+    def device(self):
+        return self._tensor.device
+
+    def __eq__(self, other):
+        return isinstance(other, UntypedStorage) and self._tensor._storage_id() == other._tensor._storage_id()
+
+    def __hash__(self):
+        return hash(self._tensor._storage_id())
+
+
+@method
+def untyped_storage(self):
+    return UntypedStorage(self)
 
 
 @method

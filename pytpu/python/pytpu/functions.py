@@ -3,6 +3,7 @@
 from . import _C
 
 __all__ = [
+    "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_floating_point", "is_inference", "is_inference_mode_enabled",
     "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
@@ -99,6 +100,78 @@ def _size(sizes):
     return Size(sizes)
 
 
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether ``|input - other| <= atol + rtol * |other|``, by element."""
+    if input.dtype != other.dtype:
+        raise RuntimeError(f"{_name(input)} did not match {_name(other)}")
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}")
+    close = input == other
+    if equal_nan and input.is_floating_point():
+        close = close | (input.isnan() & other.isnan())
+    if rtol == 0 and atol == 0:
+        return close
+    x, y = (input, other) if input.is_floating_point() else (input.double(), other.double())
+    difference = (x - y).abs()
+    return close | (difference.isfinite() & (difference <= atol + (rtol * y).abs()))
+
+
+def _name(t):
+    return t.dtype._scalar_type
+
+
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Whether all elements are close, as by ``isclose``."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def count_nonzero(input, dim=None):
+    """Number of elements that are not zero."""
+    x = (input != 0).long()
+    return x.sum() if dim is None else x.sum(dim)
+
+
+def is_same_size(input, other):
+    """Whether the sizes are the same."""
+    return input.shape == other.shape
+
+
+def inner(input, other):
+    """Sum of products over the last dimensions."""
+    if input.dim() == 0 or other.dim() == 0:
+        return input * other
+    return tensordot(input, other, ([-1], [-1]))
+
+
+def tensordot(a, b, dims=2):
+    """Sum of products over given dimensions of both."""
+    if isinstance(dims, int):
+        left, right = list(range(a.dim() - dims, a.dim())), list(range(dims))
+    else:
+        left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    left, right = [d % a.dim() for d in left], [d % b.dim() for d in right]
+    for i, j in zip(left, right):
+        if a.size(i) != b.size(j):
+            raise RuntimeError(
+                f"contracted dimensions need to match, but first has size {a.size(i)} in dim {i} and second has size {b.size(j)} in dim {j}"
+            )
+    rest_a = [d for d in range(a.dim()) if d not in left]
+    rest_b = [d for d in range(b.dim()) if d not in right]
+    n = 1
+    for d in left:
+        n *= a.size(d)
+    x = a.permute(rest_a + left).reshape(-1, n)
+    y = b.permute(right + rest_b).reshape(n, -1)
+    return (x @ y).reshape([a.size(d) for d in rest_a] + [b.size(d) for d in rest_b])
+
+
+def diff(input, n=1, dim=-1):
+    """Differences of neighbours along a dimension, ``n`` times."""
+    for _ in range(n):
+        input = input.narrow(dim, 1, input.size(dim) - 1) - input.narrow(dim, 0, input.size(dim) - 1)
+    return input
+
+
 def typename(obj):
     """The name of an object's type; a tensor tells its dtype."""
     if isinstance(obj, _C.Tensor):
@@ -183,3 +256,12 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         model.forward = around(model.forward)
         return model
     return around(model)
+
+
+# What the op table has goes before what is composed here; and methods of the same names.
+for _k in ("allclose", "isclose", "count_nonzero", "diff", "inner", "is_same_size", "tensordot"):
+    if hasattr(_C._functions, _k):
+        globals()[_k] = getattr(_C._functions, _k)
+    elif not hasattr(_C.Tensor, _k) and _k != "tensordot":
+        setattr(_C.Tensor, _k, globals()[_k])
+del _k
