@@ -380,6 +380,42 @@ impl Tensor {
         Tensor::empty_large(meta, bytes)
     }
 
+    /// An unset tensor with the sizes, dtype and strides of a small contiguous `cpu` tensor, without working them out anew.
+    /// `None` when `self` is not one.
+    #[inline(always)]
+    pub(crate) fn empty_twin(&self) -> Option<Tensor> {
+        let h = self.header();
+        let bytes = h.numel * h.meta.dtype.size_bytes();
+        if !h.contiguous || h.meta.device.kind != DeviceKind::Cpu || bytes > 1024 {
+            return None;
+        }
+        let class = 1 + (bytes > 64) as usize + (bytes > 256) as usize;
+        let block = take_block(class).cast::<Block>();
+        let header = block.cast::<Header>();
+        let own = own_storage(header);
+        // SAFETY: as `build`; elements follow the two headers within the block.
+        unsafe {
+            let data = block.cast::<u8>().add(PREFIX);
+            own.write(Storage::new(data.as_ptr() as u64, bytes, Owner::Inline, class));
+            header.write(Header {
+                refs: AtomicU32::new(1),
+                flags: AtomicU8::new(0),
+                contiguous: true,
+                class: class as u8,
+                storage: own,
+                autograd: AtomicPtr::new(null_mut()),
+                output_nr: AtomicU32::new(0),
+                view: null_mut(),
+                pyobject: AtomicPtr::new(null_mut()),
+                offset: 0,
+                numel: h.numel,
+                meta: h.meta,
+                strides: h.strides,
+            });
+        }
+        Some(Tensor(header))
+    }
+
     #[cold]
     #[inline(never)]
     fn empty_large(meta: &Meta, bytes: usize) -> Result<Tensor> {
@@ -563,7 +599,7 @@ impl Tensor {
     }
 
     /// Address of the first element; zero when there is no host memory.
-    #[inline]
+    #[inline(always)]
     pub fn data_ptr(&self) -> usize {
         match self.storage().owner {
             Owner::Device | Owner::None => 0,
@@ -584,6 +620,20 @@ impl Tensor {
         assert!(dims.contains(&0) || reach(dims, strides) <= reach(self.dims(), self.strides()));
         // SAFETY: the assertion keeps the layout within this tensor's own reach.
         unsafe { View::new(self.data_ptr() as *const u8, dims, strides, self.dtype()) }
+    }
+    /// The elements of a contiguous tensor as one row; `n` is their number.
+    #[inline(always)]
+    pub(crate) fn view_flat<'a>(&'a self, n: &'a [usize; 1]) -> View<'a> {
+        debug_assert!(self.is_contiguous() && n[0] == self.numel() && self.device().kind == DeviceKind::Cpu);
+        // SAFETY: contiguous elements within the storage.
+        unsafe { View::new(self.data_ptr() as *const u8, n, &[1], self.dtype()) }
+    }
+    /// [`Tensor::view_flat`] for writing.
+    #[inline(always)]
+    pub(crate) fn view_flat_mut<'a>(&'a self, n: &'a [usize; 1]) -> ViewMut<'a> {
+        debug_assert!(self.is_contiguous() && n[0] == self.numel() && self.device().kind == DeviceKind::Cpu);
+        // SAFETY: as `view_flat`.
+        unsafe { ViewMut::new(self.data_ptr() as *mut u8, n, &[1], self.dtype()) }
     }
     /// The elements, for a kernel to write. `cpu` only.
     #[inline(always)]

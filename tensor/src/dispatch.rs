@@ -9,6 +9,16 @@ use crate::op::{Layout, Outs, Prim};
 use crate::{DeviceKind, Dims, Error, Meta, Result, Tensor, backend, graph, state};
 use smallvec::{SmallVec, smallvec};
 
+/// Whether no slot has anything to do for an op on these `cpu` inputs: it may be executed at once.
+#[inline(always)]
+pub(crate) fn is_plain(x: &[&Tensor]) -> bool {
+    let mut any = state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed);
+    for t in x {
+        any |= t.has_autograd() | t.view_info().is_some();
+    }
+    !any || (!state::grad_enabled() && !state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed))
+}
+
 /// Runs an op with one output.
 #[inline]
 pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
@@ -95,6 +105,11 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
         DeviceKind::Tpu => {
             if !op.has_lower() {
                 return state::no_grad(|| op.expand(x));
+            }
+            if let ([a, b], [m]) = (x, &metas[..]) {
+                // The commonest case, without lists that grow.
+                let handles = backend::get()?.record(op, &[backend::operand(a)?, backend::operand(b)?], &metas)?;
+                return Ok(smallvec![Tensor::from_device_value(m, handles[0])]);
             }
             let operands: SmallVec<[backend::Operand<'_>; 4]> =
                 x.iter().map(|t| backend::operand(t)).collect::<Result<_>>()?;

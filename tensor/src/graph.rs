@@ -100,7 +100,8 @@ impl SavedTensor {
 
 /// One input of a node: its description, and itself if the rule wants it.
 pub struct Input {
-    meta: Meta,
+    /// Where it differs from output 0's.
+    meta: Option<Box<Meta>>,
     saved: Option<SavedTensor>,
 }
 
@@ -216,7 +217,7 @@ impl Node {
             if self.edges[i].is_some() {
                 needs |= 1 << i.min(63);
             }
-            metas.push(input.meta);
+            metas.push(input.meta.as_deref().copied().unwrap_or(self.outputs[0]));
             x.push(match &input.saved {
                 None => None,
                 Some(s) => {
@@ -331,7 +332,8 @@ pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let mut inputs: SmallVec<[Input; 2]> = SmallVec::with_capacity(x.len());
     for (i, t) in x.iter().enumerate() {
         let saved = (saves.x >> i.min(63) & 1 != 0).then(|| SavedTensor::new((*t).clone()));
-        inputs.push(Input { meta: *t.meta(), saved });
+        let meta = (t.meta() != y[0].meta()).then(|| Box::new(*t.meta()));
+        inputs.push(Input { meta, saved });
     }
     let mut outputs: SmallVec<[Option<SavedTensor>; 1]> = SmallVec::new();
     let mut metas: SmallVec<[Meta; 1]> = SmallVec::new();

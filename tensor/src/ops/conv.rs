@@ -151,15 +151,15 @@ fn spread(n: usize, dilation: usize) -> usize {
 }
 
 fn input_grad(of: ConvSpec, x: Dims, g: &Tensor, w: &Tensor) -> Result<Tensor> {
-    dispatch::call(Prim::ConvInputGrad(ConvInputGrad { of, x }), &[g, w])
+    dispatch::call(Prim::ConvInputGrad(Box::new(ConvInputGrad { of, x })), &[g, w])
 }
 
 fn weight_grad(of: ConvSpec, w: Dims, x: &Tensor, g: &Tensor) -> Result<Tensor> {
-    dispatch::call(Prim::ConvWeightGrad(ConvWeightGrad { of, w }), &[x, g])
+    dispatch::call(Prim::ConvWeightGrad(Box::new(ConvWeightGrad { of, w })), &[x, g])
 }
 
 fn conv(spec: ConvSpec, x: &Tensor, w: &Tensor) -> Result<Tensor> {
-    dispatch::call(Prim::Conv(Conv(spec)), &[x, w])
+    dispatch::call(Prim::Conv(Box::new(Conv(spec))), &[x, w])
 }
 
 /// Gradient of [`Conv`] for its input, from `g: [n, o, *os]` and `w`; also the transposed convolution.
@@ -380,8 +380,8 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
     }
     let Some(extra) = a.transposed else {
         return match b {
-            Some(b) => dispatch::call(Prim::Conv(Conv(spec)), &[x, w, b]),
-            None => dispatch::call(Prim::Conv(Conv(spec)), &[x, w]),
+            Some(b) => dispatch::call(Prim::Conv(Box::new(Conv(spec))), &[x, w, b]),
+            None => dispatch::call(Prim::Conv(Box::new(Conv(spec))), &[x, w]),
         };
     };
     let extra = each(extra, spatial, 0, "output_padding", "negative output_padding is not supported")?;

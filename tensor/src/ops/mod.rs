@@ -31,25 +31,31 @@ use crate::schema::Row;
 use crate::{Meta, Result, Tensor};
 
 /// Makes the enum of nodes and the rules that ask each by its tier: `op::prim`, `op::view` or `op::fused`.
+/// Ops with many attributes are boxed, since every call moves an op by value.
 macro_rules! op_table {
-    ($($tier:ident $name:ident = $ty:path;)*) => {
+    (inline { $($tier:ident $name:ident = $ty:path;)* } boxed { $($btier:ident $bname:ident = $bty:path;)* }) => {
         /// Every node of a trace or tape, attributes included. `Hash` and `Eq` are the key of the compilation cache.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub enum Prim {$(
             #[allow(missing_docs)] // documented at the type it holds
-            $name($ty)
+            $name($ty),
+        )* $(
+            #[allow(missing_docs)]
+            $bname(Box<$bty>)
         ),*}
 
         impl Prim {
             /// Names of all nodes with their tiers, for the tests that count what samples reach.
-            pub const NODES: &'static [(&'static str, &'static str)] = &[$((stringify!($name), stringify!($tier))),*];
+            pub const NODES: &'static [(&'static str, &'static str)] = &[
+                $((stringify!($name), stringify!($tier)),)* $((stringify!($bname), stringify!($btier))),*
+            ];
             /// The variant's name.
             pub fn node(&self) -> &'static str {
-                match self { $(Prim::$name(_) => stringify!($name)),* }
+                match self { $(Prim::$name(_) => stringify!($name),)* $(Prim::$bname(_) => stringify!($bname)),* }
             }
             /// Name in traces and errors: the kind where the node has one.
             pub fn name(&self) -> &'static str {
-                match self { $(Prim::$name(o) => op::$tier::label(o)),* }
+                match self { $(Prim::$name(o) => op::$tier::label(o),)* $(Prim::$bname(o) => op::$btier::label(&**o)),* }
             }
             /// The name in CamelCase, as `grad_fn` names have it.
             pub fn backward_name(&self) -> String {
@@ -57,15 +63,15 @@ macro_rules! op_table {
             }
             /// Number of outputs.
             pub fn outs(&self) -> usize {
-                match self { $(Prim::$name(o) => op::$tier::outs(o)),* }
+                match self { $(Prim::$name(o) => op::$tier::outs(o),)* $(Prim::$bname(o) => op::$btier::outs(&**o)),* }
             }
             /// Which outputs carry a gradient, as a bit mask.
             pub fn differentiable_outputs(&self) -> u64 {
-                match self { $(Prim::$name(o) => op::$tier::differentiable(o)),* }
+                match self { $(Prim::$name(o) => op::$tier::differentiable(o),)* $(Prim::$bname(o) => op::$btier::differentiable(&**o)),* }
             }
             /// Whether the result looks at the input's elements.
             pub fn is_view(&self) -> bool {
-                match self { $(Prim::$name(_) => op::$tier::IS_VIEW),* }
+                match self { $(Prim::$name(_) => op::$tier::IS_VIEW,)* $(Prim::$bname(_) => op::$btier::IS_VIEW),* }
             }
             /// Sizes, dtype and device of output 0.
             ///
@@ -73,10 +79,10 @@ macro_rules! op_table {
             /// When the op does not accept these inputs.
             #[inline]
             pub fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
-                match self { $(Prim::$name(o) => op::$tier::infer(o, x)),* }
+                match self { $(Prim::$name(o) => op::$tier::infer(o, x),)* $(Prim::$bname(o) => op::$btier::infer(&**o, x)),* }
             }
             pub(crate) fn infer_extra(&self, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
-                match self { $(Prim::$name(o) => op::$tier::infer_extra(o, x, first, i)),* }
+                match self { $(Prim::$name(o) => op::$tier::infer_extra(o, x, first, i),)* $(Prim::$bname(o) => op::$btier::infer_extra(&**o, x, first, i)),* }
             }
             /// Fills the outputs on `cpu`.
             ///
@@ -84,114 +90,118 @@ macro_rules! op_table {
             /// What only values can show: an index out of range.
             #[inline]
             pub fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-                match self { $(Prim::$name(o) => op::$tier::kernel(o, x, y)),* }
+                match self { $(Prim::$name(o) => op::$tier::kernel(o, x, y),)* $(Prim::$bname(o) => op::$btier::kernel(&**o, x, y)),* }
             }
             /// Whether `cpu` runs it without expanding.
             #[inline]
             pub fn has_kernel(&self) -> bool {
-                match self { $(Prim::$name(o) => op::$tier::has_kernel(o)),* }
+                match self { $(Prim::$name(o) => op::$tier::has_kernel(o),)* $(Prim::$bname(o) => op::$btier::has_kernel(&**o)),* }
             }
             /// Whether it is lowered without expanding.
             #[inline]
             pub fn has_lower(&self) -> bool {
-                match self { $(Prim::$name(o) => op::$tier::has_lower(o)),* }
+                match self { $(Prim::$name(o) => op::$tier::has_lower(o),)* $(Prim::$bname(o) => op::$btier::has_lower(&**o)),* }
             }
             /// Whether it has a gradient without expanding.
             #[inline]
             pub fn has_vjp(&self) -> bool {
-                match self { $(Prim::$name(o) => op::$tier::has_vjp(o)),* }
+                match self { $(Prim::$name(o) => op::$tier::has_vjp(o),)* $(Prim::$bname(o) => op::$btier::has_vjp(&**o)),* }
             }
             /// StableHLO spelling.
             pub fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-                match self { $(Prim::$name(o) => op::$tier::lower(o, f, x, y)),* }
+                match self { $(Prim::$name(o) => op::$tier::lower(o, f, x, y),)* $(Prim::$bname(o) => op::$btier::lower(&**o, f, x, y)),* }
             }
             /// Gradients of the inputs.
             ///
             /// # Errors
             /// Whatever the ops it is written in report.
             pub fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-                match self { $(Prim::$name(o) => op::$tier::vjp(o, s, g)),* }
+                match self { $(Prim::$name(o) => op::$tier::vjp(o, s, g),)* $(Prim::$bname(o) => op::$btier::vjp(&**o, s, g)),* }
             }
             /// What `vjp` reads.
             #[inline]
             pub fn saves(&self, needs: u64) -> Saves {
-                match self { $(Prim::$name(o) => op::$tier::saves(o, needs)),* }
+                match self { $(Prim::$name(o) => op::$tier::saves(o, needs),)* $(Prim::$bname(o) => op::$btier::saves(&**o, needs)),* }
             }
             /// The meaning of a fused op.
             ///
             /// # Errors
             /// Whatever the ops it is written in report.
             pub fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
-                match self { $(Prim::$name(o) => op::$tier::expand(o, x)),* }
+                match self { $(Prim::$name(o) => op::$tier::expand(o, x),)* $(Prim::$bname(o) => op::$btier::expand(&**o, x)),* }
             }
             pub(crate) fn layout(&self, x: &Layout) -> Result<Layout> {
-                match self { $(Prim::$name(o) => op::$tier::layout(o, x)),* }
+                match self { $(Prim::$name(o) => op::$tier::layout(o, x),)* $(Prim::$bname(o) => op::$btier::layout(&**o, x)),* }
             }
             pub(crate) fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-                match self { $(Prim::$name(o) => op::$tier::write_back(o, x, y)),* }
+                match self { $(Prim::$name(o) => op::$tier::write_back(o, x, y),)* $(Prim::$bname(o) => op::$btier::write_back(&**o, x, y)),* }
             }
         }
     };
 }
 
 op_table! {
-    prim  Unary = pointwise::Unary;
-    prim  Binary = pointwise::Binary;
-    prim  Compare = pointwise::Compare;
-    prim  Select = pointwise::Select;
-    prim  Cast = convert::Cast;
-    prim  Copy = convert::Copy;
-    prim  Fill = creation::Fill;
-    prim  Iota = creation::Iota;
-    prim  Cat = concat::Cat;
-    prim  Flip = concat::Flip;
-    prim  Pad = pad::Pad;
-    prim  Reduce = reduce::Reduce;
-    prim  ArgReduce = reduce::ArgReduce;
-    prim  Scan = scan::Scan;
-    prim  CumExtreme = scan::CumExtreme;
-    prim  Dot = matmul::Dot;
-    prim  Conv = conv::Conv;
-    prim  Gather = indexing::Gather;
-    prim  Scatter = indexing::Scatter;
-    prim  IndexSelect = indexing::IndexSelect;
-    prim  IndexAdd = indexing::IndexAdd;
-    prim  Index = indexing::Index;
-    prim  IndexPut = indexing::IndexPut;
-    prim  Sort = sort::Sort;
-    prim  TopK = sort::TopK;
-    prim  Pick = sort::Pick;
-    prim  RandomBits = random::RandomBits;
-    prim  MaxPool = pool::MaxPool;
-    prim  MaxPoolBackward = pool::MaxPoolBackward;
-    prim  AvgPool = pool::AvgPool;
-    prim  AvgPoolBackward = pool::AvgPoolBackward;
-    view  Permute = shape::Permute;
-    view  Expand = shape::Expand;
-    view  Slice = shape::Slice;
-    view  Reshape = shape::Reshape;
-    view  AsStrided = shape::AsStrided;
-    fused Linear = matmul::Linear;
-    fused ThresholdBackward = activation::ThresholdBackward;
-    fused Gelu = activation::Gelu;
-    fused GeluBackward = activation::GeluBackward;
-    fused Silu = activation::Silu;
-    fused SiluBackward = activation::SiluBackward;
-    fused Softmax = softmax::Softmax;
-    fused SoftmaxBackward = softmax::SoftmaxBackward;
-    fused LayerNorm = norm::LayerNorm;
-    fused LayerNormBackward = norm::LayerNormBackward;
-    fused BatchNorm = norm::BatchNorm;
-    fused BatchNormBackward = norm::BatchNormBackward;
-    fused CrossEntropy = loss::CrossEntropy;
-    fused CrossEntropyBackward = loss::CrossEntropyBackward;
-    fused Embedding = embedding::Embedding;
-    fused Attention = attention::Attention;
-    fused AttentionBackward = attention::AttentionBackward;
-    fused ConvInputGrad = conv::ConvInputGrad;
-    fused ConvWeightGrad = conv::ConvWeightGrad;
-    fused AdamW = optim::AdamW;
-    fused Sgd = optim::Sgd;
+    inline {
+        prim  Unary = pointwise::Unary;
+        prim  Binary = pointwise::Binary;
+        prim  Compare = pointwise::Compare;
+        prim  Select = pointwise::Select;
+        prim  Cast = convert::Cast;
+        prim  Copy = convert::Copy;
+        prim  Fill = creation::Fill;
+        prim  Iota = creation::Iota;
+        prim  Cat = concat::Cat;
+        prim  Flip = concat::Flip;
+        prim  Reduce = reduce::Reduce;
+        prim  ArgReduce = reduce::ArgReduce;
+        prim  Scan = scan::Scan;
+        prim  CumExtreme = scan::CumExtreme;
+        prim  Dot = matmul::Dot;
+        prim  Gather = indexing::Gather;
+        prim  Scatter = indexing::Scatter;
+        prim  IndexSelect = indexing::IndexSelect;
+        prim  IndexAdd = indexing::IndexAdd;
+        prim  Index = indexing::Index;
+        prim  IndexPut = indexing::IndexPut;
+        prim  Sort = sort::Sort;
+        prim  TopK = sort::TopK;
+        prim  Pick = sort::Pick;
+        prim  RandomBits = random::RandomBits;
+        view  Permute = shape::Permute;
+        view  Expand = shape::Expand;
+        view  Slice = shape::Slice;
+        view  Reshape = shape::Reshape;
+        fused Linear = matmul::Linear;
+        fused ThresholdBackward = activation::ThresholdBackward;
+        fused Gelu = activation::Gelu;
+        fused GeluBackward = activation::GeluBackward;
+        fused Silu = activation::Silu;
+        fused SiluBackward = activation::SiluBackward;
+        fused Softmax = softmax::Softmax;
+        fused SoftmaxBackward = softmax::SoftmaxBackward;
+        fused BatchNorm = norm::BatchNorm;
+        fused BatchNormBackward = norm::BatchNormBackward;
+        fused CrossEntropy = loss::CrossEntropy;
+        fused CrossEntropyBackward = loss::CrossEntropyBackward;
+        fused Embedding = embedding::Embedding;
+        fused Attention = attention::Attention;
+        fused AttentionBackward = attention::AttentionBackward;
+        fused AdamW = optim::AdamW;
+        fused Sgd = optim::Sgd;
+    }
+    boxed {
+        fused LayerNormBackward = norm::LayerNormBackward;
+        fused LayerNorm = norm::LayerNorm;
+        prim  Pad = pad::Pad;
+        prim  Conv = conv::Conv;
+        prim  MaxPool = pool::MaxPool;
+        prim  MaxPoolBackward = pool::MaxPoolBackward;
+        prim  AvgPool = pool::AvgPool;
+        prim  AvgPoolBackward = pool::AvgPoolBackward;
+        view  AsStrided = shape::AsStrided;
+        fused ConvInputGrad = conv::ConvInputGrad;
+        fused ConvWeightGrad = conv::ConvWeightGrad;
+    }
 }
 
 /// The rows of all public functions, by family.

@@ -111,7 +111,7 @@ impl Fused for LayerNorm {
         let bias_at = 1 + o.weight as usize;
         let wanted =
             s.needs(0) as u8 | ((o.weight && s.needs(1)) as u8) << 1 | ((o.bias && s.needs(bias_at)) as u8) << 2;
-        let op = Prim::LayerNormBackward(LayerNormBackward { of: *o, wanted });
+        let op = Prim::LayerNormBackward(Box::new(LayerNormBackward { of: *o, wanted }));
         let mut x = vec![g, s.x(0), s.y(1), s.y(2)];
         if o.weight {
             x.push(s.x(1));
@@ -287,7 +287,7 @@ fn row_norm(x: &Tensor, shape: Dims, w: Option<&Tensor>, b: Option<&Tensor>, eps
     let op = LayerNorm { shape, eps: F64::new(eps), rms, weight: w.is_some(), bias: b.is_some() };
     let mut inputs = vec![x];
     inputs.extend(w.iter().chain(&b));
-    dispatch::call_n(Prim::LayerNorm(op), &inputs)
+    dispatch::call_n(Prim::LayerNorm(Box::new(op)), &inputs)
 }
 
 /// `torch.nn.functional.layer_norm`.

@@ -109,7 +109,7 @@ pub(crate) fn pad(x: &Tensor, spec: &[(i64, i64, usize)], value: Scalar) -> Resu
     if spec.iter().all(|s| *s == (0, 0, 0)) {
         return Ok(x.clone());
     }
-    dispatch::call(Prim::Pad(Pad::new(spec)?), &[x, &Tensor::number(value, x.dtype())?])
+    dispatch::call(Prim::Pad(Box::new(Pad::new(spec)?)), &[x, &Tensor::number(value, x.dtype())?])
 }
 
 /// Surrounds with a number: elements before and after, per dimension.

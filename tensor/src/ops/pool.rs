@@ -121,7 +121,7 @@ impl Op for MaxPool {
         lower_max(&self.0.regular(x[0].shape()), f, &x[0], &y[0].dims)
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        Ok(smallvec![Some(dispatch::call(Prim::MaxPoolBackward(MaxPoolBackward(self.0)), &[g, s.x(0), s.y(1)])?)])
+        Ok(smallvec![Some(dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(self.0))), &[g, s.x(0), s.y(1)])?)])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::both(1, 0b10)
@@ -449,7 +449,7 @@ impl Op for AvgPool {
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let op = AvgPoolBackward { of: *self, x: s.meta(0).dims };
-        Ok(smallvec![Some(dispatch::call(Prim::AvgPoolBackward(op), &[g])?)])
+        Ok(smallvec![Some(dispatch::call(Prim::AvgPoolBackward(Box::new(op)), &[g])?)])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::NONE
@@ -512,7 +512,7 @@ impl Op for AvgPoolBackward {
         smallvec![f.convert(&v, e)]
     }
     fn vjp(&self, _: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        Ok(smallvec![Some(dispatch::call(Prim::AvgPool(self.of), &[g])?)])
+        Ok(smallvec![Some(dispatch::call(Prim::AvgPool(Box::new(self.of)), &[g])?)])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::NONE
@@ -650,7 +650,7 @@ fn adaptive(x: &Tensor, sizes: &[i64], spatial: usize, name: &str) -> Result<Win
 }
 
 fn max_pool(w: Windows, x: &Tensor) -> Result<(Tensor, Tensor)> {
-    let y = dispatch::call_n(Prim::MaxPool(MaxPool(w)), &[x])?;
+    let y = dispatch::call_n(Prim::MaxPool(Box::new(MaxPool(w))), &[x])?;
     Ok((y[0].clone(), y[1].clone()))
 }
 
@@ -676,13 +676,13 @@ fn fixed_avg(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor>
         return Err(Error::runtime("divisor must be not zero"));
     }
     let op = AvgPool { windows: p.windows(x, spatial)?, count_include_pad: a.bool(5)?, divisor };
-    dispatch::call(Prim::AvgPool(op), &[x])
+    dispatch::call(Prim::AvgPool(Box::new(op)), &[x])
 }
 
 fn adaptive_avg(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
     let x = a.tensor(0)?;
     let op = AvgPool { windows: adaptive(x, a.ints(1)?, spatial, name)?, count_include_pad: true, divisor: None };
-    dispatch::call(Prim::AvgPool(op), &[x])
+    dispatch::call(Prim::AvgPool(Box::new(op)), &[x])
 }
 
 fn adaptive_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Tensor, Tensor)> {

@@ -568,7 +568,7 @@ impl Tensor {
             return Err(Error::runtime(format!("Tensor: invalid storage offset {offset}")));
         }
         let op = AsStrided { dims: whole(sizes, "sizes")?, strides: whole(strides, "strides")?, offset: offset as usize };
-        dispatch::call_view(Prim::AsStrided(op), self)
+        dispatch::call_view(Prim::AsStrided(Box::new(op)), self)
     }
     /// The diagonal of two dimensions, as the last dimension of a view.
     ///
