@@ -1,7 +1,6 @@
 """Switches that say whether the history of results is recorded."""
 
 import functools
-import inspect
 
 from .. import _C
 
@@ -12,6 +11,8 @@ class _Mode:
     """A context manager that is a decorator too."""
 
     def __call__(self, f):
+        import inspect  # slow to import, and rarely wanted
+
         if inspect.isgeneratorfunction(f):
 
             @functools.wraps(f)
