@@ -331,7 +331,13 @@ pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let saves = op.saves(needs);
     let mut inputs: SmallVec<[Input; 2]> = SmallVec::with_capacity(x.len());
     for (i, t) in x.iter().enumerate() {
-        let saved = (saves.x >> i.min(63) & 1 != 0).then(|| SavedTensor::new((*t).clone()));
+        let saved = if saves.x >> i.min(63) & 1 == 0 {
+            None
+        } else if state::with(|s| s.overwritten.get()) == t.storage_id() {
+            Some(SavedTensor::new(t.copy()?)) // an in-place op is about to overwrite it
+        } else {
+            Some(SavedTensor::new((*t).clone()))
+        };
         let meta = (t.meta() != y[0].meta()).then(|| Box::new(*t.meta()));
         inputs.push(Input { meta, saved });
     }
