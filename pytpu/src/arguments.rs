@@ -47,6 +47,11 @@ impl Interned {
         // SAFETY: both are strings.
         unsafe { PyUnicode_Compare(self.0, o) == 0 }
     }
+    /// Whether `o` is the same text: names that come out of a dictionary need not be interned.
+    #[inline]
+    fn matches(self, o: *mut PyObject) -> bool {
+        self.is(o) || self.equals(o)
+    }
 }
 
 /// One parameter.
@@ -364,10 +369,10 @@ impl Overload {
                 // SAFETY: within the keywords.
                 unsafe {
                     let (name, o) = (call.keyword(i), call.arg(call.positional + i));
-                    if self.out && own == 0 && names::out().is(name) {
+                    if self.out && own == 0 && names::out().matches(name) {
                         out.out = if o == none() { null_mut() } else { o };
                         keywords_left -= 1;
-                    } else if self.makes && names::requires_grad().is(name) {
+                    } else if self.makes && names::requires_grad().matches(name) {
                         out.requires_grad = o == Py_True();
                         if PyBool_Check(o) == 0 {
                             return false;

@@ -344,7 +344,13 @@ pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let mut inputs: SmallVec<[Input; 2]> = SmallVec::with_capacity(x.len());
     let first = y[0].meta();
     for (i, t) in x.iter().enumerate() {
-        let saved = if saves.x >> i.min(63) & 1 != 0 { Some(SavedTensor::new((*t).clone())) } else { None };
+        let saved = if saves.x >> i.min(63) & 1 == 0 {
+            None
+        } else if state::with(|s| s.overwritten.get()) == t.storage_id() {
+            Some(SavedTensor::new(t.copy()?)) // an in-place op is about to overwrite it
+        } else {
+            Some(SavedTensor::new((*t).clone()))
+        };
         let meta = if t.meta() != first { Some(Box::new(*t.meta())) } else { None };
         inputs.push(Input { meta, saved });
     }

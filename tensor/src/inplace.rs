@@ -3,7 +3,7 @@
 //! An op is pure; its in-place form is: compute, write the value into the tensor (through its chain of views), give the
 //! tensor the result's history. Where nothing needs a gradient and the op is one pointwise kernel, it writes directly.
 
-use crate::{Error, GradRef, Result, Tensor, dispatch, scalar, state, view};
+use crate::{DType, Dims, Error, GradRef, Meta, Scalar, Result, Tensor, dispatch, scalar, state, view};
 
 /// Refuses in-place changes of leaves that require a gradient, and of views of them.
 pub fn check_writable(x: &Tensor) -> Result<()> {
@@ -33,7 +33,10 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
 pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
     check_writable(x)?;
     let alias = x.alias_with_history()?;
-    let y = f(&alias)?;
+    let y = {
+        let _guard = state::Overwriting::set(x.storage_id());
+        f(&alias)?
+    };
     assign(x, &y)
 }
 
@@ -57,6 +60,15 @@ pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
     let old_base = match x.view_info() {
         Some(v) if tracked && !v.is_detached() => Some(v.base.alias_with_history()?),
         _ => None,
+    };
+    // What is overwritten by something constant has a gradient too: zero.
+    let y = if tracked && !y.requires_grad() && x.requires_grad() && x.dtype().is_float() && x.view_info().is_none() {
+        let never = Meta { dims: Dims::EMPTY, dtype: DType::Bool, device: y.device() };
+        let never = Tensor::full_meta(&never, Scalar::Bool(false))?;
+        let y = y.expand_dims(x.dims())?;
+        crate::ops::pointwise::select(&never, &x.alias_with_history()?, &y)?
+    } else {
+        y
     };
     x.write_value(&y)?;
     if tracked {

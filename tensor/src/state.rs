@@ -8,13 +8,15 @@ pub struct State {
     pub grad: Cell<bool>,
     /// Sequence number of the next autograd node.
     pub seq: Cell<u64>,
+    /// Storage that the running in-place op is about to overwrite; 0 for none. What backward keeps of it must be copied.
+    pub overwritten: Cell<usize>,
 }
 
 /// Whether an observer of ops is installed; see [`dispatch::observe`](crate::dispatch::observe).
 pub(crate) static OBSERVED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 thread_local! {
-    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1) } };
+    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0) } };
 }
 
 /// The current thread's state.
@@ -42,6 +44,22 @@ impl GradMode {
 impl Drop for GradMode {
     fn drop(&mut self) {
         with(|s| s.grad.set(self.0));
+    }
+}
+
+/// Names the storage that an in-place op is about to overwrite, until dropped, also while unwinding.
+pub struct Overwriting(usize);
+
+impl Overwriting {
+    /// Names a storage by its [`Tensor::storage_id`](crate::Tensor::storage_id).
+    pub fn set(storage: usize) -> Overwriting {
+        with(|s| Overwriting(s.overwritten.replace(storage)))
+    }
+}
+
+impl Drop for Overwriting {
+    fn drop(&mut self) {
+        with(|s| s.overwritten.set(self.0));
     }
 }
 

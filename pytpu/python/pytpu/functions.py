@@ -8,6 +8,7 @@ __all__ = [
     "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
 ]
 
 _settings = {"deterministic": False, "matmul_precision": "highest"}
@@ -170,6 +171,93 @@ def diff(input, n=1, dim=-1):
     for _ in range(n):
         input = input.narrow(dim, 1, input.size(dim) - 1) - input.narrow(dim, 0, input.size(dim) - 1)
     return input
+
+
+def _several(tensors):
+    """The tensors of a call that takes them one by one or as one list."""
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        return tensors[0]
+    return tensors
+
+
+def broadcast_tensors(*tensors):
+    """Views of the tensors with their common sizes."""
+    return _C._ops.broadcast_tensors(_several(tensors))
+
+
+def meshgrid(*tensors, indexing="ij"):
+    """Coordinates of the grid that one-dimensional tensors span."""
+    return _C._ops.meshgrid(_several(tensors), indexing=indexing)
+
+
+def _atleast(name):
+    def atleast(*tensors):
+        one = getattr(_C._ops, name)
+        if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
+            return one(tensors[0])
+        return tuple(one(t) for t in _several(tensors))
+
+    atleast.__name__ = atleast.__qualname__ = name
+    atleast.__doc__ = f"Views with at least {name[8]} dimension(s)."
+    return atleast
+
+
+atleast_1d, atleast_2d, atleast_3d = (_atleast(f"atleast_{n}d") for n in (1, 2, 3))
+
+
+def nonzero(input, *, out=None, as_tuple=False):
+    """Positions of the elements that are not zero: one a row, or one tensor a dimension."""
+    if as_tuple:
+        return _C._ops.nonzero_numpy(input)
+    return _C._ops.nonzero(input, out=out)
+
+
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """A norm over dimensions; ``fro`` is the root of the sum of squares, ``nuc`` the sum of singular values."""
+    if isinstance(dim, int):
+        dim = (dim,)
+    if p == "nuc":
+        from . import linalg
+
+        if dim is None:
+            dim = (-2, -1)
+        return linalg.matrix_norm(input if dtype is None else input.to(dtype), "nuc", dim, keepdim, out=out)
+    if p is None or p == "fro":
+        p = 2
+    elif isinstance(p, str):
+        raise ValueError(f"only valid string values are 'fro' and 'nuc', found {p}")
+    return _C._ops.linalg_vector_norm(input, p, dim, keepdim, dtype=dtype, out=out)
+
+
+def _method_norm(self, p="fro", dim=None, keepdim=False, dtype=None):
+    """See ``torch.norm``."""
+    return norm(self, p, dim, keepdim, dtype=dtype)
+
+
+def _found(results, return_inverse, return_counts):
+    values, inverse, counts = results
+    if not (return_inverse or return_counts):
+        return values
+    return (values,) + (inverse,) * bool(return_inverse) + (counts,) * bool(return_counts)
+
+
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The different elements, or slices along a dimension, in order."""
+    if dim is None:
+        results = _C._ops._unique2(input, sorted, return_inverse, return_counts)
+    else:
+        results = _C._ops.unique_dim(input, dim, sorted, return_inverse, return_counts)
+    return _found(results, return_inverse, return_counts)
+
+
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """The elements, or slices along a dimension, that differ from the one before."""
+    return _found(_C._ops.unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts)
+
+
+for _name_, _function in (("nonzero", nonzero), ("norm", _method_norm), ("unique", unique), ("unique_consecutive", unique_consecutive)):
+    setattr(_C.Tensor, _name_, _function)
+del _name_, _function
 
 
 def typename(obj):

@@ -1,8 +1,8 @@
 //! Joining and mirroring: `Cat` and `Flip`, and what is made of them.
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
-use crate::schema::{Fill, Row, SampleArg, Scope, Tier, ints, n, t};
-use crate::{Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
+use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
 
 /// Joins tensors of the same dtype along a dimension.
@@ -124,7 +124,12 @@ pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     }
     let dim = normalize_dim(dim, kept[0].dims().len())?;
     let typed: Vec<Tensor> = kept.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
-    dispatch::call(Prim::Cat(Cat { dim }), &typed.iter().collect::<Vec<_>>())
+    let mut y = dispatch::call(Prim::Cat(Cat { dim }), &typed.iter().collect::<Vec<_>>())?;
+    // What was left out has a gradient too: nothing.
+    for x in xs.iter().filter(|x| legacy(x) && x.requires_grad()) {
+        y = y.add(&x.sum()?.to_dtype(y.dtype())?)?;
+    }
+    Ok(y)
 }
 
 /// Joins tensors of equal sizes along a new dimension.
@@ -247,6 +252,35 @@ impl Tensor {
     }
 }
 
+/// Repeats each slice along a dimension a number of times of its own. On a device the host reads the numbers.
+fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>) -> Result<Tensor> {
+    let (x, dim) = match dim {
+        Some(d) => (x.clone(), normalize_dim(d, x.dims().len())?),
+        None => (x.reshape(&[-1])?, 0),
+    };
+    let x = if x.dims().is_empty() { x.reshape(&[1])? } else { x };
+    let n = x.dims()[dim];
+    if times.dims().len() > 1 || (times.numel() != 1 && times.numel() != n) {
+        return Err(Error::runtime("repeats must be 0-dim or 1-dim tensor with the same size as input along dim"));
+    }
+    let at = positions_of(times, n, x.device())?;
+    super::indexing::index_select(&x, dim as i64, &at)
+}
+
+/// `times[i]` times the number `i`, for all `i` below `n`.
+fn positions_of(times: &Tensor, n: usize, device: crate::Device) -> Result<Tensor> {
+    if !matches!(times.dtype(), DType::I64 | DType::I32) {
+        return Err(Error::runtime("repeats has to be Long or Int tensor"));
+    }
+    let times: Vec<i64> = times.to_vec()?;
+    if times.iter().any(|t| *t < 0) {
+        return Err(Error::runtime("repeats can not be negative"));
+    }
+    let of = |i: usize| if times.len() == 1 { times[0] } else { times[i] } as usize;
+    let at: Vec<i64> = (0..n).flat_map(|i| std::iter::repeat_n(i as i64, of(i))).collect();
+    Tensor::from_slice_on(&at, &[at.len()], device)
+}
+
 fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
     if !matches!(indexing, "ij" | "xy") {
         return Err(Error::runtime(format!(
@@ -269,7 +303,6 @@ fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
         })
         .collect::<Result<_>>()?;
     if swap {
-        out.iter_mut().try_for_each(|t| t.transpose(0, 1).map(|u| *t = u))?;
         out.swap(0, 1);
     }
     Ok(out)
@@ -324,6 +357,14 @@ pub const ROWS: &[Row] = &[
         Ok(repeat(x, &times)?.into())
     }, samples!([t(&[2, 3]), ints(&[2])])),
     Row::new("repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", Tier::Composed, |a| Ok(repeat_interleave(a.tensor(0)?, a.int(1)?, a.opt_int(2)?)?.into()), samples!([t(&[2, 3]), n(2)], [t(&[2, 3]), n(2), n(1)])),
+    Row::new("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", Tier::Composed, |a| Ok(repeat_interleave_by(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()), || vec![Sample::new(vec![t(&[3, 2]), SampleArg::Tensor(vec![3], Fill::Index(3)), n(0)]).no_gradient()]),
+    Row::new("repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", Tier::Composed, |a| {
+        let times = a.tensor(0)?;
+        if times.dims().len() != 1 {
+            return Err(Error::runtime("repeat_interleave only accept 1D vector as repeat"));
+        }
+        Ok(positions_of(times, times.numel(), times.device())?.into())
+    }, || vec![Sample::new(vec![SampleArg::Tensor(vec![3], Fill::Index(3))]).no_gradient()]).scope(Scope::Function),
     Row::new("meshgrid(Tensor[] tensors, *, str indexing='ij') -> Tensor[]", Tier::Composed, |a| Ok(crate::schema::Ret::Tuple(meshgrid(&a.tensors(0)?, a.str(1)?)?)), samples!([two(&[2], &[3])])).scope(Scope::Function).no_out(),
     Row::new("broadcast_tensors(Tensor[] tensors) -> Tensor[]", Tier::Composed, |a| Ok(crate::schema::Ret::Tuple(broadcast_tensors(&a.tensors(0)?)?)), samples!([two(&[2, 1], &[3])])).scope(Scope::Function).no_out(),
     Row::new("atleast_1d(Tensor self) -> Tensor", Tier::Composed, |a| Ok(at_least(a.tensor(0)?, 1)?.into()), samples!([t(&[])])).scope(Scope::Function).no_out(),

@@ -3,7 +3,7 @@
 use crate::op::{Func, Fused, Grads, KernelFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device};
 use crate::ops::activation::{c_name, expect_float};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
-use crate::{Dims, Error, Meta, Result, Tensor, dispatch, samples};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::conv as kernels;
 pub use torchtpu_kernels::conv::ConvSpec;
@@ -355,6 +355,12 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
     }
     if a.groups <= 0 {
         return Err(Error::runtime("non-positive groups is not supported"));
+    }
+    if x.dtype().is_int() && w.dtype() == x.dtype() && b.is_none_or(|b| b.dtype() == x.dtype()) {
+        // Whole numbers: exact as long as sums stay below 2^53.
+        let b = b.map(|b| b.to_dtype(DType::F64)).transpose()?;
+        let y = convolve(&x.to_dtype(DType::F64)?, &w.to_dtype(DType::F64)?, b.as_ref(), spatial, a)?;
+        return y.to_dtype(x.dtype());
     }
     let stride = each(a.stride, spatial, 1, "stride", "non-positive stride is not supported")?;
     let dilation = each(a.dilation, spatial, 1, "dilation", "dilation should be greater than zero")?;

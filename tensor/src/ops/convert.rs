@@ -254,7 +254,7 @@ macro_rules! dtype_rows {
     ($($name:literal $dtype:ident;)*) => {
         /// Rows of `Tensor.float()` and its kin.
         const DTYPE_ROWS: [Row; 10] = [$(
-            Row::new(concat!($name, "(Tensor(a) self) -> Tensor(a)"), Tier::Prim, |a| Ok(a.tensor(0)?.to_dtype(DType::$dtype)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(a.tensor(0)?.to_dtype(DType::$dtype)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
                 .scope(Scope::Method).no_out()
         ),*];
     };

@@ -689,8 +689,8 @@ fn at_least_1d(x: &Tensor) -> Result<Tensor> {
 pub fn gather(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
     if index.numel() == 0 {
-        check_index_dtype("gather", index)?;
-        return zeros_like(&x.meta().with_dims(*index.dims()));
+        // Of any dtype, as in PyTorch; a slice without elements keeps the history.
+        return x.reshape(&[-1])?.narrow(0, 0, 0)?.reshape_dims(*index.dims());
     }
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
     let size = x1.dims()[dim];

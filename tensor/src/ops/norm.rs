@@ -622,7 +622,7 @@ pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, 
     let op = BatchNorm { train: p.training, eps: F64::new(p.eps), weight: w.is_some(), bias: b.is_some() };
     let mut inputs = vec![x];
     if p.training {
-        if d.len() >= 2 && x.numel() / d[1].max(1) <= 1 {
+        if d.len() >= 2 && x.numel() / d[1].max(1) == 1 {
             return Err(Error::value(format!(
                 "Expected more than 1 value per channel when training, got input size {d}"
             )));
@@ -664,7 +664,7 @@ fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor> {
                 .reshape_dims(Dims::new(&[d[0] * d[1]]))?,
         ))
     };
-    if p.training && d[2..].iter().product::<usize>() <= 1 {
+    if p.training && d[2..].iter().product::<usize>() == 1 {
         return Err(Error::value(format!("Expected more than 1 spatial element when training, got input size {d}")));
     }
     let mut folded = d;
@@ -715,12 +715,19 @@ pub const ROWS: &[Row] = &[
     Row::new("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", Tier::Fused, |a| Ok(layer_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4])], [t(&[2, 3, 4]), ints(&[3, 4])], [t(&[3, 4]), ints(&[4]), positive(&[4])], [t(&[3, 4]), ints(&[4]), none(), t(&[4])])).scope(Scope::Function),
     Row::new("native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| {
         let y = row_norm(a.tensor(0)?, shape_of(a.ints(1)?)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?, false)?;
-        Ok(Ret::Tuple(y.into_vec()))
+        // Statistics come in the parameters' dtype.
+        let stats = a.opt_tensor(2)?.unwrap_or(a.tensor(0)?).dtype();
+        let y = y.into_iter().enumerate().map(|(i, y)| if i == 0 { Ok(y) } else { y.to_dtype(stats) });
+        Ok(Ret::Tuple(y.collect::<Result<_>>()?))
     }, || vec![crate::schema::Sample::new(vec![t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4]), n(1e-5)]).no_gradient()]).scope(Scope::Function),
     Row::new("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", Tier::Fused, |a| Ok(rms_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_float(3)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), n(1e-6)], [t(&[2, 3, 4]), ints(&[3, 4])])).scope(Scope::Function),
     Row::new("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor", Tier::Composed, |a| Ok(group_norm(a.tensor(0)?, a.int(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[2, 4, 3]), n(2), positive(&[4]), t(&[4])], [t(&[2, 4, 2, 2]), n(4)])).scope(Scope::Function),
     Row::new("batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor", Tier::Fused, |a| Ok(batch_norm(a.tensor(0)?, &batch_args(a)?)?.0.into()), samples!([t(&[3, 2, 2]), positive(&[2]), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5), n(false)], [t(&[3, 2]), none(), none(), none(), none(), n(true), n(0.1), n(1e-5), n(false)])).scope(Scope::Function),
-    Row::new("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| Ok(batch_norm(a.tensor(0)?, &batch_args(a)?)?.into()), || vec![
+    Row::new("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| {
+        let (y, m, s) = batch_norm(a.tensor(0)?, &batch_args(a)?)?;
+        let stats = a.opt_tensor(1)?.unwrap_or(a.tensor(0)?).dtype();
+        Ok((y, m.to_dtype(stats)?, s.to_dtype(stats)?).into())
+    }, || vec![
         crate::schema::Sample::new(vec![t(&[3, 2, 2]), positive(&[2]), t(&[2]), t(&[2]), positive(&[2]), n(false), n(0.1), n(1e-5)]).no_gradient(),
         crate::schema::Sample::new(vec![t(&[3, 2, 2]), none(), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5)]).no_gradient(),
     ]).scope(Scope::Function),

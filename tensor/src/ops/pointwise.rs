@@ -251,6 +251,9 @@ fn unary_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor
 
 /// Applies a unary op; integers become the default floating-point dtype where the result is not an integer.
 pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
+    if kind == UnaryKind::Square && x.dtype() == DType::Bool {
+        return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(DType::I64)?]); // a power
+    }
     if !keeps_integers(kind) && !x.dtype().is_float() {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(default_dtype())?]);
     }
@@ -334,7 +337,8 @@ impl Op for Binary {
             Mul => Saves::inputs(((b as u64) * 0b01) | ((a as u64) * 0b10)),
             Div => Saves::inputs(if b { 0b11 } else { 0b10 }),
             Pow => Saves::both(0b11, b as u64),
-            Remainder | Fmod | FloorDivide => Saves::inputs(if b { 0b11 } else { 0 }),
+            FloorDivide => Saves::NONE,
+            Remainder | Fmod => Saves::inputs(if b { 0b11 } else { 0 }),
             _ => Saves::inputs(0b11),
         }
     }
@@ -514,7 +518,7 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             when(na, &|| Ok(g.clone()))?,
             when(nb, &|| mul(g, &div(s.x(0), s.x(1))?.trunc()?)?.neg())?,
         ),
-        FloorDivide => (None, None),
+        FloorDivide => (when(na, &|| Tensor::zeros_like_meta(g.meta()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?),
         Atan2 => {
             let r2 = binary(Add, &s.x(0).square()?, &s.x(1).square()?)?;
             (when(na, &|| div(&mul(g, s.x(1))?, &r2))?, when(nb, &|| div(&mul(g, s.x(0))?, &r2)?.neg())?)
@@ -1219,6 +1223,20 @@ pub const ROWS: &[Row] = &[
     )
     .inplace(),
     Row::new(
+        "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+        Tier::Composed,
+        |a| Ok(div_mode(a.operand(0)?, a.operand(1)?, a.opt_str(2)?)?.into()),
+        || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3]), crate::schema::SampleArg::Str("floor")]).no_gradient()],
+    )
+    .inplace(),
+    Row::new(
+        "round.decimals(Tensor self, *, int decimals) -> Tensor",
+        Tier::Composed,
+        |a| Ok(round_to(a.tensor(0)?, a.int(1)?)?.into()),
+        || vec![crate::schema::Sample::new(vec![t(&[2, 3]), n(2)]).no_gradient()],
+    )
+    .inplace(),
+    Row::new(
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
         Tier::Prim,
         |a| Ok(arith(BinaryKind::Pow, a.operand(0)?, a.operand(1)?)?.into()),
@@ -1233,6 +1251,26 @@ pub const ROWS: &[Row] = &[
     )
     .scope(crate::schema::Scope::Function),
 ];
+
+/// Rounds to a number of decimal places; negative ones are places before the point.
+fn round_to(x: &Tensor, decimals: i64) -> Result<Tensor> {
+    if !x.dtype().is_float() {
+        return if decimals == 0 {
+            x.copy()
+        } else {
+            Err(Error::runtime(format!("\"round_cpu\" not implemented for '{}'", x.dtype().scalar_type())))
+        };
+    }
+    let half = matches!(x.dtype(), DType::F16 | DType::BF16);
+    let wide = if half { x.to_dtype(DType::F32)? } else { x.clone() };
+    let ten = Scalar::Float(10f64.powi(decimals.unsigned_abs().min(400) as i32));
+    let y = if decimals < 0 {
+        wide.div_scalar(ten)?.round()?.mul_scalar(ten)?
+    } else {
+        wide.mul_scalar(ten)?.round()?.div_scalar(ten)?
+    };
+    y.to_dtype(x.dtype())
+}
 
 fn div_mode(a: Operand<'_>, b: Operand<'_>, mode: Option<&str>) -> Result<Tensor> {
     match mode {

@@ -650,6 +650,11 @@ fn adaptive(x: &Tensor, sizes: &[i64], spatial: usize, name: &str) -> Result<Win
 }
 
 fn max_pool(w: Windows, x: &Tensor) -> Result<(Tensor, Tensor)> {
+    if x.dtype().is_int() {
+        // Exact below 2^53.
+        let y = dispatch::call_n(Prim::MaxPool(Box::new(MaxPool(w))), &[&x.to_dtype(DType::F64)?])?;
+        return Ok((y[0].to_dtype(x.dtype())?, y[1].clone()));
+    }
     let y = dispatch::call_n(Prim::MaxPool(Box::new(MaxPool(w))), &[x])?;
     Ok((y[0].clone(), y[1].clone()))
 }
@@ -676,6 +681,11 @@ fn fixed_avg(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor>
         return Err(Error::runtime("divisor must be not zero"));
     }
     let op = AvgPool { windows: p.windows(x, spatial)?, count_include_pad: a.bool(5)?, divisor };
+    if x.dtype() == DType::I64 {
+        // Whole numbers are divided towards zero; exact as long as sums stay below 2^53.
+        let y = dispatch::call(Prim::AvgPool(Box::new(op)), &[&x.to_dtype(DType::F64)?])?;
+        return y.to_dtype(DType::I64);
+    }
     dispatch::call(Prim::AvgPool(Box::new(op)), &[x])
 }
 

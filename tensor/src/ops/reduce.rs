@@ -315,6 +315,21 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     Ok((var, m))
 }
 
+/// Standard deviation and mean over dimensions.
+fn std_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
+    let (var, m) = var_mean(x, dims, correction, keep)?;
+    Ok((super::activation::safe_sqrt(&var)?, m))
+}
+
+/// `any` and `all` over several dimensions; an empty list reduces nothing, none given means all.
+fn truth_over(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
+    match dims {
+        Some([]) if x.dtype() == DType::U8 => Ok(x.ne_scalar(0)?.to_dtype(DType::U8)?),
+        Some([]) => x.ne_scalar(0),
+        _ => reduce(kind, x, dims, keep),
+    }
+}
+
 /// `log(sum(exp(x)))` over dimensions, exact for large values.
 pub fn logsumexp(x: &Tensor, dims: &[i64], keep: bool) -> Result<Tensor> {
     let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(crate::default_dtype())? };
@@ -343,7 +358,9 @@ fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> Result<Tenso
     } else if p == f64::NEG_INFINITY {
         reduce(ReduceKind::Min, &x.abs()?, dims, keep)
     } else if p == 0.0 {
-        sum(&x.ne_scalar(0.0)?.to_dtype(x.dtype())?)
+        let counted = sum(&x.ne_scalar(0.0)?.to_dtype(x.dtype())?)?;
+        // Piecewise constant: the gradient is zero, not missing.
+        if x.requires_grad() { counted.add(&sum(&x.sign()?.mul_scalar(0.0)?)?.mul_scalar(0.0)?) } else { Ok(counted) }
     } else if p == 1.0 {
         sum(&x.abs()?)
     } else if p == 2.0 {
@@ -391,28 +408,39 @@ pub const ROWS: &[Row] = &[
         Ok((f(ReduceKind::Min)?, f(ReduceKind::Max)?).into())
     }, samples!([t(&[2, 3]), n(1)])).fields(&["min", "max"]),
     Row::new("max(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "max", a))?.into()), samples!([t(&[2, 3])])),
-    Row::new("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Composed, |a| Ok(extreme_dim(a.tensor(0)?, true, a.int(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), n(1)], [t(&[2, 3, 2]), n(0), n(true)])).fields(&["values", "indices"]),
     Row::new("max.other(Tensor self, Tensor other) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.maximum(a.tensor(1)?)?.into()), samples!([t(&[2, 3]), t(&[3])])),
+    Row::new("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Composed, |a| Ok(extreme_dim(a.tensor(0)?, true, a.int(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), n(1)], [t(&[2, 3, 2]), n(0), n(true)])).fields(&["values", "indices"]),
     Row::new("min(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "min", a))?.into()), samples!([t(&[2, 3])])),
-    Row::new("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Composed, |a| Ok(extreme_dim(a.tensor(0)?, false, a.int(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), n(1)])).fields(&["values", "indices"]),
     Row::new("min.other(Tensor self, Tensor other) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.minimum(a.tensor(1)?)?.into()), samples!([t(&[2, 3]), t(&[3])])),
+    Row::new("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Composed, |a| Ok(extreme_dim(a.tensor(0)?, false, a.int(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), n(1)])).fields(&["values", "indices"]),
     Row::new("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.argmax(a.opt_int(1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(1), n(true)]).no_gradient()]),
     Row::new("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(0)]).no_gradient()]),
     Row::new("any(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, None, false)?.into()), whole_masks),
     Row::new("any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()]),
+    Row::new("any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(truth_over(ReduceKind::Any, a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()]),
     Row::new("all(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, None, false)?.into()), whole_masks),
     Row::new("all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()]),
+    Row::new("all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(truth_over(ReduceKind::All, a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()]),
     Row::new("var(Tensor self, bool unbiased=True) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()), samples!([t(&[2, 3])])),
     Row::new("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0.into()), samples!([t(&[2, 3]), ints(&[1]), n(0)])),
     Row::new("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0.into()), samples!([t(&[2, 3]), ints(&[1]), n(false)])),
     Row::new("std(Tensor self, bool unbiased=True) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0)?.into()), samples!([t(&[2, 3])])),
     Row::new("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
     Row::new("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
+    Row::new("var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()), samples!([t(&[2, 3]), n(false)])),
+    Row::new("var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1]), n(false)])),
+    Row::new("std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(std_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()), samples!([t(&[2, 3]), n(false)])),
+    Row::new("std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(std_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1]), n(false)])),
+    Row::new("std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(std_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
     Row::new("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
     Row::new("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(logsumexp(a.tensor(0)?, a.ints(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), ints(&[1])], [t(&[2, 3]), ints(&[0, 1]), n(true)])),
     Row::new("norm.Scalar(Tensor self, Scalar p=2) -> Tensor", Tier::Composed, |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, None, false)?.into()), samples!([t(&[2, 3])], [positive(&[2, 3]), n(3)])),
     Row::new("norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(norm(a.tensor(0)?, a.opt_scalar(1)?.unwrap_or(Scalar::Int(2)), opt_dims(a, 2)?, a.bool(3)?)?.into()), samples!([t(&[2, 3]), n(1), ints(&[1])])),
-    Row::new("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, opt_dims(a, 2)?, a.bool(3)?)?.into()), samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)])),
+    Row::new("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| {
+        let x = a.tensor(0)?;
+        let x = a.opt_dtype(4)?.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
+        Ok(norm(&x, a.scalar(1)?, opt_dims(a, 2)?, a.bool(3)?)?.into())
+    }, samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)])),
 ];
 
 fn whole_error(e: Error, name: &str, a: &crate::schema::Args<'_>) -> Error {

@@ -106,8 +106,6 @@ class Adam(Optimizer):
             return False
         states = [self.state[p] for p in params]
         steps = [s["step"] for s in states]
-        for step in steps:
-            step.add_(1)
         fused(
             params,
             grads,
