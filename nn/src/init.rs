@@ -143,7 +143,12 @@ fn kaiming_std(x: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<
 ///
 /// # Errors
 /// `Value` for fewer than two dimensions.
-pub fn kaiming_uniform_(x: &Tensor, mode: FanMode, nonlinearity: Nonlinearity, generator: Option<&Generator>) -> Result<()> {
+pub fn kaiming_uniform_(
+    x: &Tensor,
+    mode: FanMode,
+    nonlinearity: Nonlinearity,
+    generator: Option<&Generator>,
+) -> Result<()> {
     if x.numel() == 0 {
         return Ok(());
     }
@@ -155,7 +160,12 @@ pub fn kaiming_uniform_(x: &Tensor, mode: FanMode, nonlinearity: Nonlinearity, g
 ///
 /// # Errors
 /// `Value` for fewer than two dimensions.
-pub fn kaiming_normal_(x: &Tensor, mode: FanMode, nonlinearity: Nonlinearity, generator: Option<&Generator>) -> Result<()> {
+pub fn kaiming_normal_(
+    x: &Tensor,
+    mode: FanMode,
+    nonlinearity: Nonlinearity,
+    generator: Option<&Generator>,
+) -> Result<()> {
     if x.numel() == 0 {
         return Ok(());
     }

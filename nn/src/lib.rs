@@ -43,7 +43,9 @@ pub mod optim;
 mod parameter;
 mod table;
 
-pub use loss::{CrossEntropyLoss, MSELoss, binary_cross_entropy_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss};
+pub use loss::{
+    CrossEntropyLoss, MSELoss, binary_cross_entropy_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss,
+};
 pub use module::{IncompatibleKeys, Item, Module, StateDict, Visitor};
 pub use modules::*;
 pub use parameter::{Buffer, Parameter, Training};

@@ -40,7 +40,12 @@ impl Conv2d {
     ///
     /// # Errors
     /// `Value` when channels cannot be divided into the groups.
-    pub fn new(in_channels: usize, out_channels: usize, kernel_size: [usize; 2], options: Conv2dOptions) -> Result<Conv2d> {
+    pub fn new(
+        in_channels: usize,
+        out_channels: usize,
+        kernel_size: [usize; 2],
+        options: Conv2dOptions,
+    ) -> Result<Conv2d> {
         let groups = usize::try_from(options.groups).ok().filter(|g| *g > 0);
         let groups = groups.ok_or_else(|| Error::value("groups must be a positive integer"))?;
         if in_channels % groups != 0 {
@@ -51,7 +56,8 @@ impl Conv2d {
         }
         let dims = [out_channels, in_channels / groups, kernel_size[0], kernel_size[1]];
         let weight = Tensor::empty(&Meta::new(&dims, DType::F32, Device::CPU))?;
-        let bias = options.bias.then(|| Tensor::empty(&Meta::new(&[out_channels], DType::F32, Device::CPU))).transpose()?;
+        let bias =
+            options.bias.then(|| Tensor::empty(&Meta::new(&[out_channels], DType::F32, Device::CPU))).transpose()?;
         init::linear_default(&weight, bias.as_ref())?;
         Ok(Conv2d { weight: Parameter::new(weight)?, bias: bias.map(Parameter::new).transpose()?, options })
     }
