@@ -277,6 +277,8 @@ fn second_backward() -> Error {
 /// A long chain is freed in a loop, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
+        // Saved tensors hold the nodes before this one; they go while the edges still do too.
+        *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
         let mut pending: Vec<Edge> = Vec::new();
         let mut edges = std::mem::take(&mut self.edges);
         loop {
@@ -303,6 +305,31 @@ fn next_seq(edges: &[Edge]) -> u64 {
     }
     state::with(|s| s.seq.set(seq + 1));
     seq
+}
+
+/// Gives the nodes that computed `y`, from number `since` on, a copy of `x` of their own where they saved it: `x` is about
+/// to be overwritten by `y`.
+pub(crate) fn keep_value(x: &Tensor, y: &Tensor, since: u64) -> Result<()> {
+    let mut copy: Option<Tensor> = None;
+    let mut todo = vec![y.edge()];
+    while let Some(e) = todo.pop() {
+        let Edge::Node(n, _) = e else { continue };
+        if n.seq < since {
+            continue;
+        }
+        todo.extend(n.edges.iter().filter(|e| matches!(e, Edge::Node(..))).cloned());
+        let mut kept = n.kept.lock().unwrap_or_else(|e| e.into_inner());
+        let saved = kept.iter_mut().flat_map(|k| &mut k.inputs).filter_map(|i| i.saved.as_mut());
+        for s in saved.filter(|s| s.tensor.is_same(x)) {
+            if copy.is_none() {
+                let c = state::no_grad(|| x.copy())?;
+                c.set_grad_ref(x.grad_ref(), x.output_nr());
+                copy = Some(c);
+            }
+            *s = SavedTensor::new(copy.clone().expect("made above"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether an op on these inputs has to be recorded.

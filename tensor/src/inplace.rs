@@ -3,7 +3,7 @@
 //! An op is pure; its in-place form is: compute, write the value into the tensor (through its chain of views), give the
 //! tensor the result's history. Where nothing needs a gradient and the op is one pointwise kernel, it writes directly.
 
-use crate::{Error, GradRef, Result, Tensor, dispatch, scalar, state, view};
+use crate::{Error, GradRef, Result, Tensor, dispatch, graph, scalar, state, view};
 
 /// Refuses in-place changes of leaves that require a gradient, and of views of them.
 pub fn check_writable(x: &Tensor) -> Result<()> {
@@ -33,7 +33,10 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
 pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
     check_writable(x)?;
     let alias = x.alias_with_history()?;
+    let since = state::with(|s| s.seq.get());
     let y = f(&alias)?;
+    // What backward needs of the old value has to survive the write, as under PyTorch.
+    graph::keep_value(&alias, &y, since)?;
     assign(x, &y)
 }
 
