@@ -2,12 +2,20 @@
 //! dtypes decide, at the read of a value where only values do. Nothing ends the process.
 
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard};
 use torchtpu::nn::{self, Conv2d, Conv2dOptions, Embedding, Linear, MaxPool2d, Module};
 use torchtpu::ops::concat::{cat, stack};
 use torchtpu::ops::indexing::{gather, index_select};
 use torchtpu::{DType, Device, Error, ErrorKind, Result, Tensor, lazy};
 
+/// An index out of range shows at the next read of the process, whichever thread's it is, so tests take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
 fn on_both(body: impl Fn(Device) -> Result<()>) {
+    let _turn = turn();
     for name in ["cpu", "tpu"] {
         let device = torchtpu::device(name).unwrap();
         if let Err(e) = body(device) {
@@ -145,6 +153,7 @@ fn dtypes_that_do_not_fit() {
 
 #[test]
 fn devices_that_differ_or_do_not_exist() {
+    let _turn = turn();
     use ErrorKind::Runtime;
     let tpu = torchtpu::device("tpu").unwrap();
     let (a, b) = (ones(&[2], tpu), ones(&[2], Device::CPU));
@@ -169,6 +178,7 @@ fn devices_that_differ_or_do_not_exist() {
 
 #[test]
 fn out_of_memory_is_an_error() {
+    let _turn = turn();
     // More than the address space, and more than any machine has.
     let e = Tensor::zeros(&[1 << 40, 1 << 40], DType::F32, Device::CPU).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::OutOfMemory);
@@ -184,6 +194,7 @@ fn out_of_memory_is_an_error() {
 
 #[test]
 fn indices_out_of_range_are_refused_on_cpu_at_the_call() {
+    let _turn = turn();
     let x = ones(&[3, 2], Device::CPU);
     let at = Tensor::from_slice(&[0i64, 3], &[2]).unwrap();
     says(index_select(&x, 0, &at), ErrorKind::Index, "index out of range in self");
@@ -205,6 +216,7 @@ fn sooner_or_later(r: Result<Tensor>) -> Error {
 
 #[test]
 fn indices_out_of_range_show_on_tpu_at_the_read_with_the_op() {
+    let _turn = turn();
     let d = torchtpu::device("tpu").unwrap();
     let x = ones(&[3, 2], d);
     let at = Tensor::from_slice_on(&[0i64, 3], &[2], d).unwrap();
