@@ -106,11 +106,7 @@ fn dimensions_and_indices_that_do_not_exist() {
     use ErrorKind::{Index, Runtime, Value};
     on_both(|d| {
         let x = ones(&[2, 3], d);
-        says(
-            x.sum_dim(&[2], false),
-            Index,
-            "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
-        );
+        says(x.sum_dim(&[2], false), Index, "Dimension out of range (expected to be in range of [-2, 1], but got 2)");
         says(x.softmax(-3), Index, "Dimension out of range (expected to be in range of [-2, 1], but got -3)");
         says(x.sum_dim(&[0, 0], false), Runtime, "dim 0 appears multiple times in the list of dims");
         says(x.select(0, 2), Index, "select(): index 2 out of range for tensor of size [2, 3] at dimension 0");
@@ -161,11 +157,7 @@ fn devices_that_differ_or_do_not_exist() {
     says(a.add(&b), Runtime, message);
     // A number on the host goes along with any device.
     assert_eq!(a.add(&ones(&[], Device::CPU)).unwrap().device(), tpu);
-    says(
-        Device::parse("gpu"),
-        Runtime,
-        "Expected one of cpu, tpu, meta device type at start of device string: gpu",
-    );
+    says(Device::parse("gpu"), Runtime, "Expected one of cpu, tpu, meta device type at start of device string: gpu");
     says(Device::parse("tpu:x"), Runtime, "Invalid device string: 'tpu:x'");
     let e = b.to_device(Device::parse("tpu:7").unwrap()).unwrap_err();
     assert!(e.message().contains("invalid device ordinal 7"), "{e}");
@@ -184,7 +176,10 @@ fn out_of_memory_is_an_error() {
     assert_eq!(e.kind(), ErrorKind::OutOfMemory);
     let e = Tensor::zeros(&[1 << 46], DType::F32, Device::CPU).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::OutOfMemory);
-    assert_eq!(e.message(), format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes", 4u64 << 46));
+    assert_eq!(
+        e.message(),
+        format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes", 4u64 << 46)
+    );
     // The process goes on.
     assert_eq!(ones(&[2], Device::CPU).sum().unwrap().item_f64().unwrap(), 2.0);
     let tpu = torchtpu::device("tpu").unwrap();
