@@ -229,7 +229,11 @@ fn run() -> Result<()> {
         }
         (timed, seconds) = (timed + step, seconds + elapsed);
         score = accuracy(&model, &test, device)?;
-        println!("epoch {epoch:2}/{}  loss {mean_loss:.4}  accuracy {:5.2} %  {elapsed:5.2} s", s.epochs, 100.0 * score);
+        println!(
+            "epoch {epoch:2}/{}  loss {mean_loss:.4}  accuracy {:5.2} %  {elapsed:5.2} s",
+            s.epochs,
+            100.0 * score
+        );
         if steps == s.steps {
             break 'epochs;
         }
@@ -238,7 +242,8 @@ fn run() -> Result<()> {
     println!("\nheld-out accuracy  {:.2} % of {test_size} digits after {steps} steps", 100.0 * score);
     if on_tpu {
         let m = lazy::metrics();
-        let cuts: Vec<String> = m.cuts.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
+        let cuts: Vec<String> =
+            m.cuts.iter().filter(|(_, n)| *n > 0).map(|(reason, n)| format!("{reason} {n}")).collect();
         println!("device             {}", lazy::device_name()?);
         println!("mode               {}", s.mode_name);
         println!(

@@ -7,8 +7,8 @@ use torchtpu::lazy::{self, EagerMode};
 use torchtpu::nn::data::{DataLoader, Dataset, TensorDataset, random_split};
 use torchtpu::nn::optim::{Adam, AdamOptions, AdamW, Optimizer, Sgd, SgdOptions};
 use torchtpu::nn::{
-    self, BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Embedding, Flatten, GELU, LayerNorm, Linear, MaxPool2d, Module, ReLU,
-    Sequential,
+    self, BatchNorm2d, Conv2d, Conv2dOptions, Dropout, Embedding, Flatten, GELU, LayerNorm, Linear, MaxPool2d, Module,
+    ReLU, Sequential,
 };
 use torchtpu::{Backward, DType, Device, Result, Tensor, random};
 
@@ -58,7 +58,13 @@ fn problem(dims: &[usize]) -> Result<(Tensor, Tensor)> {
     let y: Vec<i64> = (0..n)
         .map(|i| {
             let s: f32 = x[i * width..(i + 1) * width].iter().take(4).sum();
-            if s < -0.4 { 0 } else if s < 0.4 { 1 } else { 2 }
+            if s < -0.4 {
+                0
+            } else if s < 0.4 {
+                1
+            } else {
+                2
+            }
         })
         .collect();
     Ok((Tensor::from_slice(&x, dims)?, Tensor::from_slice(&y, &[n])?))
@@ -82,7 +88,13 @@ fn sgd(p: Vec<nn::Parameter>) -> Result<Box<dyn Optimizer>> {
     Ok(Box::new(Sgd::new(p, SgdOptions { lr: 0.05, momentum: 0.9, ..SgdOptions::default() })?))
 }
 
-fn losses(make: fn() -> Result<Sequential>, dims: &[usize], optimizer: MakeOptimizer, device: Device, steps: usize) -> Result<Vec<f64>> {
+fn losses(
+    make: fn() -> Result<Sequential>,
+    dims: &[usize],
+    optimizer: MakeOptimizer,
+    device: Device,
+    steps: usize,
+) -> Result<Vec<f64>> {
     random::manual_seed(3);
     let model = make()?;
     model.to(device)?;
@@ -210,7 +222,8 @@ fn seeds_give_pytorch_parameters() {
     let _turn = turn();
     random::manual_seed(0);
     let l = Linear::new(2, 2).unwrap();
-    let near = |a: Vec<f32>, b: &[f32]| assert!(a.iter().zip(b).all(|(x, y)| (x - y).abs() < 5e-5), "{a:?} is not {b:?}");
+    let near =
+        |a: Vec<f32>, b: &[f32]| assert!(a.iter().zip(b).all(|(x, y)| (x - y).abs() < 5e-5), "{a:?} is not {b:?}");
     near(l.weight.tensor().to_vec().unwrap(), &[-0.0053, 0.3793, -0.5820, -0.5204]);
     near(l.bias.unwrap().tensor().to_vec().unwrap(), &[-0.2723, 0.1896]);
 }
@@ -247,8 +260,17 @@ fn state_dicts_round_trip_and_refuse_strangers() {
     assert_eq!(
         keys,
         [
-            "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked",
-            "4.weight", "4.bias", "7.weight", "7.bias"
+            "0.weight",
+            "0.bias",
+            "1.weight",
+            "1.bias",
+            "1.running_mean",
+            "1.running_var",
+            "1.num_batches_tracked",
+            "4.weight",
+            "4.bias",
+            "7.weight",
+            "7.bias"
         ]
     );
     b.load_state_dict(&a.state_dict(), true).unwrap();

@@ -218,7 +218,11 @@ fn check_gradient(d: Device, x: &[f64], dims: &[usize], f: impl Fn(&Tensor) -> R
             f(&of(&x, Device::CPU)?)?.item_f64()
         };
         let expected = (at(1e-5)? - at(-1e-5)?) / 2e-5;
-        assert!((found[i] - expected).abs() < 1e-6 * (1.0 + expected.abs()), "element {i}: {} is not {expected}", found[i]);
+        assert!(
+            (found[i] - expected).abs() < 1e-6 * (1.0 + expected.abs()),
+            "element {i}: {} is not {expected}",
+            found[i]
+        );
     }
     Ok(())
 }
@@ -282,15 +286,22 @@ fn hooks_see_and_change_gradients() {
         let seen = Arc::new(AtomicUsize::new(0));
         let (a, b) = (seen.clone(), seen.clone());
         let Some(GradRef::Node(n)) = y.grad_ref() else { panic!("a computed tensor has a node") };
-        n.extras().lock().unwrap().before.push((1, 0, Arc::new(move |g| {
-            a.fetch_add(1, Relaxed);
-            g.mul_scalar(10.0).map(Some)
-        })));
-        w.leaf()?.hooks.lock().unwrap().after.push((2, Arc::new(move |g| {
-            assert_eq!(v(g), [30.0, 30.0]);
-            b.fetch_add(100, Relaxed);
-            Ok(())
-        })));
+        n.extras().lock().unwrap().before.push((
+            1,
+            0,
+            Arc::new(move |g| {
+                a.fetch_add(1, Relaxed);
+                g.mul_scalar(10.0).map(Some)
+            }),
+        ));
+        w.leaf()?.hooks.lock().unwrap().after.push((
+            2,
+            Arc::new(move |g| {
+                assert_eq!(v(g), [30.0, 30.0]);
+                b.fetch_add(100, Relaxed);
+                Ok(())
+            }),
+        ));
         y.sum()?.backward()?;
         assert_eq!(seen.load(Relaxed), 101);
         assert_eq!(v(&y.grad().unwrap()), [10.0, 10.0]);
@@ -395,7 +406,10 @@ fn tensors_without_elements_and_without_dimensions_work() {
         assert_eq!(e.sum()?.item_f64()?, 0.0);
         assert_eq!(v(&e.sum_dim(&[0], false)?), [0.0; 3]);
         assert!(e.mean()?.item_f64()?.is_nan());
-        assert_eq!(*e.matmul(&Tensor::ones(&[3, 2], DType::F32, d)?)?.dims(), *Tensor::zeros(&[0, 2], DType::F32, d)?.dims());
+        assert_eq!(
+            *e.matmul(&Tensor::ones(&[3, 2], DType::F32, d)?)?.dims(),
+            *Tensor::zeros(&[0, 2], DType::F32, d)?.dims()
+        );
         assert_eq!(v(&Tensor::ones(&[2, 0], DType::F32, d)?.matmul(&e)?), [0.0; 6]);
         e.add_(&number(1.0, d))?;
         e.transpose(0, 1)?.select(0, 1)?.neg_()?;
@@ -485,7 +499,10 @@ fn tensors_print_as_under_pytorch() {
         prints(&t(&[1.0, 1001.0], &[2], d), "tensor([1.0000e+00, 1.0010e+03]@)");
         prints(&t(&[0.00001, 1.0], &[2], d), "tensor([1.0000e-05, 1.0000e+00]@)");
         prints(&t(&[3.5], &[], d), "tensor(3.5000@)");
-        prints(&count(&[2, 2, 2], d), "tensor([[[0., 1.],\n         [2., 3.]],\n\n        [[4., 5.],\n         [6., 7.]]]@)");
+        prints(
+            &count(&[2, 2, 2], d),
+            "tensor([[[0., 1.],\n         [2., 3.]],\n\n        [[4., 5.],\n         [6., 7.]]]@)",
+        );
         let i = Tensor::from_slice_on(&[1i64, -20, 300], &[3], d)?;
         prints(&i, "tensor([  1, -20, 300]@)");
         prints(&i.to_dtype(DType::I32)?, "tensor([  1, -20, 300]@, dtype=torch.int32)");
@@ -500,7 +517,8 @@ fn tensors_print_as_under_pytorch() {
             &count(&[2000], d),
             "tensor([0.0000e+00, 1.0000e+00, 2.0000e+00,  ..., 1.9970e+03, 1.9980e+03,\n        1.9990e+03]@)",
         );
-        let big = Tensor::arange(0i64.into(), 10_000i64.into(), 1i64.into(), DType::I64, d)?.view_as_sizes(&[100, 100])?;
+        let big =
+            Tensor::arange(0i64.into(), 10_000i64.into(), 1i64.into(), DType::I64, d)?.view_as_sizes(&[100, 100])?;
         prints(
             &big,
             "tensor([[   0,    1,    2,  ...,   97,   98,   99],\n        [ 100,  101,  102,  ...,  197,  198,  199],\n        [ 200,  201,  202,  ...,  297,  298,  299],\n        ...,\n        [9700, 9701, 9702,  ..., 9797, 9798, 9799],\n        [9800, 9801, 9802,  ..., 9897, 9898, 9899],\n        [9900, 9901, 9902,  ..., 9997, 9998, 9999]]@)",
@@ -516,7 +534,10 @@ fn tensors_print_as_under_pytorch() {
         ones.to_string(),
         "tensor([1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1.,\n        1., 1.])"
     );
-    assert_eq!(Tensor::zeros(&[2], DType::F32, Device::META).unwrap().to_string(), "tensor(..., device='meta', size=(2,))");
+    assert_eq!(
+        Tensor::zeros(&[2], DType::F32, Device::META).unwrap().to_string(),
+        "tensor(..., device='meta', size=(2,))"
+    );
 }
 
 #[test]

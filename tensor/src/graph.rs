@@ -278,6 +278,8 @@ fn second_backward() -> Error {
 /// A long chain is freed in a loop, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
+        // Saved tensors hold the nodes before this one; they go while the edges still do too.
+        *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
         let last = |e: &Edge| matches!(e, Edge::Node(n, _) if Arc::strong_count(n) == 1);
         if !self.edges.iter().any(last) {
             return; // nothing further down goes with it

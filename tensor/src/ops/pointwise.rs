@@ -663,6 +663,11 @@ fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
 
 /// Applies a binary op to tensors or numbers, after promotion.
 pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b) {
+        if x.dtype() == y.dtype() && x.dtype().is_float() && !x.is_wrapped_number() && !y.is_wrapped_number() {
+            return binary(kind, x, y);
+        }
+    }
     let mut dtype = result_type(a, b);
     if is_float_only(kind) && !dtype.is_float() {
         dtype = default_dtype();
