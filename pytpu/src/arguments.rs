@@ -95,6 +95,8 @@ pub struct Overload {
     new_on: Option<usize>,
     /// Whether it makes a new tensor, and so takes `requires_grad=`.
     makes: bool,
+    /// Whether one of the first two arguments must be a tensor although each may be a number.
+    needs_tensor: bool,
 }
 
 /// Functions whose tensors may be numbers, as in PyTorch.
@@ -144,6 +146,49 @@ fn takes_numbers(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
+/// Functions that take a number in place of the second tensor only.
+fn begins_with_tensor(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "rsub",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "fmod",
+        "copysign",
+        "masked_fill",
+        "index_fill",
+        "heaviside",
+        "ldexp",
+    ];
+    NAMES.contains(&name)
+}
+
+/// Functions that take two numbers and no tensor, as in PyTorch.
+fn takes_only_numbers(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "add",
+        "sub",
+        "subtract",
+        "mul",
+        "multiply",
+        "div",
+        "divide",
+        "true_divide",
+        "floor_divide",
+        "result_type",
+        "where",
+    ];
+    NAMES.contains(&name)
+}
+
 impl Overload {
     /// Prepares a row. `in_place` asks for its `name_` form.
     ///
@@ -175,7 +220,7 @@ impl Overload {
                         && numbers
                         && !p.mutated
                         && p.name != "condition"
-                        && !(in_place && i == 0),
+                        && !(i == 0 && (in_place || begins_with_tensor(schema.name.as_str()))),
                     default: default_of(&p.default, p.ty),
                 }
             })
@@ -185,6 +230,10 @@ impl Overload {
         let varargs = (positional == own + 1 && matches!(params[own].ty, Ty::IntList(0))).then_some(own);
         let tensors = params.iter().any(|p| matches!(p.ty, Ty::Tensor | Ty::TensorList));
         let new_on = params.iter().position(|p| p.ty == Ty::Device && !tensors);
+        let needs_tensor = params.len() >= 2
+            && params[0].number_ok
+            && params[1].number_ok
+            && !takes_only_numbers(schema.name.trim_end_matches('_'));
         let makes = params.iter().any(|p| p.ty == Ty::Device) && !schema.name.starts_with('_');
         Overload {
             row,
@@ -196,6 +245,7 @@ impl Overload {
             varargs,
             new_on,
             makes,
+            needs_tensor,
         }
     }
 }
@@ -418,6 +468,18 @@ impl Overload {
             out.values[i].write(value);
         }
         out.filled = self.params.len();
+        if self.needs_tensor {
+            // SAFETY: both were written above.
+            let numbers = unsafe {
+                matches!(
+                    (out.values[0].assume_init(), out.values[1].assume_init()),
+                    (Arg::Scalar(_), Arg::Scalar(_))
+                )
+            };
+            if numbers {
+                return false;
+            }
+        }
         if let Some(i) = self.new_on {
             // SAFETY: written above.
             if matches!(unsafe { out.values[i].assume_init() }, Arg::None)

@@ -226,6 +226,15 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
         for (o, y) in targets.iter().zip(results) {
             methods::fill_out(*o, y, &d.name)?;
         }
+        if let (Some(ty), false) = (d.fields, is_tensor(out)) {
+            // Named, as the results are.
+            let o = PyStructSequence_New(ty.0.cast());
+            for (i, t) in targets.into_iter().enumerate() {
+                Py_INCREF(t);
+                PyStructSequence_SetItem(o, i as Py_ssize_t, t);
+            }
+            return Ok(o);
+        }
         Py_INCREF(out);
     }
     Ok(out)

@@ -3,7 +3,7 @@
 //! An op is pure; its in-place form is: compute, write the value into the tensor (through its chain of views), give the
 //! tensor the result's history. Where nothing needs a gradient and the op is one pointwise kernel, it writes directly.
 
-use crate::{DType, Dims, Error, GradRef, Meta, Scalar, Result, Tensor, dispatch, scalar, state, view};
+use crate::{Error, GradRef, Result, Tensor, dispatch, scalar, state, view};
 
 /// Refuses in-place changes of leaves that require a gradient, and of views of them.
 pub fn check_writable(x: &Tensor) -> Result<()> {
@@ -63,10 +63,7 @@ pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
     };
     // What is overwritten by something constant has a gradient too: zero.
     let y = if tracked && !y.requires_grad() && x.requires_grad() && x.dtype().is_float() && x.view_info().is_none() {
-        let never = Meta { dims: Dims::EMPTY, dtype: DType::Bool, device: y.device() };
-        let never = Tensor::full_meta(&never, Scalar::Bool(false))?;
-        let y = y.expand_dims(x.dims())?;
-        crate::ops::pointwise::select(&never, &x.alias_with_history()?, &y)?
+        crate::ops::pointwise::independent_of(&x.alias_with_history()?, y.expand_dims(x.dims())?)?
     } else {
         y
     };

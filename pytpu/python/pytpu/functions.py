@@ -137,14 +137,13 @@ def is_same_size(input, other):
     return input.shape == other.shape
 
 
-def inner(input, other):
+def inner(input, other, *, out=None):
     """Sum of products over the last dimensions."""
-    if input.dim() == 0 or other.dim() == 0:
-        return input * other
-    return tensordot(input, other, ([-1], [-1]))
+    y = input * other if input.dim() == 0 or other.dim() == 0 else tensordot(input, other, ([-1], [-1]))
+    return y if out is None else _into(out, y)
 
 
-def tensordot(a, b, dims=2):
+def tensordot(a, b, dims=2, out=None):
     """Sum of products over given dimensions of both."""
     if isinstance(dims, int):
         left, right = list(range(a.dim() - dims, a.dim())), list(range(dims))
@@ -152,7 +151,10 @@ def tensordot(a, b, dims=2):
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
     left, right = [d % a.dim() for d in left], [d % b.dim() for d in right]
     for i, j in zip(left, right):
-        if a.size(i) != b.size(j):
+        if a.size(i) != b.size(j) and 1 in (a.size(i), b.size(j)):
+            # A dimension of one element is stretched: the other is summed.
+            a, b = (a, b.sum(j, keepdim=True)) if a.size(i) == 1 else (a.sum(i, keepdim=True), b)
+        elif a.size(i) != b.size(j):
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {a.size(i)} in dim {i} and second has size {b.size(j)} in dim {j}"
             )
@@ -163,14 +165,34 @@ def tensordot(a, b, dims=2):
         n *= a.size(d)
     x = a.permute(rest_a + left).reshape(-1, n)
     y = b.permute(right + rest_b).reshape(n, -1)
-    return (x @ y).reshape([a.size(d) for d in rest_a] + [b.size(d) for d in rest_b])
+    y = (x @ y).reshape([a.size(d) for d in rest_a] + [b.size(d) for d in rest_b])
+    return y if out is None else _into(out, y)
 
 
-def diff(input, n=1, dim=-1):
-    """Differences of neighbours along a dimension, ``n`` times."""
-    for _ in range(n):
-        input = input.narrow(dim, 1, input.size(dim) - 1) - input.narrow(dim, 0, input.size(dim) - 1)
-    return input
+def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
+    """Differences of neighbours along a dimension, ``n`` times, of the tensor with others before and behind it."""
+    if input.dim() == 0:
+        raise RuntimeError("diff expects input to be at least one-dimensional")
+    if n < 0:
+        raise RuntimeError(f"order must be non-negative but got {n}")
+    parts = [t for t in (prepend, input, append) if t is not None]
+    x = _C._ops.cat(parts, dim) if len(parts) > 1 else input
+    size = x.size(dim)
+    if n == 0:
+        x = x.clone()
+    elif n >= size:
+        x = x.narrow(dim, 0, 0).clone()
+    else:
+        for _ in range(n):
+            size -= 1
+            after, before = x.narrow(dim, 1, size), x.narrow(dim, 0, size)
+            x = after ^ before if x.dtype == _C.bool else after - before
+    return x if out is None else _into(out, x)
+
+
+def _into(out, x):
+    """Writes a result into the tensor given as ``out=``."""
+    return _C._ops.alias_copy(x, out=out)
 
 
 def _several(tensors):

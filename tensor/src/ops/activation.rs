@@ -440,6 +440,12 @@ fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) 
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.",
         ));
     }
+    let half = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::BF16);
+    if half(x) && half(a) && half(b) {
+        // Rounded once, at the end.
+        let wide = |t: &Tensor| t.to_dtype(DType::F32);
+        return add_product(&wide(x)?, &wide(a)?, &wide(b)?, value, divide)?.to_dtype(x.dtype());
+    }
     let z = if divide { a.div(b)? } else { a.mul(b)? };
     x.add(&if value.to_f64() == 1.0 { z } else { z.mul_scalar(value)? })
 }

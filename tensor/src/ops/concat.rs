@@ -120,7 +120,8 @@ pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     let kept: Vec<&&Tensor> = xs.iter().filter(|x| !legacy(x)).collect();
     if kept.is_empty() {
         normalize_dim(dim, 1)?;
-        return first.to_dtype(dtype)?.copy();
+        let typed: Vec<Tensor> = xs.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
+        return dispatch::call(Prim::Cat(Cat { dim: 0 }), &typed.iter().collect::<Vec<_>>());
     }
     let dim = normalize_dim(dim, kept[0].dims().len())?;
     let typed: Vec<Tensor> = kept.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;

@@ -126,13 +126,6 @@ impl Tensor {
     /// # Errors
     /// `Runtime` when the bounds and the step do not agree.
     pub fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
-        let (start, end, step) = if dtype == DType::I64 {
-            // Counted in the result's dtype, as in PyTorch.
-            let whole = |v: Scalar| if v.to_f64().is_finite() { Scalar::Int(v.to_i64()) } else { v };
-            (whole(start), whole(end), whole(step))
-        } else {
-            (start, end, step)
-        };
         let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
         if s == 0.0 {
             return Err(Error::runtime("step must be nonzero"));
@@ -151,6 +144,10 @@ impl Tensor {
             }
             _ => ((b - a) / s).ceil().max(0.0) as usize,
         };
+        if dtype == DType::I64 {
+            // As many as for the numbers given, but counted in the result's dtype, as in PyTorch.
+            return counted(len, Scalar::Int(start.to_i64()), Scalar::Int(step.to_i64()), dtype, device);
+        }
         counted(len, start, step, dtype, device)
     }
     /// `steps` numbers from `start` to `end`, both included.

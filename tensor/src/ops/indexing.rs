@@ -495,8 +495,19 @@ impl Op for IndexAdd {
             Some(dispatch::call(Prim::IndexAdd(*self), &[g, s.x(1), &Tensor::number(Scalar::Float(0.0), g.dtype())?])?)
         };
         let gs = if s.needs(2) {
-            let taken = dispatch::call(Prim::IndexSelect(IndexSelect { dim: self.dim }), &[g, s.x(1)])?;
-            Some(if s.meta(2).dims.is_empty() { taken.sum_to(&Dims::EMPTY)? } else { taken })
+            Some(if s.meta(2).dims.is_empty() && !self.accumulate && !s.meta(0).dims.is_empty() {
+                // One value for all rows: a row that is named twice counts once.
+                let (zero, one) = (Tensor::number(Scalar::Float(0.0), g.dtype())?, Tensor::number(Scalar::Float(1.0), g.dtype())?);
+                let rows = Tensor::zeros_like_meta(&g.meta().with_dims(Dims::new(&[s.meta(0).dims[self.dim]])))?;
+                let rows = dispatch::call(Prim::IndexAdd(IndexAdd { dim: 0, accumulate: false }), &[&rows, s.x(1), &one])?;
+                let mut along = Dims::filled(1, g.dims().len());
+                along[self.dim] = rows.numel();
+                let named = rows.reshape_dims(along)?.gt(&zero)?;
+                pointwise::select(&named, g, &Tensor::zeros_like_meta(g.meta())?)?.sum_to(&Dims::EMPTY)?
+            } else {
+                let taken = dispatch::call(Prim::IndexSelect(IndexSelect { dim: self.dim }), &[g, s.x(1)])?;
+                if s.meta(2).dims.is_empty() { taken.sum_to(&Dims::EMPTY)? } else { taken }
+            })
         } else {
             None
         };

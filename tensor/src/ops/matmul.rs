@@ -3,7 +3,7 @@
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Scope, Tier, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 
 /// `y[b.., i, j] = sum_k a[b.., i, k] * b[b.., k, j]`, where either operand may be stored transposed.
@@ -379,12 +379,7 @@ fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Ten
     match beta.to_f64() {
         0.0 => {
             let dims = crate::op::broadcast_dims(x.dims(), y.dims())?;
-            if x.requires_grad() && x.dtype() == y.dtype() {
-                // Its gradient is zero, not missing.
-                let never = Tensor::full_meta(&Meta { dims: Dims::EMPTY, dtype: DType::Bool, device: y.device() }, Scalar::Bool(false))?;
-                return super::pointwise::select(&never, x, &y);
-            }
-            y.expand_dims(&dims)
+            super::pointwise::independent_of(x, y.expand_dims(&dims)?)
         }
         1.0 => x.add(&y),
         _ => x.mul_scalar(beta)?.add(&y),

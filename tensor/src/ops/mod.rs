@@ -25,6 +25,7 @@ pub mod scan;
 pub mod shape;
 pub mod softmax;
 pub mod sort;
+pub mod special;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
@@ -210,11 +211,13 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("pointwise", pointwise::BINARY_ROWS),
     ("pointwise", pointwise::COMPARE_ROWS),
     ("pointwise", pointwise::ROWS),
+    ("special", special::ROWS),
     ("activation", activation::ROWS),
     ("convert", convert::ROWS),
     ("creation", creation::ROWS),
     ("random", random::ROWS),
     ("shape", shape::ROWS),
+    ("shape", shape::COPY_ROWS),
     ("concat", concat::ROWS),
     ("pad", pad::ROWS),
     ("reduce", reduce::ROWS),

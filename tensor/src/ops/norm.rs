@@ -353,9 +353,14 @@ pub fn group_norm(x: &Tensor, groups: i64, w: Option<&Tensor>, b: Option<&Tensor
             )));
         }
     }
+    if d[1] == 0 {
+        return Err(Error::runtime(format!("Expected number of channels to be greater than 0, got {}", d[1])));
+    }
     let rows = d[0] * groups as usize;
     if x.numel() == 0 {
-        return Ok(x.clone());
+        // Nothing to normalise; the parameters still get gradients.
+        let y = w.map_or_else(|| Ok(x.clone()), |w| x.mul(&per_channel(w, d.len())?))?;
+        return b.map_or_else(|| Ok(y.clone()), |b| y.add(&per_channel(b, d.len())?))?.to_dtype(x.dtype());
     }
     let row = x.numel() / rows;
     let flat = x.reshape_dims(Dims::new(&[rows, row]))?;

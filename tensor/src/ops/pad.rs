@@ -175,6 +175,7 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
             continue;
         }
         let (n, d) = (y.dims()[d] as i64, d as i64);
+        let middle = y.narrow(d, (-low).max(0), n - (-low).max(0) - (-high).max(0))?;
         let part = |count: i64, front: bool| -> Result<Option<Tensor>> {
             if count <= 0 {
                 return Ok(None);
@@ -197,15 +198,16 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
                     edge.expand(&dims).map(Some)
                 }
                 _ => {
+                    // What a negative width cuts off does not come back at the other end.
+                    let n = middle.dims()[d as usize] as i64;
                     if count > n {
                         return Err(Error::runtime("Padding value causes wrapping around more than once."));
                     }
-                    (if front { y.narrow(d, n - count, count) } else { y.narrow(d, 0, count) }).map(Some)
+                    middle.narrow(d, if front { n - count } else { 0 }, count).map(Some)
                 }
             }
         };
         let (front, back) = (part(low, true)?, part(high, false)?);
-        let middle = y.narrow(d, (-low).max(0), n - (-low).max(0) - (-high).max(0))?;
         let parts: Vec<&Tensor> = front.iter().chain([&middle]).chain(back.iter()).collect();
         y = super::concat::cat(&parts, d)?;
     }

@@ -337,7 +337,7 @@ impl Op for Binary {
             Mul => Saves::inputs(((b as u64) * 0b01) | ((a as u64) * 0b10)),
             Div => Saves::inputs(if b { 0b11 } else { 0b10 }),
             Pow => Saves::both(0b11, b as u64),
-            FloorDivide => Saves::NONE,
+            FloorDivide | NextAfter => Saves::NONE,
             Remainder | Fmod => Saves::inputs(if b { 0b11 } else { 0 }),
             _ => Saves::inputs(0b11),
         }
@@ -537,7 +537,7 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             })?,
             when(nb, &|| Tensor::zeros_like_meta(g.meta()))?,
         ),
-        NextAfter => return Err(Error::not_implemented("the derivative for 'nextafter' is not implemented.")),
+        NextAfter => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?),
         BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor => (None, None),
     })
 }
@@ -581,7 +581,7 @@ pub fn result_type_of(xs: &[Operand<'_>]) -> DType {
 
 /// An operand as a tensor of the given dtype; a number becomes a 0-d tensor that stands for it.
 #[inline]
-fn as_tensor(x: Operand<'_>, dtype: DType) -> Result<Tensor> {
+pub(crate) fn as_tensor(x: Operand<'_>, dtype: DType) -> Result<Tensor> {
     match x {
         Operand::Tensor(t) if t.dtype() == dtype => Ok(t.clone()),
         Operand::Tensor(t) => t.to_dtype(dtype),
@@ -814,6 +814,15 @@ pub fn select(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// Chooses a number where `cond` holds.
 pub fn select_scalar(cond: &Tensor, value: f64, x: &Tensor) -> Result<Tensor> {
     select(cond, &Tensor::number(Scalar::Float(value), x.dtype())?, x)
+}
+
+/// `y` with the gradient zero, rather than none, to what it was made from.
+pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
+    if !y.dtype().is_float() || !crate::graph::may_need_grad(&[x]) {
+        return Ok(y);
+    }
+    let never = Meta { dims: Dims::EMPTY, dtype: DType::Bool, device: y.device() };
+    select(&Tensor::full_meta(&never, Scalar::Bool(false))?, &x.to_dtype(y.dtype())?, &y)
 }
 
 /// `torch.where`: chooses between tensors or numbers, after promotion.

@@ -49,7 +49,7 @@ impl Op for Reduce {
             ReduceKind::Any | ReduceKind::All => DType::Bool,
             ReduceKind::Max | ReduceKind::Min if empty => {
                 let name = self.label();
-                return Err(Error::index(format!(
+                return Err(Error::runtime(format!(
                     "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
                 )));
             }
@@ -359,8 +359,12 @@ fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> Result<Tenso
         reduce(ReduceKind::Min, &x.abs()?, dims, keep)
     } else if p == 0.0 {
         let counted = sum(&x.ne_scalar(0.0)?.to_dtype(x.dtype())?)?;
-        // Piecewise constant: the gradient is zero, not missing.
-        if x.requires_grad() { counted.add(&sum(&x.sign()?.mul_scalar(0.0)?)?.mul_scalar(0.0)?) } else { Ok(counted) }
+        if x.requires_grad() {
+            // Piecewise constant: the gradient is zero, not missing.
+            let zeros = Tensor::zeros_like_meta(x.meta())?;
+            return counted.add(&sum(&super::pointwise::independent_of(x, zeros)?)?);
+        }
+        Ok(counted)
     } else if p == 1.0 {
         sum(&x.abs()?)
     } else if p == 2.0 {

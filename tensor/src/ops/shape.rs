@@ -727,6 +727,36 @@ fn views(x: Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
     Ok(crate::schema::Ret::Tuple(x?))
 }
 
+/// The value of a view, in memory of its own.
+fn copied(y: Result<Tensor>) -> Result<crate::schema::Ret> {
+    Ok(y?.copy()?.into())
+}
+
+fn copies(y: Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
+    Ok(crate::schema::Ret::Tuple(y?.iter().map(Tensor::copy).collect::<Result<_>>()?))
+}
+
+/// Rows of the views' copies.
+pub const COPY_ROWS: &[Row] = &[
+    Row::new("diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.diagonal(a.int(1)?, a.int(2)?, a.int(3)?)), samples!([t(&[3, 4])])).scope(Scope::Function),
+    Row::new("unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.unfold(a.int(1)?, a.int(2)?, a.int(3)?)), samples!([t(&[7, 2]), n(0), n(3), n(2)])).scope(Scope::Function),
+    Row::new("narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.narrow(a.int(1)?, a.int(2)?, a.int(3)?)), samples!([t(&[4, 3]), n(0), n(1), n(2)])),
+    Row::new("permute_copy(Tensor self, int[] dims) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.permute(a.ints(1)?)), samples!([t(&[2, 3]), ints(&[1, 0])])).scope(Scope::Function),
+    Row::new("view_copy(Tensor self, SymInt[] size) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.view_as_sizes(a.ints(1)?)), samples!([t(&[2, 3]), ints(&[3, 2])])).scope(Scope::Function),
+    Row::new("expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.expand(a.ints(1)?)), samples!([t(&[1, 3]), ints(&[2, 3])])).scope(Scope::Function),
+    Row::new("transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)), samples!([t(&[2, 3]), n(0), n(1)])).scope(Scope::Function),
+    Row::new("t_copy(Tensor self) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.t()), samples!([t(&[2, 3])])).scope(Scope::Function),
+    Row::new("alias_copy(Tensor self) -> Tensor", Tier::Composed, |a| copied(Ok(a.tensor(0)?.clone())), samples!([t(&[2, 3])])).scope(Scope::Function),
+    Row::new("squeeze_copy(Tensor self) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.squeeze_all()), samples!([t(&[1, 3, 1])])).scope(Scope::Function),
+    Row::new("squeeze_copy.dim(Tensor self, int dim) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.squeeze(a.int(1)?)), samples!([t(&[1, 3, 1]), n(0)])).scope(Scope::Function),
+    Row::new("unsqueeze_copy(Tensor self, int dim) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.unsqueeze(a.int(1)?)), samples!([t(&[3]), n(0)])).scope(Scope::Function),
+    Row::new("as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.as_strided(a.ints(1)?, a.ints(2)?, a.opt_int(3)?)), samples!([t(&[3, 4]), ints(&[2, 3]), ints(&[4, 1]), n(1)])).scope(Scope::Function),
+    Row::new("unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", Tier::Composed, |a| copies(a.tensor(0)?.unbind(a.int(1)?)), samples!([t(&[2, 3]), n(1)])).scope(Scope::Function),
+    Row::new("split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]", Tier::Composed, |a| copies(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)), samples!([t(&[5, 3]), ints(&[2, 3])])).scope(Scope::Function),
+    Row::new("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", Tier::Composed, |a| views(a.tensor(0)?.chunk(a.int(1)?, a.int(2)?)), samples!([t(&[5, 3]), n(2)])).no_out(),
+    Row::new("unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", Tier::Composed, |a| views(a.tensor(0)?.split(a.int(1)?, a.int(2)?)), samples!([t(&[5, 3]), n(2)])).no_out(),
+];
+
 /// Rows of the views.
 pub const ROWS: &[Row] = &[
     Row::new("view(Tensor(a) self, SymInt[] size) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.view_as_sizes(a.ints(1)?)?.into()), samples!([t(&[2, 6]), ints(&[3, -1])], [t(&[2, 3]), ints(&[6])]))

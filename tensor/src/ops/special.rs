@@ -1,0 +1,211 @@
+//! Special functions composed of element-wise ops, and small tests of elements.
+//!
+//! Each is written so that values and gradients are right at the points where the plain formula is not: an argument that
+//! would leave the domain there is replaced before the function sees it.
+
+use super::pointwise::{arith, as_tensor, result_type, select, select_scalar};
+use crate::op::normalize_dims;
+use crate::schema::{Args, Operand, Row, Sample, Tier, ints, n, positive, t, unit};
+use crate::{DType, Error, Result, Scalar, Tensor, default_dtype, samples};
+use torchtpu_kernels::pointwise::BinaryKind;
+
+/// Two operands as floating-point tensors of their common dtype.
+fn floats(a: &Args<'_>) -> Result<(Tensor, Tensor)> {
+    let (x, y) = (a.operand(0)?, a.operand(1)?);
+    let dtype = result_type(x, y);
+    let dtype = if dtype.is_float() { dtype } else { default_dtype() };
+    Ok((as_tensor(x, dtype)?, as_tensor(y, dtype)?))
+}
+
+fn float(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_float() { Ok(x.clone()) } else { x.to_dtype(default_dtype()) }
+}
+
+/// `x * log(y)`, zero where `x` is zero unless `y` is NaN.
+fn xlogy(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let outside = y.le_scalar(0.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
+    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 1.0, &y.expand_with(x)?)?.log()?)
+}
+
+/// `x * log1p(y)`, zero where `x` is zero unless `y` is NaN.
+fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let outside = y.le_scalar(-1.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
+    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 0.0, &y.expand_with(x)?)?.log1p()?)
+}
+
+/// `-x * log(x)`; zero at zero, minus infinity below.
+fn entropy(x: &Tensor) -> Result<Tensor> {
+    let x = float(x)?;
+    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &xlogy(&x, &x)?.neg()?)
+}
+
+/// `log(x / (1 - x))`, of `x` clamped to `[eps, 1 - eps]` if given.
+fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
+    let x = float(x)?;
+    let x = match eps {
+        None => x,
+        Some(e) => {
+            let low = x.lt_scalar(e)?;
+            let high = x.gt_scalar(1.0 - e)?;
+            select_scalar(&high, 1.0 - e, &select_scalar(&low, e, &x)?)?
+        }
+    };
+    x.div(&x.neg()?.add_scalar(1.0)?)?.log()
+}
+
+/// `sin(pi x) / (pi x)`, one at zero.
+fn sinc(x: &Tensor) -> Result<Tensor> {
+    let x = float(x)?.mul_scalar(std::f64::consts::PI)?;
+    let zero = x.eq_scalar(0.0)?;
+    let safe = select_scalar(&zero, 1.0, &x)?;
+    select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)
+}
+
+/// `log(exp(x) + exp(y))` to base e or 2, without overflow.
+fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
+    let top = x.maximum(y)?;
+    let equal = x.eq(y)?.logical_and(&top.isinf()?)?;
+    let gap = x.sub(y)?.abs()?.neg()?;
+    let rest = if two { gap.exp2()?.add_scalar(1.0)?.log2()? } else { gap.exp()?.log1p()? };
+    select(&equal, &top, &top.add(&rest)?)
+}
+
+/// Step function with given values at zero.
+fn heaviside(x: Operand<'_>, values: Operand<'_>) -> Result<Tensor> {
+    let (Operand::Tensor(x), Operand::Tensor(values)) = (x, values) else {
+        return Err(Error::type_error("heaviside(): arguments 'input' and 'values' must be Tensors"));
+    };
+    if x.dtype() != values.dtype() {
+        return Err(Error::runtime("heaviside is not yet implemented for tensors with different dtypes."));
+    }
+    let (x, values) = (x.detach(), values.detach());
+    select(&x.eq_scalar(0)?, &values, &x.gt_scalar(0)?.to_dtype(x.dtype())?)
+}
+
+/// Largest finite number of a dtype.
+fn largest(d: DType) -> f64 {
+    match d {
+        DType::F64 => f64::MAX,
+        DType::F16 => 65504.0,
+        DType::BF16 => f64::from(half_max()),
+        _ => f64::from(f32::MAX),
+    }
+}
+
+/// The largest `bfloat16`: the upper half of the largest `f32`.
+fn half_max() -> f32 {
+    f32::from_bits(0x7f7f_0000)
+}
+
+/// Replaces NaN and infinities by numbers.
+fn nan_to_num(x: &Tensor, nan: Option<f64>, high: Option<f64>, low: Option<f64>) -> Result<Tensor> {
+    if !x.dtype().is_float() {
+        return x.copy();
+    }
+    let top = largest(x.dtype());
+    let y = select_scalar(&x.isnan()?, nan.unwrap_or(0.0), x)?;
+    let y = select_scalar(&x.eq_scalar(f64::INFINITY)?, high.unwrap_or(top), &y)?;
+    select_scalar(&x.eq_scalar(f64::NEG_INFINITY)?, low.unwrap_or(-top), &y)
+}
+
+/// Whether the sign bit is set, that of `-0.0` too.
+fn signbit(x: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_float() {
+        return if x.dtype() == DType::Bool { x.logical_and(&x.logical_not()?) } else { x.lt_scalar(0) };
+    }
+    let one = Operand::Scalar(Scalar::Float(1.0));
+    arith(BinaryKind::Copysign, one, Operand::Tensor(&x.detach()))?.lt_scalar(0.0)
+}
+
+/// Whether an element is one of the infinities.
+fn is_infinity(x: &Tensor, v: f64) -> Result<Tensor> {
+    if x.dtype().is_float() { x.eq_scalar(v) } else { x.isinf() }
+}
+
+/// Logarithm of the multivariate gamma function.
+fn mvlgamma(x: &Tensor, p: i64) -> Result<Tensor> {
+    if p < 1 {
+        return Err(Error::runtime("p has to be greater than or equal to 1"));
+    }
+    let x = float(x)?;
+    let mut y = x.lgamma()?;
+    for j in 1..p {
+        y = y.add(&x.sub_scalar(j as f64 / 2.0)?.lgamma()?)?;
+    }
+    y.add_scalar((p * (p - 1)) as f64 / 4.0 * std::f64::consts::PI.ln())
+}
+
+/// Sum without NaN.
+fn nansum(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+    let x = dtype.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
+    let x = if x.dtype().is_float() { select_scalar(&x.isnan()?, 0.0, &x)? } else { x };
+    x.sum_dim(dims.unwrap_or(&[]), keep)
+}
+
+/// Mean without NaN.
+fn nanmean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+    if !x.dtype().is_float() {
+        return Err(Error::runtime(format!(
+            "nanmean(): expected input to have floating point or complex dtype but got {}",
+            x.dtype().scalar_type()
+        )));
+    }
+    normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
+    let count = x.isnan()?.logical_not()?.sum_dim(dims.unwrap_or(&[]), keep)?;
+    nansum(x, dims, keep, dtype)?.div(&count)
+}
+
+impl Tensor {
+    /// This tensor with the sizes that it has in an operation with another.
+    fn expand_with(&self, x: &Tensor) -> Result<Tensor> {
+        self.expand_dims(&crate::op::broadcast_dims(self.dims(), x.dims())?)
+    }
+}
+
+fn scaled(x: &Tensor, by: f64) -> Result<Tensor> {
+    float(x)?.mul_scalar(by)
+}
+
+fn flat(x: crate::schema::SampleArg) -> Vec<Sample> {
+    vec![Sample::new(vec![x]).no_gradient().dtypes(&[DType::I64, DType::Bool])]
+}
+
+/// Rows of the special functions.
+pub const ROWS: &[Row] = &[
+    Row::new("xlogy.Tensor(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| floats(a).and_then(|(x, y)| Ok(xlogy(&x, &y)?.into())), samples!([t(&[2, 3]), positive(&[3])], [t(&[2, 3]), n(2)])).inplace(),
+    Row::new("special_xlog1py(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| floats(a).and_then(|(x, y)| Ok(xlog1py(&x, &y)?.into())), samples!([t(&[2, 3]), positive(&[3])])).scope(crate::schema::Scope::Nn),
+    Row::new("special_entr(Tensor self) -> Tensor", Tier::Composed, |a| Ok(entropy(a.tensor(0)?)?.into()), samples!([positive(&[2, 3])])).scope(crate::schema::Scope::Nn),
+    Row::new("special_ndtr(Tensor self) -> Tensor", Tier::Composed, |a| Ok(float(a.tensor(0)?)?.mul_scalar(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul_scalar(0.5)?.into()), samples!([t(&[2, 3])])).scope(crate::schema::Scope::Nn),
+    Row::new("logit(Tensor self, float? eps=None) -> Tensor", Tier::Composed, |a| Ok(logit(a.tensor(0)?, a.opt_float(1)?)?.into()), || {
+        let halves = || crate::schema::SampleArg::Tensor(vec![2, 3], crate::schema::Fill::Positive);
+        vec![Sample::new(vec![halves(), n(0.1)]).no_gradient()]
+    }).inplace(),
+    Row::new("sinc(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sinc(a.tensor(0)?)?.into()), samples!([t(&[2, 3])])).inplace(),
+    Row::new("logaddexp(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| floats(a).and_then(|(x, y)| Ok(logaddexp(&x, &y, false)?.into())), samples!([t(&[2, 3]), t(&[3])])),
+    Row::new("logaddexp2(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| floats(a).and_then(|(x, y)| Ok(logaddexp(&x, &y, true)?.into())), samples!([t(&[2, 3]), t(&[3])])),
+    Row::new("heaviside(Tensor self, Tensor values) -> Tensor", Tier::Composed, |a| Ok(heaviside(a.operand(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()]).inplace(),
+    Row::new("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", Tier::Composed, |a| Ok(nan_to_num(a.tensor(0)?, a.opt_float(1)?, a.opt_float(2)?, a.opt_float(3)?)?.into()), samples!([t(&[2, 3])])).inplace(),
+    Row::new("deg2rad(Tensor self) -> Tensor", Tier::Composed, |a| Ok(scaled(a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()), samples!([t(&[2, 3])])).inplace(),
+    Row::new("rad2deg(Tensor self) -> Tensor", Tier::Composed, |a| Ok(scaled(a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()), samples!([unit(&[2, 3])])).inplace(),
+    Row::new("signbit(Tensor self) -> Tensor", Tier::Composed, |a| Ok(signbit(a.tensor(0)?)?.into()), || flat(t(&[2, 3]))),
+    Row::new("isposinf(Tensor self) -> Tensor", Tier::Composed, |a| Ok(is_infinity(a.tensor(0)?, f64::INFINITY)?.into()), || flat(t(&[2, 3]))),
+    Row::new("isneginf(Tensor self) -> Tensor", Tier::Composed, |a| Ok(is_infinity(a.tensor(0)?, f64::NEG_INFINITY)?.into()), || flat(t(&[2, 3]))),
+    Row::new("sgn(Tensor self) -> Tensor", Tier::Composed, |a| Ok(a.tensor(0)?.sign()?.into()), || flat(t(&[2, 3]))).inplace(),
+    Row::new("positive(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| {
+        if a.tensor(0)?.dtype() == DType::Bool {
+            return Err(Error::runtime("The `+` operator, on a bool tensor is not supported."));
+        }
+        Ok(a.tensor(0)?.clone().into())
+    }, samples!([t(&[2, 3])])).no_out(),
+    Row::new("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(nansum(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)])),
+    Row::new("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(nanmean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)])),
+    Row::new("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", Tier::Composed, |a| {
+        let (x, p) = (as_tensor(a.operand(0)?, DType::F64)?, as_tensor(a.operand(1)?, DType::F64)?);
+        Ok(arith(BinaryKind::Pow, Operand::Tensor(&x), Operand::Tensor(&p))?.into())
+    }, || vec![Sample::new(vec![positive(&[2, 3]), t(&[3])]).no_gradient()]),
+    Row::new("ldexp.Tensor(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| {
+        let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
+        Ok(arith(BinaryKind::Mul, a.operand(0)?, Operand::Tensor(&two))?.into())
+    }, samples!([t(&[2, 3]), t(&[3])])).inplace(),
+    Row::new("mvlgamma(Tensor self, int p) -> Tensor", Tier::Composed, |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into()), || vec![Sample::new(vec![positive(&[2, 3]), n(1)])]).inplace(),
+];
