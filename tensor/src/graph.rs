@@ -280,11 +280,7 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Saved tensors hold the nodes before this one; they go while the edges still do too.
         *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
-        let last = |e: &Edge| matches!(e, Edge::Node(n, _) if Arc::strong_count(n) == 1);
-        if !self.edges.iter().any(last) {
-            return; // nothing further down goes with it
-        }
-        let mut pending: Vec<Edge> = Vec::new();
+        let mut pending: SmallVec<[Edge; 4]> = SmallVec::new();
         let mut edges = std::mem::take(&mut self.edges);
         loop {
             for e in edges.drain(..) {

@@ -24,7 +24,7 @@ fn float(x: &Tensor) -> Result<Tensor> {
 /// `x * log(y)`, zero where `x` is zero unless `y` is NaN.
 fn xlogy(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let outside = y.le_scalar(0.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
-    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 1.0, &y.expand_with(x)?)?.log()?)
+    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 1.0, y)?.log()?)
 }
 
 /// `x * log1p(y)`, zero where `x` is zero unless `y` is NaN.
