@@ -136,10 +136,17 @@ struct Recording {
     nodes_recorded: u64,
 }
 
+/// A value that must turn out false, and what to raise in its thread if it does not.
+struct Check {
+    thread: std::thread::ThreadId,
+    handle: u64,
+    error: Error,
+}
+
 pub(crate) struct Engine {
     recording: Mutex<Recording>,
-    /// Values that must turn out false, and what to raise if not; see [`Backend::defer_check`].
-    checks: Mutex<Vec<(u64, Error)>>,
+    /// Values that must turn out false, by the thread that recorded them; see [`Backend::defer_check`].
+    checks: Mutex<Vec<Check>>,
     cache: ProcessCache,
     in_flight: Mutex<VecDeque<InFlight>>,
     /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
@@ -603,21 +610,24 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Reads the deferred checks whose segments were cut and raises the first that failed; the rest is forgotten with it.
+    /// Reads this thread's deferred checks whose segments were cut and raises the first that failed; the rest is forgotten
+    /// with it.
     fn answer_checks(&self) -> Result<()> {
-        let due: Vec<(u64, Error)> = {
+        let thread = std::thread::current().id();
+        let due: Vec<Check> = {
             let mut checks = self.checks.lock();
             if checks.is_empty() {
                 return Ok(());
             }
             let mut r = self.recording.lock();
             let pending = |h: u64, r: &mut Recording| matches!(r.entry(h).map(|e| &e.state), Ok(State::Pending { .. }));
-            let (later, due) = std::mem::take(&mut *checks).into_iter().partition(|(h, _)| pending(*h, &mut r));
+            let (later, due) =
+                std::mem::take(&mut *checks).into_iter().partition(|c| c.thread != thread || pending(c.handle, &mut r));
             *checks = later;
             due
         };
         let mut failed = None;
-        for (handle, error) in due {
+        for Check { handle, error, .. } in due {
             let mut bad = [0u8];
             let outcome = match failed {
                 None => self.copy_out(handle, &mut bad, CutReason::Read),
@@ -930,7 +940,7 @@ impl Backend for Tpu {
             return if bad[0] != 0 { Err(error) } else { Ok(()) };
         }
         self.retain(handle);
-        engine.checks.lock().push((handle, error));
+        engine.checks.lock().push(Check { thread: std::thread::current().id(), handle, error });
         Ok(())
     }
 
