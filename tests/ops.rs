@@ -365,6 +365,46 @@ fn tpu_fused_equals_cpu() {
 }
 
 #[test]
+fn tpu_strict_equals_cpu() {
+    equals_cpu(torchtpu::lazy::EagerMode::Strict);
+}
+
+#[test]
+fn tpu_debug_equals_cpu() {
+    equals_cpu(torchtpu::lazy::EagerMode::Debug);
+}
+
+/// The StableHLO of the first sample of every row, one snapshot a family.
+#[test]
+fn lowerings_are_as_recorded() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    let mut texts: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
+    for (family, rows) in ops::FAMILIES {
+        for row in *rows {
+            let schema = Schema::parse(row.schema).expect("every schema parses");
+            let Some(sample) = (row.samples)().into_iter().next() else { continue };
+            let args = arguments(&schema, &sample, DType::F32).and_then(|a| on(&a, tpu)).expect("arguments");
+            let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+            let text = texts.entry(*family).or_default();
+            for (i, y) in y.iter().filter(|y| y.device() == tpu).enumerate() {
+                let program = match y.device_value().and_then(torchtpu::lazy::dump_stablehlo) {
+                    Ok(p) => p,
+                    // A view of an argument, or a result that was read: nothing is pending.
+                    Err(e) => format!("({})\n", e.message()),
+                };
+                text.push_str(&format!("// {} result {i}\n{program}\n", row.schema.split('(').next().unwrap_or_default()));
+            }
+            torchtpu::lazy::mark_step();
+        }
+    }
+    for (family, text) in texts {
+        insta::assert_snapshot!(family, text);
+    }
+}
+
+#[test]
 fn gradients_on_tpu_equal_those_on_cpu() {
     let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
     torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);

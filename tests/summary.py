@@ -82,7 +82,8 @@ def main():
     env.setdefault("TORCHTPU_PJRT_PLUGIN", found)
 
     if args.bench:
-        return run(["cargo", "bench", "--workspace", "--exclude", "pytpu"], env, lambda line: None)
+        code = run(["cargo", "bench", "--workspace", "--exclude", "pytpu"], env, lambda line: None)
+        return run([sys.executable, "benches/python_calls.py"], env, lambda line: None) or code
 
     count = Count()
     broken = []

@@ -948,6 +948,10 @@ impl Backend for Tpu {
         Ok(crate::engine().recording.lock().new_entry(state).1)
     }
 
+    fn step_boundary(&self) {
+        crate::step_boundary();
+    }
+
     fn device_count(&self) -> Result<usize> {
         // Values are placed on the first device only.
         device::get().map(|_| 1)

@@ -52,6 +52,8 @@ pub trait Backend: Sync + Send {
         self.read(handle, &mut bad)?;
         if bad[0] != 0 { Err(error) } else { Ok(()) }
     }
+    /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
+    fn step_boundary(&self) {}
     /// Number of devices behind the name.
     ///
     /// # Errors

@@ -390,13 +390,29 @@ impl Tensor {
             return None;
         }
         let class = 1 + (bytes > 64) as usize + (bytes > 256) as usize;
-        let block = take_block(class).cast::<Block>();
-        let header = block.cast::<Header>();
+        let y = self.twin(class, Storage::new(0, bytes, Owner::Inline, class));
+        // SAFETY: elements follow the two headers within the block.
+        let data = unsafe { y.0.cast::<u8>().add(PREFIX) };
+        y.storage().data.store(data.as_ptr() as u64, Ordering::Relaxed);
+        Some(y)
+    }
+
+    /// A tensor that stands for a value of the device, described as this contiguous one; takes over the reference.
+    #[inline(always)]
+    pub(crate) fn device_twin(&self, handle: u64) -> Tensor {
+        debug_assert!(self.is_contiguous());
+        self.twin(0, Storage::new(handle, self.storage().bytes, Owner::Device, 0))
+    }
+
+    /// A tensor with this one's sizes and strides on a storage of its own.
+    #[inline(always)]
+    fn twin(&self, class: usize, storage: Storage) -> Tensor {
+        let h = self.header();
+        let header = take_block(class).cast::<Header>();
         let own = own_storage(header);
-        // SAFETY: as `build`; elements follow the two headers within the block.
+        // SAFETY: as `build`.
         unsafe {
-            let data = block.cast::<u8>().add(PREFIX);
-            own.write(Storage::new(data.as_ptr() as u64, bytes, Owner::Inline, class));
+            own.write(storage);
             header.write(Header {
                 refs: AtomicU32::new(1),
                 flags: AtomicU8::new(0),
@@ -413,7 +429,7 @@ impl Tensor {
                 strides: h.strides,
             });
         }
-        Some(Tensor(header))
+        Tensor(header)
     }
 
     #[cold]
@@ -713,6 +729,12 @@ impl Tensor {
     #[inline(always)]
     pub fn has_autograd(&self) -> bool {
         !self.header().autograd.load(Ordering::Relaxed).is_null()
+    }
+    /// Whether the tensor was computed and has a node.
+    #[inline(always)]
+    pub(crate) fn has_node(&self) -> bool {
+        let p = self.header().autograd.load(Ordering::Relaxed);
+        !p.is_null() && p as usize & LEAF == 0 && p as usize & !LOCK != 0
     }
     fn lock_autograd(&self) -> *mut () {
         let word = &self.header().autograd;

@@ -9,20 +9,24 @@ use crate::op::{Layout, Outs, Prim};
 use crate::{DeviceKind, Dims, Error, Meta, Result, Tensor, backend, graph, state};
 use smallvec::{SmallVec, smallvec};
 
-/// Whether no slot has anything to do for an op on these `cpu` inputs: it may be executed at once.
+/// Whether a test counts ops, so that shortcuts must not be taken.
 #[inline(always)]
-pub(crate) fn is_plain(x: &[&Tensor]) -> bool {
-    let mut any = state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed);
-    for t in x {
-        any |= t.has_autograd() | t.view_info().is_some();
-    }
-    !any || (!state::grad_enabled() && !state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed))
+pub(crate) fn is_observed() -> bool {
+    state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Records an op on the device whose result is described as `a` is, and contiguous.
+#[inline]
+pub(crate) fn record_twin(op: &Prim, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let operands = [backend::Operand::Value(a.device_value()?), backend::Operand::Value(b.device_value()?)];
+    let handles = backend::get()?.record(op, &operands, std::slice::from_ref(a.meta()))?;
+    Ok(a.device_twin(handles[0]))
 }
 
 /// Runs an op with one output.
 #[inline]
 pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
-    if state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed) {
+    if is_observed() {
         tell(&op);
     }
     if graph::may_need_grad(x) {
@@ -44,7 +48,7 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
 
 /// Runs an op with any number of outputs.
 pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
-    if state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed) {
+    if is_observed() {
         tell(&op);
     }
     if graph::may_need_grad(x) {
@@ -121,7 +125,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
 
 /// Makes a view and records it.
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
-    if state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed) {
+    if is_observed() {
         tell(&op);
     }
     debug_assert!(op.is_view());

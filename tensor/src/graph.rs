@@ -278,7 +278,9 @@ fn second_backward() -> Error {
 /// A long chain is freed in a loop, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
-        let mut pending: Vec<Edge> = Vec::new();
+        // Saved tensors hold the nodes before this one; they go while the edges still do too.
+        *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
+        let mut pending: SmallVec<[Edge; 4]> = SmallVec::new();
         let mut edges = std::mem::take(&mut self.edges);
         loop {
             for e in edges.drain(..) {
@@ -306,30 +308,39 @@ fn next_seq(edges: &[Edge]) -> u64 {
     seq
 }
 
-/// Whether an op on these inputs has to be recorded.
+/// Whether an op on these inputs may have to be recorded; [`record`] sees for itself.
 #[inline(always)]
 pub(crate) fn may_need_grad(x: &[&Tensor]) -> bool {
     let mut any = false;
     for t in x {
         any |= t.has_autograd() | t.view_info().is_some();
     }
-    any && state::grad_enabled() && x.iter().any(|t| t.requires_grad())
+    any && state::grad_enabled() && x.iter().any(|t| t.has_autograd() || t.requires_grad())
 }
 
 /// Hangs a new node on the outputs of an op.
 #[inline]
 pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-    let mut needs = 0u64;
+    let (mut needs, mut seq) = (0u64, 0);
     let mut edges: SmallVec<[Edge; 2]> = SmallVec::with_capacity(x.len());
     for (i, t) in x.iter().enumerate() {
         let e = t.history_edge()?;
-        if e.is_some() {
-            needs |= 1 << i.min(63);
+        match &e {
+            Edge::None => {}
+            Edge::Leaf(_) => needs |= 1 << i.min(63),
+            Edge::Node(n, _) => {
+                needs |= 1 << i.min(63);
+                seq = seq.max(n.seq + 1);
+            }
         }
         edges.push(e);
     }
+    if needs == 0 {
+        return Ok(());
+    }
     let saves = op.saves(needs);
     let mut inputs: SmallVec<[Input; 2]> = SmallVec::with_capacity(x.len());
+    let first = y[0].meta();
     for (i, t) in x.iter().enumerate() {
         let saved = if saves.x >> i.min(63) & 1 == 0 {
             None
@@ -338,7 +349,7 @@ pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         } else {
             Some(SavedTensor::new((*t).clone()))
         };
-        let meta = (t.meta() != y[0].meta()).then(|| Box::new(*t.meta()));
+        let meta = if t.meta() != first { Some(Box::new(*t.meta())) } else { None };
         inputs.push(Input { meta, saved });
     }
     let mut outputs: SmallVec<[Option<SavedTensor>; 1]> = SmallVec::new();
@@ -348,7 +359,10 @@ pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         outputs.push(if saves.y >> i & 1 != 0 { Some(SavedTensor::new(t.shallow_alias()?)) } else { None });
     }
     let differentiable = op.differentiable_outputs();
-    let seq = next_seq(&edges);
+    state::with(|s| {
+        seq = seq.max(s.seq.get());
+        s.seq.set(seq + 1);
+    });
     let node = Arc::new(Node {
         rule: Rule::Op(op),
         seq,
@@ -376,11 +390,7 @@ impl Tensor {
     #[inline]
     pub fn requires_grad(&self) -> bool {
         if self.has_autograd() {
-            return match self.grad_ref() {
-                None => false,
-                Some(GradRef::Node(_)) => true,
-                Some(GradRef::Leaf(l)) => l.requires_grad(),
-            };
+            return self.has_node() || matches!(self.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad());
         }
         self.view_info().is_some_and(|v| v.is_stale(self) && v.base.requires_grad())
     }

@@ -20,7 +20,10 @@
 //! # Ok::<(), torchtpu_tensor::Error>(())
 //! ```
 
+#![deny(unsafe_code)]
+
 pub mod backend;
+#[allow(unsafe_code)] // the one file that owns a tensor's memory
 pub mod block;
 mod device;
 pub mod dims;

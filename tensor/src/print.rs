@@ -42,17 +42,17 @@ impl Style {
             let width = values.iter().map(|v| plain(*v).len()).max().unwrap_or(0);
             return Style::Integer { width };
         }
-        let finite: Vec<f64> = floats().filter(|v| v.is_finite() && *v != 0.0).map(f64::abs).collect();
-        let longest = |f: &dyn Fn(f64) -> String| floats().map(|v| special(v).map_or_else(|| f(v), Into::into).len()).max().unwrap_or(0);
-        let (max, min) = (finite.iter().copied().fold(0.0, f64::max), finite.iter().copied().fold(f64::INFINITY, f64::min));
-        if finite.iter().all(|v| v.ceil() == *v) {
-            if !finite.is_empty() && (max / min > 1000.0 || max > 1.0e8) && finite.iter().any(|v| *v > 1.0e8 || max / min > 1000.0 && *v >= 1.0e8) {
-                return Style::Scientific { width: longest(&scientific) };
-            }
-            return Style::Whole { width: longest(&|v| format!("{v:.0}.")) };
-        }
-        if max / min > 1000.0 || max > 1.0e8 || min < 1.0e-4 {
+        // Zeros and what is not finite adapt to the others' width.
+        let finite: Vec<f64> = floats().filter(|v| v.is_finite() && *v != 0.0).collect();
+        let longest = |f: &dyn Fn(f64) -> String| finite.iter().map(|v| f(*v).len()).max().unwrap_or(1);
+        let (max, min) = finite.iter().fold((0.0, f64::INFINITY), |(a, b): (f64, f64), v| (a.max(v.abs()), b.min(v.abs())));
+        let spread = !finite.is_empty() && (max / min > 1000.0 || max > 1.0e8);
+        let whole = finite.iter().all(|v| v.ceil() == *v);
+        if spread || !whole && min < 1.0e-4 {
             return Style::Scientific { width: longest(&scientific) };
+        }
+        if whole {
+            return Style::Whole { width: longest(&|v| format!("{v:.0}.")) };
         }
         Style::Fixed { width: longest(&|v| format!("{v:.PRECISION$}")) }
     }
@@ -171,9 +171,10 @@ pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
     }
     extra.extend_from_slice(suffixes);
     let mut out = format!("{prefix}{text}");
-    let mut last_line = out.lines().last().map_or(0, str::len);
+    // Room for the two characters before a suffix, and two to spare on the line of the elements.
+    let mut last_line = out.lines().last().map_or(0, str::len) + 2;
     for e in extra {
-        if last_line + e.len() + 3 > LINE_WIDTH {
+        if last_line + e.len() + 2 > LINE_WIDTH {
             out.push_str(&format!(",\n{}{e}", " ".repeat(prefix.len())));
             last_line = prefix.len() + e.len();
         } else {

@@ -286,7 +286,7 @@ pub struct AdamState<'a> {
     pub exp_avg_sq: &'a Tensor,
     /// Largest mean of squares; for `amsgrad`.
     pub max_exp_avg_sq: Option<&'a Tensor>,
-    /// How many steps were taken; counted up.
+    /// Number of this step, from one.
     pub step: &'a Tensor,
 }
 
@@ -298,9 +298,8 @@ enum Bias {
     Tensors(Tensor, Tensor),
 }
 
-/// Counts a step and gives the corrections.
-fn count(step: &Tensor, a: &AdamArgs) -> Result<Bias> {
-    inplace::assign(step, &step.add_scalar(1i64)?)?;
+/// The corrections at a step count, which the caller has counted up, as PyTorch's optimisers do.
+fn corrections(step: &Tensor, a: &AdamArgs) -> Result<Bias> {
     if let Some(bits) = step.scalar_bits() {
         let t = Scalar::from_bits(bits, step.dtype()).to_f64();
         return Ok(Bias::Numbers(1.0 - a.beta1.powf(t), (1.0 - a.beta2.powf(t)).sqrt()));
@@ -318,7 +317,7 @@ pub fn adam(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs) -> Result<(
     state::no_grad(|| {
         let (m, v) = (s.exp_avg, s.exp_avg_sq);
         agree(&[p, g, m, v])?;
-        let bias = count(s.step, a)?;
+        let bias = corrections(s.step, a)?;
         if let (Bias::Numbers(bias1, bias2_sqrt), false, true) = (&bias, a.amsgrad, in_place(&[p, m, v])) {
             let g = g.contiguous()?;
             let spec = kernels::AdamW {

@@ -5,8 +5,10 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Args, Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
-use crate::{DType, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples, scalar};
+use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor};
+use crate::{default_dtype, dispatch, graph, inplace, samples, scalar};
 use smallvec::smallvec;
+use torchtpu_kernels::View;
 use torchtpu_kernels::pointwise as kernels;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 use torchtpu_stablehlo::{Direction, ElementType};
@@ -592,10 +594,10 @@ pub(crate) fn as_tensor(x: Operand<'_>, dtype: DType) -> Result<Tensor> {
 pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let same = a.dtype() == b.dtype() && !a.is_wrapped_number() && !b.is_wrapped_number();
     if same && a.dtype().is_float() {
-        if let Some(y) = small_arithmetic(kind, a, b) {
-            return Ok(y);
-        }
-        return dispatch::call(Prim::Binary(Binary(kind)), &[a, b]);
+        return match twins(kind, a, b) {
+            Some(y) => y,
+            None => dispatch::call(Prim::Binary(Binary(kind)), &[a, b]),
+        };
     }
     if same && !is_float_only(kind) {
         return dispatch::call(Prim::Binary(Binary(kind)), &[a, b]);
@@ -603,26 +605,69 @@ pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     arith(kind, Operand::Tensor(a), Operand::Tensor(b))
 }
 
-/// The shortest way for the commonest call: two small contiguous floating-point tensors of equal sizes on `cpu`, nothing
-/// to record. What `infer` would find is what `a` is. `None` when that is not the case.
+/// The shortest way for the commonest call: arithmetic on two contiguous floating-point tensors of equal sizes on one
+/// device, small ones on `cpu`. There, what `infer` would find is what `a` is. `None` for anything else.
 #[inline(always)]
-fn small_arithmetic(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Tensor> {
+fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
     use BinaryKind::*;
-    let plain = matches!(kind, Add | Sub | Mul | Div | Maximum | Minimum)
-        && a.dims() == b.dims()
-        && b.is_contiguous()
-        && b.device() == a.device()
-        && dispatch::is_plain(&[a, b]);
-    if !plain {
+    if !matches!(kind, Add | Sub | Mul | Div | Maximum | Minimum)
+        || a.dims() != b.dims()
+        || !b.is_contiguous()
+        || b.device() != a.device()
+        || dispatch::is_observed()
+    {
         return None;
     }
-    let y = a.empty_twin()?;
-    kernels::binary(kind, &a.view_flat(&[a.numel()]), &b.view_flat(&[a.numel()]), &mut y.view_flat_mut(&[a.numel()])).ok()?;
-    Some(y)
+    let record = graph::may_need_grad(&[a, b]);
+    let y = match a.device().kind {
+        DeviceKind::Cpu => {
+            let (y, n) = (a.empty_twin()?, [a.numel()]);
+            kernels::binary(kind, &a.view_flat(&n), &b.view_flat(&n), &mut y.view_flat_mut(&n)).ok()?;
+            y
+        }
+        DeviceKind::Tpu if !record && a.is_contiguous() => return Some(dispatch::record_twin(&Prim::Binary(Binary(kind)), a, b)),
+        _ => return None,
+    };
+    if record {
+        if let Err(e) = graph::record(Prim::Binary(Binary(kind)), &[a, b], std::slice::from_ref(&y)) {
+            return Some(Err(e));
+        }
+    }
+    Some(Ok(y))
+}
+
+/// [`twins`] with a number: it is spread over a small buffer, which costs less than a loop with a stride of zero.
+#[inline(always)]
+fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
+    use BinaryKind::*;
+    if !matches!(kind, Add | Sub | Mul | Div)
+        || a.device().kind != DeviceKind::Cpu
+        || a.numel() > 32
+        || dispatch::is_observed()
+        || graph::may_need_grad(&[a])
+    {
+        return None;
+    }
+    let n = [a.numel()];
+    let run = |b: &View<'_>| -> Option<Tensor> {
+        let y = a.empty_twin()?;
+        kernels::binary(kind, &a.view_flat(&n), b, &mut y.view_flat_mut(&n)).ok()?;
+        Some(y)
+    };
+    match a.dtype() {
+        DType::F32 => run(&View::of_slice(&[s.to_f64() as f32; 32], &n, &[1])),
+        DType::F64 => run(&View::of_slice(&[s.to_f64(); 32], &n, &[1])),
+        _ => None,
+    }
 }
 
 /// Applies a binary op to tensors or numbers, after promotion.
 pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b) {
+        if x.dtype() == y.dtype() && x.dtype().is_float() && !x.is_wrapped_number() && !y.is_wrapped_number() {
+            return binary(kind, x, y);
+        }
+    }
     let mut dtype = result_type(a, b);
     if is_float_only(kind) && !dtype.is_float() {
         dtype = default_dtype();
@@ -636,6 +681,9 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
     }
     match (a, b) {
         (Operand::Tensor(a), Operand::Scalar(s)) if a.dtype() == dtype => {
+            if let Some(y) = twin_of_number(kind, a, s) {
+                return Ok(y);
+            }
             dispatch::call(Prim::Binary(Binary(kind)), &[a, &Tensor::number(s, dtype)?])
         }
         _ => dispatch::call(Prim::Binary(Binary(kind)), &[&as_tensor(a, dtype)?, &as_tensor(b, dtype)?]),

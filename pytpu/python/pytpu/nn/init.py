@@ -193,9 +193,11 @@ def orthogonal_(tensor, gain=1, generator=None):
         flat = tensor.new_empty((rows, cols)).normal_(0, 1, generator=generator)
         if rows < cols:
             flat = flat.t()
-        q, r = torch.linalg.qr(flat)
+        import numpy  # LAPACK's QR, as PyTorch's; imported where it is needed, since importing it takes longest
+
+        q, r = map(torch.from_numpy, numpy.linalg.qr(flat.cpu().numpy()))
         # The signs of R's diagonal make Q uniformly distributed.
-        q = q * r.diagonal(0).sign()
+        q = (q * r.diagonal(0).sign()).to(tensor)
         if rows < cols:
             q = q.t()
         tensor.view_as(q).copy_(q)

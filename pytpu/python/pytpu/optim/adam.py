@@ -105,7 +105,7 @@ class Adam(Optimizer):
         ):
             return False
         states = [self.state[p] for p in params]
-        steps = [s["step"] for s in states]
+        steps = [s["step"].add_(1) for s in states]
         fused(
             params,
             grads,

@@ -1,0 +1,183 @@
+//! Initialisation of parameters, in place and without gradient.
+//!
+//! Bounds and deviations are computed in one fixed order of operations, and every function draws from the generator as
+//! PyTorch's does, so equal seeds give equal parameters.
+
+use torchtpu_tensor::ops::random::{self, Distribution};
+use torchtpu_tensor::random::Generator;
+use torchtpu_tensor::{Error, Result, Scalar, Tensor, no_grad};
+
+/// What follows a layer: decides by how much it should be scaled.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Nonlinearity {
+    /// Nothing, or a layer without a nonlinearity.
+    Linear,
+    /// The logistic function.
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `max(x, 0)`.
+    ReLU,
+    /// With this slope below zero.
+    LeakyReLU(f64),
+    /// The self-normalising unit.
+    SELU,
+}
+
+/// Which side of a layer keeps its variance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FanMode {
+    /// Forward.
+    FanIn,
+    /// Backward.
+    FanOut,
+}
+
+/// The factor by which a layer before `nonlinearity` should be scaled to keep the variance.
+pub fn calculate_gain(nonlinearity: Nonlinearity) -> f64 {
+    match nonlinearity {
+        Nonlinearity::Linear | Nonlinearity::Sigmoid => 1.0,
+        Nonlinearity::Tanh => 5.0 / 3.0,
+        Nonlinearity::ReLU => 2.0f64.sqrt(),
+        Nonlinearity::LeakyReLU(slope) => (2.0 / (1.0 + slope.powi(2))).sqrt(),
+        Nonlinearity::SELU => 0.75,
+    }
+}
+
+/// How many inputs reach an output, and how many outputs an input reaches.
+///
+/// # Errors
+/// `Value` for fewer than two dimensions.
+pub fn calculate_fan_in_and_fan_out(x: &Tensor) -> Result<(usize, usize)> {
+    let d = x.dims();
+    if d.len() < 2 {
+        return Err(Error::value("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"));
+    }
+    let receptive: usize = d[2..].iter().product();
+    Ok((d[1] * receptive, d[0] * receptive))
+}
+
+fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
+    no_grad(|| random::fill(d, x, generator))
+}
+
+/// Values drawn uniformly from `[a, b)`.
+///
+/// # Errors
+/// `Runtime` when the bounds do not fit, or `x` may not be written.
+pub fn uniform_(x: &Tensor, a: f64, b: f64, generator: Option<&Generator>) -> Result<()> {
+    fill(Distribution::Uniform(a, b), x, generator)
+}
+
+/// Values drawn from a normal distribution.
+///
+/// # Errors
+/// `Runtime` for a negative deviation.
+pub fn normal_(x: &Tensor, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {
+    fill(Distribution::Normal(mean, std), x, generator)
+}
+
+/// Normal values, those outside `[a, b]` drawn again.
+///
+/// # Errors
+/// `Runtime` for arguments that no distribution has.
+pub fn trunc_normal_(x: &Tensor, mean: f64, std: f64, a: f64, b: f64, generator: Option<&Generator>) -> Result<()> {
+    fill(Distribution::TruncatedNormal(mean, std, a, b), x, generator)
+}
+
+/// One value everywhere.
+///
+/// # Errors
+/// `Runtime` when `x` may not be written.
+pub fn constant_(x: &Tensor, value: impl Into<Scalar>) -> Result<()> {
+    let y = Tensor::full_meta(x.meta(), value.into())?;
+    no_grad(|| x.copy_(&y)).map(|_| ())
+}
+
+/// Ones.
+///
+/// # Errors
+/// As [`constant_`].
+pub fn ones_(x: &Tensor) -> Result<()> {
+    constant_(x, 1)
+}
+
+/// Zeros.
+///
+/// # Errors
+/// As [`constant_`].
+pub fn zeros_(x: &Tensor) -> Result<()> {
+    constant_(x, 0)
+}
+
+fn xavier_std(x: &Tensor, gain: f64) -> Result<f64> {
+    let (fan_in, fan_out) = calculate_fan_in_and_fan_out(x)?;
+    Ok(gain * (2.0 / (fan_in + fan_out) as f64).sqrt())
+}
+
+/// Uniform values whose variance is `gain^2 * 2 / (fan_in + fan_out)`.
+///
+/// # Errors
+/// `Value` for fewer than two dimensions.
+pub fn xavier_uniform_(x: &Tensor, gain: f64, generator: Option<&Generator>) -> Result<()> {
+    let bound = 3.0f64.sqrt() * xavier_std(x, gain)?;
+    uniform_(x, -bound, bound, generator)
+}
+
+/// Normal values whose variance is `gain^2 * 2 / (fan_in + fan_out)`.
+///
+/// # Errors
+/// `Value` for fewer than two dimensions.
+pub fn xavier_normal_(x: &Tensor, gain: f64, generator: Option<&Generator>) -> Result<()> {
+    normal_(x, 0.0, xavier_std(x, gain)?, generator)
+}
+
+fn kaiming_std(x: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<f64> {
+    let (fan_in, fan_out) = calculate_fan_in_and_fan_out(x)?;
+    let fan = if mode == FanMode::FanIn { fan_in } else { fan_out };
+    Ok(calculate_gain(nonlinearity) / (fan as f64).sqrt())
+}
+
+/// Uniform values whose variance is `gain^2 / fan`. PyTorch's `a` is the slope of [`Nonlinearity::LeakyReLU`]. Draws nothing
+/// for a tensor without elements.
+///
+/// # Errors
+/// `Value` for fewer than two dimensions.
+pub fn kaiming_uniform_(
+    x: &Tensor,
+    mode: FanMode,
+    nonlinearity: Nonlinearity,
+    generator: Option<&Generator>,
+) -> Result<()> {
+    if x.numel() == 0 {
+        return Ok(());
+    }
+    let bound = 3.0f64.sqrt() * kaiming_std(x, mode, nonlinearity)?;
+    uniform_(x, -bound, bound, generator)
+}
+
+/// Normal values whose variance is `gain^2 / fan`.
+///
+/// # Errors
+/// `Value` for fewer than two dimensions.
+pub fn kaiming_normal_(
+    x: &Tensor,
+    mode: FanMode,
+    nonlinearity: Nonlinearity,
+    generator: Option<&Generator>,
+) -> Result<()> {
+    if x.numel() == 0 {
+        return Ok(());
+    }
+    normal_(x, 0.0, kaiming_std(x, mode, nonlinearity)?, generator)
+}
+
+/// How `Linear` and the convolutions start: weights by [`kaiming_uniform_`] with slope `sqrt(5)`, biases within
+/// `1 / sqrt(fan_in)`; in this order.
+pub(crate) fn linear_default(weight: &Tensor, bias: Option<&Tensor>) -> Result<()> {
+    kaiming_uniform_(weight, FanMode::FanIn, Nonlinearity::LeakyReLU(5.0f64.sqrt()), None)?;
+    let Some(bias) = bias else { return Ok(()) };
+    let (fan_in, _) = calculate_fan_in_and_fan_out(weight)?;
+    let bound = if fan_in > 0 { 1.0 / (fan_in as f64).sqrt() } else { 0.0 };
+    uniform_(bias, -bound, bound, None)
+}

@@ -1,0 +1,245 @@
+//! What a module is.
+
+use crate::{Buffer, Parameter, Training};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use torchtpu_tensor::{Device, Error, Result, Tensor, no_grad};
+
+/// Tensors by key, in the order of the module's parts.
+pub type StateDict = Vec<(String, Tensor)>;
+
+/// Keys on which a module and a state dictionary did not agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IncompatibleKeys {
+    /// Keys of the module that the dictionary lacks.
+    pub missing: Vec<String>,
+    /// Keys of the dictionary that the module does not know.
+    pub unexpected: Vec<String>,
+}
+
+/// A part of a module.
+pub enum Item<'a> {
+    /// A trained tensor.
+    Parameter(&'a Parameter),
+    /// Other state.
+    Buffer(&'a Buffer),
+    /// A switch between training and evaluation.
+    Training(&'a Training),
+}
+
+/// Goes through the parts of a module; [`Module::visit`] tells it what there is.
+pub struct Visitor<'a> {
+    prefix: String,
+    see: &'a mut dyn FnMut(&str, Item<'_>),
+}
+
+impl<'a> Visitor<'a> {
+    /// A visitor that hands each part and its full name to a function.
+    pub fn new(see: &'a mut dyn FnMut(&str, Item<'_>)) -> Visitor<'a> {
+        Visitor { prefix: String::new(), see }
+    }
+    fn item(&mut self, name: &str, item: Item<'_>) {
+        let full = format!("{}{name}", self.prefix);
+        (self.see)(&full, item);
+    }
+    /// There is a parameter.
+    pub fn parameter(&mut self, name: &str, p: &Parameter) {
+        self.item(name, Item::Parameter(p));
+    }
+    /// There is a buffer.
+    pub fn buffer(&mut self, name: &str, b: &Buffer) {
+        self.item(name, Item::Buffer(b));
+    }
+    /// There is a switch between training and evaluation.
+    pub fn training(&mut self, t: &Training) {
+        self.item("training", Item::Training(t));
+    }
+    /// There is a module within the module.
+    pub fn module(&mut self, name: &str, m: &dyn Module) {
+        let len = self.prefix.len();
+        self.prefix.push_str(name);
+        self.prefix.push('.');
+        m.visit(self);
+        self.prefix.truncate(len);
+    }
+}
+
+/// A function of one tensor with parameters.
+///
+/// ```
+/// use torchtpu_nn::{Linear, Module, Visitor};
+/// use torchtpu_tensor::{Result, Tensor};
+///
+/// struct Residual {
+///     inner: Linear,
+/// }
+/// impl Module for Residual {
+///     fn forward(&self, x: &Tensor) -> Result<Tensor> {
+///         x.add(&self.inner.forward(x)?)
+///     }
+///     fn visit(&self, v: &mut Visitor<'_>) {
+///         v.module("inner", &self.inner);
+///     }
+/// }
+/// let m = Residual { inner: Linear::new(3, 3)? };
+/// let names: Vec<String> = m.named_parameters().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["inner.weight", "inner.bias"]);
+/// # Ok::<(), torchtpu_tensor::Error>(())
+/// ```
+pub trait Module: Send + Sync {
+    /// Computes.
+    ///
+    /// # Errors
+    /// When the input does not fit.
+    fn forward(&self, x: &Tensor) -> Result<Tensor>;
+
+    /// Tells what the module is made of, in order.
+    fn visit(&self, v: &mut Visitor<'_>);
+
+    /// The type's name, for messages.
+    fn name(&self) -> &'static str {
+        let full = std::any::type_name::<Self>();
+        let plain = full.split('<').next().unwrap_or(full);
+        plain.rsplit("::").next().unwrap_or(plain)
+    }
+
+    /// All parameters with their names, each once, under the first of its names.
+    fn named_parameters(&self) -> Vec<(String, Parameter)> {
+        let (mut all, mut seen) = (Vec::new(), HashSet::new());
+        self.visit(&mut Visitor::new(&mut |name, item| {
+            if let Item::Parameter(p) = item {
+                if seen.insert(p.id()) {
+                    all.push((name.to_string(), p.clone()));
+                }
+            }
+        }));
+        all
+    }
+
+    /// All parameters, each once.
+    fn parameters(&self) -> Vec<Parameter> {
+        self.named_parameters().into_iter().map(|(_, p)| p).collect()
+    }
+
+    /// All buffers with their names.
+    fn named_buffers(&self) -> Vec<(String, Buffer)> {
+        let mut all = Vec::new();
+        self.visit(&mut Visitor::new(&mut |name, item| {
+            if let Item::Buffer(b) = item {
+                all.push((name.to_string(), b.clone()));
+            }
+        }));
+        all
+    }
+
+    /// Chooses training (`true`) or evaluation for all parts.
+    fn train(&self, on: bool) {
+        self.visit(&mut Visitor::new(&mut |_, item| {
+            if let Item::Training(t) = item {
+                t.set(on);
+            }
+        }));
+    }
+
+    /// Chooses evaluation: `train(false)`.
+    fn eval(&self) {
+        self.train(false);
+    }
+
+    /// Moves all parameters and buffers to a device. Parameters that are shared stay shared.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_device`].
+    fn to(&self, device: Device) -> Result<()> {
+        let mut result = Ok(());
+        self.visit(&mut Visitor::new(&mut |_, item| {
+            if result.is_ok() {
+                result = match item {
+                    Item::Parameter(p) => p.to(device),
+                    Item::Buffer(b) => b.to(device),
+                    Item::Training(_) => Ok(()),
+                };
+            }
+        }));
+        result
+    }
+
+    /// Drops all gradients.
+    ///
+    /// # Errors
+    /// None where parameters are leaves, which they are unless a module changed them in place.
+    fn zero_grad(&self) -> Result<()> {
+        self.parameters().iter().try_for_each(|p| p.tensor().set_grad(None))
+    }
+
+    /// Parameters and buffers by PyTorch's keys: a shared one under each of its names. The tensors share memory with the
+    /// module's and have no history.
+    fn state_dict(&self) -> StateDict {
+        let mut all = StateDict::new();
+        self.visit(&mut Visitor::new(&mut |name, item| match item {
+            Item::Parameter(p) => all.push((name.to_string(), p.tensor().detach())),
+            Item::Buffer(b) => all.push((name.to_string(), b.tensor().detach())),
+            Item::Training(_) => {}
+        }));
+        all
+    }
+
+    /// Copies values into parameters and buffers. Nothing is copied when an error is given.
+    ///
+    /// # Errors
+    /// `Runtime`, in PyTorch's wording: sizes that differ; with `strict`, keys that are missing or unexpected.
+    fn load_state_dict(&self, state: &[(String, Tensor)], strict: bool) -> Result<IncompatibleKeys> {
+        let given: HashMap<&str, &Tensor> = state.iter().map(|(k, v)| (k.as_str(), v)).collect();
+        let own = self.state_dict();
+        let known: HashSet<&str> = own.iter().map(|(k, _)| k.as_str()).collect();
+        let keys = IncompatibleKeys {
+            missing: own.iter().filter(|(k, _)| !given.contains_key(k.as_str())).map(|(k, _)| k.clone()).collect(),
+            unexpected: state.iter().filter(|(k, _)| !known.contains(k.as_str())).map(|(k, _)| k.clone()).collect(),
+        };
+        let mut errors = Vec::new();
+        let listed = |v: &[String]| v.iter().map(|k| format!("\"{k}\"")).collect::<Vec<_>>().join(", ");
+        if strict && !keys.missing.is_empty() {
+            errors.push(format!("Missing key(s) in state_dict: {}. ", listed(&keys.missing)));
+        }
+        if strict && !keys.unexpected.is_empty() {
+            errors.push(format!("Unexpected key(s) in state_dict: {}. ", listed(&keys.unexpected)));
+        }
+        for (key, x) in &own {
+            if let Some(y) = given.get(key.as_str()).filter(|y| y.dims() != x.dims()) {
+                errors.push(format!(
+                    "size mismatch for {key}: copying a param with shape torch.Size({}) from checkpoint, the shape in current model is torch.Size({}).",
+                    y.dims(),
+                    x.dims()
+                ));
+            }
+        }
+        if !errors.is_empty() {
+            return Err(Error::runtime(format!(
+                "Error(s) in loading state_dict for {}:\n\t{}",
+                self.name(),
+                errors.join("\n\t")
+            )));
+        }
+        no_grad(|| {
+            for (key, x) in &own {
+                if let Some(y) = given.get(key.as_str()) {
+                    x.copy_(&y.detach())?;
+                }
+            }
+            Ok(keys)
+        })
+    }
+}
+
+/// A shared module is a module.
+impl<M: Module + ?Sized> Module for Arc<M> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        (**self).forward(x)
+    }
+    fn visit(&self, v: &mut Visitor<'_>) {
+        (**self).visit(v);
+    }
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+}

@@ -1,0 +1,118 @@
+//! The cells that hold a module's tensors.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use torchtpu_tensor::{Device, Result, Tensor, no_grad};
+
+type Cell = Arc<Mutex<Tensor>>;
+
+fn lock(cell: &Cell) -> MutexGuard<'_, Tensor> {
+    cell.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// A trained tensor: a leaf that requires a gradient, in a cell that modules and optimisers share.
+#[derive(Clone)]
+pub struct Parameter(Cell);
+
+impl Parameter {
+    /// A parameter with the values of `x`, whose history ends here.
+    ///
+    /// # Errors
+    /// `Runtime` unless the dtype is floating point.
+    pub fn new(x: Tensor) -> Result<Parameter> {
+        let x = if x.has_autograd() || x.is_view() { x.detach() } else { x };
+        x.requires_grad_(true)?;
+        Ok(Parameter(Arc::new(Mutex::new(x))))
+    }
+    /// The tensor in the cell now.
+    pub fn tensor(&self) -> Tensor {
+        lock(&self.0).clone()
+    }
+    /// Its gradient.
+    pub fn grad(&self) -> Option<Tensor> {
+        self.tensor().grad()
+    }
+    /// Whether both are the same parameter, not only equal ones.
+    pub fn is_same(&self, other: &Parameter) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+    /// A number that tells parameters apart while they live.
+    pub(crate) fn id(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+    /// Puts the tensor, and its gradient, on a device; all who share the cell see it.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_device`].
+    pub fn to(&self, device: Device) -> Result<()> {
+        let mut cell = lock(&self.0);
+        if cell.device() == device {
+            return Ok(());
+        }
+        let moved = no_grad(|| cell.detach().to_device(device))?;
+        moved.requires_grad_(cell.requires_grad())?;
+        if let Some(g) = cell.grad() {
+            moved.set_grad(Some(no_grad(|| g.detach().to_device(device))?))?;
+        }
+        *cell = moved;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Parameter({:?})", self.tensor())
+    }
+}
+
+/// A tensor that belongs to a module's state and is not trained, such as running statistics.
+#[derive(Clone)]
+pub struct Buffer(Cell);
+
+impl Buffer {
+    /// A buffer that holds `x`.
+    pub fn new(x: Tensor) -> Buffer {
+        Buffer(Arc::new(Mutex::new(x)))
+    }
+    /// The tensor in the cell now.
+    pub fn tensor(&self) -> Tensor {
+        lock(&self.0).clone()
+    }
+    /// Puts the tensor on a device.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_device`].
+    pub fn to(&self, device: Device) -> Result<()> {
+        let mut cell = lock(&self.0);
+        *cell = no_grad(|| cell.to_device(device))?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({:?})", self.tensor())
+    }
+}
+
+/// Whether a module that behaves differently in training is in training; it is at first.
+#[derive(Debug)]
+pub struct Training(AtomicBool);
+
+impl Training {
+    /// Whether the module is in training.
+    pub fn get(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+    /// Chooses training or evaluation.
+    pub fn set(&self, on: bool) {
+        self.0.store(on, Relaxed);
+    }
+}
+
+impl Default for Training {
+    fn default() -> Training {
+        Training(AtomicBool::new(true))
+    }
+}
