@@ -136,6 +136,7 @@ fn takes_numbers(name: &str) -> bool {
         "where",
         "xlogy",
         "special_xlogy",
+        "special_xlog1py",
         "ldexp",
         "result_type",
         "masked_fill",

@@ -8,6 +8,7 @@ __all__ = [
     "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
+    "block_diag", "cartesian_prod", "combinations", "dist", "row_stack",
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
 ]
 
@@ -176,7 +177,7 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     parts = [t for t in (prepend, input, append) if t is not None]
-    x = _C._ops.cat(parts, dim) if len(parts) > 1 else input
+    x = _C._ops.cat(parts, dim) if len(parts) > 1 and n > 0 else input
     size = x.size(dim)
     if n == 0:
         x = x.clone()
@@ -225,6 +226,48 @@ def _atleast(name):
 
 
 atleast_1d, atleast_2d, atleast_3d = (_atleast(f"atleast_{n}d") for n in (1, 2, 3))
+
+
+def block_diag(*tensors):
+    """Tensors along the diagonal of a matrix of zeros."""
+    return _C._ops.block_diag(_several(tensors))
+
+
+def cartesian_prod(*tensors):
+    """All combinations of one element of each vector, one a row."""
+    tensors = _several(tensors)
+    for t in tensors:
+        if t.dim() != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return _C._ops.stack([g.flatten() for g in _C._ops.meshgrid(tensors, indexing="ij")], 1)
+
+
+def combinations(input, r=2, with_replacement=False):
+    """All choices of ``r`` elements of a vector, one a row."""
+    import itertools
+
+    if input.dim() != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty((0,))
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = [list(c) for c in choose(range(input.numel()), r)]
+    at = _C.tensor(rows, dtype=_C.tensor(0).dtype, device=input.device).reshape(-1)
+    return input.index_select(0, at).reshape(len(rows), r)
+
+
+def dist(input, other, p=2):
+    """The ``p``-norm of the difference."""
+    return _C._ops.linalg_vector_norm(input - other, p)
+
+
+def row_stack(tensors, *, out=None):
+    """See ``vstack``."""
+    return _C._ops.vstack(tensors, out=out)
 
 
 def nonzero(input, *, out=None, as_tuple=False):
@@ -276,6 +319,18 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
     """The elements, or slices along a dimension, that differ from the one before."""
     return _found(_C._ops.unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts)
 
+
+def _polygamma(self, n):
+    """See ``torch.polygamma``."""
+    return _C._ops.polygamma(n, self)
+
+
+def _polygamma_(self, n):
+    """The in-place form of ``polygamma``."""
+    return self.copy_(_C._ops.polygamma(n, self))
+
+
+_C.Tensor.polygamma, _C.Tensor.polygamma_, _C.Tensor.dist = _polygamma, _polygamma_, dist
 
 for _name_, _function in (("nonzero", nonzero), ("norm", _method_norm), ("unique", unique), ("unique_consecutive", unique_consecutive)):
     setattr(_C.Tensor, _name_, _function)

@@ -26,6 +26,7 @@ pub mod shape;
 pub mod softmax;
 pub mod sort;
 pub mod special;
+pub mod rearrange;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
@@ -212,6 +213,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("pointwise", pointwise::COMPARE_ROWS),
     ("pointwise", pointwise::ROWS),
     ("special", special::ROWS),
+    ("rearrange", rearrange::ROWS),
     ("activation", activation::ROWS),
     ("convert", convert::ROWS),
     ("creation", creation::ROWS),

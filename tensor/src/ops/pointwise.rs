@@ -244,7 +244,7 @@ fn unary_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor
         Erfc => scaled(&mul(g, &s.x(0).square()?.neg()?.exp()?)?, -std::f64::consts::FRAC_2_SQRT_PI)?,
         Erfinv => scaled(&mul(g, &s.y(0).square()?.exp()?)?, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)?,
         Lgamma => mul(g, &s.x(0).digamma()?)?,
-        Digamma => return Err(Error::not_implemented("the derivative for 'digamma' is not implemented.")),
+        Digamma => mul(g, &crate::ops::special::polygamma(1, s.x(0))?)?,
         Relu => crate::ops::activation::threshold_backward(g, s.y(0))?,
     }))
 }

@@ -546,6 +546,17 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
 }
 
 /// `torch.normal` with tensors of means, of standard deviations, or both.
+/// Draws, with gradients of zero to mean and deviation.
+fn drawn_normal(a: &Args<'_>) -> Result<Ret> {
+    let mut y = normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?;
+    for x in [a.operand(0)?, a.operand(1)?] {
+        if let Operand::Tensor(x) = x {
+            y = pointwise::independent_of(x, y)?;
+        }
+    }
+    Ok(y.into())
+}
+
 fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>) -> Result<Tensor> {
     let draw = |x: &Tensor, dims: Dims, std: f64| {
         let dtype = x.dtype();
@@ -695,7 +706,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(bernoulli(a.tensor(0)?, a.opt_generator(1)?)?.into()),
+        |a| Ok(pointwise::independent_of(a.tensor(0)?, bernoulli(a.tensor(0)?, a.opt_generator(1)?)?)?.into()),
         Vec::new,
     ),
     Row::new(
@@ -712,13 +723,13 @@ pub const ROWS: &[Row] = &[
         Vec::new,
     ),
     maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", |a| {
-        Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())
+        drawn_normal(a)
     }),
     maker("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| {
-        Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())
+        drawn_normal(a)
     }),
     maker("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| {
-        Ok(normal_of(a.operand(0)?, a.operand(1)?, a.opt_generator(2)?)?.into())
+        drawn_normal(a)
     }),
     maker(
         "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",

@@ -49,6 +49,9 @@ impl Op for Reduce {
             ReduceKind::Any | ReduceKind::All => DType::Bool,
             ReduceKind::Max | ReduceKind::Min if empty => {
                 let name = self.label();
+                if let Some(i) = (0..m.dims.len()).find(|i| self.mask >> i & 1 != 0 && m.dims[*i] == 0).filter(|_| self.mask.count_ones() < m.dims.len() as u32) {
+                    return Err(Error::index(format!("{name}(): Expected reduction dim {i} to have non-zero size.")));
+                }
                 return Err(Error::runtime(format!(
                     "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
                 )));

@@ -30,7 +30,7 @@ fn xlogy(x: &Tensor, y: &Tensor) -> Result<Tensor> {
 /// `x * log1p(y)`, zero where `x` is zero unless `y` is NaN.
 fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let outside = y.le_scalar(-1.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
-    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 0.0, &y.expand_with(x)?)?.log1p()?)
+    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 0.0, y)?.log1p()?)
 }
 
 /// `-x * log(x)`; zero at zero, minus infinity below.
@@ -45,9 +45,8 @@ fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     let x = match eps {
         None => x,
         Some(e) => {
-            let low = x.lt_scalar(e)?;
-            let high = x.gt_scalar(1.0 - e)?;
-            select_scalar(&high, 1.0 - e, &select_scalar(&low, e, &x)?)?
+            let (low, high) = (x.lt_scalar(e)?, x.gt_scalar(1.0 - e)?);
+            select_scalar(&low, e, &select_scalar(&high, 1.0 - e, &x)?)? // `eps` above one half: the lower bound wins
         }
     };
     x.div(&x.neg()?.add_scalar(1.0)?)?.log()
@@ -135,6 +134,84 @@ fn mvlgamma(x: &Tensor, p: i64) -> Result<Tensor> {
     y.add_scalar((p * (p - 1)) as f64 / 4.0 * std::f64::consts::PI.ln())
 }
 
+/// Bernoulli numbers `B_2, B_4, ...`, each divided by the factorial of its index.
+const BERNOULLI: [f64; 8] = [
+    1.0 / 12.0,
+    -1.0 / 720.0,
+    1.0 / 30240.0,
+    -1.0 / 1209600.0,
+    1.0 / 47900160.0,
+    -691.0 / 1307674368000.0,
+    1.0 / 74724249600.0,
+    -3617.0 / 10670622842880000.0,
+];
+
+/// `sum over k >= 0 of (x + k)^-s` for `x >= 1/2` and whole `s >= 2`: some terms, and the rest by Euler and Maclaurin.
+fn zeta_of_positive(s: i64, x: &Tensor) -> Result<Tensor> {
+    let terms = s.clamp(10, 40);
+    let p = s as f64;
+    let mut y = x.pow_scalar(-p)?;
+    for k in 1..terms {
+        y = y.add(&x.add_scalar(k as f64)?.pow_scalar(-p)?)?;
+    }
+    let w = x.add_scalar(terms as f64)?;
+    y = y.add(&w.pow_scalar(1.0 - p)?.div_scalar(p - 1.0)?)?.add(&w.pow_scalar(-p)?.mul_scalar(0.5)?)?;
+    let mut rising = p;
+    for (j, b) in BERNOULLI.iter().enumerate() {
+        let odd = 2.0 * j as f64 + 1.0;
+        y = y.add(&w.pow_scalar(-p - odd)?.mul_scalar(b * rising)?)?;
+        rising *= (p + odd) * (p + odd + 1.0);
+    }
+    Ok(y)
+}
+
+/// Coefficients of the polynomial in `cot(z)` that is the `n`-th derivative of `cot(z)`.
+fn cotangent_derivative(n: i64) -> Vec<f64> {
+    let mut c = vec![0.0, 1.0];
+    for _ in 0..n {
+        // d/dz P(cot z) = -(1 + cot^2 z) P'(cot z)
+        let mut next = vec![0.0; c.len() + 1];
+        for (i, a) in c.iter().enumerate().skip(1) {
+            next[i - 1] -= a * i as f64;
+            next[i + 1] -= a * i as f64;
+        }
+        c = next;
+    }
+    c
+}
+
+/// The `n`-th derivative of the digamma function; left of 1/2 by reflection, infinite at the poles. Computed in `f64`, since
+/// the reflection cancels.
+pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
+    if order < 0 {
+        return Err(Error::runtime("polygamma(n, x) does not support negative n."));
+    }
+    let x = float(x)?;
+    if order == 0 {
+        return x.digamma();
+    }
+    let wide = x.to_dtype(DType::F64)?;
+    let factorial: f64 = (1..=order).map(|k| k as f64).product();
+    let sign = if order % 2 == 0 { -1.0 } else { 1.0 };
+    let left = wide.lt_scalar(0.5)?;
+    let pole = wide.le_scalar(0.0)?.logical_and(&wide.eq(&wide.floor()?)?)?;
+    let right = select(&left, &wide.neg()?.add_scalar(1.0)?, &wide)?;
+    let y = zeta_of_positive(order + 1, &right)?.mul_scalar(sign * factorial)?;
+    // cot(pi x) has period 1: the whole part, which would only cost digits, goes first.
+    let near = wide.sub(&wide.round()?.detach())?;
+    let angle = select_scalar(&left.logical_and(&pole.logical_not()?)?.logical_not()?, 0.25, &near)?;
+    let cot = angle.mul_scalar(std::f64::consts::PI)?.tan()?.reciprocal()?;
+    let coefficients = cotangent_derivative(order);
+    let mut poly = Tensor::zeros_like_meta(cot.meta())?;
+    for c in coefficients.iter().rev() {
+        poly = poly.mul(&cot)?.add_scalar(*c)?;
+    }
+    let poly = poly.mul_scalar(std::f64::consts::PI.powi(order as i32 + 1))?;
+    let reflected = y.mul_scalar(-sign)?.sub(&poly)?;
+    let y = select(&left, &reflected, &y)?;
+    select_scalar(&pole, sign * f64::INFINITY, &y)?.to_dtype(x.dtype())
+}
+
 /// Sum without NaN.
 fn nansum(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
     let x = dtype.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
@@ -153,13 +230,6 @@ fn nanmean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -
     normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let count = x.isnan()?.logical_not()?.sum_dim(dims.unwrap_or(&[]), keep)?;
     nansum(x, dims, keep, dtype)?.div(&count)
-}
-
-impl Tensor {
-    /// This tensor with the sizes that it has in an operation with another.
-    fn expand_with(&self, x: &Tensor) -> Result<Tensor> {
-        self.expand_dims(&crate::op::broadcast_dims(self.dims(), x.dims())?)
-    }
 }
 
 fn scaled(x: &Tensor, by: f64) -> Result<Tensor> {
@@ -205,7 +275,13 @@ pub const ROWS: &[Row] = &[
     }, || vec![Sample::new(vec![positive(&[2, 3]), t(&[3])]).no_gradient()]),
     Row::new("ldexp.Tensor(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| {
         let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
+        // Whole exponents scale without changing the dtype.
+        let two = match (a.operand(0)?, a.operand(1)?) {
+            (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_float() && !e.dtype().is_float() => two.to_dtype(x.dtype())?,
+            _ => two,
+        };
         Ok(arith(BinaryKind::Mul, a.operand(0)?, Operand::Tensor(&two))?.into())
     }, samples!([t(&[2, 3]), t(&[3])])).inplace(),
+    Row::new("polygamma(int n, Tensor self) -> Tensor", Tier::Composed, |a| Ok(polygamma(a.int(0)?, a.tensor(1)?)?.into()), samples!([n(1), positive(&[2, 3])], [n(2), t(&[2, 3])])).scope(crate::schema::Scope::Function),
     Row::new("mvlgamma(Tensor self, int p) -> Tensor", Tier::Composed, |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into()), || vec![Sample::new(vec![positive(&[2, 3]), n(1)])]).inplace(),
 ];
