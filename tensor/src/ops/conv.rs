@@ -3,7 +3,7 @@
 use crate::op::{Func, Fused, Grads, KernelFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device};
 use crate::ops::activation::{c_name, expect_float};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::conv as kernels;
 pub use torchtpu_kernels::conv::ConvSpec;
@@ -408,6 +408,14 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
             "Given groups={}, expected weight to be divisible by {} at dimension 0, but got weight of size {dw} instead",
             spec.groups, spec.groups
         )));
+    }
+    if (0..spec.spatial).any(|d| extra[d] >= spec.stride[d] && extra[d] < spec.w_dilation[d]) {
+        // More room at the end than a convolution of the result would leave: as if zeros followed the input.
+        let more = |d: usize| if extra[d] < spec.w_dilation[d] { extra[d] / spec.stride[d] } else { 0 };
+        let widths: Vec<(i64, i64)> = [(0, 0); 2].into_iter().chain((0..spec.spatial).map(|d| (0, more(d) as i64))).collect();
+        let x = super::pad::pad_constant(x, &widths, Scalar::Int(0))?;
+        let rest = std::array::from_fn(|d| if d < spec.spatial { extra[d] - more(d) * spec.stride[d] } else { extra[d] });
+        return transposed(&x, w, b, spec, rest);
     }
     let channels = dw[1] * spec.groups;
     let mut out = Dims::new(&[dx[0], channels]);

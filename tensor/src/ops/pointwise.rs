@@ -818,7 +818,7 @@ pub fn select_scalar(cond: &Tensor, value: f64, x: &Tensor) -> Result<Tensor> {
 
 /// `y` with the gradient zero, rather than none, to what it was made from.
 pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
-    if !y.dtype().is_float() || !crate::graph::may_need_grad(&[x]) {
+    if !y.dtype().is_float() || !graph::may_need_grad(&[x]) {
         return Ok(y);
     }
     let never = Meta { dims: Dims::EMPTY, dtype: DType::Bool, device: y.device() };
