@@ -56,7 +56,7 @@ impl Backward for Tensor {
 mod readme {
     /// ```
     /// use torchtpu::{Backward, DType, Tensor};
-    /// 
+    ///
     /// let device = torchtpu::device("cpu")?; // or "tpu": the same program, compiled
     /// let x = Tensor::from_slice_on(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2], device)?;
     /// let w = Tensor::ones(&[2, 2], DType::F32, device)?;

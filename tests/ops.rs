@@ -200,7 +200,12 @@ fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std::res
         for (i, sample) in (row.samples)().iter().enumerate() {
             asked += 1;
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(row, &schema, sample)))
-                .unwrap_or_else(|p| Err(format!("panic: {:?}", p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied()))));
+                .unwrap_or_else(|p| {
+                    Err(format!(
+                        "panic: {:?}",
+                        p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied())
+                    ))
+                });
             if let Err(e) = result {
                 failures.push(format!("{} sample {i}: {e}", row.schema.split('(').next().unwrap_or_default()));
             }
@@ -279,7 +284,8 @@ fn gradients_equal_central_differences() {
             })
             .collect::<Result<_>>()
             .map_err(|e| e.to_string())?;
-        let floats: Vec<Tensor> = leaves.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect();
+        let floats: Vec<Tensor> =
+            leaves.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect();
         if floats.is_empty() {
             return Ok(());
         }
@@ -321,7 +327,8 @@ fn gradients_equal_central_differences() {
                             .collect::<Result<_>>()?;
                         loss(&changed)?.expect("the same results as before").item_f64()
                     };
-                    let n = (shifted(eps).map_err(|e| e.to_string())? - shifted(-eps).map_err(|e| e.to_string())?) / (2.0 * eps);
+                    let n = (shifted(eps).map_err(|e| e.to_string())? - shifted(-eps).map_err(|e| e.to_string())?)
+                        / (2.0 * eps);
                     if (got[i] - n).abs() > 2e-5 * (1.0 + n.abs()) {
                         return Err(format!("argument {which}.{inner} element {i}: {} against {n}", got[i]));
                     }
@@ -394,7 +401,10 @@ fn lowerings_are_as_recorded() {
                     // A view of an argument, or a result that was read: nothing is pending.
                     Err(e) => format!("({})\n", e.message()),
                 };
-                text.push_str(&format!("// {} result {i}\n{program}\n", row.schema.split('(').next().unwrap_or_default()));
+                text.push_str(&format!(
+                    "// {} result {i}\n{program}\n",
+                    row.schema.split('(').next().unwrap_or_default()
+                ));
             }
             torchtpu::lazy::mark_step();
         }
@@ -520,7 +530,8 @@ fn samples_reach_every_node() {
             let Ok(y) = call(row, &leaves) else { continue };
             let y: Vec<Tensor> = y.into_iter().filter(Tensor::requires_grad).collect();
             if !y.is_empty() {
-                let g: Vec<_> = y.iter().map(|y| Some(Tensor::full_meta(y.meta(), Scalar::Int(1)).expect("ones"))).collect();
+                let g: Vec<_> =
+                    y.iter().map(|y| Some(Tensor::full_meta(y.meta(), Scalar::Int(1)).expect("ones"))).collect();
                 torchtpu::autograd::backward(&y, &g, None, false, None).expect("backward of a sample");
             }
         }

@@ -140,7 +140,12 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
     let mut leaves: Vec<(Arc<Leaf>, Option<Tensor>)> = Vec::new();
     let mut leaf_index: FxHashMap<Address, usize> = FxHashMap::default();
     let mut heap: BinaryHeap<Ready> = BinaryHeap::new();
-    let mut deliver = |e: &Edge, g: Tensor, heap: &mut BinaryHeap<Ready>, pending: &mut FxHashMap<Address, Pending>, targets: &Targets| -> Result<()> {
+    let mut deliver = |e: &Edge,
+                       g: Tensor,
+                       heap: &mut BinaryHeap<Ready>,
+                       pending: &mut FxHashMap<Address, Pending>,
+                       targets: &Targets|
+     -> Result<()> {
         match e {
             Edge::None => Ok(()),
             Edge::Leaf(l) => {
@@ -315,11 +320,7 @@ fn accumulate_into(leaf: &Leaf, g: Tensor, create_graph: bool) -> Result<()> {
 fn start(outputs: &[Tensor], grads: &[Option<Tensor>], create_graph: bool) -> Result<Vec<(Edge, Tensor)>> {
     let _mode = GradMode::set(create_graph);
     if !grads.is_empty() && grads.len() != outputs.len() {
-        return Err(Error::runtime(format!(
-            "got {} tensors and {} gradients",
-            outputs.len(),
-            grads.len()
-        )));
+        return Err(Error::runtime(format!("got {} tensors and {} gradients", outputs.len(), grads.len())));
     }
     outputs
         .iter()
@@ -368,7 +369,13 @@ fn captures(inputs: &[Tensor], roots: &[(Edge, Tensor)]) -> Result<Captures> {
 /// # Errors
 /// `Runtime` in PyTorch's wording: no history, no gradient for an output with several elements, a second backward, a
 /// tensor changed in place; whatever rules and hooks report.
-pub fn backward(outputs: &[Tensor], grads: &[Option<Tensor>], retain_graph: Option<bool>, create_graph: bool, inputs: Option<&[Tensor]>) -> Result<()> {
+pub fn backward(
+    outputs: &[Tensor],
+    grads: &[Option<Tensor>],
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    inputs: Option<&[Tensor]>,
+) -> Result<()> {
     let roots = start(outputs, grads, create_graph)?;
     let keep = retain_graph.unwrap_or(create_graph);
     let Some(inputs) = inputs else {

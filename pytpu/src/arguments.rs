@@ -472,10 +472,7 @@ impl Overload {
         if self.needs_tensor {
             // SAFETY: both were written above.
             let numbers = unsafe {
-                matches!(
-                    (out.values[0].assume_init(), out.values[1].assume_init()),
-                    (Arg::Scalar(_), Arg::Scalar(_))
-                )
+                matches!((out.values[0].assume_init(), out.values[1].assume_init()), (Arg::Scalar(_), Arg::Scalar(_)))
             };
             if numbers {
                 return false;
@@ -484,9 +481,10 @@ impl Overload {
         if let Some(i) = self.new_on {
             // SAFETY: written above.
             if matches!(unsafe { out.values[i].assume_init() }, Arg::None)
-                && let Some(d) = device::current_default() {
-                    out.values[i].write(Arg::Device(d));
-                }
+                && let Some(d) = device::current_default()
+            {
+                out.values[i].write(Arg::Device(d));
+            }
             // SAFETY: written above.
             if let Arg::Ints(size) = unsafe { out.values[0].assume_init() } {
                 out.elements = size.iter().fold(1usize, |a, n| a.saturating_mul((*n).max(0) as usize));
@@ -903,9 +901,10 @@ impl Overload {
                 }
                 if convert(p, o, &mut out).is_none() {
                     if p.ty == Ty::Device
-                        && let Err(e) = device::extract(o) {
-                            return Some(Problem::Device(e));
-                        }
+                        && let Err(e) = device::extract(o)
+                    {
+                        return Some(Problem::Device(e));
+                    }
                     return Some(Problem::Type(i, o, at));
                 }
             }
@@ -1070,9 +1069,10 @@ pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
         _ => None,
     };
     if let Some(o) = single
-        && let Some(p) = o.problem(call) {
-            return Err(o.explain(name, p, call).into());
-        }
+        && let Some(p) = o.problem(call)
+    {
+        return Err(o.explain(name, p, call).into());
+    }
     for o in &plausible {
         if let Some(Problem::Device(e)) = o.problem(call) {
             return Err(Failure::Error(e));

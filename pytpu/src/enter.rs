@@ -38,9 +38,10 @@ impl From<PyErr> for Failure {
 #[cold]
 pub fn exception(mut e: Error) -> PyErr {
     if let Some(payload) = e.take_payload()
-        && let Ok(raised) = payload.downcast::<PyErr>() {
-            return *raised;
-        }
+        && let Ok(raised) = payload.downcast::<PyErr>()
+    {
+        return *raised;
+    }
     let text = e.to_string();
     match e.kind() {
         ErrorKind::Runtime | ErrorKind::Callback => PyRuntimeError::new_err(text),

@@ -109,9 +109,10 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
             tensor_of(o).clone()
         } else {
             if !convert::is_array(o)
-                && let Some(v) = arguments::int(o) {
-                    return Ok(Item::Int(v));
-                }
+                && let Some(v) = arguments::int(o)
+            {
+                return Ok(Item::Int(v));
+            }
             if PyTuple_Check(o) == 0 && PyList_Check(o) == 0 && !convert::is_array(o) {
                 return Err(bad_index(o));
             }
@@ -345,15 +346,17 @@ fn without_leading_ones(v: Tensor, dims: &Dims) -> Outcome<Tensor> {
 fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> Outcome<()> {
     // `x[mask] = 0` needs no positions.
     if let ([Item::Tensor(mask)], true) = (&key[..], value.dims().is_empty())
-        && mask.dtype() == DType::Bool && mask.dims() == x.dims() {
-            let fill = match number {
-                Some(n) => Arg::Scalar(n),
-                None => Arg::Tensor(&value),
-            };
-            let overload = if number.is_some() { "Scalar" } else { "Tensor" };
-            let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
-            return Ok(torchtpu_tensor::inplace::apply(x, filled)?);
-        }
+        && mask.dtype() == DType::Bool
+        && mask.dims() == x.dims()
+    {
+        let fill = match number {
+            Some(n) => Arg::Scalar(n),
+            None => Arg::Tensor(&value),
+        };
+        let overload = if number.is_some() { "Scalar" } else { "Tensor" };
+        let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
+        return Ok(torchtpu_tensor::inplace::apply(x, filled)?);
+    }
     let s = select(x, key)?;
     if s.indices.is_empty() {
         let value = without_leading_ones(value, s.x.dims())?;

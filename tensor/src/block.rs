@@ -455,7 +455,12 @@ impl Tensor {
     /// # Safety
     /// `data` must be aligned for the dtype and valid for every element that sizes and strides reach, for reading and
     /// writing, until `keep` is dropped.
-    pub unsafe fn from_foreign(meta: &Meta, strides: &[usize], data: *mut u8, keep: Box<dyn Any + Send + Sync>) -> Tensor {
+    pub unsafe fn from_foreign(
+        meta: &Meta,
+        strides: &[usize],
+        data: *mut u8,
+        keep: Box<dyn Any + Send + Sync>,
+    ) -> Tensor {
         let bytes = reach(&meta.dims, strides) * meta.dtype.size_bytes();
         let mut storage = Storage::new(data as u64, bytes, Owner::Foreign, 0);
         storage.keep = Some(keep);
@@ -475,7 +480,13 @@ impl Tensor {
     ///
     /// # Errors
     /// `Runtime` when the layout reaches beyond the storage.
-    pub(crate) fn alias(&self, meta: &Meta, strides: Dims, offset: usize, view: Option<Box<ViewInfo>>) -> Result<Tensor> {
+    pub(crate) fn alias(
+        &self,
+        meta: &Meta,
+        strides: Dims,
+        offset: usize,
+        view: Option<Box<ViewInfo>>,
+    ) -> Result<Tensor> {
         let st = self.storage();
         let end = if meta.numel() == 0 { 0 } else { offset + reach(&meta.dims, &strides) };
         if end * meta.dtype.size_bytes() > st.bytes && meta.device.kind != DeviceKind::Meta {
@@ -619,7 +630,9 @@ impl Tensor {
     pub fn data_ptr(&self) -> usize {
         match self.storage().owner {
             Owner::Device | Owner::None => 0,
-            _ => self.storage().data.load(Ordering::Relaxed) as usize + self.storage_offset() * self.dtype().size_bytes(),
+            _ => {
+                self.storage().data.load(Ordering::Relaxed) as usize + self.storage_offset() * self.dtype().size_bytes()
+            }
         }
     }
 
@@ -841,7 +854,9 @@ fn reach(dims: &[usize], strides: &[usize]) -> usize {
 fn out_of_memory(meta: &Meta) -> Error {
     let what = match meta.bytes() {
         Some(b) => format!("you tried to allocate {b} bytes"),
-        None => format!("a tensor of shape {} and dtype {} does not fit the address space", meta.dims, meta.dtype.name()),
+        None => {
+            format!("a tensor of shape {} and dtype {} does not fit the address space", meta.dims, meta.dtype.name())
+        }
     };
     Error::new(ErrorKind::OutOfMemory, format!("DefaultCPUAllocator: can't allocate memory: {what}"))
 }

@@ -12,11 +12,19 @@ const PRECISION: usize = 4;
 
 /// How the elements of one tensor are written: all alike.
 enum Style {
-    Integer { width: usize },
+    Integer {
+        width: usize,
+    },
     /// All values are whole: `1.`
-    Whole { width: usize },
-    Fixed { width: usize },
-    Scientific { width: usize },
+    Whole {
+        width: usize,
+    },
+    Fixed {
+        width: usize,
+    },
+    Scientific {
+        width: usize,
+    },
 }
 
 fn scientific(v: f64) -> String {
@@ -45,7 +53,8 @@ impl Style {
         // Zeros and what is not finite adapt to the others' width.
         let finite: Vec<f64> = floats().filter(|v| v.is_finite() && *v != 0.0).collect();
         let longest = |f: &dyn Fn(f64) -> String| finite.iter().map(|v| f(*v).len()).max().unwrap_or(1);
-        let (max, min) = finite.iter().fold((0.0, f64::INFINITY), |(a, b): (f64, f64), v| (a.max(v.abs()), b.min(v.abs())));
+        let (max, min) =
+            finite.iter().fold((0.0, f64::INFINITY), |(a, b): (f64, f64), v| (a.max(v.abs()), b.min(v.abs())));
         let spread = !finite.is_empty() && (max / min > 1000.0 || max > 1.0e8);
         let whole = finite.iter().all(|v| v.ceil() == *v);
         if spread || !whole && min < 1.0e-4 {
@@ -68,7 +77,10 @@ impl Style {
     }
     fn width(&self) -> usize {
         match self {
-            Style::Integer { width } | Style::Whole { width } | Style::Fixed { width } | Style::Scientific { width } => *width,
+            Style::Integer { width }
+            | Style::Whole { width }
+            | Style::Fixed { width }
+            | Style::Scientific { width } => *width,
         }
     }
 }

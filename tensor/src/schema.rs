@@ -478,7 +478,17 @@ pub struct Row {
 impl Row {
     /// A row with function and method, `out=`, no in-place form.
     pub const fn new(schema: &'static str, tier: Tier, call: Call, samples: fn() -> Vec<Sample>) -> Row {
-        Row { schema, call, inplace: None, has_inplace: false, has_out: true, scope: Scope::Both, tier, samples, fields: &[] }
+        Row {
+            schema,
+            call,
+            inplace: None,
+            has_inplace: false,
+            has_out: true,
+            scope: Scope::Both,
+            tier,
+            samples,
+            fields: &[],
+        }
     }
     /// Puts it elsewhere.
     pub const fn scope(mut self, scope: Scope) -> Row {

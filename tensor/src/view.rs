@@ -41,13 +41,7 @@ impl ViewInfo {
             Some(op) => ops.push(op),
             None => {}
         }
-        Box::new(ViewInfo {
-            base,
-            ops,
-            memo: Mutex::new(None),
-            history_version: AtomicU32::new(x.version()),
-            detached,
-        })
+        Box::new(ViewInfo { base, ops, memo: Mutex::new(None), history_version: AtomicU32::new(x.version()), detached })
     }
 
     /// Whether the storage was written since this view's history was made.

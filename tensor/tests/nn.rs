@@ -50,7 +50,10 @@ fn normalisations_agree_with_their_formulas() {
         let inputs: &[&Tensor] = if rms { &[&x, &w] } else { &[&x, &w, &b] };
         let y = check(Prim::LayerNorm(Box::new(of)), inputs);
         let wanted = if rms { 0b011 } else { 0b111 };
-        check(Prim::LayerNormBackward(Box::new(LayerNormBackward { of, wanted })), &[&t(&[3, 4, 5], 4), &x, &y[1], &y[2], &w]);
+        check(
+            Prim::LayerNormBackward(Box::new(LayerNormBackward { of, wanted })),
+            &[&t(&[3, 4, 5], 4), &x, &y[1], &y[2], &w],
+        );
     }
     let (w, b) = (t(&[4], 5), t(&[4], 6));
     let of = BatchNorm { train: true, eps: F64::new(1e-5), weight: true, bias: true };

@@ -1,9 +1,9 @@
 //! Kernels that make values out of positions.
 
 use crate::convert::{Number, cast};
+use crate::copy::{Scalar, copy, fill};
 use crate::loops::RawMut;
 use crate::threads::parallel_for;
-use crate::copy::{Scalar, copy, fill};
 use crate::{Element, View, ViewMut, for_dtype};
 
 /// Calls `value(i)` for every element of a one-dimensional output.

@@ -219,7 +219,9 @@ fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
         return x.reshape(&from)?.expand(&to)?.reshape(&out)?.copy_if_view(x);
     }
     // Too many dimensions at once: one after the other.
-    let mut y = x.reshape(&out.iter().enumerate().map(|(i, _)| if i < lead { 1 } else { x.dims()[i - lead] as i64 }).collect::<Vec<_>>())?;
+    let mut y = x.reshape(
+        &out.iter().enumerate().map(|(i, _)| if i < lead { 1 } else { x.dims()[i - lead] as i64 }).collect::<Vec<_>>(),
+    )?;
     for (i, &t) in times.iter().enumerate() {
         if t == 0 {
             y = y.narrow(i as i64, 0, 0)?;
@@ -339,36 +341,160 @@ fn two(a: &[usize], b: &[usize]) -> SampleArg {
 
 /// Rows of the joining functions.
 pub const ROWS: &[Row] = &[
-    Row::new("cat(Tensor[] tensors, int dim=0) -> Tensor", Tier::Prim, |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()), samples!([two(&[2, 3], &[1, 3])], [two(&[2, 3], &[2, 1]), n(-1)])).scope(Scope::Function),
-    Row::new("concat(Tensor[] tensors, int dim=0) -> Tensor", Tier::Prim, |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()), samples!([two(&[2, 3], &[1, 3])])).scope(Scope::Function),
-    Row::new("concatenate(Tensor[] tensors, int dim=0) -> Tensor", Tier::Prim, |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()), samples!([two(&[2, 3], &[1, 3])])).scope(Scope::Function),
-    Row::new("stack(Tensor[] tensors, int dim=0) -> Tensor", Tier::Composed, |a| Ok(stack(&a.tensors(0)?, a.int(1)?)?.into()), samples!([two(&[2, 3], &[2, 3]), n(1)])).scope(Scope::Function),
-    Row::new("hstack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(stacked(&a.tensors(0)?, 1, 1)?.into()), samples!([two(&[2, 3], &[2, 1])])).scope(Scope::Function),
-    Row::new("vstack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(stacked(&a.tensors(0)?, 2, 0)?.into()), samples!([two(&[3], &[3])])).scope(Scope::Function),
-    Row::new("dstack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(stacked(&a.tensors(0)?, 3, 2)?.into()), samples!([two(&[3], &[3])])).scope(Scope::Function),
-    Row::new("flip(Tensor self, int[] dims) -> Tensor", Tier::Prim, |a| Ok(flip(a.tensor(0)?, a.ints(1)?)?.into()), samples!([t(&[2, 3, 4]), ints(&[0, -1])])),
-    Row::new("fliplr(Tensor self) -> Tensor", Tier::Prim, |a| Ok(flip(a.tensor(0)?, &[1])?.into()), samples!([t(&[2, 3])])),
-    Row::new("flipud(Tensor self) -> Tensor", Tier::Prim, |a| Ok(flip(a.tensor(0)?, &[0])?.into()), samples!([t(&[2, 3])])),
-    Row::new("roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", Tier::Composed, |a| Ok(roll(a.tensor(0)?, a.ints(1)?, a.ints(2)?)?.into()), samples!([t(&[2, 3]), ints(&[1]), ints(&[1])], [t(&[2, 3]), ints(&[2])])),
-    Row::new("repeat(Tensor self, SymInt[] repeats) -> Tensor", Tier::Composed, |a| Ok(repeat(a.tensor(0)?, a.ints(1)?)?.into()), samples!([t(&[2, 3]), ints(&[2, 1, 2])])).scope(Scope::Method),
-    Row::new("tile(Tensor self, SymInt[] dims) -> Tensor", Tier::Composed, |a| {
-        let (x, d) = (a.tensor(0)?, a.ints(1)?);
-        let mut times = vec![1; x.dims().len().saturating_sub(d.len())];
-        times.extend_from_slice(d);
-        Ok(repeat(x, &times)?.into())
-    }, samples!([t(&[2, 3]), ints(&[2])])),
-    Row::new("repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", Tier::Composed, |a| Ok(repeat_interleave(a.tensor(0)?, a.int(1)?, a.opt_int(2)?)?.into()), samples!([t(&[2, 3]), n(2)], [t(&[2, 3]), n(2), n(1)])),
-    Row::new("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", Tier::Composed, |a| Ok(repeat_interleave_by(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()), || vec![Sample::new(vec![t(&[3, 2]), SampleArg::Tensor(vec![3], Fill::Index(3)), n(0)]).no_gradient()]),
-    Row::new("repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", Tier::Composed, |a| {
-        let times = a.tensor(0)?;
-        if times.dims().len() != 1 {
-            return Err(Error::runtime("repeat_interleave only accept 1D vector as repeat"));
-        }
-        Ok(positions_of(times, times.numel(), times.device())?.into())
-    }, || vec![Sample::new(vec![SampleArg::Tensor(vec![3], Fill::Index(3))]).no_gradient()]).scope(Scope::Function),
-    Row::new("meshgrid(Tensor[] tensors, *, str indexing='ij') -> Tensor[]", Tier::Composed, |a| Ok(crate::schema::Ret::Tuple(meshgrid(&a.tensors(0)?, a.str(1)?)?)), samples!([two(&[2], &[3])])).scope(Scope::Function).no_out(),
-    Row::new("broadcast_tensors(Tensor[] tensors) -> Tensor[]", Tier::Composed, |a| Ok(crate::schema::Ret::Tuple(broadcast_tensors(&a.tensors(0)?)?)), samples!([two(&[2, 1], &[3])])).scope(Scope::Function).no_out(),
-    Row::new("atleast_1d(Tensor self) -> Tensor", Tier::Composed, |a| Ok(at_least(a.tensor(0)?, 1)?.into()), samples!([t(&[])])).scope(Scope::Function).no_out(),
-    Row::new("atleast_2d(Tensor self) -> Tensor", Tier::Composed, |a| Ok(at_least(a.tensor(0)?, 2)?.into()), samples!([t(&[3])])).scope(Scope::Function).no_out(),
-    Row::new("atleast_3d(Tensor self) -> Tensor", Tier::Composed, |a| Ok(at_least(a.tensor(0)?, 3)?.into()), samples!([t(&[3])])).scope(Scope::Function).no_out(),
+    Row::new(
+        "cat(Tensor[] tensors, int dim=0) -> Tensor",
+        Tier::Prim,
+        |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
+        samples!([two(&[2, 3], &[1, 3])], [two(&[2, 3], &[2, 1]), n(-1)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "concat(Tensor[] tensors, int dim=0) -> Tensor",
+        Tier::Prim,
+        |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
+        samples!([two(&[2, 3], &[1, 3])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
+        Tier::Prim,
+        |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
+        samples!([two(&[2, 3], &[1, 3])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "stack(Tensor[] tensors, int dim=0) -> Tensor",
+        Tier::Composed,
+        |a| Ok(stack(&a.tensors(0)?, a.int(1)?)?.into()),
+        samples!([two(&[2, 3], &[2, 3]), n(1)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "hstack(Tensor[] tensors) -> Tensor",
+        Tier::Composed,
+        |a| Ok(stacked(&a.tensors(0)?, 1, 1)?.into()),
+        samples!([two(&[2, 3], &[2, 1])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "vstack(Tensor[] tensors) -> Tensor",
+        Tier::Composed,
+        |a| Ok(stacked(&a.tensors(0)?, 2, 0)?.into()),
+        samples!([two(&[3], &[3])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "dstack(Tensor[] tensors) -> Tensor",
+        Tier::Composed,
+        |a| Ok(stacked(&a.tensors(0)?, 3, 2)?.into()),
+        samples!([two(&[3], &[3])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "flip(Tensor self, int[] dims) -> Tensor",
+        Tier::Prim,
+        |a| Ok(flip(a.tensor(0)?, a.ints(1)?)?.into()),
+        samples!([t(&[2, 3, 4]), ints(&[0, -1])]),
+    ),
+    Row::new(
+        "fliplr(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(flip(a.tensor(0)?, &[1])?.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "flipud(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(flip(a.tensor(0)?, &[0])?.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
+        Tier::Composed,
+        |a| Ok(roll(a.tensor(0)?, a.ints(1)?, a.ints(2)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1]), ints(&[1])], [t(&[2, 3]), ints(&[2])]),
+    ),
+    Row::new(
+        "repeat(Tensor self, SymInt[] repeats) -> Tensor",
+        Tier::Composed,
+        |a| Ok(repeat(a.tensor(0)?, a.ints(1)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[2, 1, 2])]),
+    )
+    .scope(Scope::Method),
+    Row::new(
+        "tile(Tensor self, SymInt[] dims) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let (x, d) = (a.tensor(0)?, a.ints(1)?);
+            let mut times = vec![1; x.dims().len().saturating_sub(d.len())];
+            times.extend_from_slice(d);
+            Ok(repeat(x, &times)?.into())
+        },
+        samples!([t(&[2, 3]), ints(&[2])]),
+    ),
+    Row::new(
+        "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(repeat_interleave(a.tensor(0)?, a.int(1)?, a.opt_int(2)?)?.into()),
+        samples!([t(&[2, 3]), n(2)], [t(&[2, 3]), n(2), n(1)]),
+    ),
+    Row::new(
+        "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(repeat_interleave_by(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()),
+        || vec![Sample::new(vec![t(&[3, 2]), SampleArg::Tensor(vec![3], Fill::Index(3)), n(0)]).no_gradient()],
+    ),
+    Row::new(
+        "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let times = a.tensor(0)?;
+            if times.dims().len() != 1 {
+                return Err(Error::runtime("repeat_interleave only accept 1D vector as repeat"));
+            }
+            Ok(positions_of(times, times.numel(), times.device())?.into())
+        },
+        || vec![Sample::new(vec![SampleArg::Tensor(vec![3], Fill::Index(3))]).no_gradient()],
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "meshgrid(Tensor[] tensors, *, str indexing='ij') -> Tensor[]",
+        Tier::Composed,
+        |a| Ok(crate::schema::Ret::Tuple(meshgrid(&a.tensors(0)?, a.str(1)?)?)),
+        samples!([two(&[2], &[3])]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "broadcast_tensors(Tensor[] tensors) -> Tensor[]",
+        Tier::Composed,
+        |a| Ok(crate::schema::Ret::Tuple(broadcast_tensors(&a.tensors(0)?)?)),
+        samples!([two(&[2, 1], &[3])]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "atleast_1d(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(at_least(a.tensor(0)?, 1)?.into()),
+        samples!([t(&[])]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "atleast_2d(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(at_least(a.tensor(0)?, 2)?.into()),
+        samples!([t(&[3])]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "atleast_3d(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(at_least(a.tensor(0)?, 3)?.into()),
+        samples!([t(&[3])]),
+    )
+    .scope(Scope::Function)
+    .no_out(),
 ];

@@ -412,9 +412,11 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
     if (0..spec.spatial).any(|d| extra[d] >= spec.stride[d] && extra[d] < spec.w_dilation[d]) {
         // More room at the end than a convolution of the result would leave: as if zeros followed the input.
         let more = |d: usize| if extra[d] < spec.w_dilation[d] { extra[d] / spec.stride[d] } else { 0 };
-        let widths: Vec<(i64, i64)> = [(0, 0); 2].into_iter().chain((0..spec.spatial).map(|d| (0, more(d) as i64))).collect();
+        let widths: Vec<(i64, i64)> =
+            [(0, 0); 2].into_iter().chain((0..spec.spatial).map(|d| (0, more(d) as i64))).collect();
         let x = super::pad::pad_constant(x, &widths, Scalar::Int(0))?;
-        let rest = std::array::from_fn(|d| if d < spec.spatial { extra[d] - more(d) * spec.stride[d] } else { extra[d] });
+        let rest =
+            std::array::from_fn(|d| if d < spec.spatial { extra[d] - more(d) * spec.stride[d] } else { extra[d] });
         return transposed(&x, w, b, spec, rest);
     }
     let channels = dw[1] * spec.groups;

@@ -3,7 +3,10 @@
 use crate::graph::Edge;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, t};
-use crate::{DType, Device, DeviceKind, Dims, Element, Error, Meta, Result, Scalar, Tensor, backend, dispatch, graph, inplace, samples, state};
+use crate::{
+    DType, Device, DeviceKind, Dims, Element, Error, Meta, Result, Scalar, Tensor, backend, dispatch, graph, inplace,
+    samples, state,
+};
 use smallvec::smallvec;
 
 /// Converts elements to another dtype: floats truncate towards zero, anything but zero is true.
@@ -163,7 +166,9 @@ impl Tensor {
         let dims: Vec<i64> = self.dims().iter().map(|&n| n as i64).collect();
         let y = if y.dims() == self.dims() {
             y
-        } else if y.dims().len() > dims.len() || crate::op::broadcast_dims(self.dims(), y.dims()).is_ok_and(|d| d != *self.dims()) {
+        } else if y.dims().len() > dims.len()
+            || crate::op::broadcast_dims(self.dims(), y.dims()).is_ok_and(|d| d != *self.dims())
+        {
             return Err(Error::runtime(format!(
                 "output with shape {} doesn't match the broadcast shape {}",
                 self.dims(),

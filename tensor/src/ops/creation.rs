@@ -170,8 +170,9 @@ impl Tensor {
             // PyTorch computes in the result's precision.
             let (a, b) = (start as f32, end as f32);
             let step = if n > 1 { (b - a) / (n - 1) as f32 } else { 0.0 };
-            let v: Vec<f32> =
-                (0..n).map(|i| if i < n / 2 || n == 1 { a + step * i as f32 } else { b - step * (n - 1 - i) as f32 }).collect();
+            let v: Vec<f32> = (0..n)
+                .map(|i| if i < n / 2 || n == 1 { a + step * i as f32 } else { b - step * (n - 1 - i) as f32 })
+                .collect();
             return Tensor::from_slice_on(&v, &[n], device);
         }
         Tensor::from_slice(&v, &[n])?.to_dtype(dtype)?.to_device(device)
@@ -215,9 +216,7 @@ fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, device: Device
 pub(crate) fn sizes(v: &[i64]) -> Result<Dims> {
     if let Some((i, n)) = v.iter().enumerate().find(|(_, n)| **n < 0) {
         let _ = i;
-        return Err(Error::runtime(format!(
-            "Trying to create tensor with negative dimension {n}: {v:?}"
-        )));
+        return Err(Error::runtime(format!("Trying to create tensor with negative dimension {n}: {v:?}")));
     }
     Dims::try_new(&v.iter().map(|&n| n as usize).collect::<Vec<_>>())
 }
@@ -325,4 +324,3 @@ pub const ROWS: &[Row] = &[
         Ok(x.clone().into())
     }, Vec::new).scope(Scope::Method).no_out(),
 ];
-

@@ -94,31 +94,27 @@ macro_rules! dropout_row {
 }
 
 fn samples() -> Vec<Sample> {
-    vec![
-        Sample::new(vec![t(&[2, 3, 4]), n(0.5), n(false)]),
-        Sample::new(vec![t(&[2, 3, 4]), n(1.0), n(true)]),
-    ]
+    vec![Sample::new(vec![t(&[2, 3, 4]), n(0.5), n(false)]), Sample::new(vec![t(&[2, 3, 4]), n(1.0), n(true)])]
 }
 
 /// Rows of the dropouts.
-pub const ROWS: &[Row] =
-    &[
-        dropout_row!("dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(
-            x,
-            p,
-            train,
-            Unit::Element
-        )),
-        dropout_row!("feature_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(
-            x,
-            p,
-            train,
-            Unit::Channel
-        )),
-        dropout_row!("alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
-            alpha_dropout(x, p, train, Unit::Element)
-        }),
-        dropout_row!("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
-            alpha_dropout(x, p, train, Unit::Channel)
-        }),
-    ];
+pub const ROWS: &[Row] = &[
+    dropout_row!("dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(
+        x,
+        p,
+        train,
+        Unit::Element
+    )),
+    dropout_row!("feature_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| drop(
+        x,
+        p,
+        train,
+        Unit::Channel
+    )),
+    dropout_row!("alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
+        alpha_dropout(x, p, train, Unit::Element)
+    }),
+    dropout_row!("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
+        alpha_dropout(x, p, train, Unit::Channel)
+    }),
+];

@@ -497,9 +497,11 @@ impl Op for IndexAdd {
         let gs = if s.needs(2) {
             Some(if s.meta(2).dims.is_empty() && !self.accumulate && !s.meta(0).dims.is_empty() {
                 // One value for all rows: a row that is named twice counts once.
-                let (zero, one) = (Tensor::number(Scalar::Float(0.0), g.dtype())?, Tensor::number(Scalar::Float(1.0), g.dtype())?);
+                let (zero, one) =
+                    (Tensor::number(Scalar::Float(0.0), g.dtype())?, Tensor::number(Scalar::Float(1.0), g.dtype())?);
                 let rows = Tensor::zeros_like_meta(&g.meta().with_dims(Dims::new(&[s.meta(0).dims[self.dim]])))?;
-                let rows = dispatch::call(Prim::IndexAdd(IndexAdd { dim: 0, accumulate: false }), &[&rows, s.x(1), &one])?;
+                let rows =
+                    dispatch::call(Prim::IndexAdd(IndexAdd { dim: 0, accumulate: false }), &[&rows, s.x(1), &one])?;
                 let mut along = Dims::filled(1, g.dims().len());
                 along[self.dim] = rows.numel();
                 let named = rows.reshape_dims(along)?.gt(&zero)?;

@@ -136,12 +136,15 @@ pub struct Linear;
 impl crate::op::Fused for Linear {
     const NAME: &'static str = "linear";
     const KERNEL: Option<crate::op::KernelFn<Self>> = Some(|_, x, y| {
-        let (rows, k) = (x[0].numel() / x[0].dims().last().copied().unwrap_or(1).max(1), *x[1].dims().last().expect("2-d"));
-        let flat = x[0].reshape_dims(Dims::new(&[if k == 0 { y[0].numel() / x[1].dims()[0].max(1) } else { rows }, k]))?;
+        let (rows, k) =
+            (x[0].numel() / x[0].dims().last().copied().unwrap_or(1).max(1), *x[1].dims().last().expect("2-d"));
+        let flat =
+            x[0].reshape_dims(Dims::new(&[if k == 0 { y[0].numel() / x[1].dims()[0].max(1) } else { rows }, k]))?;
         let w = (swap_last(x[1].dims()), swap_last(x[1].strides()));
         let out = y[0].reshape_dims(Dims::new(&[flat.dims()[0], x[1].dims()[0]]))?;
         let bias = x.get(2).map(|b| b.view());
-        torchtpu_kernels::matmul::addmm(&flat.view(), &x[1].view_as(&w.0, &w.1), bias.as_ref(), &mut out.view_mut()).map_err(kernel_error)
+        torchtpu_kernels::matmul::addmm(&flat.view(), &x[1].view_as(&w.0, &w.1), bias.as_ref(), &mut out.view_mut())
+            .map_err(kernel_error)
     });
     const LOWER: Option<crate::op::LowerFn<Self>> = Some(|_, f, x, y| {
         let e = crate::meta::element_type(y[0].dtype);
@@ -167,7 +170,11 @@ impl crate::op::Fused for Linear {
         };
         let mut grads: Grads = smallvec![gx, gw];
         if s.len() > 2 {
-            grads.push(if s.needs(2) { Some(super::reduce::sum_mask(&g2, 1)?.reshape_dims(s.meta(2).dims)?) } else { None });
+            grads.push(if s.needs(2) {
+                Some(super::reduce::sum_mask(&g2, 1)?.reshape_dims(s.meta(2).dims)?)
+            } else {
+                None
+            });
         }
         Ok(grads)
     });
@@ -177,20 +184,34 @@ impl crate::op::Fused for Linear {
         if a.dims().is_empty() || w.dims().len() != 2 || k != w.dims()[1] {
             let rows = a.numel() / k.max(1);
             let (wo, wi) = if w.dims().len() == 2 { (w.dims()[0], w.dims()[1]) } else { (1, w.numel()) };
-            return Err(Error::runtime(format!("mat1 and mat2 shapes cannot be multiplied ({rows}x{k} and {wi}x{wo})")));
+            return Err(Error::runtime(format!(
+                "mat1 and mat2 shapes cannot be multiplied ({rows}x{k} and {wi}x{wo})"
+            )));
         }
         if a.dtype() != w.dtype() {
-            return Err(Error::runtime(format!("mat1 and mat2 must have the same dtype, but got {} and {}", a.dtype().scalar_type(), w.dtype().scalar_type())));
+            return Err(Error::runtime(format!(
+                "mat1 and mat2 must have the same dtype, but got {} and {}",
+                a.dtype().scalar_type(),
+                w.dtype().scalar_type()
+            )));
         }
         if let Some(b) = x.get(2) {
             if b.dims().len() != 1 || b.dims()[0] != w.dims()[0] {
                 return Err(Error::runtime(format!(
                     "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {}.  Target sizes: {}.  Tensor sizes: {}",
-                    w.dims()[0], b.dims().last().copied().unwrap_or(1), a.dims().len() - 1, a.dims(), b.dims()
+                    w.dims()[0],
+                    b.dims().last().copied().unwrap_or(1),
+                    a.dims().len() - 1,
+                    a.dims(),
+                    b.dims()
                 )));
             }
             if b.dtype() != a.dtype() {
-                return Err(Error::runtime(format!("self and mat2 must have the same dtype, but got {} and {}", b.dtype().scalar_type(), w.dtype().scalar_type())));
+                return Err(Error::runtime(format!(
+                    "self and mat2 must have the same dtype, but got {} and {}",
+                    b.dtype().scalar_type(),
+                    w.dtype().scalar_type()
+                )));
             }
         }
         let mut dims = *a.dims();
@@ -236,7 +257,9 @@ impl Tensor {
         let (a, b) = (self, other);
         let (ra, rb) = (a.dims().len(), b.dims().len());
         if ra == 0 || rb == 0 {
-            return Err(Error::runtime(format!("both arguments to matmul need to be at least 1D, but they are {ra}D and {rb}D")));
+            return Err(Error::runtime(format!(
+                "both arguments to matmul need to be at least 1D, but they are {ra}D and {rb}D"
+            )));
         }
         match (ra, rb) {
             (1, 1) => return a.dot(b),
@@ -258,12 +281,16 @@ impl Tensor {
             dims[na - 1] = db[1];
             y.view_dims(dims)?
         } else {
-            let (la, lb): (Dims, Dims) = (da[..na - 2].iter().copied().collect(), db[..nb - 2].iter().copied().collect());
+            let (la, lb): (Dims, Dims) =
+                (da[..na - 2].iter().copied().collect(), db[..nb - 2].iter().copied().collect());
             let lead = crate::op::broadcast_dims(&la, &lb)?;
             if da[na - 1] != db[nb - 2] {
                 return Err(Error::runtime(format!(
                     "Expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}].",
-                    lead.numel(), da[na - 1], lead.numel(), db[nb - 2]
+                    lead.numel(),
+                    da[na - 1],
+                    lead.numel(),
+                    db[nb - 2]
                 )));
             }
             let with = |t: &Dims| -> Dims { lead.iter().copied().chain([t[t.len() - 2], t[t.len() - 1]]).collect() };
@@ -321,13 +348,18 @@ impl Tensor {
         if self.dims().len() != 2 || v.dims().len() != 1 {
             return Err(Error::runtime(format!(
                 "vector + matrix @ vector expected, got {}, {}, {}",
-                1, self.dims().len(), v.dims().len()
+                1,
+                self.dims().len(),
+                v.dims().len()
             )));
         }
         if self.dims()[1] != v.dims()[0] {
             return Err(Error::runtime(format!(
                 "size mismatch, got input ({}), mat ({}x{}), vec ({})",
-                self.dims()[0], self.dims()[0], self.dims()[1], v.dims()[0]
+                self.dims()[0],
+                self.dims()[0],
+                self.dims()[1],
+                v.dims()[0]
             )));
         }
         dot(self, &v.unsqueeze(1)?)?.squeeze(1)
@@ -340,19 +372,24 @@ impl Tensor {
         if self.dims().len() != 1 || other.dims().len() != 1 {
             return Err(Error::runtime(format!(
                 "1D tensors expected, but got {}D and {}D tensors",
-                self.dims().len(), other.dims().len()
+                self.dims().len(),
+                other.dims().len()
             )));
         }
         if self.dtype() != other.dtype() {
             return Err(Error::runtime(format!(
                 "dot : expected both vectors to have same dtype, but found {} and {}",
-                self.dtype().scalar_type(), other.dtype().scalar_type()
+                self.dtype().scalar_type(),
+                other.dtype().scalar_type()
             )));
         }
         if self.numel() != other.numel() {
             return Err(Error::runtime(format!(
                 "inconsistent tensor size, expected tensor [{}] and src [{}] to have the same number of elements, but got {} and {} elements respectively",
-                self.numel(), other.numel(), self.numel(), other.numel()
+                self.numel(),
+                other.numel(),
+                self.numel(),
+                other.numel()
             )));
         }
         dot(&self.unsqueeze(0)?, &other.unsqueeze(1)?)?.view_dims(Dims::EMPTY)
@@ -364,7 +401,10 @@ impl Tensor {
     pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
         for (t, name) in [(self, "self"), (other, "vec2")] {
             if t.dims().len() != 1 {
-                return Err(Error::runtime(format!("outer: Expected 1-D argument {name}, but got {}-D", t.dims().len())));
+                return Err(Error::runtime(format!(
+                    "outer: Expected 1-D argument {name}, but got {}-D",
+                    t.dims().len()
+                )));
             }
         }
         self.unsqueeze(1)?.mul(other)
@@ -396,7 +436,8 @@ fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Res
     let fits = crate::op::broadcast_dims(x.dims(), y.dims()).is_ok_and(|d| d == *y.dims());
     if !fits {
         let (want, d) = (y.dims(), x.dims());
-        let i = (0..d.len()).rev().find(|&i| d[i] != 1 && want.get(i + want.len() - d.len()) != Some(&d[i])).unwrap_or(0);
+        let i =
+            (0..d.len()).rev().find(|&i| d[i] != 1 && want.get(i + want.len() - d.len()) != Some(&d[i])).unwrap_or(0);
         let j = (i + want.len()).saturating_sub(d.len());
         return Err(Error::runtime(format!(
             "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {j}.  Target sizes: {want}.  Tensor sizes: {d}",
@@ -429,4 +470,3 @@ pub const ROWS: &[Row] = &[
     product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, super::reduce::sum_mask(&a.tensor(1)?.bmm(a.tensor(2)?)?, 1)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])])).scope(Scope::Nn),
 ];
-

@@ -20,13 +20,13 @@ pub mod pad;
 pub mod pointwise;
 pub mod pool;
 pub mod random;
+pub mod rearrange;
 pub mod reduce;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
 pub mod sort;
 pub mod special;
-pub mod rearrange;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;

@@ -83,7 +83,11 @@ impl Op for Pad {
         let dims = s.meta(0).dims;
         let gx = if s.needs(0) {
             // Cut (or, where it had cut, pad) back, then take every step-th.
-            let mut y = pad(g, &(0..dims.len()).map(|i| (-(self.low[i] as i64), -(self.high[i] as i64), 0)).collect::<Vec<_>>(), Scalar::Int(0))?;
+            let mut y = pad(
+                g,
+                &(0..dims.len()).map(|i| (-(self.low[i] as i64), -(self.high[i] as i64), 0)).collect::<Vec<_>>(),
+                Scalar::Int(0),
+            )?;
             for i in 0..dims.len() {
                 y = y.slice(i as i64, None, None, self.interior[i] as i64 + 1)?;
             }
@@ -92,7 +96,13 @@ impl Op for Pad {
             None
         };
         let gv = if s.needs(1) {
-            let inside = pad(&Tensor::full_meta(&s.meta(0).with_dtype(g.dtype()), Scalar::Int(0))?, &(0..dims.len()).map(|i| (self.low[i] as i64, self.high[i] as i64, self.interior[i] as usize)).collect::<Vec<_>>(), Scalar::Int(1))?;
+            let inside = pad(
+                &Tensor::full_meta(&s.meta(0).with_dtype(g.dtype()), Scalar::Int(0))?,
+                &(0..dims.len())
+                    .map(|i| (self.low[i] as i64, self.high[i] as i64, self.interior[i] as usize))
+                    .collect::<Vec<_>>(),
+                Scalar::Int(1),
+            )?;
             Some(g.mul(&inside)?.sum()?)
         } else {
             None
@@ -139,7 +149,8 @@ pub(crate) fn slice_scatter(x: &Tensor, y: &Tensor, s: Slice) -> Result<Tensor> 
     }
     if s.step == 1 {
         let d = s.dim as i64;
-        let (head, tail) = (x.narrow(d, 0, s.start as i64)?, x.narrow(d, (s.start + s.len) as i64, (n - s.start - s.len) as i64)?);
+        let (head, tail) =
+            (x.narrow(d, 0, s.start as i64)?, x.narrow(d, (s.start + s.len) as i64, (n - s.start - s.len) as i64)?);
         let parts: Vec<&Tensor> = [&head, y, &tail].into_iter().filter(|t| t.dims()[s.dim] != 0).collect();
         return dispatch::call(Prim::Cat(super::concat::Cat { dim: s.dim }), &parts);
     }
@@ -236,15 +247,43 @@ fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scalar>) -> Resu
 
 /// Rows of the padding functions.
 pub const ROWS: &[Row] = &[
-    Row::new("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", Tier::Prim, |a| Ok(pad_constant(a.tensor(0)?, &widths(a.tensor(0)?, a.ints(1)?)?, a.scalar(2)?)?.into()), samples!([t(&[2, 3]), ints(&[1, 2])], [t(&[3, 4]), ints(&[-1, 1, 2, 0]), n(0.5)])).scope(Scope::Function),
-    Row::new("pad(Tensor self, SymInt[] pad, str mode='constant', float? value=None) -> Tensor", Tier::Composed, |a| Ok(pad_mode(a.tensor(0)?, a.ints(1)?, a.str(2)?, a.opt_scalar(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1, 2])], [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("reflect")], [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("replicate")], [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("circular")])).scope(Scope::Nn),
-    Row::new("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", Tier::Composed, |a| {
-        let (x, y) = (a.tensor(0)?, a.tensor(1)?);
-        let part = x.slice(a.int(2)?, a.opt_int(3)?, a.opt_int(4)?, a.int(5)?)?;
-        if part.dims() != y.dims() {
-            return Err(Error::runtime(format!("expected src to have a size equal to the slice of self. src size = {}, slice size = {}", y.dims(), part.dims())));
-        }
-        let Some(Prim::Slice(s)) = part.view_info().and_then(|v| v.ops.last().cloned()) else { unreachable!("a slice is a view") };
-        Ok(slice_scatter(x, y, s)?.into())
-    }, samples!([t(&[5, 3]), t(&[2, 3]), n(0), n(1), n(4), n(2)], [t(&[5, 3]), t(&[5, 2]), n(1), n(0), n(2)])),
+    Row::new(
+        "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
+        Tier::Prim,
+        |a| Ok(pad_constant(a.tensor(0)?, &widths(a.tensor(0)?, a.ints(1)?)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1, 2])], [t(&[3, 4]), ints(&[-1, 1, 2, 0]), n(0.5)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "pad(Tensor self, SymInt[] pad, str mode='constant', float? value=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(pad_mode(a.tensor(0)?, a.ints(1)?, a.str(2)?, a.opt_scalar(3)?)?.into()),
+        samples!(
+            [t(&[2, 3]), ints(&[1, 2])],
+            [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("reflect")],
+            [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("replicate")],
+            [t(&[1, 2, 4]), ints(&[2, 1]), SampleArg::Str("circular")]
+        ),
+    )
+    .scope(Scope::Nn),
+    Row::new(
+        "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let (x, y) = (a.tensor(0)?, a.tensor(1)?);
+            let part = x.slice(a.int(2)?, a.opt_int(3)?, a.opt_int(4)?, a.int(5)?)?;
+            if part.dims() != y.dims() {
+                return Err(Error::runtime(format!(
+                    "expected src to have a size equal to the slice of self. src size = {}, slice size = {}",
+                    y.dims(),
+                    part.dims()
+                )));
+            }
+            let Some(Prim::Slice(s)) = part.view_info().and_then(|v| v.ops.last().cloned()) else {
+                unreachable!("a slice is a view")
+            };
+            Ok(slice_scatter(x, y, s)?.into())
+        },
+        samples!([t(&[5, 3]), t(&[2, 3]), n(0), n(1), n(4), n(2)], [t(&[5, 3]), t(&[5, 2]), n(1), n(0), n(2)]),
+    ),
 ];

@@ -19,9 +19,10 @@ pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
     match e {
         K::IndexOutOfRange(m) => Error::index(m),
         K::ZeroDivision => Error::runtime("ZeroDivisionError"),
-        K::OutOfMemory { bytes } => {
-            Error::new(ErrorKind::OutOfMemory, format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"))
-        }
+        K::OutOfMemory { bytes } => Error::new(
+            ErrorKind::OutOfMemory,
+            format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
+        ),
         K::Other(m) => Error::runtime(m),
     }
 }
@@ -91,7 +92,9 @@ impl Op for Unary {
         use UnaryKind::*;
         match self.0 {
             Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Reciprocal | Tanh | Sigmoid | Relu | Tan | Erfinv => Saves::outputs(1),
-            Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite => Saves::NONE,
+            Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite => {
+                Saves::NONE
+            }
             _ => Saves::inputs(1),
         }
     }
@@ -159,7 +162,8 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
                     f.unary("stablehlo.exponential", &z)
                 }
                 _ => {
-                    let c = f.splat(if kind == Log2 { std::f64::consts::LN_2 } else { std::f64::consts::LN_10 }, wide.ty());
+                    let c =
+                        f.splat(if kind == Log2 { std::f64::consts::LN_2 } else { std::f64::consts::LN_10 }, wide.ty());
                     let z = f.unary("stablehlo.log", &wide);
                     f.binary("stablehlo.divide", &z, &c)
                 }
@@ -305,7 +309,11 @@ impl Op for Binary {
             ));
         }
         if is_bitwise(self.0) && dtype.is_float() {
-            return Err(Error::runtime(format!("\"{}_cpu\" not implemented for '{}'", self.0.name(), dtype.scalar_type())));
+            return Err(Error::runtime(format!(
+                "\"{}_cpu\" not implemented for '{}'",
+                self.0.name(),
+                dtype.scalar_type()
+            )));
         }
         Ok(Meta { dims, dtype, device })
     }
@@ -316,7 +324,8 @@ impl Op for Binary {
             return kernels::binary(self.0, &a.view(), &b.view(), &mut out.view_mut()).map_err(kernel_error);
         }
         let (sa, sb) = (broadcast_strides(a, out.dims()), broadcast_strides(b, out.dims()));
-        kernels::binary(self.0, &a.view_as(out.dims(), &sa), &b.view_as(out.dims(), &sb), &mut out.view_mut()).map_err(kernel_error)
+        kernels::binary(self.0, &a.view_as(out.dims(), &sa), &b.view_as(out.dims(), &sb), &mut out.view_mut())
+            .map_err(kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let a = f.broadcast_to(&x[0], &y[0].dims);
@@ -475,9 +484,7 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
         Add => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Ok(g.clone()))?),
         Sub => (when(na, &|| Ok(g.clone()))?, when(nb, &|| g.neg())?),
         Mul => (when(na, &|| mul(g, s.x(1)))?, when(nb, &|| mul(g, s.x(0)))?),
-        Div => {
-            (when(na, &|| div(g, s.x(1)))?, when(nb, &|| div(&mul(&g.neg()?, s.x(0))?, &s.x(1).square()?))?)
-        }
+        Div => (when(na, &|| div(g, s.x(1)))?, when(nb, &|| div(&mul(&g.neg()?, s.x(0))?, &s.x(1).square()?))?),
         Pow => (
             when(na, &|| {
                 let (x, p) = (s.x(0), s.x(1));
@@ -510,15 +517,13 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
                 when(nb, &|| part(&compare(dir, Operand::Tensor(b), Operand::Tensor(a))?))?,
             )
         }
-        Remainder => (
-            when(na, &|| Ok(g.clone()))?,
-            when(nb, &|| mul(g, &binary(FloorDivide, s.x(0), s.x(1))?)?.neg())?,
-        ),
-        Fmod => (
-            when(na, &|| Ok(g.clone()))?,
-            when(nb, &|| mul(g, &div(s.x(0), s.x(1))?.trunc()?)?.neg())?,
-        ),
-        FloorDivide => (when(na, &|| Tensor::zeros_like_meta(g.meta()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?),
+        Remainder => {
+            (when(na, &|| Ok(g.clone()))?, when(nb, &|| mul(g, &binary(FloorDivide, s.x(0), s.x(1))?)?.neg())?)
+        }
+        Fmod => (when(na, &|| Ok(g.clone()))?, when(nb, &|| mul(g, &div(s.x(0), s.x(1))?.trunc()?)?.neg())?),
+        FloorDivide => {
+            (when(na, &|| Tensor::zeros_like_meta(g.meta()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?)
+        }
         Atan2 => {
             let r2 = binary(Add, &s.x(0).square()?, &s.x(1).square()?)?;
             (when(na, &|| div(&mul(g, s.x(1))?, &r2))?, when(nb, &|| div(&mul(g, s.x(0))?, &r2)?.neg())?)
@@ -538,7 +543,9 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             when(nb, &|| Tensor::zeros_like_meta(g.meta()))?,
         ),
         NextAfter => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?),
-        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor => (None, None),
+        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor => {
+            (None, None)
+        }
     })
 }
 
@@ -625,7 +632,9 @@ fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
             kernels::binary(kind, &a.view_flat(&n), &b.view_flat(&n), &mut y.view_flat_mut(&n)).ok()?;
             y
         }
-        DeviceKind::Tpu if !record && a.is_contiguous() => return Some(dispatch::record_twin(&Prim::Binary(Binary(kind)), a, b)),
+        DeviceKind::Tpu if !record && a.is_contiguous() => {
+            return Some(dispatch::record_twin(&Prim::Binary(Binary(kind)), a, b));
+        }
         _ => return None,
     };
     if record {
@@ -1015,10 +1024,16 @@ fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) ->
     let dtype = result_type(a, b);
     check_alpha(dtype, alpha)?;
     let b = match b {
-        Operand::Scalar(s) => return arith(kind, a, Operand::Scalar(match (s, alpha) {
-            (Scalar::Int(x), Scalar::Int(y)) => Scalar::Int(x.wrapping_mul(y)),
-            _ => Scalar::Float(s.to_f64() * alpha.to_f64()),
-        })),
+        Operand::Scalar(s) => {
+            return arith(
+                kind,
+                a,
+                Operand::Scalar(match (s, alpha) {
+                    (Scalar::Int(x), Scalar::Int(y)) => Scalar::Int(x.wrapping_mul(y)),
+                    _ => Scalar::Float(s.to_f64() * alpha.to_f64()),
+                }),
+            );
+        }
         Operand::Tensor(b) => arith(BinaryKind::Mul, Operand::Tensor(b), Operand::Scalar(alpha))?,
     };
     arith(kind, a, Operand::Tensor(&b))
@@ -1026,7 +1041,9 @@ fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) ->
 
 fn check_alpha(dtype: DType, alpha: Scalar) -> Result<()> {
     match alpha {
-        Scalar::Bool(_) if dtype != DType::Bool => Err(Error::runtime("Boolean alpha only supported for Boolean results.")),
+        Scalar::Bool(_) if dtype != DType::Bool => {
+            Err(Error::runtime("Boolean alpha only supported for Boolean results."))
+        }
         Scalar::Float(_) if !dtype.is_float() => {
             Err(Error::runtime("For integral input tensors, argument alpha must not be a floating point number."))
         }
@@ -1233,14 +1250,24 @@ pub const ROWS: &[Row] = &[
         "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
         Tier::Composed,
         |a| Ok(div_mode(a.operand(0)?, a.operand(1)?, a.opt_str(2)?)?.into()),
-        || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3]), crate::schema::SampleArg::Str("trunc")]).no_gradient()],
+        || {
+            vec![
+                crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3]), crate::schema::SampleArg::Str("trunc")])
+                    .no_gradient(),
+            ]
+        },
     )
     .inplace(),
     Row::new(
         "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
         Tier::Composed,
         |a| Ok(div_mode(a.operand(0)?, a.operand(1)?, a.opt_str(2)?)?.into()),
-        || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3]), crate::schema::SampleArg::Str("floor")]).no_gradient()],
+        || {
+            vec![
+                crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3]), crate::schema::SampleArg::Str("floor")])
+                    .no_gradient(),
+            ]
+        },
     )
     .inplace(),
     Row::new(

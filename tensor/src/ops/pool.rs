@@ -121,7 +121,10 @@ impl Op for MaxPool {
         lower_max(&self.0.regular(x[0].shape()), f, &x[0], &y[0].dims)
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        Ok(smallvec![Some(dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(self.0))), &[g, s.x(0), s.y(1)])?)])
+        Ok(smallvec![Some(dispatch::call(
+            Prim::MaxPoolBackward(Box::new(MaxPoolBackward(self.0))),
+            &[g, s.x(0), s.y(1)]
+        )?)])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::both(1, 0b10)

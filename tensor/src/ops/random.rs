@@ -722,15 +722,9 @@ pub const ROWS: &[Row] = &[
         |a| Ok(multinomial(a.tensor(0)?, a.int(1)?, a.bool(2)?, a.opt_generator(3)?)?.into()),
         Vec::new,
     ),
-    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", |a| {
-        drawn_normal(a)
-    }),
-    maker("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| {
-        drawn_normal(a)
-    }),
-    maker("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| {
-        drawn_normal(a)
-    }),
+    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", |a| drawn_normal(a)),
+    maker("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| drawn_normal(a)),
+    maker("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| drawn_normal(a)),
     maker(
         "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Normal(a.float(0)?, a.float(1)?), a, 2, 4, Some(3)),

@@ -8,7 +8,9 @@ use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples
 /// Splits into a number of parts whose sizes differ by one at most.
 fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
     if x.dims().is_empty() {
-        return Err(Error::runtime("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"));
+        return Err(Error::runtime(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        ));
     }
     if parts <= 0 {
         return Err(Error::runtime(format!("number of sections must be larger than 0, got {parts}")));
@@ -27,7 +29,9 @@ fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
 /// Splits before each of the given positions, which count as those of a Python slice.
 fn split_before(x: &Tensor, at: &[i64], dim: i64) -> Result<Vec<Tensor>> {
     if x.dims().is_empty() {
-        return Err(Error::runtime("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"));
+        return Err(Error::runtime(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+        ));
     }
     let d = normalize_dim(dim, x.dims().len())?;
     let size = x.dims()[d] as i64;

@@ -49,7 +49,10 @@ impl Op for Reduce {
             ReduceKind::Any | ReduceKind::All => DType::Bool,
             ReduceKind::Max | ReduceKind::Min if empty => {
                 let name = self.label();
-                if let Some(i) = (0..m.dims.len()).find(|i| self.mask >> i & 1 != 0 && m.dims[*i] == 0).filter(|_| self.mask.count_ones() < m.dims.len() as u32) {
+                if let Some(i) = (0..m.dims.len())
+                    .find(|i| self.mask >> i & 1 != 0 && m.dims[*i] == 0)
+                    .filter(|_| self.mask.count_ones() < m.dims.len() as u32)
+                {
                     return Err(Error::index(format!("{name}(): Expected reduction dim {i} to have non-zero size.")));
                 }
                 return Err(Error::runtime(format!(
@@ -62,7 +65,8 @@ impl Op for Reduce {
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let mask: smallvec::SmallVec<[bool; 8]> = (0..x[0].dims().len()).map(|i| self.mask >> i & 1 != 0).collect();
-        torchtpu_kernels::reduce::reduce(self.kind, &x[0].view(), &mask, &mut y[0].view_mut()).map_err(super::pointwise::kernel_error)
+        torchtpu_kernels::reduce::reduce(self.kind, &x[0].view(), &mask, &mut y[0].view_mut())
+            .map_err(super::pointwise::kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let dims = masked(self.mask, x[0].rank());
@@ -119,7 +123,14 @@ fn prod_vjp(x: &Tensor, mask: u64, g: &Tensor) -> Result<Tensor> {
         return Tensor::zeros_like_meta(x.meta());
     }
     let d = outer.len() as i64;
-    let ones = Tensor::full_meta(&v.meta().with_dims({ let mut o = outer; o.push(1); o }), Scalar::Float(1.0))?;
+    let ones = Tensor::full_meta(
+        &v.meta().with_dims({
+            let mut o = outer;
+            o.push(1);
+            o
+        }),
+        Scalar::Float(1.0),
+    )?;
     let before = super::scan::cumprod(&super::concat::cat(&[&ones, &v.narrow(d, 0, folded as i64 - 1)?], d)?, d)?;
     let tail = super::concat::flip(&v.narrow(d, 1, folded as i64 - 1)?, &[d])?;
     let after = super::concat::flip(&super::scan::cumprod(&super::concat::cat(&[&ones, &tail], d)?, d)?, &[d])?;
@@ -176,7 +187,10 @@ pub fn sum_mask(x: &Tensor, mask: u64) -> Result<Tensor> {
 }
 
 fn reduce_mask(kind: ReduceKind, x: &Tensor, mask: u64, keep: bool) -> Result<Tensor> {
-    let y = if mask == 0 && !matches!(kind, ReduceKind::Any | ReduceKind::All) && (x.dtype().is_float() || matches!(kind, ReduceKind::Max | ReduceKind::Min)) {
+    let y = if mask == 0
+        && !matches!(kind, ReduceKind::Any | ReduceKind::All)
+        && (x.dtype().is_float() || matches!(kind, ReduceKind::Max | ReduceKind::Min))
+    {
         x.view_dims(*x.dims())?
     } else {
         dispatch::call(Prim::Reduce(Reduce { kind, mask }), &[x])?
@@ -313,7 +327,8 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
     let m = reduce_mask(ReduceKind::Sum, x, mask, true)?.div_scalar(count as f64)?;
     let d = x.sub(&m)?;
-    let var = reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?.div_scalar((count as f64 - correction).max(0.0))?;
+    let var =
+        reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?.div_scalar((count as f64 - correction).max(0.0))?;
     let m = if keep { m } else { m.reshape_dims(kept(x.dims(), mask))? };
     Ok((var, m))
 }
@@ -401,53 +416,266 @@ fn whole_masks() -> Vec<Sample> {
 
 /// Rows of the reductions.
 pub const ROWS: &[Row] = &[
-    Row::new("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Sum)?.into()), whole),
-    Row::new("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| Ok(sum_typed(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Sum)?.into()), reduced),
-    Row::new("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(mean(a.tensor(0)?, None, false, a.opt_dtype(1)?)?.into()), samples!([t(&[2, 3])], [t(&[])])),
-    Row::new("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()), samples!([t(&[2, 3, 4]), ints(&[0, 2]), n(true)], [t(&[2, 3]), ints(&[1])])),
-    Row::new("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Prod)?.into()), whole),
-    Row::new("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Prim, |a| Ok(sum_typed(a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Prod)?.into()), samples!([t(&[2, 3, 2]), n(1)], [t(&[2, 3]), n(-1), n(true)])),
-    Row::new("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[0, 2]), n(true)])),
-    Row::new("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[1])])),
-    Row::new("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", Tier::Composed, |a| {
-        let d = a.opt_int(1)?.map(|d| vec![d]);
-        let f = |k| reduce(k, a.tensor(0)?, d.as_deref(), a.bool(2)?);
-        Ok((f(ReduceKind::Min)?, f(ReduceKind::Max)?).into())
-    }, samples!([t(&[2, 3]), n(1)])).fields(&["min", "max"]),
-    Row::new("max(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "max", a))?.into()), samples!([t(&[2, 3])])),
-    Row::new("max.other(Tensor self, Tensor other) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.maximum(a.tensor(1)?)?.into()), samples!([t(&[2, 3]), t(&[3])])),
-    Row::new("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Composed, |a| Ok(extreme_dim(a.tensor(0)?, true, a.int(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), n(1)], [t(&[2, 3, 2]), n(0), n(true)])).fields(&["values", "indices"]),
-    Row::new("min(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "min", a))?.into()), samples!([t(&[2, 3])])),
-    Row::new("min.other(Tensor self, Tensor other) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.minimum(a.tensor(1)?)?.into()), samples!([t(&[2, 3]), t(&[3])])),
-    Row::new("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Composed, |a| Ok(extreme_dim(a.tensor(0)?, false, a.int(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), n(1)])).fields(&["values", "indices"]),
-    Row::new("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.argmax(a.opt_int(1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(1), n(true)]).no_gradient()]),
-    Row::new("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(0)]).no_gradient()]),
-    Row::new("any(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, None, false)?.into()), whole_masks),
-    Row::new("any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()]),
-    Row::new("any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(truth_over(ReduceKind::Any, a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()]),
-    Row::new("all(Tensor self) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, None, false)?.into()), whole_masks),
-    Row::new("all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()]),
-    Row::new("all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", Tier::Prim, |a| Ok(truth_over(ReduceKind::All, a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?)?.into()), || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()]),
-    Row::new("var(Tensor self, bool unbiased=True) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()), samples!([t(&[2, 3])])),
-    Row::new("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0.into()), samples!([t(&[2, 3]), ints(&[1]), n(0)])),
-    Row::new("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0.into()), samples!([t(&[2, 3]), ints(&[1]), n(false)])),
-    Row::new("std(Tensor self, bool unbiased=True) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0)?.into()), samples!([t(&[2, 3])])),
-    Row::new("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
-    Row::new("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
-    Row::new("var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()), samples!([t(&[2, 3]), n(false)])),
-    Row::new("var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1]), n(false)])),
-    Row::new("std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(std_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()), samples!([t(&[2, 3]), n(false)])),
-    Row::new("std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(std_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1]), n(false)])),
-    Row::new("std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(std_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
-    Row::new("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()), samples!([t(&[2, 3]), ints(&[1])])),
-    Row::new("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(logsumexp(a.tensor(0)?, a.ints(1)?, a.bool(2)?)?.into()), samples!([t(&[2, 3]), ints(&[1])], [t(&[2, 3]), ints(&[0, 1]), n(true)])),
-    Row::new("norm.Scalar(Tensor self, Scalar p=2) -> Tensor", Tier::Composed, |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, None, false)?.into()), samples!([t(&[2, 3])], [positive(&[2, 3]), n(3)])),
-    Row::new("norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor", Tier::Composed, |a| Ok(norm(a.tensor(0)?, a.opt_scalar(1)?.unwrap_or(Scalar::Int(2)), opt_dims(a, 2)?, a.bool(3)?)?.into()), samples!([t(&[2, 3]), n(1), ints(&[1])])),
-    Row::new("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| {
-        let x = a.tensor(0)?;
-        let x = a.opt_dtype(4)?.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
-        Ok(norm(&x, a.scalar(1)?, opt_dims(a, 2)?, a.bool(3)?)?.into())
-    }, samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)])),
+    Row::new(
+        "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Sum)?.into()),
+        whole,
+    ),
+    Row::new(
+        "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(sum_typed(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Sum)?.into()),
+        reduced,
+    ),
+    Row::new(
+        "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(mean(a.tensor(0)?, None, false, a.opt_dtype(1)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[])]),
+    ),
+    Row::new(
+        "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
+        samples!([t(&[2, 3, 4]), ints(&[0, 2]), n(true)], [t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Prod)?.into()),
+        whole,
+    ),
+    Row::new(
+        "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(sum_typed(a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Prod)?.into()),
+        samples!([t(&[2, 3, 2]), n(1)], [t(&[2, 3]), n(-1), n(true)]),
+    ),
+    Row::new(
+        "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[0, 2]), n(true)]),
+    ),
+    Row::new(
+        "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[1])]),
+    ),
+    Row::new(
+        "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+        Tier::Composed,
+        |a| {
+            let d = a.opt_int(1)?.map(|d| vec![d]);
+            let f = |k| reduce(k, a.tensor(0)?, d.as_deref(), a.bool(2)?);
+            Ok((f(ReduceKind::Min)?, f(ReduceKind::Max)?).into())
+        },
+        samples!([t(&[2, 3]), n(1)]),
+    )
+    .fields(&["min", "max"]),
+    Row::new(
+        "max(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "max", a))?.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "max.other(Tensor self, Tensor other) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.maximum(a.tensor(1)?)?.into()),
+        samples!([t(&[2, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        Tier::Composed,
+        |a| Ok(extreme_dim(a.tensor(0)?, true, a.int(1)?, a.bool(2)?)?.into()),
+        samples!([t(&[2, 3]), n(1)], [t(&[2, 3, 2]), n(0), n(true)]),
+    )
+    .fields(&["values", "indices"]),
+    Row::new(
+        "min(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "min", a))?.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "min.other(Tensor self, Tensor other) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.minimum(a.tensor(1)?)?.into()),
+        samples!([t(&[2, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        Tier::Composed,
+        |a| Ok(extreme_dim(a.tensor(0)?, false, a.int(1)?, a.bool(2)?)?.into()),
+        samples!([t(&[2, 3]), n(1)]),
+    )
+    .fields(&["values", "indices"]),
+    Row::new(
+        "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.argmax(a.opt_int(1)?, a.bool(2)?)?.into()),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3])]).no_gradient(),
+                Sample::new(vec![t(&[2, 3]), n(1), n(true)]).no_gradient(),
+            ]
+        },
+    ),
+    Row::new(
+        "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(0)]).no_gradient()],
+    ),
+    Row::new(
+        "any(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, None, false)?.into()),
+        whole_masks,
+    ),
+    Row::new(
+        "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()],
+    ),
+    Row::new(
+        "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(truth_over(ReduceKind::Any, a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()],
+    ),
+    Row::new(
+        "all(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, None, false)?.into()),
+        whole_masks,
+    ),
+    Row::new(
+        "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()],
+    ),
+    Row::new(
+        "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(truth_over(ReduceKind::All, a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()],
+    ),
+    Row::new(
+        "var(Tensor self, bool unbiased=True) -> Tensor",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0.into()),
+        samples!([t(&[2, 3]), ints(&[1]), n(0)]),
+    ),
+    Row::new(
+        "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0.into()),
+        samples!([t(&[2, 3]), ints(&[1]), n(false)]),
+    ),
+    Row::new(
+        "std(Tensor self, bool unbiased=True) -> Tensor",
+        Tier::Composed,
+        |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0)?.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(super::activation::safe_sqrt(
+                &var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0,
+            )?
+            .into())
+        },
+        samples!([t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(super::activation::safe_sqrt(
+                &var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0,
+            )?
+            .into())
+        },
+        samples!([t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
+        samples!([t(&[2, 3]), n(false)]),
+    ),
+    Row::new(
+        "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1]), n(false)]),
+    ),
+    Row::new(
+        "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(std_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
+        samples!([t(&[2, 3]), n(false)]),
+    ),
+    Row::new(
+        "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(std_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1]), n(false)]),
+    ),
+    Row::new(
+        "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(std_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(logsumexp(a.tensor(0)?, a.ints(1)?, a.bool(2)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1])], [t(&[2, 3]), ints(&[0, 1]), n(true)]),
+    ),
+    Row::new(
+        "norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
+        Tier::Composed,
+        |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, None, false)?.into()),
+        samples!([t(&[2, 3])], [positive(&[2, 3]), n(3)]),
+    ),
+    Row::new(
+        "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(norm(a.tensor(0)?, a.opt_scalar(1)?.unwrap_or(Scalar::Int(2)), opt_dims(a, 2)?, a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), n(1), ints(&[1])]),
+    ),
+    Row::new(
+        "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            let x = a.opt_dtype(4)?.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
+            Ok(norm(&x, a.scalar(1)?, opt_dims(a, 2)?, a.bool(3)?)?.into())
+        },
+        samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)]),
+    ),
 ];
 
 fn whole_error(e: Error, name: &str, a: &crate::schema::Args<'_>) -> Error {

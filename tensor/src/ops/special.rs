@@ -242,46 +242,168 @@ fn flat(x: crate::schema::SampleArg) -> Vec<Sample> {
 
 /// Rows of the special functions.
 pub const ROWS: &[Row] = &[
-    Row::new("xlogy.Tensor(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| floats(a).and_then(|(x, y)| Ok(xlogy(&x, &y)?.into())), samples!([t(&[2, 3]), positive(&[3])], [t(&[2, 3]), n(2)])).inplace(),
-    Row::new("special_xlog1py(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| floats(a).and_then(|(x, y)| Ok(xlog1py(&x, &y)?.into())), samples!([t(&[2, 3]), positive(&[3])])).scope(crate::schema::Scope::Nn),
-    Row::new("special_entr(Tensor self) -> Tensor", Tier::Composed, |a| Ok(entropy(a.tensor(0)?)?.into()), samples!([positive(&[2, 3])])).scope(crate::schema::Scope::Nn),
-    Row::new("special_ndtr(Tensor self) -> Tensor", Tier::Composed, |a| Ok(float(a.tensor(0)?)?.mul_scalar(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul_scalar(0.5)?.into()), samples!([t(&[2, 3])])).scope(crate::schema::Scope::Nn),
-    Row::new("logit(Tensor self, float? eps=None) -> Tensor", Tier::Composed, |a| Ok(logit(a.tensor(0)?, a.opt_float(1)?)?.into()), || {
-        let halves = || crate::schema::SampleArg::Tensor(vec![2, 3], crate::schema::Fill::Positive);
-        vec![Sample::new(vec![halves(), n(0.1)]).no_gradient()]
-    }).inplace(),
-    Row::new("sinc(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sinc(a.tensor(0)?)?.into()), samples!([t(&[2, 3])])).inplace(),
-    Row::new("logaddexp(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| floats(a).and_then(|(x, y)| Ok(logaddexp(&x, &y, false)?.into())), samples!([t(&[2, 3]), t(&[3])])),
-    Row::new("logaddexp2(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| floats(a).and_then(|(x, y)| Ok(logaddexp(&x, &y, true)?.into())), samples!([t(&[2, 3]), t(&[3])])),
-    Row::new("heaviside(Tensor self, Tensor values) -> Tensor", Tier::Composed, |a| Ok(heaviside(a.operand(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()]).inplace(),
-    Row::new("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", Tier::Composed, |a| Ok(nan_to_num(a.tensor(0)?, a.opt_float(1)?, a.opt_float(2)?, a.opt_float(3)?)?.into()), samples!([t(&[2, 3])])).inplace(),
-    Row::new("deg2rad(Tensor self) -> Tensor", Tier::Composed, |a| Ok(scaled(a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()), samples!([t(&[2, 3])])).inplace(),
-    Row::new("rad2deg(Tensor self) -> Tensor", Tier::Composed, |a| Ok(scaled(a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()), samples!([unit(&[2, 3])])).inplace(),
-    Row::new("signbit(Tensor self) -> Tensor", Tier::Composed, |a| Ok(signbit(a.tensor(0)?)?.into()), || flat(t(&[2, 3]))),
-    Row::new("isposinf(Tensor self) -> Tensor", Tier::Composed, |a| Ok(is_infinity(a.tensor(0)?, f64::INFINITY)?.into()), || flat(t(&[2, 3]))),
-    Row::new("isneginf(Tensor self) -> Tensor", Tier::Composed, |a| Ok(is_infinity(a.tensor(0)?, f64::NEG_INFINITY)?.into()), || flat(t(&[2, 3]))),
-    Row::new("sgn(Tensor self) -> Tensor", Tier::Composed, |a| Ok(a.tensor(0)?.sign()?.into()), || flat(t(&[2, 3]))).inplace(),
-    Row::new("positive(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| {
-        if a.tensor(0)?.dtype() == DType::Bool {
-            return Err(Error::runtime("The `+` operator, on a bool tensor is not supported."));
-        }
-        Ok(a.tensor(0)?.clone().into())
-    }, samples!([t(&[2, 3])])).no_out(),
-    Row::new("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(nansum(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)])),
-    Row::new("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", Tier::Composed, |a| Ok(nanmean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()), samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)])),
-    Row::new("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", Tier::Composed, |a| {
-        let (x, p) = (as_tensor(a.operand(0)?, DType::F64)?, as_tensor(a.operand(1)?, DType::F64)?);
-        Ok(arith(BinaryKind::Pow, Operand::Tensor(&x), Operand::Tensor(&p))?.into())
-    }, || vec![Sample::new(vec![positive(&[2, 3]), t(&[3])]).no_gradient()]),
-    Row::new("ldexp.Tensor(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| {
-        let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
-        // Whole exponents scale without changing the dtype.
-        let two = match (a.operand(0)?, a.operand(1)?) {
-            (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_float() && !e.dtype().is_float() => two.to_dtype(x.dtype())?,
-            _ => two,
-        };
-        Ok(arith(BinaryKind::Mul, a.operand(0)?, Operand::Tensor(&two))?.into())
-    }, samples!([t(&[2, 3]), t(&[3])])).inplace(),
-    Row::new("polygamma(int n, Tensor self) -> Tensor", Tier::Composed, |a| Ok(polygamma(a.int(0)?, a.tensor(1)?)?.into()), samples!([n(1), positive(&[2, 3])], [n(2), t(&[2, 3])])).scope(crate::schema::Scope::Function),
-    Row::new("mvlgamma(Tensor self, int p) -> Tensor", Tier::Composed, |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into()), || vec![Sample::new(vec![positive(&[2, 3]), n(1)])]).inplace(),
+    Row::new(
+        "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| floats(a).and_then(|(x, y)| Ok(xlogy(&x, &y)?.into())),
+        samples!([t(&[2, 3]), positive(&[3])], [t(&[2, 3]), n(2)]),
+    )
+    .inplace(),
+    Row::new(
+        "special_xlog1py(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| floats(a).and_then(|(x, y)| Ok(xlog1py(&x, &y)?.into())),
+        samples!([t(&[2, 3]), positive(&[3])]),
+    )
+    .scope(crate::schema::Scope::Nn),
+    Row::new(
+        "special_entr(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(entropy(a.tensor(0)?)?.into()),
+        samples!([positive(&[2, 3])]),
+    )
+    .scope(crate::schema::Scope::Nn),
+    Row::new(
+        "special_ndtr(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(float(a.tensor(0)?)?.mul_scalar(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul_scalar(0.5)?.into()),
+        samples!([t(&[2, 3])]),
+    )
+    .scope(crate::schema::Scope::Nn),
+    Row::new(
+        "logit(Tensor self, float? eps=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(logit(a.tensor(0)?, a.opt_float(1)?)?.into()),
+        || {
+            let halves = || crate::schema::SampleArg::Tensor(vec![2, 3], crate::schema::Fill::Positive);
+            vec![Sample::new(vec![halves(), n(0.1)]).no_gradient()]
+        },
+    )
+    .inplace(),
+    Row::new("sinc(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sinc(a.tensor(0)?)?.into()), samples!([t(&[2, 3])]))
+        .inplace(),
+    Row::new(
+        "logaddexp(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| floats(a).and_then(|(x, y)| Ok(logaddexp(&x, &y, false)?.into())),
+        samples!([t(&[2, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "logaddexp2(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| floats(a).and_then(|(x, y)| Ok(logaddexp(&x, &y, true)?.into())),
+        samples!([t(&[2, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "heaviside(Tensor self, Tensor values) -> Tensor",
+        Tier::Composed,
+        |a| Ok(heaviside(a.operand(0)?, a.operand(1)?)?.into()),
+        || vec![Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()],
+    )
+    .inplace(),
+    Row::new(
+        "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(nan_to_num(a.tensor(0)?, a.opt_float(1)?, a.opt_float(2)?, a.opt_float(3)?)?.into()),
+        samples!([t(&[2, 3])]),
+    )
+    .inplace(),
+    Row::new(
+        "deg2rad(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(scaled(a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()),
+        samples!([t(&[2, 3])]),
+    )
+    .inplace(),
+    Row::new(
+        "rad2deg(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(scaled(a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()),
+        samples!([unit(&[2, 3])]),
+    )
+    .inplace(),
+    Row::new(
+        "signbit(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(signbit(a.tensor(0)?)?.into()),
+        || flat(t(&[2, 3])),
+    ),
+    Row::new(
+        "isposinf(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(is_infinity(a.tensor(0)?, f64::INFINITY)?.into()),
+        || flat(t(&[2, 3])),
+    ),
+    Row::new(
+        "isneginf(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(is_infinity(a.tensor(0)?, f64::NEG_INFINITY)?.into()),
+        || flat(t(&[2, 3])),
+    ),
+    Row::new("sgn(Tensor self) -> Tensor", Tier::Composed, |a| Ok(a.tensor(0)?.sign()?.into()), || flat(t(&[2, 3])))
+        .inplace(),
+    Row::new(
+        "positive(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| {
+            if a.tensor(0)?.dtype() == DType::Bool {
+                return Err(Error::runtime("The `+` operator, on a bool tensor is not supported."));
+            }
+            Ok(a.tensor(0)?.clone().into())
+        },
+        samples!([t(&[2, 3])]),
+    )
+    .no_out(),
+    Row::new(
+        "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(nansum(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)]),
+    ),
+    Row::new(
+        "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(nanmean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)]),
+    ),
+    Row::new(
+        "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let (x, p) = (as_tensor(a.operand(0)?, DType::F64)?, as_tensor(a.operand(1)?, DType::F64)?);
+            Ok(arith(BinaryKind::Pow, Operand::Tensor(&x), Operand::Tensor(&p))?.into())
+        },
+        || vec![Sample::new(vec![positive(&[2, 3]), t(&[3])]).no_gradient()],
+    ),
+    Row::new(
+        "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
+            // Whole exponents scale without changing the dtype.
+            let two = match (a.operand(0)?, a.operand(1)?) {
+                (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_float() && !e.dtype().is_float() => {
+                    two.to_dtype(x.dtype())?
+                }
+                _ => two,
+            };
+            Ok(arith(BinaryKind::Mul, a.operand(0)?, Operand::Tensor(&two))?.into())
+        },
+        samples!([t(&[2, 3]), t(&[3])]),
+    )
+    .inplace(),
+    Row::new(
+        "polygamma(int n, Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(polygamma(a.int(0)?, a.tensor(1)?)?.into()),
+        samples!([n(1), positive(&[2, 3])], [n(2), t(&[2, 3])]),
+    )
+    .scope(crate::schema::Scope::Function),
+    Row::new(
+        "mvlgamma(Tensor self, int p) -> Tensor",
+        Tier::Composed,
+        |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into()),
+        || vec![Sample::new(vec![positive(&[2, 3]), n(1)])],
+    )
+    .inplace(),
 ];
