@@ -38,6 +38,7 @@ pub mod ops;
 mod print;
 pub mod random;
 mod scalar;
+pub mod saved;
 pub mod schema;
 pub mod state;
 pub mod view;
