@@ -100,7 +100,7 @@ impl Context {
             .iter()
             .map(|(s, output)| match (output, &node) {
                 (Some(nr), Some(node)) => s.get_output(node, *nr),
-                _ => s.get(&String::new),
+                _ => s.get(),
             })
             .collect()
     }

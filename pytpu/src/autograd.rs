@@ -560,7 +560,7 @@ fn _save(x: &Bound<'_, PyAny>, output: Option<u32>) -> PyResult<SavedByFunction>
 fn _unsave<'py>(py: Python<'py>, kept: &SavedByFunction, node: &WeakNode) -> PyResult<Bound<'py, PyAny>> {
     let t = match (kept.output, node.0.upgrade()) {
         (Some(nr), Some(node)) => kept.saved.get_output(&node, nr),
-        _ => kept.saved.get(&String::new),
+        _ => kept.saved.get(),
     };
     to_python(py, t.or_raise()?)
 }

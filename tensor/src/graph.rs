@@ -253,13 +253,7 @@ impl Node {
                 needs |= 1 << i.min(63);
             }
             metas.push(input.meta.as_deref().copied().unwrap_or(self.outputs[0]));
-            x.push(match &input.saved {
-                None => None,
-                Some(s) => Some(s.get(&|| match &self.edges[i] {
-                    Edge::Node(n, nr) => format!(", which is output {nr} of {}", n.name()),
-                    _ => String::new(),
-                })?),
-            });
+            x.push(input.saved.as_ref().map(SavedTensor::get).transpose()?);
         }
         // What is kept of an output has no history, so that a node does not own itself; double backward needs it back.
         let mut y: SmallVec<[Option<Tensor>; 1]> = SmallVec::with_capacity(kept.outputs.len());

@@ -170,14 +170,18 @@ impl SavedTensor {
         Ok(SavedTensor(Held::Packed(Box::new(HeldPacked { hooks, kept, edge }))))
     }
 
-    /// The tensor; `producer` says whose output it is, for the message when it has changed.
+    /// The tensor.
     ///
     /// # Errors
     /// `Runtime` when it was written in place since; whatever a hook raises.
-    pub fn get(&self, producer: &dyn Fn() -> String) -> Result<Tensor> {
+    pub fn get(&self) -> Result<Tensor> {
+        self.unpack(None)
+    }
+
+    fn unpack(&self, owner: Option<(&Node, u32)>) -> Result<Tensor> {
         match &self.0 {
             Held::Plain(t, version) if t.version() == *version => Ok(t.clone()),
-            Held::Plain(t, version) => Err(modified(t, *version, producer())),
+            Held::Plain(t, version) => Err(modified(t, *version, owner)),
             Held::Packed(p) => {
                 let t = p.hooks.unpack(&p.kept)?;
                 if !p.edge.is_some() || !state::grad_enabled() {
@@ -199,7 +203,7 @@ impl SavedTensor {
     /// # Errors
     /// As [`SavedTensor::get`].
     pub fn get_output(&self, node: &Arc<Node>, nr: u32) -> Result<Tensor> {
-        let t = self.get(&|| format!(", which is output {nr} of {}", node.name()))?;
+        let t = self.unpack(Some((node, nr)))?;
         if !state::grad_enabled() {
             return Ok(t);
         }
@@ -210,9 +214,18 @@ impl SavedTensor {
 }
 
 #[cold]
-fn modified(t: &Tensor, expected: u32, producer: String) -> Error {
+fn modified(t: &Tensor, expected: u32, owner: Option<(&Node, u32)>) -> Error {
+    let op = |n: &Node| {
+        let name = n.name();
+        name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches("Backward").to_string()
+    };
+    let source = match (owner, t.grad_ref()) {
+        (Some((n, nr)), _) => format!(", which is output {nr} of {},", op(n)),
+        (None, Some(GradRef::Node(n))) => format!(", which is output {} of {},", t.output_nr(), op(&n)),
+        _ => String::new(),
+    };
     Error::runtime(format!(
-        "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.{}Tensor {}]{producer}, is at version {}; expected version {expected} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
+        "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.{}Tensor {}]{source} is at version {}; expected version {expected} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
         t.dtype().scalar_type(),
         t.dims(),
         t.version(),
