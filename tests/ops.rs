@@ -368,8 +368,13 @@ fn second_gradients_equal_central_differences_of_first_ones() {
         }
         let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
         let count = args.len();
-        let all: Vec<Owned> =
-            args.into_iter().chain(weights(row, &arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?).collect();
+        let all: Vec<Owned> = args
+            .into_iter()
+            .chain(
+                weights(row, &arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?)
+                    .map_err(|e| e.to_string())?,
+            )
+            .collect();
         // The gradients by all floats, each times fixed numbers, summed: one number, to be differentiated again.
         let first = |all: &[Owned], create_graph: bool| -> Result<Option<(Tensor, Vec<Tensor>)>> {
             let leaves = leaves(all)?;

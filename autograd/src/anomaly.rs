@@ -83,8 +83,7 @@ impl Watch {
         for (i, g) in grads.iter().enumerate() {
             let Some(g) = g else { continue };
             if g.dtype().is_float() && has_nan(g)? {
-                let e =
-                    Error::runtime(format!("Function '{}' returned nan values in its {i}th output.", node.name()));
+                let e = Error::runtime(format!("Function '{}' returned nan values in its {i}th output.", node.name()));
                 return Err(self.failed(node, e));
             }
         }

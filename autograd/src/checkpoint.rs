@@ -89,8 +89,7 @@ impl SavedTensorHooks for Collect {
 }
 
 fn recompute(frame: &Arc<Frame>) -> Result<()> {
-    let now: Vec<(Generator, Snapshot)> =
-        frame.random.iter().map(|(g, _)| (g.clone(), g.snapshot())).collect();
+    let now: Vec<(Generator, Snapshot)> = frame.random.iter().map(|(g, _)| (g.clone(), g.snapshot())).collect();
     for (g, then) in &frame.random {
         g.restore(then)?;
     }
@@ -198,4 +197,3 @@ pub fn checkpoint_sequential(
     }
     Ok(x)
 }
-

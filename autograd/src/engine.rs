@@ -138,10 +138,15 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
 fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut targets: Targets) -> Result<Targets> {
     let _mode = GradMode::set(create_graph);
     let mut pending: FxHashMap<Address, Pending> = FxHashMap::default();
-    let _current = current::Current::start(&roots, match &targets {
-        Targets::Leaves => None,
-        Targets::Only(c) => Some(c.needed.iter().chain(c.leaves.keys()).copied().chain(c.nodes.keys().map(|k| k.0))),
-    });
+    let _current = current::Current::start(
+        &roots,
+        match &targets {
+            Targets::Leaves => None,
+            Targets::Only(c) => {
+                Some(c.needed.iter().chain(c.leaves.keys()).copied().chain(c.nodes.keys().map(|k| k.0)))
+            }
+        },
+    );
     let watch = anomaly::Watch::start();
     let mut leaves: Vec<(Arc<Leaf>, Option<Tensor>)> = Vec::new();
     let mut leaf_index: FxHashMap<Address, usize> = FxHashMap::default();

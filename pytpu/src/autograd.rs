@@ -41,7 +41,10 @@ fn place_in(o: &Bound<'_, PyAny>) -> PyResult<Place> {
         return Place::of(t).or_raise();
     }
     let Ok(node) = o.getattr("node") else {
-        return Err(PyTypeError::new_err(format!("expected a Tensor or a GradientEdge, but got {}", o.get_type().name()?)));
+        return Err(PyTypeError::new_err(format!(
+            "expected a Tensor or a GradientEdge, but got {}",
+            o.get_type().name()?
+        )));
     };
     let node = node.cast::<PyNode>()?.get();
     let nr: u32 = o.getattr("output_nr")?.extract()?;
@@ -252,7 +255,9 @@ pub fn node_object(py: Python<'_>, n: Arc<Node>) -> PyResult<Bound<'_, PyAny>> {
 fn _gradient_edge<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, u32)> {
     let t = tensor_in(x)?;
     match t.history_edge().or_raise()? {
-        Edge::None => Err(PyRuntimeError::new_err("It is not possible to get the gradient edge for a Tensor that does not require gradients")),
+        Edge::None => Err(PyRuntimeError::new_err(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients",
+        )),
         e => {
             let nr = if let Edge::Node(_, nr) = &e { *nr } else { 0 };
             Ok((edge_object(x.py(), e)?, nr))

@@ -29,12 +29,14 @@ mod arguments;
 mod autograd;
 mod convert;
 mod device;
+mod dlpack;
 mod dtype;
 mod enter;
 mod indexing;
 mod methods;
 mod number;
 mod random;
+mod safetensors;
 mod size;
 mod table;
 mod tensor_type;
@@ -61,6 +63,8 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     convert::register(m)?;
     methods::register(m)?;
     autograd::register(m)?;
+    dlpack::register(m)?;
+    safetensors::register(m)?;
     tpu::register(m)?;
     Ok(())
 }

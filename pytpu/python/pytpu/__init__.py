@@ -76,13 +76,19 @@ _LAZY_MODULES = {
     "optim",
     "overrides",
     "profiler",
+    "safetensors",
     "serialization",
     "special",
     "testing",
     "tpu",
     "utils",
 }
-_LAZY_NAMES = {"save": "serialization", "load": "serialization"}
+_LAZY_NAMES = {
+    "save": "serialization",
+    "load": "serialization",
+    "from_dlpack": "utils.dlpack",
+    "to_dlpack": "utils.dlpack",
+}
 
 
 def __getattr__(name):

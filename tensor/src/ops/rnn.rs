@@ -126,7 +126,11 @@ fn run(kind: Kind, x: &Tensor, mut s: State, w: &Weights<'_>, reverse: bool) -> 
         out.push(s.h.clone());
         Ok(())
     };
-    if reverse { gx.iter().rev().try_for_each(&mut visit)? } else { gx.iter().try_for_each(&mut visit)? }
+    if reverse {
+        gx.iter().rev().try_for_each(&mut visit)?
+    } else {
+        gx.iter().try_for_each(&mut visit)?
+    }
     if out.is_empty() {
         return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
     }
@@ -270,7 +274,10 @@ pub fn layers(
 pub fn cell(kind: Kind, x: &Tensor, s: &State, w: &Weights<'_>) -> Result<State> {
     for t in [Some(x), Some(&s.h), s.c.as_ref()].into_iter().flatten() {
         if t.dims().len() != 2 {
-            return Err(Error::runtime(format!("Expected 2D input (batch x feature), but got {}D input", t.dims().len())));
+            return Err(Error::runtime(format!(
+                "Expected 2D input (batch x feature), but got {}D input",
+                t.dims().len()
+            )));
         }
     }
     let (hh, ih) = (w.hh.dims(), w.ih.dims());
@@ -363,8 +370,7 @@ fn one_step(kind: Kind, a: &Args<'_>) -> Result<Ret> {
             return Err(Error::runtime("lstm_cell expects two hidden states"));
         }
     }
-    let w =
-        Weights { ih: a.tensor(2)?, hh: a.tensor(3)?, b_ih: a.opt_tensor(4)?, b_hh: a.opt_tensor(5)?, hr: None };
+    let w = Weights { ih: a.tensor(2)?, hh: a.tensor(3)?, b_ih: a.opt_tensor(4)?, b_hh: a.opt_tensor(5)?, hr: None };
     let s = cell(kind, a.tensor(0)?, &states(kind, a, 1)?, &w)?;
     Ok(match s.c {
         Some(c) => (s.h, c).into(),
@@ -383,9 +389,8 @@ fn state_sample(lstm: bool, dims: &[usize]) -> SampleArg {
 
 fn input_samples(gates: usize, lstm: bool) -> Vec<Sample> {
     let g = 2 * gates;
-    let flags = |bias: bool, layers: i64, two: bool, first: bool| {
-        vec![n(bias), n(layers), n(0.0), n(false), n(two), n(first)]
-    };
+    let flags =
+        |bias: bool, layers: i64, two: bool, first: bool| vec![n(bias), n(layers), n(0.0), n(false), n(two), n(first)];
     let sample = |x: &[usize], s: &[usize], w: &[&[usize]], f: Vec<SampleArg>| {
         Sample::new([vec![t(x), state_sample(lstm, s), list(w)], f].concat())
     };
