@@ -1,6 +1,6 @@
 //! The pass that a thread is in, for hooks that ask what it will reach.
 
-use crate::engine::{Address, leaf_at, node_at};
+use crate::engine::{Address, node_at};
 use rustc_hash::FxHashSet;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -45,7 +45,7 @@ fn address(e: &Edge) -> Option<Address> {
     match e {
         Edge::None => None,
         Edge::Node(n, _) => Some(node_at(n)),
-        Edge::Leaf(l) => Some(leaf_at(l)),
+        Edge::Leaf(l) => Some(l.address()),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) type Address = usize;
 pub(crate) fn node_at(n: &Arc<Node>) -> Address {
     Arc::as_ptr(n) as usize
 }
-pub(crate) fn leaf_at(l: &Arc<Leaf>) -> Address {
+fn leaf_at(l: &Arc<Leaf>) -> Address {
     Arc::as_ptr(l) as usize
 }
 
@@ -110,7 +110,7 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
                 next += 1;
                 match e {
                     Edge::None => {}
-                    Edge::Leaf(l) => needed |= c.leaves.contains_key(&leaf_at(l)),
+                    Edge::Leaf(l) => needed |= c.leaves.contains_key(&l.address()),
                     Edge::Node(m, nr) => {
                         needed |= c.nodes.contains_key(&(node_at(m), *nr));
                         match seen.get(&node_at(m)) {
@@ -161,12 +161,13 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
             Edge::None => Ok(()),
             Edge::Leaf(l) => {
                 if let Targets::Only(c) = targets {
-                    if !c.leaves.contains_key(&leaf_at(l)) {
+                    if !c.leaves.contains_key(&l.address()) {
                         return Ok(());
                     }
                 }
-                let i = *leaf_index.entry(leaf_at(l)).or_insert_with(|| {
-                    leaves.push((l.clone(), None));
+                let leaf = l.leaf()?;
+                let i = *leaf_index.entry(leaf_at(&leaf)).or_insert_with(|| {
+                    leaves.push((leaf, None));
                     leaves.len() - 1
                 });
                 accumulate(&mut leaves[i].1, g)
@@ -445,7 +446,7 @@ fn captures(inputs: &[Place], roots: &[(Edge, Tensor)]) -> Result<Captures> {
     let mut c = Captures { found: vec![None; inputs.len()], ..Captures::default() };
     for (i, x) in inputs.iter().enumerate() {
         match &x.edge {
-            Edge::Leaf(l) => c.leaves.entry(leaf_at(l)).or_default().push(i),
+            Edge::Leaf(l) => c.leaves.entry(l.address()).or_default().push(i),
             Edge::Node(n, nr) => c.nodes.entry((node_at(n), *nr)).or_default().push(i),
             Edge::None => return Err(Error::runtime("One of the differentiated Tensors does not require grad")),
         }
@@ -500,7 +501,10 @@ pub fn backward_at(
     for (x, g) in inputs.iter().zip(c.found) {
         let Some(g) = g else { continue };
         match &x.edge {
-            Edge::Leaf(l) => accumulate_into(l, g, create_graph)?,
+            Edge::Leaf(l) => {
+                let leaf = l.leaf()?;
+                accumulate_into(&leaf, g, create_graph)?;
+            }
             // As for `retain_grad`: the gradient of this pass, kept where `.grad` of the tensor finds it.
             Edge::Node(n, nr) => n.keep_grad(*nr, g),
             Edge::None => unreachable!("refused by `captures`"),

@@ -120,7 +120,7 @@ impl PyNode {
     fn address(&self) -> usize {
         match &self.0 {
             Edge::Node(n, _) => Arc::as_ptr(n) as usize,
-            Edge::Leaf(l) => Arc::as_ptr(l) as usize,
+            Edge::Leaf(l) => l.address(),
             Edge::None => 0,
         }
     }
@@ -134,15 +134,15 @@ impl PyNode {
     fn with_hooks<R>(&self, f: impl FnOnce(&mut NodeHooks) -> R) -> PyResult<R> {
         match &self.0 {
             Edge::Node(n, _) => Ok(f(&mut n.extras().lock().unwrap_or_else(|e| e.into_inner()).hooks)),
-            Edge::Leaf(l) => Ok(f(&mut l.hooks.lock().unwrap_or_else(|e| e.into_inner()).node)),
+            Edge::Leaf(l) => Ok(f(&mut l.leaf().or_raise()?.hooks.lock().unwrap_or_else(|e| e.into_inner()).node)),
             Edge::None => Err(PyRuntimeError::new_err("no step")),
         }
     }
-    fn owner(&self) -> At {
+    fn owner(&self) -> PyResult<At> {
         match &self.0 {
-            Edge::Node(n, _) => At::Node(n.clone()),
-            Edge::Leaf(l) => At::Leaf(l.clone()),
-            Edge::None => unreachable!("objects are made of steps only"),
+            Edge::Node(n, _) => Ok(At::Node(n.clone())),
+            Edge::Leaf(l) => l.leaf().map(At::Leaf).or_raise(),
+            Edge::None => Err(PyRuntimeError::new_err("no step")),
         }
     }
 }
@@ -191,6 +191,14 @@ impl PyNode {
     fn _sequence_nr(&self) -> u64 {
         self.node().map_or(u64::MAX, |n| n.seq())
     }
+    /// The leaf into whose `grad` an `AccumulateGrad` adds.
+    #[getter]
+    fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.0 {
+            Edge::Leaf(l) => to_python(py, l.tensor().clone()),
+            _ => Err(PyAttributeError::new_err(format!("'{}' object has no attribute 'variable'", self.class_name()))),
+        }
+    }
     #[getter]
     fn requires_grad(&self) -> bool {
         true
@@ -212,14 +220,14 @@ impl PyNode {
         let id = next_id();
         let f: PreHook = Arc::new(move |g| call_node_hook(&hook, &[g], g.len()));
         self.with_hooks(|h| h.pre.push((id, f)))?;
-        Ok(HookOwner { at: self.owner(), id })
+        Ok(HookOwner { at: self.owner()?, id })
     }
     /// Calls `fn(grad_inputs, grad_outputs)` after the step has run; a tuple that it returns takes the place of the former.
     fn register_hook(&self, hook: Py<PyAny>) -> PyResult<HookOwner> {
         let id = next_id();
         let f: PostHook = Arc::new(move |found, g| call_node_hook(&hook, &[found, g], found.len()));
         self.with_hooks(|h| h.post.push((id, f)))?;
-        Ok(HookOwner { at: self.owner(), id })
+        Ok(HookOwner { at: self.owner()?, id })
     }
 }
 

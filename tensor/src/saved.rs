@@ -190,7 +190,7 @@ impl SavedTensor {
                 let t = t.shallow_alias()?;
                 match &p.edge {
                     Edge::Node(n, nr) => t.set_grad_ref(Some(GradRef::Node(n.clone())), *nr),
-                    Edge::Leaf(l) => t.set_grad_ref(Some(GradRef::Leaf(l.clone())), 0),
+                    Edge::Leaf(l) => t.set_grad_ref(Some(GradRef::Leaf(l.leaf()?)), 0),
                     Edge::None => {}
                 }
                 Ok(t)
