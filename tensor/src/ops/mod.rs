@@ -22,6 +22,7 @@ pub mod pool;
 pub mod random;
 pub mod rearrange;
 pub mod reduce;
+pub mod rnn;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
@@ -235,6 +236,10 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("embedding", embedding::ROWS),
     ("attention", attention::ROWS),
     ("loss", loss::ROWS),
+    ("rnn", rnn::LSTM_ROWS),
+    ("rnn", rnn::GRU_ROWS),
+    ("rnn", rnn::TANH_ROWS),
+    ("rnn", rnn::RELU_ROWS),
     ("optim", optim::ROWS),
 ];
 
