@@ -109,7 +109,7 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
                 next += 1;
                 match e {
                     Edge::None => {}
-                    Edge::Leaf(l) => needed |= c.leaves.contains_key(&leaf_at(l)),
+                    Edge::Leaf(l) => needed |= c.leaves.contains_key(&l.address()),
                     Edge::Node(m, nr) => {
                         needed |= c.nodes.contains_key(&(node_at(m), *nr));
                         match seen.get(&node_at(m)) {
@@ -150,12 +150,13 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
             Edge::None => Ok(()),
             Edge::Leaf(l) => {
                 if let Targets::Only(c) = targets {
-                    if !c.leaves.contains_key(&leaf_at(l)) {
+                    if !c.leaves.contains_key(&l.address()) {
                         return Ok(());
                     }
                 }
-                let i = *leaf_index.entry(leaf_at(l)).or_insert_with(|| {
-                    leaves.push((l.clone(), None));
+                let leaf = l.leaf()?;
+                let i = *leaf_index.entry(leaf_at(&leaf)).or_insert_with(|| {
+                    leaves.push((leaf, None));
                     leaves.len() - 1
                 });
                 accumulate(&mut leaves[i].1, g)

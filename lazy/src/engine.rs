@@ -265,9 +265,9 @@ fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u3
 }
 
 impl Engine {
-    /// Appends an op to the current thread's segment; returns the handles, and the cut that has become due.
+    /// Appends an op to the current thread's segment; writes the handles, and returns the cut that has become due.
     #[inline]
-    fn push(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<(SmallVec<[u64; 2]>, Option<Segment>)> {
+    fn push(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<Option<Box<Segment>>> {
         let mode = mode::get();
         let mut guard = self.recording.lock();
         let id = guard.stream();
@@ -317,9 +317,8 @@ impl Engine {
             b.form.inputs.push(input);
         }
         b.form.nodes.push(node);
-        let mut handles = SmallVec::new();
         let mut signature = op_hash;
-        for meta in y {
+        for (meta, out) in y.iter().zip(handles) {
             let value = b.form.values.len() as u32;
             let (entry, handle) = new_entry(&mut r.entries, &mut r.free, State::Pending { stream: id as u32, value });
             b.form.values.push(*meta);
@@ -327,7 +326,7 @@ impl Engine {
             let bytes = meta.bytes().unwrap_or(usize::MAX);
             s.live_bytes = s.live_bytes.saturating_add(bytes);
             signature = mix(signature, bytes as u64);
-            handles.push(handle);
+            *out = handle;
         }
         b.hash = mix(hash, y.len() as u64);
         r.nodes_recorded += 1;
@@ -342,13 +341,13 @@ impl Engine {
                 } else if s.live_bytes > self.max_pending_bytes.load(Relaxed) {
                     CutReason::Memory
                 } else {
-                    return Ok((handles, None));
+                    return Ok(None);
                 }
             }
             EagerMode::Strict => CutReason::Strict,
             EagerMode::Debug => CutReason::Debug,
         };
-        Ok((handles, self.take(r, id, reason)))
+        Ok(self.take(r, id, reason).map(Box::new))
     }
 
     /// Cuts the segments of other threads that compute what the current thread is about to use.
@@ -880,18 +879,17 @@ pub(crate) struct Tpu;
 
 impl Backend for Tpu {
     #[inline]
-    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<SmallVec<[u64; 2]>> {
+    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
         device::get()?;
         let engine = crate::engine();
-        let (handles, due) = engine.push(op, x, y)?;
-        let Some(segment) = due else { return Ok(handles) };
+        let Some(segment) = engine.push(op, x, y, handles)? else { return Ok(()) };
         let at_once = segment.reason == CutReason::Strict || segment.reason == CutReason::Debug;
-        match engine.run(segment) {
+        match engine.run(*segment) {
             Err(f) if at_once => {
                 handles.iter().for_each(|&h| self.release(h));
                 Err(f.error().in_op(op.name()))
             }
-            _ => Ok(handles),
+            _ => Ok(()),
         }
     }
 

@@ -89,7 +89,7 @@ impl PyNode {
     fn address(&self) -> usize {
         match &self.0 {
             Edge::Node(n, _) => Arc::as_ptr(n) as usize,
-            Edge::Leaf(l) => Arc::as_ptr(l) as usize,
+            Edge::Leaf(l) => l.address(),
             Edge::None => 0,
         }
     }

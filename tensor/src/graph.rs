@@ -5,6 +5,8 @@
 //! [`Saves`](crate::op::Saves) name. Sequence numbers are Lamport clocks: a node's is larger than those of all nodes its
 //! inputs came from, whatever thread made them, so walking by falling number is a topological order.
 
+pub use crate::block::LeafEdge;
+use crate::block::NewArc;
 use crate::op::{Grads, Prim, Saved};
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::SmallVec;
@@ -16,8 +18,9 @@ pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
 /// A function that sees a leaf's accumulated gradient.
 pub type LeafHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 
-/// Where the gradient of an input goes.
+/// Where the gradient of an input goes. Its tag is a whole word, so that an edge just made is moved by whole words.
 #[derive(Clone, Default)]
+#[repr(u64)]
 pub enum Edge {
     /// Nowhere.
     #[default]
@@ -25,7 +28,7 @@ pub enum Edge {
     /// To output `.1` of a node.
     Node(Arc<Node>, u32),
     /// Into a leaf's `grad`.
-    Leaf(Arc<Leaf>),
+    Leaf(LeafEdge),
 }
 
 impl Edge {
@@ -33,6 +36,14 @@ impl Edge {
     #[inline]
     pub fn is_some(&self) -> bool {
         !matches!(self, Edge::None)
+    }
+    /// The least number that a node with this edge may have.
+    #[inline]
+    fn next_seq(&self) -> u64 {
+        match self {
+            Edge::Node(n, _) => n.seq + 1,
+            _ => 0,
+        }
     }
 }
 
@@ -105,7 +116,9 @@ pub struct Input {
     saved: Option<SavedTensor>,
 }
 
-/// What a node keeps until it has run.
+/// What a node keeps until it has run. Lists are empty when there is nothing in them to say: inputs described as output
+/// 0 is and none of them saved, no output saved.
+#[derive(Default)]
 pub struct Kept {
     inputs: SmallVec<[Input; 2]>,
     outputs: SmallVec<[Option<SavedTensor>; 1]>,
@@ -156,13 +169,13 @@ pub struct Node {
 impl Node {
     /// A node for a function; `outputs` describes what it differentiates.
     pub fn function(f: Box<dyn BackwardFn>, edges: SmallVec<[Edge; 2]>, outputs: SmallVec<[Meta; 1]>) -> Arc<Node> {
-        let seq = next_seq(&edges);
+        let seq = take_seq(edges.iter().map(Edge::next_seq).max().unwrap_or(0));
         Arc::new(Node {
             rule: Rule::Function(f),
             seq,
             edges,
             outputs,
-            kept: Mutex::new(Some(Kept { inputs: SmallVec::new(), outputs: SmallVec::new() })),
+            kept: Mutex::new(Some(Kept::default())),
             extras: OnceLock::new(),
         })
     }
@@ -210,18 +223,19 @@ impl Node {
         let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         let Some(kept) = &*kept else { return Err(second_backward()) };
         let grad_mode = state::grad_enabled();
-        let mut x: SmallVec<[Option<Tensor>; 2]> = SmallVec::with_capacity(kept.inputs.len());
-        let mut metas: SmallVec<[Meta; 2]> = SmallVec::with_capacity(kept.inputs.len());
+        let mut x: SmallVec<[Option<Tensor>; 2]> = SmallVec::with_capacity(self.edges.len());
+        let mut metas: SmallVec<[Meta; 2]> = SmallVec::with_capacity(self.edges.len());
         let mut needs = 0u64;
-        for (i, input) in kept.inputs.iter().enumerate() {
-            if self.edges[i].is_some() {
+        for (i, edge) in self.edges.iter().enumerate() {
+            if edge.is_some() {
                 needs |= 1 << i.min(63);
             }
-            metas.push(input.meta.as_deref().copied().unwrap_or(self.outputs[0]));
-            x.push(match &input.saved {
+            let input = kept.inputs.get(i);
+            metas.push(input.and_then(|k| k.meta.as_deref()).copied().unwrap_or(self.outputs[0]));
+            x.push(match input.and_then(|k| k.saved.as_ref()) {
                 None => None,
                 Some(s) => {
-                    s.check(&|| match &self.edges[i] {
+                    s.check(&|| match edge {
                         Edge::Node(n, nr) => format!(", which is output {nr} of {}", n.name()),
                         _ => String::new(),
                     })?;
@@ -280,6 +294,10 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Saved tensors hold the nodes before this one; they go while the edges still do too.
         *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
+        let ours = self.edges.len();
+        if !self.edges.iter().any(|e| matches!(e, Edge::Node(n, _) if Arc::strong_count(n) <= ours)) {
+            return; // nothing below goes with this node
+        }
         let mut pending: SmallVec<[Edge; 4]> = SmallVec::new();
         let mut edges = std::mem::take(&mut self.edges);
         loop {
@@ -297,15 +315,14 @@ impl Drop for Node {
     }
 }
 
-fn next_seq(edges: &[Edge]) -> u64 {
-    let mut seq = state::with(|s| s.seq.get());
-    for e in edges {
-        if let Edge::Node(n, _) = e {
-            seq = seq.max(n.seq + 1);
-        }
-    }
-    state::with(|s| s.seq.set(seq + 1));
-    seq
+/// The number of a node whose edges ask for at least `least`.
+#[inline]
+fn take_seq(least: u64) -> u64 {
+    state::with(|s| {
+        let seq = s.seq.get().max(least);
+        s.seq.set(seq + 1);
+        seq
+    })
 }
 
 /// Whether an op on these inputs may have to be recorded; [`record`] sees for itself.
@@ -315,68 +332,111 @@ pub(crate) fn may_need_grad(x: &[&Tensor]) -> bool {
     for t in x {
         any |= t.has_autograd() | t.view_info().is_some();
     }
-    any && state::grad_enabled() && x.iter().any(|t| t.has_autograd() || t.requires_grad())
+    any && state::grad_enabled() && x.iter().any(|t| t.requires_grad())
+}
+
+/// What a node keeps of an input.
+#[inline]
+fn input(t: &Tensor, first: &Meta, save: bool) -> Result<Input> {
+    let saved = if !save {
+        None
+    } else if state::with(|s| s.overwritten.get()) == t.storage_id() {
+        Some(SavedTensor::new(t.copy()?)) // an in-place op is about to overwrite it
+    } else {
+        Some(SavedTensor::new(t.clone()))
+    };
+    Ok(Input { meta: if t.meta() != first { Some(Box::new(*t.meta())) } else { None }, saved })
 }
 
 /// Hangs a new node on the outputs of an op.
 #[inline]
 pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+    match (x, y) {
+        ([a], [y]) => record_small(op, a, None, y),
+        ([a, b], [y]) => record_small(op, a, Some(b), y),
+        _ => record_any(op, x, y),
+    }
+}
+
+/// [`record`] for one or two inputs and one output. Everything is put together in registers and written once: a list that
+/// grows would be read back wider than it was written, which stalls.
+#[inline]
+fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<()> {
+    let ea = a.history_edge()?;
+    let eb = match b {
+        Some(b) => b.history_edge()?,
+        None => Edge::None,
+    };
+    let needs = ea.is_some() as u64 | (eb.is_some() as u64) << 1;
+    if needs == 0 {
+        return Ok(());
+    }
+    let n = 1 + b.is_some() as usize;
+    let saves = op.saves(needs);
+    let first = y.meta();
+    let inputs = if saves.x == 0 && a.meta() == first && b.is_none_or(|b| b.meta() == first) {
+        SmallVec::new()
+    } else {
+        let ia = input(a, first, saves.x & 1 != 0)?;
+        let ib = match b {
+            Some(b) => input(b, first, saves.x & 2 != 0)?,
+            None => Input { meta: None, saved: None },
+        };
+        SmallVec::from_buf_and_len([ia, ib], n)
+    };
+    let outputs = match saves.y & 1 {
+        0 => SmallVec::new(),
+        _ => SmallVec::from_buf([Some(SavedTensor::new(y.shallow_alias()?))]),
+    };
+    let differentiable = op.differentiable_outputs() & 1 != 0 && y.dtype().is_float();
+    let seq = ea.next_seq().max(eb.next_seq());
+    let seq = take_seq(seq);
+    let node = NewArc::new().write(Node {
+        seq,
+        rule: Rule::Op(op),
+        edges: SmallVec::from_buf_and_len([ea, eb], n),
+        outputs: SmallVec::from_buf([*first]),
+        kept: Mutex::new(Some(Kept { inputs, outputs })),
+        extras: OnceLock::new(),
+    });
+    if differentiable {
+        y.set_grad_ref(Some(GradRef::Node(node)), 0);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let (mut needs, mut seq) = (0u64, 0);
     let mut edges: SmallVec<[Edge; 2]> = SmallVec::with_capacity(x.len());
     for (i, t) in x.iter().enumerate() {
         let e = t.history_edge()?;
-        match &e {
-            Edge::None => {}
-            Edge::Leaf(_) => needs |= 1 << i.min(63),
-            Edge::Node(n, _) => {
-                needs |= 1 << i.min(63);
-                seq = seq.max(n.seq + 1);
-            }
-        }
+        needs |= (e.is_some() as u64) << i.min(63);
+        seq = seq.max(e.next_seq());
         edges.push(e);
     }
     if needs == 0 {
         return Ok(());
     }
     let saves = op.saves(needs);
-    let mut inputs: SmallVec<[Input; 2]> = SmallVec::with_capacity(x.len());
     let first = y[0].meta();
+    let mut kept = Kept::default();
     for (i, t) in x.iter().enumerate() {
-        let saved = if saves.x >> i.min(63) & 1 == 0 {
-            None
-        } else if state::with(|s| s.overwritten.get()) == t.storage_id() {
-            Some(SavedTensor::new(t.copy()?)) // an in-place op is about to overwrite it
-        } else {
-            Some(SavedTensor::new((*t).clone()))
-        };
-        let meta = if t.meta() != first { Some(Box::new(*t.meta())) } else { None };
-        inputs.push(Input { meta, saved });
+        kept.inputs.push(input(t, first, saves.x >> i.min(63) & 1 != 0)?);
     }
-    let mut outputs: SmallVec<[Option<SavedTensor>; 1]> = SmallVec::new();
-    let mut metas: SmallVec<[Meta; 1]> = SmallVec::new();
     for (i, t) in y.iter().enumerate() {
-        metas.push(*t.meta());
-        outputs.push(if saves.y >> i & 1 != 0 { Some(SavedTensor::new(t.shallow_alias()?)) } else { None });
+        let save = saves.y >> i & 1 != 0;
+        kept.outputs.push(if save { Some(SavedTensor::new(t.shallow_alias()?)) } else { None });
     }
     let differentiable = op.differentiable_outputs();
-    state::with(|s| {
-        seq = seq.max(s.seq.get());
-        s.seq.set(seq + 1);
-    });
     let node = Arc::new(Node {
         rule: Rule::Op(op),
-        seq,
+        seq: take_seq(seq),
         edges,
-        outputs: metas,
-        kept: Mutex::new(Some(Kept { inputs, outputs })),
+        outputs: y.iter().map(|t| *t.meta()).collect(),
+        kept: Mutex::new(Some(kept)),
         extras: OnceLock::new(),
     });
-    if let [y] = y {
-        if y.dtype().is_float() && differentiable & 1 != 0 {
-            y.set_grad_ref(Some(GradRef::Node(node)), 0);
-        }
-        return Ok(());
-    }
     for (i, t) in y.iter().enumerate() {
         if t.dtype().is_float() && differentiable >> i & 1 != 0 {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), i as u32);
@@ -390,7 +450,7 @@ impl Tensor {
     #[inline]
     pub fn requires_grad(&self) -> bool {
         if self.has_autograd() {
-            return self.has_node() || matches!(self.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad());
+            return self.wants_grad();
         }
         self.view_info().is_some_and(|v| v.is_stale(self) && v.base.requires_grad())
     }
@@ -409,12 +469,20 @@ impl Tensor {
     }
 
     /// [`Tensor::edge`], brought up to date like [`Tensor::history`].
-    #[inline]
+    #[inline(always)]
     pub fn history_edge(&self) -> Result<Edge> {
+        if self.view_info().is_some() {
+            return self.view_edge();
+        }
+        Ok(if self.has_autograd() { self.edge() } else { Edge::None })
+    }
+
+    #[inline(never)]
+    fn view_edge(&self) -> Result<Edge> {
         if let Some(v) = self.view_info() {
             v.refresh(self)?;
         }
-        Ok(if self.has_autograd() { self.edge() } else { Edge::None })
+        Ok(self.edge())
     }
 
     /// Switches gradients on or off for a leaf.
@@ -432,6 +500,7 @@ impl Tensor {
             Some(GradRef::Node(_)) => Ok(self),
             Some(GradRef::Leaf(l)) => {
                 l.requires_grad.store(on, Relaxed);
+                self.set_leaf_wants(on);
                 Ok(self)
             }
             None if on => {

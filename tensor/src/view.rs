@@ -134,7 +134,7 @@ impl Tensor {
         let mut owned = false;
         for op in &info.ops {
             let out = op.view_meta(&meta)?;
-            let next = backend::get()?.record(op, &[backend::Operand::Value(handle)], &[out])?[0];
+            let next = backend::record_one(op, &[backend::Operand::Value(handle)], &out)?;
             if owned {
                 backend::release(handle);
             }
