@@ -7,6 +7,7 @@ pub mod activation;
 pub mod attention;
 pub mod concat;
 pub mod conv;
+mod conv_lower;
 pub mod convert;
 pub mod creation;
 pub mod dropout;
