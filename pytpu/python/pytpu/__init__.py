@@ -73,6 +73,7 @@ _LAZY_MODULES = {
     "library",
     "linalg",
     "nn",
+    "ops",
     "optim",
     "overrides",
     "profiler",

@@ -3,7 +3,7 @@
 from . import _C
 
 __all__ = [
-    "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
+    "as_strided_", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_floating_point", "is_inference", "is_inference_mode_enabled",
     "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
@@ -263,6 +263,21 @@ def combinations(input, r=2, with_replacement=False):
 def dist(input, other, p=2):
     """The ``p``-norm of the difference."""
     return _C._ops.linalg_vector_norm(input - other, p)
+
+
+def detach_(input):
+    """The in-place form of ``detach``."""
+    return input.detach_()
+
+
+def as_strided_(input, size, stride, storage_offset=None):
+    """The in-place form of ``as_strided``."""
+    return input.as_strided_(size, stride, storage_offset)
+
+
+def resize_as_(input, the_template, *, memory_format=None):
+    """Changes the sizes of ``input`` to those of another tensor."""
+    return input.resize_as_(the_template, memory_format=memory_format)
 
 
 def row_stack(tensors, *, out=None):

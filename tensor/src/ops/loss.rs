@@ -39,7 +39,7 @@ impl Reduction {
     }
 }
 
-fn reduced(loss: Tensor, r: Reduction) -> Result<Tensor> {
+pub(crate) fn reduced(loss: Tensor, r: Reduction) -> Result<Tensor> {
     match r {
         Reduction::None => Ok(loss),
         Reduction::Mean => loss.mean(),

@@ -9,10 +9,15 @@ pub mod concat;
 pub mod conv;
 pub mod convert;
 pub mod creation;
+pub mod distance;
 pub mod dropout;
 pub mod embedding;
+pub mod fractional_pool;
+pub mod grid;
+pub mod image;
 pub mod indexing;
 pub mod loss;
+pub mod margin_loss;
 pub mod matmul;
 pub mod norm;
 pub mod optim;
@@ -22,6 +27,7 @@ pub mod pool;
 pub mod random;
 pub mod rearrange;
 pub mod reduce;
+pub mod resample;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
@@ -188,6 +194,9 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
+        fused CDist = distance::CDist;
+        fused GridSample = grid::GridSample;
+        fused GridSampleBackward = grid::GridSampleBackward;
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
     }
@@ -198,6 +207,9 @@ op_table! {
         prim  Conv = conv::Conv;
         prim  MaxPool = pool::MaxPool;
         prim  MaxPoolBackward = pool::MaxPoolBackward;
+        prim  Resample = resample::Resample;
+        prim  Im2Col = image::Im2Col;
+        prim  Col2Im = image::Col2Im;
         prim  AvgPool = pool::AvgPool;
         prim  AvgPoolBackward = pool::AvgPoolBackward;
         view  AsStrided = shape::AsStrided;
@@ -229,12 +241,19 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("matmul", matmul::ROWS),
     ("conv", conv::ROWS),
     ("pool", pool::ROWS),
+    ("pool", pool::BACKWARD_ROWS),
+    ("resample", resample::ROWS),
+    ("grid", grid::ROWS),
+    ("image", image::ROWS),
+    ("fractional_pool", fractional_pool::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
     ("dropout", dropout::ROWS),
     ("embedding", embedding::ROWS),
     ("attention", attention::ROWS),
     ("loss", loss::ROWS),
+    ("margin_loss", margin_loss::ROWS),
+    ("distance", distance::ROWS),
     ("optim", optim::ROWS),
 ];
 

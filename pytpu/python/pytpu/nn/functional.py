@@ -594,16 +594,11 @@ def _max_unpool(n):
         steps = kernel if stride is None else _tuple(stride, n)
         padding = _tuple(padding, n)
         size = _unpool_output_size(input, kernel, steps, padding, output_size)
-        if indices.dtype != torch.int64:
-            raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
-        if input.shape != indices.shape:
-            raise RuntimeError(
-                f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) "
-                f"but got indices tensor with shape: {list(indices.shape)}"
-            )
-        lead = input.shape[:-n]
-        flat = input.new_zeros([*lead, math.prod(size)])
-        return flat.scatter(-1, indices.flatten(-n), input.flatten(-n)).reshape([*lead, *size[-n:]])
+        if n == 1:
+            return _ops.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*size, 1]).squeeze(-1)
+        if n == 2:
+            return _ops.max_unpool2d(input, indices, size)
+        return _ops.max_unpool3d(input, indices, size, steps, padding)
 
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
     unpool.__doc__ = "Puts pooled maxima back where they were; zero elsewhere."
