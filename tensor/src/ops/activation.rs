@@ -321,6 +321,8 @@ fn rrelu(x: &Tensor, lower: f64, upper: f64, training: bool, generator: Option<&
     if !training {
         return leaky_relu(x, (lower + upper) / 2.0);
     }
+    // The bounds are rounded to what arithmetic on the data is done in.
+    let [lower, upper] = [lower, upper].map(|v| if x.dtype() == DType::F64 { v } else { f64::from(v as f32) });
     let draws = Distribution::Uniform(lower, upper);
     let below = x.detach().le_scalar(0.0)?;
     let slopes = if x.device().kind == DeviceKind::Cpu {

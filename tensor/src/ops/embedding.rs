@@ -166,6 +166,8 @@ struct Bags<'a> {
     sample_weights: Option<&'a Tensor>,
     include_last: bool,
     padding: Option<i64>,
+    /// Dtype of the further results.
+    places: DType,
 }
 
 impl<'a> Bags<'a> {
@@ -235,8 +237,10 @@ impl<'a> Bags<'a> {
             return Err(Error::runtime("include_last_offset: number of offset should be at least 1"));
         }
         let flat = indices.reshape_dims(Dims::new(&[indices.numel()]))?.to_dtype(DType::I64)?;
+        let narrow = indices.dtype() == DType::I32 && offsets.dtype() == DType::I32;
         let bags = Bags {
             weight,
+            places: if narrow { DType::I32 } else { DType::I64 },
             indices: flat,
             offsets: offsets.to_dtype(DType::I64)?,
             by_freq: a.bool(3)?,
@@ -295,7 +299,8 @@ impl<'a> Bags<'a> {
             }
         })
     }
-    /// The result, the bag of each index, the size of each bag, and where maxima came from, as PyTorch's CPU gives them.
+    /// The result, the bag of each index, the size of each bag, and where maxima came from. What PyTorch's CPU leaves out is left
+    /// out here: sums of `float32` and narrower have no bags, and all sums no sizes.
     fn run(&self) -> Result<Vec<Tensor>> {
         let (n, device) = (self.indices.numel(), self.weight.device());
         let count = self.offsets.numel() - usize::from(self.include_last);
@@ -303,28 +308,37 @@ impl<'a> Bags<'a> {
         let width = self.weight.dims()[1];
         let rows = self.rows()?;
         let starts = self.offsets.narrow(0, 0, count as i64)?;
-        let bag = super::sort::searchsorted(&starts, &count_up(n, device)?, true, false, None)?.sub_scalar(1i64)?;
-        let kept = self.padding.map(|p| self.indices.ne_scalar(p)).transpose()?;
-        let counted = match &kept {
-            Some(k) => k.to_dtype(DType::I64)?,
-            None => Tensor::ones(&[n], DType::I64, device)?,
-        };
+        let place = count_up(n, device)?;
+        let bag = super::sort::searchsorted(&starts, &place, true, false, None)?.sub_scalar(1i64)?;
+        let mut kept = self.padding.map(|p| self.indices.ne_scalar(p)).transpose()?;
+        let fast = self.mode == Mode::Sum && kept.is_none() && self.weight.dtype() != DType::F64;
+        if fast && self.include_last {
+            // Here alone the last offset ends the last bag.
+            kept = Some(place.lt(&self.offsets.select(0, -1)?)?);
+        }
         let nothing = long(&[count])?;
+        let bags = if fast { long(&[0])? } else { bag.clone() };
+        let finish = |y: Tensor, sizes: Tensor, found: Tensor| -> Result<Vec<Tensor>> {
+            let [bags, sizes, found] = [&bags, &sizes, &found].map(|t| t.to_dtype(self.places));
+            Ok(vec![y, bags?, sizes?, found?])
+        };
         if n == 0 || count == 0 {
             // Part of the history all the same.
-            let y = index_add(
-                &Tensor::zeros(&[count, width], self.weight.dtype(), device)?,
-                0,
-                &long(&[0])?,
-                &rows.narrow(0, 0, 0)?,
-            )?;
+            let zeros = Tensor::zeros(&[count, width], self.weight.dtype(), device)?;
+            let y = index_add(&zeros, 0, &long(&[0])?, &rows.narrow(0, 0, 0)?)?;
             let found = if self.mode == Mode::Max { long(&[count, width])? } else { nothing.clone() };
-            return Ok(vec![y, bag, nothing, found]);
+            return finish(y, nothing, found);
         }
-        let sizes = || index_add(&nothing, 0, &bag, &counted);
+        let sizes = || {
+            let counted = match &kept {
+                Some(k) => k.to_dtype(DType::I64)?,
+                None => Tensor::ones(&[n], DType::I64, device)?,
+            };
+            index_add(&nothing, 0, &bag, &counted)
+        };
         if self.mode == Mode::Max {
             let (y, found) = self.maxima(&rows, &bag, kept.as_ref(), count)?;
-            return Ok(vec![y, bag.clone(), sizes()?, found]);
+            return finish(y, sizes()?, found);
         }
         let mut rows = rows;
         if let Some(s) = self.sample_weights {
@@ -336,13 +350,12 @@ impl<'a> Bags<'a> {
         let wide = rows.to_dtype(compute_dtype(rows.dtype()))?;
         let zeros = Tensor::zeros(&[count, width], wide.dtype(), device)?;
         let mut y = index_add(&zeros, 0, &bag, &wide)?;
+        let mut found = nothing.clone();
         if self.mode == Mode::Mean {
-            let sizes = sizes()?;
-            y = y.div(&sizes.maximum_scalar(1i64)?.to_dtype(y.dtype())?.unsqueeze(1)?)?;
-            return Ok(vec![y.to_dtype(rows.dtype())?, bag.clone(), sizes.clone(), sizes]);
+            found = sizes()?;
+            y = y.div(&found.maximum_scalar(1i64)?.to_dtype(y.dtype())?.unsqueeze(1)?)?;
         }
-        let bag = if kept.is_some() { bag } else { long(&[0])? };
-        Ok(vec![y.to_dtype(rows.dtype())?, bag, nothing.clone(), nothing])
+        finish(y.to_dtype(rows.dtype())?, found.clone(), found)
     }
     /// Maxima of each bag and the index of the row each came from, the first one of equals.
     fn maxima(&self, rows: &Tensor, bag: &Tensor, kept: Option<&Tensor>, count: usize) -> Result<(Tensor, Tensor)> {

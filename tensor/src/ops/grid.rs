@@ -360,9 +360,6 @@ fn grid_sampler(a: &crate::schema::Args<'_>, spatial: Option<usize>) -> Result<T
     let interpolation = match a.int(2)? {
         0 => Interpolation::Linear,
         1 => Interpolation::Nearest,
-        2 if x.dims().len() == 5 => {
-            return Err(Error::runtime("grid_sampler(): bicubic interpolation only supports 4D input"));
-        }
         2 => Interpolation::Cubic,
         m => return Err(Error::runtime(format!("grid_sampler(): unknown interpolation mode {m}"))),
     };
@@ -427,7 +424,7 @@ fn grid_samples(spatial: usize) -> Vec<Sample> {
     let grid = unit(&[&[2][..], &[2, 3, 2][..spatial], &[spatial]].concat());
     let wide = t(&[&[2][..], &[2, 3, 2][..spatial], &[spatial]].concat());
     let mut v = vec![Sample::new(vec![x.clone(), grid.clone(), n(0), n(0), n(true)]).dtypes(&[DType::F64])];
-    for mode in 0..if spatial == 2 { 3 } else { 2 } {
+    for mode in 0..3 {
         for padding in 0..3 {
             let sample = Sample::new(vec![x.clone(), wide.clone(), n(mode), n(padding), n(padding == 1)]);
             v.push(sample);

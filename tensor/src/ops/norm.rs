@@ -375,16 +375,20 @@ fn group_norm_with_statistics(
         let none = Tensor::zeros(&[d[0], groups as usize], compute_dtype(x.dtype()), x.device())?;
         return Ok((y, none.clone(), none));
     }
+    // The parameters apply to what is not yet rounded.
     let row = x.numel() / rows;
-    let flat = x.reshape_dims(Dims::new(&[rows, row]))?;
+    let (w, b) = (parameter(x, w)?, parameter(x, b)?);
+    let v = if w.is_some() || b.is_some() { widened(x)? } else { x.clone() };
+    let flat = v.reshape_dims(Dims::new(&[rows, row]))?;
     let normed = row_norm(&flat, Dims::new(&[row]), None, None, eps, false)?;
     let mut y = normed[0].reshape_dims(d)?;
-    if let Some(w) = parameter(x, w)? {
-        y = y.mul(&per_channel(&w, d.len())?)?;
+    if let Some(w) = w {
+        y = y.mul(&per_channel(&w.to_dtype(v.dtype())?, d.len())?)?;
     }
-    if let Some(b) = parameter(x, b)? {
-        y = y.add(&per_channel(&b, d.len())?)?;
+    if let Some(b) = b {
+        y = y.add(&per_channel(&b.to_dtype(v.dtype())?, d.len())?)?;
     }
+    let y = narrowed(y, x.dtype())?;
     let each = Dims::new(&[d[0], groups as usize]);
     Ok((y, normed[1].reshape_dims(each)?, normed[2].reshape_dims(each)?))
 }
@@ -397,7 +401,14 @@ fn native_group_norm(a: &Args<'_>) -> Result<Ret> {
         return Err(Error::runtime(format!("Expected X.numel() == N * C * HxW, but got {} and {n} * {c} * {rest}", x.numel())));
     }
     let flat = x.reshape(&[n, c, rest])?;
-    let (y, mean, rstd) = group_norm_with_statistics(&flat, a.int(6)?, w, a.opt_tensor(2)?, a.float(7)?)?;
+    let (groups, eps) = (a.int(6)?, a.float(7)?);
+    let (y, mut mean, mut rstd) = group_norm_with_statistics(&flat, groups, w, a.opt_tensor(2)?, eps)?;
+    if state::grad_enabled() && x.requires_grad() && x.numel() > 0 {
+        // Those of the fused op carry no gradient.
+        let each = widened(x)?.reshape(&[n, groups, c / groups * rest])?;
+        let (var, average) = super::reduce::var_mean(&each, Some(&[2]), 0.0, false)?;
+        (mean, rstd) = (average, var.add_scalar(eps)?.rsqrt()?);
+    }
     // Statistics come in the parameters' dtype.
     let stats = w.unwrap_or(x).dtype();
     Ok((y.reshape_dims(*x.dims())?, mean.to_dtype(stats)?, rstd.to_dtype(stats)?).into())

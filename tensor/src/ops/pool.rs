@@ -730,7 +730,8 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
         )));
     }
     expect_float(name, x)?;
-    dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(w))), &[g, x, at])
+    let gx = dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(w))), &[g, &x.detach(), at])?;
+    super::pointwise::independent_of(x, gx)
 }
 
 /// Rows of gradients that may be called by themselves.

@@ -109,10 +109,11 @@ impl Resample {
         }
         a.step.map_or_else(|| a.input as f64 / a.output as f64, F64::get)
     }
-    /// The matrix of a dimension, `None` for the identity. Positions are rounded to `f32` unless the data are wider, for that
+    /// The matrix of a dimension, `None` for the identity. Positions are rounded as PyTorch's arithmetic rounds them, for that
     /// decides which input is the nearest.
     fn taps(&self, a: &Axis, dtype: DType) -> Option<Taps> {
-        let round = |v: f64| if dtype == DType::F64 { v } else { v as f32 as f64 };
+        let exact = dtype == DType::F64 || (dtype == DType::U8 && self.filter.width() > 1.0);
+        let round = |v: f64| if exact { v } else { v as f32 as f64 };
         let step = round(self.step(a));
         let end = a.input - 1;
         let mut taps = Taps::new();

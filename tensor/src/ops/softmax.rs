@@ -174,13 +174,15 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| {
             let x = a.tensor(0)?;
-            let y = softmax(x, a.int(1)?, a.opt_dtype(2)?, false)?;
+            let dim = a.int(1)?;
             if x.numel() == 0 {
-                return Ok(y.into());
+                return Ok(softmax(x, dim, a.opt_dtype(2)?, false)?.into());
             }
-            // A row in which nothing is seen has weights of zero.
+            // A row in which nothing is seen has weights of zero, and no gradient.
             let hidden = x.eq_scalar(f64::NEG_INFINITY)?;
-            let hidden = super::reduce::reduce(super::reduce::ReduceKind::All, &hidden, Some(&[a.int(1)?]), true)?;
+            let hidden = super::reduce::reduce(super::reduce::ReduceKind::All, &hidden, Some(&[dim]), true)?;
+            let seen = super::pointwise::select_scalar(&hidden, 0.0, x)?;
+            let y = softmax(&seen, dim, a.opt_dtype(2)?, false)?;
             Ok(super::pointwise::select_scalar(&hidden, 0.0, &y)?.into())
         },
         along,
