@@ -10,10 +10,15 @@ pub mod conv;
 mod conv_lower;
 pub mod convert;
 pub mod creation;
+pub mod distance;
 pub mod dropout;
 pub mod embedding;
+pub mod fractional_pool;
+pub mod grid;
+pub mod image;
 pub mod indexing;
 pub mod loss;
+pub mod margin_loss;
 pub mod matmul;
 pub mod norm;
 pub mod optim;
@@ -24,6 +29,7 @@ pub mod random;
 pub mod rearrange;
 pub mod reduce;
 pub mod rnn;
+pub mod resample;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
@@ -190,6 +196,9 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
+        fused CDist = distance::CDist;
+        fused GridSample = grid::GridSample;
+        fused GridSampleBackward = grid::GridSampleBackward;
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
     }
@@ -200,6 +209,9 @@ op_table! {
         prim  Conv = conv::Conv;
         prim  MaxPool = pool::MaxPool;
         prim  MaxPoolBackward = pool::MaxPoolBackward;
+        prim  Resample = resample::Resample;
+        prim  Im2Col = image::Im2Col;
+        prim  Col2Im = image::Col2Im;
         prim  AvgPool = pool::AvgPool;
         prim  AvgPoolBackward = pool::AvgPoolBackward;
         view  AsStrided = shape::AsStrided;
@@ -231,6 +243,11 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("matmul", matmul::ROWS),
     ("conv", conv::ROWS),
     ("pool", pool::ROWS),
+    ("pool", pool::BACKWARD_ROWS),
+    ("resample", resample::ROWS),
+    ("grid", grid::ROWS),
+    ("image", image::ROWS),
+    ("fractional_pool", fractional_pool::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
     ("dropout", dropout::ROWS),
@@ -241,6 +258,8 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("rnn", rnn::GRU_ROWS),
     ("rnn", rnn::TANH_ROWS),
     ("rnn", rnn::RELU_ROWS),
+    ("margin_loss", margin_loss::ROWS),
+    ("distance", distance::ROWS),
     ("optim", optim::ROWS),
 ];
 

@@ -362,7 +362,7 @@ pub fn logsumexp(x: &Tensor, dims: &[i64], keep: bool) -> Result<Tensor> {
     if keep { Ok(s) } else { s.reshape_dims(kept(x.dims(), mask)) }
 }
 
-fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
+pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
     if !x.dtype().is_float() {
         return Err(Error::runtime(format!(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {}",
