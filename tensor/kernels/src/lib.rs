@@ -31,6 +31,7 @@ pub mod scan;
 mod select;
 pub mod softmax;
 pub mod sort;
+pub mod special;
 mod strided;
 pub mod threads;
 mod view;

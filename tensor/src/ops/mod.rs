@@ -4,6 +4,7 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
+mod analytic;
 pub mod attention;
 pub mod concat;
 pub mod conv;
@@ -212,6 +213,8 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("pointwise", pointwise::BINARY_ROWS),
     ("pointwise", pointwise::COMPARE_ROWS),
     ("pointwise", pointwise::ROWS),
+    ("special", pointwise::SPECIAL_UNARY_ROWS),
+    ("special", pointwise::SPECIAL_BINARY_ROWS),
     ("special", special::ROWS),
     ("rearrange", rearrange::ROWS),
     ("activation", activation::ROWS),
