@@ -11,8 +11,11 @@ pub mod conv;
 pub mod convert;
 pub mod creation;
 pub mod dropout;
+pub mod einsum;
 pub mod embedding;
+pub mod frexp;
 pub mod indexing;
+pub mod linalg;
 pub mod loss;
 pub mod matmul;
 pub mod norm;
@@ -28,6 +31,8 @@ pub mod shape;
 pub mod softmax;
 pub mod sort;
 pub mod special;
+pub mod statistics;
+pub mod window;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
@@ -170,6 +175,7 @@ op_table! {
         prim  TopK = sort::TopK;
         prim  Pick = sort::Pick;
         prim  RandomBits = random::RandomBits;
+        prim  Frexp = frexp::Frexp;
         view  Permute = shape::Permute;
         view  Expand = shape::Expand;
         view  Slice = shape::Slice;
@@ -230,6 +236,11 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("sort", sort::ROWS),
     ("indexing", indexing::ROWS),
     ("matmul", matmul::ROWS),
+    ("einsum", einsum::ROWS),
+    ("linalg", linalg::ROWS),
+    ("pointwise", frexp::ROWS),
+    ("statistics", statistics::ROWS),
+    ("creation", window::ROWS),
     ("conv", conv::ROWS),
     ("pool", pool::ROWS),
     ("norm", norm::ROWS),
