@@ -35,6 +35,7 @@ pub mod scan;
 mod select;
 pub mod softmax;
 pub mod sort;
+pub mod special;
 mod strided;
 pub mod threads;
 mod view;

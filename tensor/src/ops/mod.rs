@@ -4,6 +4,7 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
+mod analytic;
 pub mod attention;
 pub mod concat;
 pub mod conv;
@@ -12,11 +13,14 @@ pub mod convert;
 pub mod creation;
 pub mod distance;
 pub mod dropout;
+pub mod einsum;
 pub mod embedding;
 pub mod fractional_pool;
 pub mod grid;
 pub mod image;
+pub mod frexp;
 pub mod indexing;
+pub mod linalg;
 pub mod loss;
 pub mod margin_loss;
 pub mod matmul;
@@ -35,6 +39,8 @@ pub mod shape;
 pub mod softmax;
 pub mod sort;
 pub mod special;
+pub mod statistics;
+pub mod window;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
@@ -177,6 +183,7 @@ op_table! {
         prim  TopK = sort::TopK;
         prim  Pick = sort::Pick;
         prim  RandomBits = random::RandomBits;
+        prim  Frexp = frexp::Frexp;
         view  Permute = shape::Permute;
         view  Expand = shape::Expand;
         view  Slice = shape::Slice;
@@ -226,6 +233,8 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("pointwise", pointwise::BINARY_ROWS),
     ("pointwise", pointwise::COMPARE_ROWS),
     ("pointwise", pointwise::ROWS),
+    ("special", pointwise::SPECIAL_UNARY_ROWS),
+    ("special", pointwise::SPECIAL_BINARY_ROWS),
     ("special", special::ROWS),
     ("rearrange", rearrange::ROWS),
     ("activation", activation::ROWS),
@@ -241,6 +250,11 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("sort", sort::ROWS),
     ("indexing", indexing::ROWS),
     ("matmul", matmul::ROWS),
+    ("einsum", einsum::ROWS),
+    ("linalg", linalg::ROWS),
+    ("pointwise", frexp::ROWS),
+    ("statistics", statistics::ROWS),
+    ("creation", window::ROWS),
     ("conv", conv::ROWS),
     ("pool", pool::ROWS),
     ("pool", pool::BACKWARD_ROWS),
