@@ -115,6 +115,20 @@ pub(crate) fn pairs_pay() -> bool {
     pays
 }
 
+/// Whether tiles multiply `f16` too, where they may be used at all.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_f16_tiles() -> bool {
+    static HAS: AtomicU8 = AtomicU8::new(0);
+    let known = HAS.load(Ordering::Relaxed);
+    if known != 0 {
+        return known == 2;
+    }
+    const FP16: u32 = 1 << 21;
+    let has = std::arch::x86_64::__cpuid(0).eax >= 7 && std::arch::x86_64::__cpuid_count(7, 1).eax & FP16 != 0;
+    HAS.store(1 + has as u8, Ordering::Relaxed);
+    has
+}
+
 #[cfg(target_arch = "x86_64")]
 mod amx {
     //! Tiles are state that the kernel saves for a process only after the process has asked for them.

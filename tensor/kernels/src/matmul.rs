@@ -152,8 +152,7 @@ unsafe fn packed<T: Float<Acc: Multiply>>(
     parallel: bool,
 ) {
     let level = level();
-    let own = if T::DTYPE == DType::BF16 { T::Acc::bf16_kernel(level) } else { None };
-    let kernel = own.unwrap_or_else(|| T::Acc::kernel(level));
+    let kernel = T::Acc::half_kernel(T::DTYPE, level).unwrap_or_else(|| T::Acc::kernel(level));
     // SAFETY: by the caller; the processor has the level.
     unsafe { gemm::matrices(kernel, m, n, k, alpha, &a.rows(), &b.columns(), beta, c, parallel) }
 }

@@ -17,6 +17,7 @@ mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+use crate::DType;
 use crate::cpu::Level;
 use crate::matmul::MatMut;
 use crate::par::{Scratch, Shared};
@@ -56,7 +57,7 @@ pub(crate) struct Kernel<S: 'static> {
 pub(crate) enum Format {
     /// `[steps][lanes]`, one element of the sums' type.
     Plain,
-    /// `[steps][lanes]`, two neighbouring `bf16` of the summed dimension.
+    /// `[steps][lanes]`, two neighbouring `bf16` or `f16` of the summed dimension.
     Pairs,
     /// The right operand as `Pairs`; the left one in squares of 16 rows of 16 pairs.
     Squares,
@@ -126,8 +127,8 @@ pub(crate) trait Multiply: Real + Float<Acc = Self> {
     /// The tile for sums of this type at a level.
     fn kernel(level: Level) -> &'static Kernel<Self>;
 
-    /// The tile that multiplies `bf16` as such, if the level has one that is faster than widening.
-    fn bf16_kernel(_: Level) -> Option<&'static Kernel<Self>> {
+    /// The tile that multiplies elements of two bytes as such, if the level has one that is faster than widening.
+    fn half_kernel(_: DType, _: Level) -> Option<&'static Kernel<Self>> {
         None
     }
 }
@@ -145,12 +146,14 @@ impl Multiply for f32 {
         }
     }
 
-    fn bf16_kernel(level: Level) -> Option<&'static Kernel<f32>> {
-        match level {
+    fn half_kernel(dtype: DType, level: Level) -> Option<&'static Kernel<f32>> {
+        match (dtype, level) {
             #[cfg(target_arch = "x86_64")]
-            Level::Amx => Some(&tiles::AMX),
+            (DType::BF16, Level::Amx) => Some(&tiles::BF16),
             #[cfg(target_arch = "x86_64")]
-            Level::Bf16 if crate::cpu::pairs_pay() => Some(&x86::BF16_PAIRS),
+            (DType::F16, Level::Amx) if crate::cpu::has_f16_tiles() => Some(&tiles::F16),
+            #[cfg(target_arch = "x86_64")]
+            (DType::BF16, Level::Bf16) if crate::cpu::pairs_pay() => Some(&x86::BF16_PAIRS),
             _ => None,
         }
     }
@@ -208,8 +211,8 @@ unsafe impl<S: Sync> Sync for Product<'_, S> {}
 
 /// Lines that are packed for all threads at a time, at most.
 const SHARED_LINES: usize = 4096;
-/// Panels that a thread packs at a time where columns are split.
-const GROUP: usize = 4;
+/// Bytes of panels that a thread packs at a time where columns are split: half of a second-level cache.
+const GROUP_BYTES: usize = 512 << 10;
 
 /// Computes a product; `k` is not zero.
 ///
@@ -286,7 +289,8 @@ unsafe fn split_columns<S: Real>(
     let threads = if p.parallel { num_threads() } else { 1 };
     // Too few panels for the threads: strips are split too.
     let splits = if panels < 2 * threads && threads > 1 { threads.min(rows.len().div_ceil(height)) } else { 1 };
-    let group = (panels / (4 * threads)).clamp(1, GROUP);
+    let most = (GROUP_BYTES / (steps * width * size_of::<S>())).max(1);
+    let group = (panels / (4 * threads)).clamp(1, most);
     let groups = panels.div_ceil(group);
     let strips = rows.len().div_ceil(height);
     each(p.parallel, groups * splits, &|range| {

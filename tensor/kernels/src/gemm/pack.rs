@@ -20,8 +20,8 @@ impl<T: Float, S: Real> Lines<S> for Strided<T> {
                 }
                 #[cfg(target_arch = "x86_64")]
                 format => {
-                    assert!(T::DTYPE == DType::BF16, "pairs of {}", T::DTYPE.name());
-                    let (x, out) = (x.cast::<bf16>(), out.as_mut_ptr().cast());
+                    assert!(size_of::<T>() == 2, "pairs of {}", T::DTYPE.name());
+                    let (x, out) = (x.cast::<u16>(), out.as_mut_ptr().cast());
                     if format == Format::Squares && part.side == Side::Left {
                         x86::squares(x, line, step, part.valid, part.k.len(), part.lanes, out);
                     } else {
@@ -158,6 +158,9 @@ pub(crate) mod x86 {
         }
     }
 
+    /// Steps that are fetched ahead where each lies in a line of memory, or page, of its own.
+    const AHEAD: usize = 16;
+
     /// [`super::pack`] where lines or elements are side by side.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) unsafe fn plain<T: Load>(
@@ -169,29 +172,37 @@ pub(crate) mod x86 {
         lanes: usize,
         out: *mut f32,
     ) {
+        if line == 1 {
+            for p in 0..k {
+                let (x, out) = (x.wrapping_add(p * step), out.wrapping_add(p * lanes));
+                _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(AHEAD * step).cast());
+                _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(AHEAD * step + lanes - 1).cast());
+                for group in (0..lanes).step_by(16) {
+                    // SAFETY: by the caller; masks keep loads and stores within.
+                    unsafe {
+                        let v = T::load(x.wrapping_add(group), mask(valid.saturating_sub(group)));
+                        _mm512_mask_storeu_ps(out.wrapping_add(group), mask(lanes - group), v);
+                    }
+                }
+            }
+            return;
+        }
         for group in (0..lanes).step_by(16) {
             let store = mask(lanes - group);
             let lines = valid.saturating_sub(group).min(16);
-            // SAFETY: by the caller; masks keep loads and stores within.
-            unsafe {
-                let x = x.wrapping_add(group * line);
-                let out = out.add(group);
-                if line == 1 {
-                    let load = mask(lines);
-                    for p in 0..k {
-                        _mm512_mask_storeu_ps(out.add(p * lanes), store, T::load(x.wrapping_add(p * step), load));
-                    }
-                    continue;
-                }
-                for p in (0..k).step_by(16) {
-                    let rest = mask(k - p);
-                    let mut rows = [_mm512_setzero_ps(); 16];
+            for p in (0..k).step_by(16) {
+                let rest = mask(k - p);
+                let mut rows = [_mm512_setzero_ps(); 16];
+                // SAFETY: by the caller; masks keep loads and stores within.
+                unsafe {
                     for i in 0..lines {
-                        rows[i] = T::load(x.add(i * line + p), rest);
+                        let x = x.add((group + i) * line + p);
+                        _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(64).cast());
+                        rows[i] = T::load(x, rest);
                     }
                     let columns = transpose(rows);
                     for s in 0..16.min(k - p) {
-                        _mm512_mask_storeu_ps(out.add((p + s) * lanes), store, columns[s]);
+                        _mm512_mask_storeu_ps(out.add((p + s) * lanes + group), store, columns[s]);
                     }
                 }
             }
@@ -205,7 +216,7 @@ pub(crate) mod x86 {
     /// The elements exist, and `out` has room for all steps.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) unsafe fn pairs(
-        x: *const bf16,
+        x: *const u16,
         line: usize,
         step: usize,
         valid: usize,
@@ -215,6 +226,10 @@ pub(crate) mod x86 {
         out: *mut f32,
     ) {
         let steps = k.div_ceil(2);
+        if line == 1 && lanes == 32 {
+            // SAFETY: by the caller.
+            return unsafe { pairs_across(x, step, valid, k, steps.next_multiple_of(multiple), out) };
+        }
         for group in (0..lanes).step_by(16) {
             let store = mask(lanes - group);
             let lines = valid.saturating_sub(group).min(16);
@@ -245,13 +260,38 @@ pub(crate) mod x86 {
         }
     }
 
+    /// [`pairs`] of 32 lines side by side.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn pairs_across(x: *const u16, step: usize, valid: usize, k: usize, steps: usize, out: *mut f32) {
+        let x = x.cast::<i16>();
+        let load = if valid >= 32 { u32::MAX } else { (1 << valid) - 1 };
+        // Element `i` of the one row beside element `i` of the other.
+        let order: [i16; 64] = std::array::from_fn(|i| (i / 2 + i % 2 * 32) as i16);
+        let zero = _mm512_setzero_si512();
+        // SAFETY: by the caller; masks keep loads within.
+        unsafe {
+            let first = _mm512_loadu_epi16(order.as_ptr());
+            let second = _mm512_loadu_epi16(order[32..].as_ptr());
+            for s in 0..steps {
+                let row = |p: usize| {
+                    let x = x.wrapping_add(p * step);
+                    _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(AHEAD * step).cast());
+                    if p < k { _mm512_maskz_loadu_epi16(load, x) } else { zero }
+                };
+                let (a, b) = (row(2 * s), row(2 * s + 1));
+                _mm512_storeu_si512(out.add(32 * s).cast(), _mm512_permutex2var_epi16(a, first, b));
+                _mm512_storeu_si512(out.add(32 * s + 16).cast(), _mm512_permutex2var_epi16(a, second, b));
+            }
+        }
+    }
+
     /// Packs `valid` rows over `k` elements as squares: for every 16 pairs, for every 16 lanes, 16 rows of 16 pairs.
     ///
     /// # Safety
     /// As [`pairs`], with steps in multiples of 16.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) unsafe fn squares(
-        x: *const bf16,
+        x: *const u16,
         line: usize,
         step: usize,
         valid: usize,
@@ -288,7 +328,7 @@ pub(crate) mod x86 {
     /// One step of up to 16 lines.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    unsafe fn across(x: *const bf16, line: usize, step: usize, s: usize, k: usize, lines: usize) -> __m512 {
+    unsafe fn across(x: *const u16, line: usize, step: usize, s: usize, k: usize, lines: usize) -> __m512 {
         // SAFETY: by the caller of `pairs`.
         unsafe {
             let x = x.cast::<u16>().wrapping_add(2 * s * step);
@@ -314,7 +354,7 @@ pub(crate) mod x86 {
     /// Up to 16 steps of one line, of which `rest` elements are left.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    unsafe fn along(x: *const bf16, rest: usize) -> __m512 {
+    unsafe fn along(x: *const u16, rest: usize) -> __m512 {
         // SAFETY: by the caller of `pairs`.
         unsafe {
             let mask = if rest >= 32 { u32::MAX } else { (1 << rest) - 1 };
