@@ -51,8 +51,7 @@ fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize) -> (R, R) {
         return (c, slope);
     }
     if spec.outside == Outside::Reflection {
-        let (low, span) =
-            if spec.align_corners { (0.0, (size - 1) as f64) } else { (-0.5, size as f64) };
+        let (low, span) = if spec.align_corners { (0.0, (size - 1) as f64) } else { (-0.5, size as f64) };
         if span == 0.0 {
             return (R::ZERO, R::ZERO);
         }

@@ -54,13 +54,8 @@ impl Op for Frexp {
         let normal = f.select(&tiny, &raised, &x);
         let bits = f.bitcast_convert(&normal, int);
         let number = |f: &mut Func, v: i64| f.splat_i64(v, bits.ty());
-        let (mask, by, base, up, none) = (
-            number(f, field),
-            number(f, shift),
-            number(f, bias),
-            number(f, UP.into()),
-            number(f, 0),
-        );
+        let (mask, by, base, up, none) =
+            (number(f, field), number(f, shift), number(f, bias), number(f, UP.into()), number(f, 0));
         let e = f.binary("stablehlo.and", &bits, &mask);
         let e = f.binary("stablehlo.shift_right_logical", &e, &by);
         let e = f.binary("stablehlo.subtract", &e, &base);

@@ -759,7 +759,10 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
     let out = w.output(x.dims());
     for (t, what) in [(g, "gradOutput"), (at, "indices")] {
         if *t.dims() != out {
-            return Err(Error::runtime(format!("{name}(): Expected {what} to be of shape {out}, but got: {}", t.dims())));
+            return Err(Error::runtime(format!(
+                "{name}(): Expected {what} to be of shape {out}, but got: {}",
+                t.dims()
+            )));
         }
     }
     if at.dtype() != DType::I64 || g.dtype() != x.dtype() {
