@@ -1,7 +1,8 @@
 //! Sampling of images and volumes at the points of a grid, and its gradients.
 
-use crate::par::{Scratch, Shared, parallel_for};
+use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, output};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// How a point between elements is interpolated.
