@@ -400,8 +400,17 @@ def apply_(self, f):
 
 
 @method
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    from .utils.dlpack import export
+
+    return export(self, stream, max_version, dl_device, copy)
+
+
+@method
 def __dlpack_device__(self):
-    return (1, 0)
+    from .utils.dlpack import tensor_device
+
+    return tensor_device(self)
 
 
 @method

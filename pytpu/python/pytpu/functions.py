@@ -375,21 +375,17 @@ def typename(obj):
 
 
 def set_num_threads(n):
-    """Asks for a number of threads; must be called before the first parallel op."""
+    """Says how many threads ops on ``cpu`` use from now on."""
     if not isinstance(n, int):
         raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
     if n <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
-    import os
-
-    os.environ["RAYON_NUM_THREADS"] = str(n)
+    _C._set_num_threads(n)
 
 
 def get_num_threads():
     """Number of threads that ops on ``cpu`` use."""
-    import os
-
-    return int(os.environ.get("RAYON_NUM_THREADS") or os.cpu_count() or 1)
+    return _C._num_threads()
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
