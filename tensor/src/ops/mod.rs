@@ -21,6 +21,7 @@ pub mod pointwise;
 pub mod pool;
 pub mod random;
 pub mod rearrange;
+pub mod recurrence;
 pub mod reduce;
 pub mod rnn;
 pub mod scan;
@@ -189,6 +190,8 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
+        fused Recurrence = recurrence::Recurrence;
+        fused RecurrenceBackward = recurrence::RecurrenceBackward;
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
     }
