@@ -274,3 +274,46 @@ def test_mistakes_with_these_optimisers():
         torch.optim.LBFGS([{"params": [p]}, {"params": [nn.Parameter(torch.ones(1))]}])
     with pytest.raises(RuntimeError, match="only 'strong_wolfe' is supported"):
         torch.optim.LBFGS([p], line_search_fn="exact").step(lambda: p.sum())
+
+
+# ---- averages of models
+
+
+def test_averaged_models():
+    from pytpu.optim import swa_utils as swa
+
+    for options, weights in [
+        ({}, [1 / 3, 1 / 3, 1 / 3]),
+        ({"multi_avg_fn": swa.get_ema_multi_avg_fn(0.5)}, [0.25, 0.25, 0.5]),
+        ({"avg_fn": swa.get_ema_avg_fn(0.5)}, [0.25, 0.25, 0.5]),
+    ]:
+        model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        average = swa.AveragedModel(model, **options)
+        seen = []
+        for k in range(3):
+            with torch.no_grad():
+                model[0].weight.fill_(float(k))
+            seen.append(float(k))
+            average.update_parameters(model)
+        want = sum(w * v for w, v in zip(weights, seen))
+        assert torch.allclose(average.module[0].weight, torch.full((2, 2), want)) and int(average.n_averaged) == 3
+        x = torch.randn(8, 2)
+        swa.update_bn([(x, None)], average)
+        assert torch.allclose(average.module[1].running_mean, average.module[0](x).mean(0), atol=1e-6)
+        assert average.module[1].momentum == 0.1
+
+
+def test_the_learning_rate_of_averages():
+    from pytpu.optim import swa_utils as swa
+
+    p = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([p], lr=0.1)
+    scheduler = swa.SWALR(optimizer, 0.05, anneal_epochs=4, anneal_strategy="linear")
+    rates = []
+    for _ in range(6):
+        optimizer.step()
+        scheduler.step()
+        rates.append(round(optimizer.param_groups[0]["lr"], 6))
+    assert rates == [0.0875, 0.075, 0.0625, 0.05, 0.05, 0.05]
+    with pytest.raises(ValueError, match="swa_lr must have the same length"):
+        swa.SWALR(optimizer, [0.1, 0.2])
