@@ -38,6 +38,7 @@ fn values(n: usize, fill: Fill, salt: usize) -> Vec<f64> {
                 }
                 Fill::Positive => 0.25 + u * 1.7,
                 Fill::Unit => u * 1.6 - 0.8,
+                Fill::Fraction => u * 0.8 + 0.1,
                 Fill::Index(bound) => ((i * 3 + salt) as i64 % bound.max(1)) as f64,
                 Fill::Mask => ((i * 5 + salt) % 3 == 0) as u8 as f64,
             }
@@ -193,7 +194,9 @@ fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std::res
     let mut asked = 0;
     let only = std::env::var("TORCHTPU_TEST_OP").ok();
     for row in ops::rows() {
-        if limited(row, question) || only.as_deref().is_some_and(|o| row.schema.split('(').next() != Some(o)) {
+        if limited(row, question)
+            || only.as_deref().is_some_and(|o| !o.split(',').any(|o| row.schema.split('(').next() == Some(o)))
+        {
             continue;
         }
         let schema = Schema::parse(row.schema).expect("every schema parses");

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use torchtpu_pjrt::{Buffer, Event};
+use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::backend::{Backend, Operand};
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{DType, Error, ErrorKind, Meta, Result};
@@ -504,7 +505,7 @@ impl Engine {
         let place = |f: Failure| {
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
-        let text = lower::module(form, &form.outputs).map_err(place)?;
+        let text = lower::module(form, &form.outputs, device.platform).map_err(place)?;
         if let Some(folder) = &device.dump_folder {
             let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));
             let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), &text));
@@ -732,7 +733,7 @@ impl Engine {
     }
 
     /// The module that would compute a value that is still to be computed.
-    pub(crate) fn dump(&self, handle: u64) -> Result<String> {
+    pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
         let mut r = self.recording.lock();
         let (stream, value) = match &r.entry(handle)?.state {
             State::Pending { stream, value } => (*stream as usize, *value),
@@ -742,7 +743,7 @@ impl Engine {
         };
         let form = r.streams[stream].body.form.clone();
         drop(r);
-        lower::module(&form, &[value]).map_err(|f| f.error())
+        lower::module(&form, &[value], platform).map_err(|f| f.error())
     }
 }
 

@@ -74,6 +74,7 @@ _LAZY_MODULES = {
     "library",
     "linalg",
     "nn",
+    "ops",
     "optim",
     "overrides",
     "profiler",

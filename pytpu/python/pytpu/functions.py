@@ -3,7 +3,7 @@
 from . import _C
 
 __all__ = [
-    "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
+    "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_floating_point", "is_inference", "is_inference_mode_enabled",
     "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
@@ -263,6 +263,35 @@ def combinations(input, r=2, with_replacement=False):
 def dist(input, other, p=2):
     """The ``p``-norm of the difference."""
     return _C._ops.linalg_vector_norm(input - other, p)
+
+
+_CDIST_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """The ``p``-norm of every difference of a row of ``x1`` and a row of ``x2``."""
+    if compute_mode not in _CDIST_MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    return _C._ops.cdist(x1, x2, p, _CDIST_MODES[compute_mode])
+
+
+def detach_(input):
+    """The in-place form of ``detach``."""
+    return input.detach_()
+
+
+def as_strided_(input, size, stride, storage_offset=None):
+    """The in-place form of ``as_strided``."""
+    return input.as_strided_(size, stride, storage_offset)
+
+
+def resize_as_(input, the_template, *, memory_format=None):
+    """Changes the sizes of ``input`` to those of another tensor."""
+    return input.resize_as_(the_template, memory_format=memory_format)
 
 
 def row_stack(tensors, *, out=None):
