@@ -31,6 +31,7 @@ pub mod pointwise;
 pub mod pool;
 pub mod random;
 pub mod rearrange;
+pub mod recurrence;
 pub mod reduce;
 pub mod resample;
 pub mod rnn;
@@ -206,6 +207,8 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
+        fused Recurrence = recurrence::Recurrence;
+        fused RecurrenceBackward = recurrence::RecurrenceBackward;
         fused CDist = distance::CDist;
         fused GridSample = grid::GridSample;
         fused GridSampleBackward = grid::GridSampleBackward;
