@@ -1,7 +1,6 @@
 //! Matrix products of batches with any strides.
 
-use crate::par::{Scratch, Shared};
-use crate::threads::{num_threads, parallel_for};
+use crate::par::{Scratch, Shared, parallel_for, threads};
 use crate::cpu::level;
 use crate::gemm::{self, Multiply};
 use crate::real::{Float, Real, for_float, gather, merged, offset_of, output, scatter, simd};
@@ -121,7 +120,7 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
     if m == 0 || n == 0 {
         return;
     }
-    let parallel = parallel && num_threads() > 1 && m * n * k.max(1) >= SERIAL;
+    let parallel = parallel && threads() > 1 && m * n * k.max(1) >= SERIAL;
     // SAFETY: by the caller, for every path.
     unsafe {
         if k == 0 {
@@ -480,7 +479,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
         return one(0, 0, 0, m, true);
     }
     let work = m * n * k.max(1);
-    if count < num_threads() || work >= 512 * 512 * 512 {
+    if count < threads() || work >= 512 * 512 * 512 {
         for i in 0..count {
             one(offset_of(i, batch, a_batch), offset_of(i, batch, b_batch), offset_of(i, batch, c_batch), m, true);
         }

@@ -4,10 +4,9 @@
 //! floating-point type; `f32` is right for `f16` and `bf16` data. Weights, biases and the outputs of backward passes are
 //! optional where the caller may not need them. Outputs must not overlap inputs.
 
-use crate::par::{Scratch, Shared};
-use crate::threads::{num_threads, parallel_for};
+use crate::par::{Scratch, Shared, parallel_for, threads};
 use crate::real::{Input, Real, for_acc, input, output, simd, sum_of, sum_of2};
-use crate::{View, ViewMut};
+use crate::{View, ViewMut, stream};
 
 /// Elements of work below which another thread is not worth waking.
 const GRAIN: usize = 1 << 14;
@@ -48,12 +47,17 @@ pub fn layer_norm(
         assert!(x.len() == rows * n && rstd.numel() == rows, "layer_norm: wrong size of statistics");
         output::<A, _>(y, |y| output::<A, _>(mean, |mean| output::<A, _>(rstd, |rstd| {
             let (y, mean, rstd) = (Shared::new(y), Shared::new(mean), Shared::new(rstd));
+            let large = stream::is_large::<A>(rows * n);
             parallel_for(rows, GRAIN.div_ceil(n.max(1)), |range| {
+                let mut line = Scratch::<A>::any(if large { n } else { 0 });
                 for row in range {
                     let x = &x[row * n..][..n];
                     // SAFETY: rows are disjoint.
                     let (y, mean, rstd) = unsafe { (y.slice(row * n, n), mean.slice(row, 1), rstd.slice(row, 1)) };
-                    (mean[0], rstd[0]) = layer_norm_row(x, w, b, A::of(eps), y);
+                    (mean[0], rstd[0]) = layer_norm_row(x, w, b, A::of(eps), if large { &mut line } else { &mut *y });
+                    if large {
+                        stream::write(&line, y);
+                    }
                 }
             });
         })));
@@ -188,7 +192,7 @@ fn rows_backward(
         optional_output::<A, _>(gx, |gx| {
             let gx = shared(gx);
             // One pair of partial sums a piece; pieces are added in order, so results do not depend on timing.
-            let pieces = if rows * n < GRAIN { 1 } else { num_threads().min(rows.max(1)) };
+            let pieces = if rows * n < GRAIN { 1 } else { threads().min(rows.max(1)) };
             let mut partial = Scratch::filled(2 * pieces * n, A::ZERO);
             let sums = Shared::new(&mut partial);
             parallel_for(pieces, 1, |range| {
