@@ -32,7 +32,6 @@ pub mod scan;
 mod select;
 pub mod softmax;
 pub mod sort;
-mod stream;
 mod strided;
 pub mod threads;
 mod view;

@@ -6,7 +6,7 @@
 
 use crate::par::{Scratch, Shared, parallel_for, threads};
 use crate::real::{Input, Real, for_acc, input, output, simd, sum_of, sum_of2};
-use crate::{View, ViewMut, stream};
+use crate::{View, ViewMut};
 
 /// Elements of work below which another thread is not worth waking.
 const GRAIN: usize = 1 << 14;
@@ -47,17 +47,12 @@ pub fn layer_norm(
         assert!(x.len() == rows * n && rstd.numel() == rows, "layer_norm: wrong size of statistics");
         output::<A, _>(y, |y| output::<A, _>(mean, |mean| output::<A, _>(rstd, |rstd| {
             let (y, mean, rstd) = (Shared::new(y), Shared::new(mean), Shared::new(rstd));
-            let large = stream::is_large::<A>(rows * n);
             parallel_for(rows, GRAIN.div_ceil(n.max(1)), |range| {
-                let mut line = Scratch::<A>::any(if large { n } else { 0 });
                 for row in range {
                     let x = &x[row * n..][..n];
                     // SAFETY: rows are disjoint.
                     let (y, mean, rstd) = unsafe { (y.slice(row * n, n), mean.slice(row, 1), rstd.slice(row, 1)) };
-                    (mean[0], rstd[0]) = layer_norm_row(x, w, b, A::of(eps), if large { &mut line } else { &mut *y });
-                    if large {
-                        stream::write(&line, y);
-                    }
+                    (mean[0], rstd[0]) = layer_norm_row(x, w, b, A::of(eps), y);
                 }
             });
         })));

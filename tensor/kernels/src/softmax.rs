@@ -4,9 +4,9 @@
 //! cache. A dimension that is not the last is worked on in blocks of neighbouring columns, with running maxima and sums. Rows of only `-inf` give NaN, as
 //! the formula says. Outputs must not overlap inputs.
 
-use crate::par::{Scratch, Shared, parallel_for};
+use crate::par::{Shared, parallel_for};
 use crate::real::{LANES, Real, for_acc, input, lanes_sum, max_of, output, simd, sum_of, sum_of2};
-use crate::{View, ViewMut, stream};
+use crate::{View, ViewMut};
 
 /// Elements of work below which another thread is not worth waking.
 const GRAIN: usize = 1 << 14;
@@ -55,21 +55,12 @@ fn forward(x: &View, dim: usize, log: bool, out: &mut ViewMut) {
         output::<A, _>(out, |out| {
             let to = Shared::new(out);
             if inner == 1 {
-                let large = stream::is_large::<A>(outer * n);
                 parallel_for(outer, GRAIN.div_ceil(n), |rows| {
-                    let mut line = Scratch::<A>::any(if large { n } else { 0 });
                     for row in rows {
                         // SAFETY: rows are disjoint.
                         let y = unsafe { to.slice(row * n, n) };
                         let x = &x[row * n..][..n];
-                        if large {
-                            if log { log_softmax_row(x, &mut line) } else { softmax_row(x, &mut line) }
-                            stream::write(&line, y);
-                        } else if log {
-                            log_softmax_row(x, y)
-                        } else {
-                            softmax_row(x, y)
-                        }
+                        if log { log_softmax_row(x, y) } else { softmax_row(x, y) }
                     }
                 });
                 return;

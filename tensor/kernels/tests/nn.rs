@@ -451,6 +451,11 @@ fn convolutions_of_usual_networks_equal_the_definition() {
         check_conv::<f32>(&spec(1, 1, 8), n, 1, 1, &[20, 40], &[3, 3], false);
         check_conv::<f32>(&spec(2, 1, 8), n, 1, 2, &[20, 40], &[3, 3], false);
         check_conv::<f32>(&spec(1, 2, 2), n, 16, 16, &[16, 16], &[5, 5], false);
+        check_conv::<f32>(&spec(2, 1, 1), n, 20, 40, &[16, 16], &[3, 3], false);
+        check_conv::<f32>(&spec(3, 1, 1), n, 5, 7, &[17, 14], &[2, 2], false);
+        check_conv::<f32>(&spec(1, 1, 1), n, 70, 90, &[2, 2], &[3, 3], false);
+        check_conv::<f32>(&spec(1, 0, 1), n, 60, 90, &[1, 1], &[1, 1], false);
+        check_conv::<f32>(&spec(1, 1, 6), n, 5, 6, &[9, 8], &[3, 3], false);
         check_conv::<f64>(&spec(1, 1, 1), n, 20, 33, &[18, 50], &[3, 3], false);
         check_conv::<bf16>(&spec(1, 1, 1), n, 20, 33, &[18, 50], &[3, 3], false);
     }

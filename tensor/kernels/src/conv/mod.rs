@@ -15,7 +15,7 @@ mod windows;
 use crate::cpu::level;
 use crate::gemm::{Adjacent, Columns, Multiply, Product, product};
 use crate::matmul::Mat;
-use crate::par::{Scratch, Shared, parallel_for, threads};
+use crate::par::{Shared, parallel_for, threads};
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
 use crate::{View, ViewMut};
 use windows::{Elements, MERGEABLE, Reads, Segments, Windows};

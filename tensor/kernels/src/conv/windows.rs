@@ -187,7 +187,7 @@ impl<A: Real> Lines<A> for Transposed<'_, A> {
 mod x86 {
     use super::{GROUP, Group, Windows};
     use crate::gemm::Part;
-    use crate::gemm::x86_lanes::{mask, transpose};
+    use crate::gemm::x86_lanes::{mask, put, transpose};
     use std::arch::x86_64::*;
 
     /// Sixteen reads.
@@ -248,11 +248,9 @@ mod x86 {
                     // SAFETY: by the caller.
                     rows[i] = unsafe { load(g, base, &w.gathers) };
                 }
-                let columns = transpose(rows);
-                for s in 0..GROUP.min(part.k.len() - p) {
-                    // SAFETY: by the caller.
-                    unsafe { _mm512_mask_storeu_ps(out.add((p + s) * part.lanes + lane), store, columns[s]) };
-                }
+                let count = GROUP.min(part.k.len() - p);
+                // SAFETY: by the caller.
+                unsafe { put(transpose(rows), out.add(p * part.lanes + lane), part.lanes, count, store) };
             }
         }
     }
@@ -319,8 +317,10 @@ impl<A: Real + Float<Acc = A>> Lines<A> for Segments<'_, A> {
 /// The elements exist.
 #[inline(always)]
 unsafe fn apart<A: Real>(x: *const A, line: usize, valid: usize, out: &mut [A]) {
-    for (i, out) in out.iter_mut().enumerate() {
+    let (some, rest) = out.split_at_mut(valid);
+    for (i, out) in some.iter_mut().enumerate() {
         // SAFETY: by the caller.
-        *out = if i < valid { unsafe { *x.add(i * line) } } else { A::ZERO };
+        *out = unsafe { *x.add(i * line) };
     }
+    rest.fill(A::ZERO);
 }
