@@ -308,7 +308,7 @@ def _view_in_place(name):
     return f
 
 
-for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
+for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims", "as_strided"):
     method(_view_in_place(_name))
 
 

@@ -77,8 +77,8 @@ impl Op for Frexp {
         smallvec![f.convert(&m, narrow), f.convert(&e, ElementType::S32)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        let power = s.y(1).neg()?.to_dtype(g.dtype())?.exp2()?;
-        Ok(smallvec![Some(g.mul(&power)?)])
+        let power = s.y(1).to_dtype(g.dtype())?.exp2()?;
+        Ok(smallvec![Some(g.div(&power)?)])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::outputs(0b10)

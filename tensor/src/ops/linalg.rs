@@ -372,7 +372,13 @@ fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Op
     };
     let sums = x.abs()?.sum_dim(&[sum_over as i64], true)?;
     let least = matches!(order, Order::Number(p) if p < 0.0);
-    let y = reduce(if least { ReduceKind::Min } else { ReduceKind::Max }, &sums, Some(&[fold_over as i64]), true)?;
+    let fold = match least {
+        true => ReduceKind::Min,
+        // Of no sums the greatest is zero.
+        false if x.dims()[fold_over] == 0 => ReduceKind::Sum,
+        false => ReduceKind::Max,
+    };
+    let y = reduce(fold, &sums, Some(&[fold_over as i64]), true)?;
     if keep {
         return Ok(y);
     }

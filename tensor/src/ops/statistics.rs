@@ -337,7 +337,7 @@ fn outer_edges(p: &Points, d: usize, range: Option<&[f64]>) -> Result<(Tensor, T
         }
     };
     let same = low.eq(&high)?;
-    Ok((select(&same, &low.sub_scalar(1.0)?, &low)?, select(&same, &high.add_scalar(1.0)?, &high)?))
+    Ok((select(&same, &low.sub_scalar(0.5)?, &low)?, select(&same, &high.add_scalar(0.5)?, &high)?))
 }
 
 /// Edges of equally wide bins.
@@ -416,7 +416,8 @@ fn histogram(p: &Points, edges: &[Tensor], density: bool) -> Result<Tensor> {
         let bins = counts[d] as i64;
         let at = searchsorted(e, &x, true, false, None)?.sub_scalar(1)?;
         let at = select(&at.eq_scalar(bins)?.logical_and(&x.eq(&e.select(0, bins)?)?)?, &at.sub_scalar(1)?, &at)?;
-        let off = at.lt_scalar(0)?.logical_or(&at.ge_scalar(bins)?)?.logical_or(&x.isnan()?)?;
+        let inside = x.ge(&e.select(0, 0)?)?.logical_and(&x.le(&e.select(0, bins)?)?)?;
+        let off = at.lt_scalar(0)?.logical_or(&at.ge_scalar(bins)?)?.logical_or(&inside.logical_not()?)?;
         place = Some(match place {
             None => at,
             Some(q) => q.mul_scalar(bins)?.add(&at)?,
