@@ -149,7 +149,14 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
         Erfc => "chlo.erfc",
         Erfinv => "chlo.erf_inv",
         Lgamma => "chlo.lgamma",
-        Digamma => "chlo.digamma",
+        Digamma => {
+            let y = f.unary("chlo.digamma", x);
+            // At the pole at zero the sign of the zero tells the side.
+            let (zero, one) = (f.splat(0.0, x.ty()), f.splat(-1.0, x.ty()));
+            let pole = f.compare(Direction::Eq, x, &zero);
+            let side = f.binary("stablehlo.divide", &one, x);
+            return f.select(&pole, &side, &y);
+        }
         kind if is_special(kind) => return analytic::unary(f, SpecialUnary(kind), x),
         Square => return f.binary(if e == ElementType::Pred { "stablehlo.and" } else { "stablehlo.multiply" }, x, x),
         Reciprocal => {
