@@ -194,7 +194,7 @@ fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std::res
     let mut asked = 0;
     let only = std::env::var("TORCHTPU_TEST_OP").ok();
     for row in ops::rows() {
-        if limited(row, question) || only.as_deref().is_some_and(|o| row.schema.split('(').next() != Some(o)) {
+        if limited(row, question) || only.as_deref().is_some_and(|o| !o.split(',').any(|o| row.schema.split('(').next() == Some(o))) {
             continue;
         }
         let schema = Schema::parse(row.schema).expect("every schema parses");
@@ -249,6 +249,93 @@ fn infer_equals_what_is_produced() {
     });
 }
 
+/// Copies of tensors as leaves; those of floats require gradients.
+fn leaves(args: &[Owned]) -> Result<Vec<Owned>> {
+    let leaf = |t: &Tensor| {
+        let t = t.detach();
+        if t.dtype().is_float() {
+            t.requires_grad_(true)?;
+        }
+        Ok(t)
+    };
+    args.iter().map(|a| a.map(&mut |t| leaf(t))).collect()
+}
+
+fn requiring_grad(args: &[Owned]) -> Vec<Tensor> {
+    args.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect()
+}
+
+/// Compares gradients by all floats among `args`, in order, with central differences of `value`.
+fn equal_differences(
+    args: &[Owned],
+    got: &[Option<Tensor>],
+    tolerance: f64,
+    value: &dyn Fn(&[Owned]) -> Result<f64>,
+) -> std::result::Result<(), String> {
+    let text = |e: torchtpu::Error| e.to_string();
+    let eps = 1e-6;
+    let mut at = 0;
+    for (which, leaf) in args.iter().enumerate() {
+        for (inner, x) in leaf.tensors().into_iter().enumerate() {
+            if !x.dtype().is_float() {
+                continue;
+            }
+            let found = match &got[at] {
+                Some(g) => g.to_vec::<f64>().map_err(text)?,
+                None => vec![0.0; x.numel()],
+            };
+            at += 1;
+            let base = x.to_vec::<f64>().map_err(text)?;
+            let dims: Vec<usize> = x.dims().to_vec();
+            for i in 0..x.numel() {
+                let shifted = |d: f64| -> Result<f64> {
+                    let mut v = base.clone();
+                    v[i] += d;
+                    let changed: Vec<Owned> = args
+                        .iter()
+                        .enumerate()
+                        .map(|(k, a)| {
+                            let mut seen = 0;
+                            a.map(&mut |t| {
+                                let here = k == which && seen == inner;
+                                seen += 1;
+                                if here { Tensor::from_slice(&v, &dims) } else { Ok(t.clone()) }
+                            })
+                        })
+                        .collect::<Result<_>>()?;
+                    value(&changed)
+                };
+                let n = (shifted(eps).map_err(text)? - shifted(-eps).map_err(text)?) / (2.0 * eps);
+                if (found[i] - n).abs() > tolerance * (1.0 + n.abs()) {
+                    return Err(format!("argument {which}.{inner} element {i}: {} against {n}", found[i]));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The results that carry gradients, each times its weight, summed.
+fn weighed(row: &Row, args: &[Owned], weights: &[Owned]) -> Result<Option<Tensor>> {
+    let mut total: Option<Tensor> = None;
+    let mut weights = weights.iter().flat_map(Owned::tensors);
+    for y in call(row, args)?.iter().filter(|y| y.dtype().is_float()) {
+        let w = weights.next().expect("a weight for every result");
+        let part = y.to_dtype(DType::F64)?.mul(w)?.sum()?;
+        total = Some(match total {
+            None => part,
+            Some(t) => t.add(&part)?,
+        });
+    }
+    Ok(total)
+}
+
+fn weights(row: &Row, args: &[Owned]) -> Result<Vec<Owned>> {
+    let y = call(row, args)?;
+    let floats = y.iter().filter(|y| y.dtype().is_float()).enumerate();
+    floats.map(|(k, y)| tensor(y.dims(), Fill::Normal, 91 + k, DType::F64).map(Owned::Tensor)).collect()
+}
+
 #[test]
 fn gradients_equal_central_differences() {
     every("gradient", |row, schema, sample| {
@@ -256,87 +343,68 @@ fn gradients_equal_central_differences() {
             return Ok(());
         }
         let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
-        let loss = |args: &[Owned]| -> Result<Option<Tensor>> {
-            let mut total: Option<Tensor> = None;
-            for (k, y) in call(row, args)?.iter().enumerate() {
-                if !y.dtype().is_float() {
-                    continue;
-                }
-                let dims: Vec<usize> = y.dims().to_vec();
-                let w = tensor(&dims, Fill::Normal, 91 + k, DType::F64)?.to_device(y.device())?;
-                let part = y.to_dtype(DType::F64)?.mul(&w)?.sum()?;
-                total = Some(match total {
-                    None => part,
-                    Some(t) => t.add(&part)?,
-                });
-            }
-            Ok(total)
-        };
-        let leaves: Vec<Owned> = args
-            .iter()
-            .map(|a| {
-                a.map(&mut |t| {
-                    let t = t.detach();
-                    if t.dtype().is_float() {
-                        t.requires_grad_(true)?;
-                    }
-                    Ok(t)
-                })
-            })
-            .collect::<Result<_>>()
-            .map_err(|e| e.to_string())?;
-        let floats: Vec<Tensor> =
-            leaves.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect();
+        let w = weights(row, &args).map_err(|e| e.to_string())?;
+        let leaves = leaves(&args).map_err(|e| e.to_string())?;
+        let floats = requiring_grad(&leaves);
         if floats.is_empty() {
             return Ok(());
         }
-        let Some(y) = loss(&leaves).map_err(|e| e.to_string())? else { return Ok(()) };
+        let Some(y) = weighed(row, &leaves, &w).map_err(|e| e.to_string())? else { return Ok(()) };
         if !y.requires_grad() {
             return Err("the result does not require a gradient".into());
         }
         let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, false, true).map_err(|e| e.to_string())?;
-        let eps = 1e-6;
-        let mut at = 0;
-        for (which, leaf) in args.iter().enumerate() {
-            for (inner, x) in leaf.tensors().into_iter().enumerate() {
-                if !x.dtype().is_float() {
-                    continue;
-                }
-                let got = match &grads[at] {
-                    Some(g) => g.to_vec::<f64>().map_err(|e| e.to_string())?,
-                    None => vec![0.0; x.numel()],
-                };
-                at += 1;
-                let base = x.to_vec::<f64>().map_err(|e| e.to_string())?;
-                let dims: Vec<usize> = x.dims().to_vec();
-                for i in 0..x.numel() {
-                    let shifted = |d: f64| -> Result<f64> {
-                        let mut v = base.clone();
-                        v[i] += d;
-                        let mut seen = 0;
-                        let changed: Vec<Owned> = args
-                            .iter()
-                            .enumerate()
-                            .map(|(k, a)| {
-                                seen = 0;
-                                a.map(&mut |t| {
-                                    let here = k == which && seen == inner;
-                                    seen += 1;
-                                    if here { Tensor::from_slice(&v, &dims) } else { Ok(t.clone()) }
-                                })
-                            })
-                            .collect::<Result<_>>()?;
-                        loss(&changed)?.expect("the same results as before").item_f64()
-                    };
-                    let n = (shifted(eps).map_err(|e| e.to_string())? - shifted(-eps).map_err(|e| e.to_string())?)
-                        / (2.0 * eps);
-                    if (got[i] - n).abs() > 2e-5 * (1.0 + n.abs()) {
-                        return Err(format!("argument {which}.{inner} element {i}: {} against {n}", got[i]));
-                    }
+        equal_differences(&args, &grads, 2e-5, &|args| {
+            weighed(row, args, &w)?.expect("the same results as before").item_f64()
+        })
+    });
+}
+
+/// Gradients of gradients, by the arguments and by the gradients that came in.
+#[test]
+fn second_gradients_equal_central_differences_of_first_ones() {
+    every("second gradient", |row, schema, sample| {
+        if !sample.gradient {
+            return Ok(());
+        }
+        let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
+        let count = args.len();
+        let all: Vec<Owned> = args
+            .into_iter()
+            .chain(
+                weights(row, &arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?)
+                    .map_err(|e| e.to_string())?,
+            )
+            .collect();
+        // The gradients by all floats, each times fixed numbers, summed: one number, to be differentiated again.
+        let first = |all: &[Owned], create_graph: bool| -> Result<Option<(Tensor, Vec<Tensor>)>> {
+            let leaves = leaves(all)?;
+            let floats = requiring_grad(&leaves[..count]);
+            if floats.is_empty() {
+                return Ok(None);
+            }
+            let Some(y) = weighed(row, &leaves[..count], &leaves[count..])? else { return Ok(None) };
+            if !y.requires_grad() {
+                return Ok(None);
+            }
+            let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, create_graph, true)?;
+            let mut total = Tensor::full(&[], 0.0, DType::F64, Device::CPU)?;
+            for (k, g) in grads.iter().enumerate() {
+                if let Some(g) = g {
+                    total = total.add(&g.mul(&tensor(g.dims(), Fill::Normal, 37 + k, DType::F64)?)?.sum()?)?;
                 }
             }
-        }
-        Ok(())
+            Ok(Some((total, requiring_grad(&leaves))))
+        };
+        let Some((total, floats)) = first(&all, true).map_err(|e| e.to_string())? else { return Ok(()) };
+        let found = if total.requires_grad() {
+            torchtpu::autograd::grad(&[total], &floats, &[], None, false, true).map_err(|e| e.to_string())?
+        } else {
+            vec![None; floats.len()]
+        };
+        equal_differences(&all, &found, 1e-4, &|all| {
+            first(all, false)?.expect("the same results as before").0.item_f64()
+        })
     });
 }
 

@@ -437,6 +437,8 @@ pub enum Scope {
     Method,
     /// `torch._C._nn.f(x)`, reached through `torch.nn.functional`.
     Nn,
+    /// `torch.ops.aten.f(x)` only.
+    Aten,
 }
 
 /// Tier of an op, for the docs.

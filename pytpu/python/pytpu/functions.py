@@ -3,13 +3,13 @@
 from . import _C
 
 __all__ = [
-    "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
+    "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_floating_point", "is_inference", "is_inference_mode_enabled",
-    "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_", "detach_",
+    "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
     "block_diag", "cartesian_prod", "combinations", "dist", "row_stack",
-    "chain_matmul", "einsum", "histogramdd", "resize_as_", "unravel_index",
+    "chain_matmul", "einsum", "histogramdd", "unravel_index",
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
 ]
 
@@ -307,11 +307,6 @@ class _HistogramDD(tuple):
         return f"torch.return_types.histogramdd(\nhist={self[0]!r},\nbin_edges={self[1]!r})"
 
 
-def resize_as_(input, the_template, *, memory_format=None):
-    """Changes the sizes to those of another tensor."""
-    return input.resize_(the_template.shape)
-
-
 def block_diag(*tensors):
     """Tensors along the diagonal of a matrix of zeros."""
     return _C._ops.block_diag(_several(tensors))
@@ -347,6 +342,35 @@ def combinations(input, r=2, with_replacement=False):
 def dist(input, other, p=2):
     """The ``p``-norm of the difference."""
     return _C._ops.linalg_vector_norm(input - other, p)
+
+
+_CDIST_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """The ``p``-norm of every difference of a row of ``x1`` and a row of ``x2``."""
+    if compute_mode not in _CDIST_MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    return _C._ops.cdist(x1, x2, p, _CDIST_MODES[compute_mode])
+
+
+def detach_(input):
+    """The in-place form of ``detach``."""
+    return input.detach_()
+
+
+def as_strided_(input, size, stride, storage_offset=None):
+    """The in-place form of ``as_strided``."""
+    return input.as_strided_(size, stride, storage_offset)
+
+
+def resize_as_(input, the_template, *, memory_format=None):
+    """Changes the sizes of ``input`` to those of another tensor."""
+    return input.resize_as_(the_template, memory_format=memory_format)
 
 
 def row_stack(tensors, *, out=None):
@@ -414,33 +438,7 @@ def _polygamma_(self, n):
     return self.copy_(_C._ops.polygamma(n, self))
 
 
-def _fill_diagonal_(self, fill_value, wrap=False):
-    """Writes a number to the main diagonal; of a tall matrix again below it if ``wrap``."""
-    if self.dim() < 2:
-        raise RuntimeError("dimensions must larger than 1")
-    if self.dim() > 2 and len(set(self.shape)) > 1:
-        raise RuntimeError("all dimensions of input must be of equal length")
-    height, width = self.shape[0], self.shape[-1]
-    with _no_grad():
-        flat = self.as_strided((min(self.shape),), (sum(self.stride()),)) if self.numel() else self.reshape(-1)
-        flat.fill_(fill_value)
-        if wrap and self.dim() == 2 and height > width + 1:
-            top = width + 1
-            while top < height:
-                part = self[top:]
-                part.as_strided((min(part.shape),), (sum(part.stride()),), part.storage_offset()).fill_(fill_value)
-                top += width + 1
-    return self
-
-
-def _no_grad():
-    from .autograd.grad_mode import no_grad
-
-    return no_grad()
-
-
-_C.Tensor.resize_as_, _C.Tensor.fill_diagonal_ = resize_as_, _fill_diagonal_
-fill_, zero_, detach_ = _C.Tensor.fill_, _C.Tensor.zero_, _C.Tensor.detach_
+fill_, zero_ = _C.Tensor.fill_, _C.Tensor.zero_
 _C.Tensor.polygamma, _C.Tensor.polygamma_, _C.Tensor.dist = _polygamma, _polygamma_, dist
 
 for _name_, _function in (("nonzero", nonzero), ("norm", _method_norm), ("unique", unique), ("unique_consecutive", unique_consecutive)):
@@ -457,21 +455,17 @@ def typename(obj):
 
 
 def set_num_threads(n):
-    """Asks for a number of threads; must be called before the first parallel op."""
+    """Says how many threads ops on ``cpu`` use from now on."""
     if not isinstance(n, int):
         raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
     if n <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
-    import os
-
-    os.environ["RAYON_NUM_THREADS"] = str(n)
+    _C._set_num_threads(n)
 
 
 def get_num_threads():
     """Number of threads that ops on ``cpu`` use."""
-    import os
-
-    return int(os.environ.get("RAYON_NUM_THREADS") or os.cpu_count() or 1)
+    return _C._num_threads()
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):

@@ -2,7 +2,7 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples};
 use smallvec::smallvec;
 
 /// A tensor of one number. The number is the operand, so that other numbers compile nothing.
@@ -429,18 +429,28 @@ pub const ROWS: &[Row] = &[
         let x = a.tensor(0)?;
         inplace::apply(x, |y| Tensor::full_meta(y.meta(), a.scalar(1)?))?;
         Ok(x.clone().into())
-    }, Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new).no_out(),
     Row::new("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", Tier::Composed, |a| {
         let (x, v) = (a.tensor(0)?, a.tensor(1)?);
-        if !v.dims().is_empty() {
-            return Err(Error::runtime(format!("fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.", v.dims().len())));
-        }
-        inplace::apply(x, |y| v.to_dtype(y.dtype())?.to_device(y.device())?.expand_dims(y.dims()))?;
+        inplace::apply(x, |y| filled(y, v))?;
         Ok(x.clone().into())
-    }, Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new).no_out(),
     Row::new("zero_(Tensor(a!) self) -> Tensor(a!)", Tier::Composed, |a| {
         let x = a.tensor(0)?;
         inplace::apply(x, |y| Tensor::zeros_like_meta(y.meta()))?;
         Ok(x.clone().into())
-    }, Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new).no_out(),
+    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(super::pointwise::independent_of(a.tensor(0)?, Tensor::full_meta(a.tensor(0)?.meta(), a.scalar(1)?)?)?.into()), samples!([t(&[2, 3]), n(2.5)])).no_out().scope(Scope::Function),
+    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(super::pointwise::independent_of(a.tensor(0)?, filled(a.tensor(0)?, a.tensor(1)?)?)?.into()), samples!([t(&[2, 3]), t(&[])])).no_out().scope(Scope::Function),
 ];
+
+/// A number in a tensor without dimensions, as often as `x` has elements.
+fn filled(x: &Tensor, value: &Tensor) -> Result<Tensor> {
+    if !value.dims().is_empty() {
+        return Err(Error::runtime(format!(
+            "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
+            value.dims().len()
+        )));
+    }
+    value.to_dtype(x.dtype())?.to_device(x.device())?.expand_dims(x.dims())?.copy()
+}

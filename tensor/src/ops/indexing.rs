@@ -46,7 +46,7 @@ fn lower_positions(f: &mut Func, index: &Value, size: usize, wrap: bool) -> Valu
 }
 
 /// On a device, arranges for an error when an index is outside `low..size`. On `cpu` the kernel looks itself.
-fn guard(index: &Tensor, low: i64, size: usize, error: impl FnOnce() -> Error) -> Result<()> {
+pub(crate) fn guard(index: &Tensor, low: i64, size: usize, error: impl FnOnce() -> Error) -> Result<()> {
     if index.device().kind != DeviceKind::Tpu || index.numel() == 0 {
         return Ok(());
     }

@@ -8,15 +8,21 @@ mod analytic;
 pub mod attention;
 pub mod concat;
 pub mod conv;
+mod conv_lower;
 pub mod convert;
 pub mod creation;
+pub mod distance;
 pub mod dropout;
 pub mod einsum;
 pub mod embedding;
+pub mod fractional_pool;
+pub mod grid;
+pub mod image;
 pub mod frexp;
 pub mod indexing;
 pub mod linalg;
 pub mod loss;
+pub mod margin_loss;
 pub mod matmul;
 pub mod norm;
 pub mod optim;
@@ -26,6 +32,8 @@ pub mod pool;
 pub mod random;
 pub mod rearrange;
 pub mod reduce;
+pub mod rnn;
+pub mod resample;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
@@ -195,6 +203,9 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
+        fused CDist = distance::CDist;
+        fused GridSample = grid::GridSample;
+        fused GridSampleBackward = grid::GridSampleBackward;
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
     }
@@ -205,6 +216,9 @@ op_table! {
         prim  Conv = conv::Conv;
         prim  MaxPool = pool::MaxPool;
         prim  MaxPoolBackward = pool::MaxPoolBackward;
+        prim  Resample = resample::Resample;
+        prim  Im2Col = image::Im2Col;
+        prim  Col2Im = image::Col2Im;
         prim  AvgPool = pool::AvgPool;
         prim  AvgPoolBackward = pool::AvgPoolBackward;
         view  AsStrided = shape::AsStrided;
@@ -243,12 +257,23 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("creation", window::ROWS),
     ("conv", conv::ROWS),
     ("pool", pool::ROWS),
+    ("pool", pool::BACKWARD_ROWS),
+    ("resample", resample::ROWS),
+    ("grid", grid::ROWS),
+    ("image", image::ROWS),
+    ("fractional_pool", fractional_pool::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
     ("dropout", dropout::ROWS),
     ("embedding", embedding::ROWS),
     ("attention", attention::ROWS),
     ("loss", loss::ROWS),
+    ("rnn", rnn::LSTM_ROWS),
+    ("rnn", rnn::GRU_ROWS),
+    ("rnn", rnn::TANH_ROWS),
+    ("rnn", rnn::RELU_ROWS),
+    ("margin_loss", margin_loss::ROWS),
+    ("distance", distance::ROWS),
     ("optim", optim::ROWS),
 ];
 

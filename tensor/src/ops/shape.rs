@@ -1114,6 +1114,14 @@ pub const ROWS: &[Row] = &[
     )
     .no_out(),
     Row::new(
+        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
+        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[2, 3])]),
+    )
+    .no_out()
+    .scope(Scope::Aten),
+    Row::new(
         "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.as_strided(a.ints(1)?, a.ints(2)?, a.opt_int(3)?)?.into()),
