@@ -5,9 +5,9 @@
 
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::indexing::masked_scatter;
+use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of, select, select_scalar, where_};
 use crate::ops::random::{Distribution, sample};
 use crate::random::Generator;
-use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of, select, select_scalar, where_};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, positive, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
 use smallvec::smallvec;

@@ -2,7 +2,7 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace};
 use smallvec::smallvec;
 
 /// A tensor of one number. The number is the operand, so that other numbers compile nothing.
@@ -421,8 +421,8 @@ pub const ROWS: &[Row] = &[
     Row::new("empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function).no_out(),
     Row::new("empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_permuted(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function).no_out(),
     Row::new("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(1)?, a.ints(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), Vec::new).scope(Scope::Method).no_out(),
-    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), n(2.5)])]).scope(Scope::Function),
-    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[])])]).scope(Scope::Function),
+    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), n(2.5)])]).no_out().scope(Scope::Function),
+    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[])])]).no_out().scope(Scope::Function),
     Row::new("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(3)])).scope(Scope::Function),
     Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function),
     Row::new("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", Tier::Composed, |a| {
@@ -432,7 +432,7 @@ pub const ROWS: &[Row] = &[
     }, Vec::new).no_out(),
     Row::new("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", Tier::Composed, |a| {
         let (x, v) = (a.tensor(0)?, a.tensor(1)?);
-        inplace::apply(x, |y| filled(y, v))?;
+        inplace::apply(x, |y| filled(y, crate::schema::Operand::Tensor(v)))?;
         Ok(x.clone().into())
     }, Vec::new).no_out(),
     Row::new("zero_(Tensor(a!) self) -> Tensor(a!)", Tier::Composed, |a| {
@@ -440,17 +440,4 @@ pub const ROWS: &[Row] = &[
         inplace::apply(x, |y| Tensor::zeros_like_meta(y.meta()))?;
         Ok(x.clone().into())
     }, Vec::new).no_out(),
-    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(super::pointwise::independent_of(a.tensor(0)?, Tensor::full_meta(a.tensor(0)?.meta(), a.scalar(1)?)?)?.into()), samples!([t(&[2, 3]), n(2.5)])).no_out().scope(Scope::Function),
-    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(super::pointwise::independent_of(a.tensor(0)?, filled(a.tensor(0)?, a.tensor(1)?)?)?.into()), samples!([t(&[2, 3]), t(&[])])).no_out().scope(Scope::Function),
 ];
-
-/// A number in a tensor without dimensions, as often as `x` has elements.
-fn filled(x: &Tensor, value: &Tensor) -> Result<Tensor> {
-    if !value.dims().is_empty() {
-        return Err(Error::runtime(format!(
-            "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
-            value.dims().len()
-        )));
-    }
-    value.to_dtype(x.dtype())?.to_device(x.device())?.expand_dims(x.dims())?.copy()
-}

@@ -264,9 +264,7 @@ impl<'a> Bags<'a> {
             ))
         };
         let last = |v: String| {
-            Error::runtime(format!(
-                "offsets[-1] can not be greater than input's length {n} but got offsets[-1] of {v}"
-            ))
+            Error::runtime(format!("offsets[-1] can not be greater than input's length {n} but got offsets[-1] of {v}"))
         };
         match o.device().kind {
             DeviceKind::Cpu => {
@@ -287,7 +285,8 @@ impl<'a> Bags<'a> {
         }
     }
     fn rows(&self) -> Result<Tensor> {
-        let op = Embedding { padding: self.padding.map(|p| p as usize), by_freq: self.by_freq && self.mode != Mode::Max };
+        let op =
+            Embedding { padding: self.padding.map(|p| p as usize), by_freq: self.by_freq && self.mode != Mode::Max };
         dispatch::call(Prim::Embedding(op), &[self.weight, &self.indices]).map_err(|e| {
             let v = self.weight.dims()[0] as i64;
             let at = |all: Vec<i64>| all.into_iter().enumerate().find(|(_, i)| !(0..v).contains(i));

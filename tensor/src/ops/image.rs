@@ -144,9 +144,8 @@ impl Given {
     fn new(a: &Args<'_>, first: usize) -> Result<Given> {
         let pair = |i: usize, what: &str| -> Result<[i64; 2]> {
             let v = a.ints(first + i)?;
-            <[i64; 2]>::try_from(v).map_err(|_| {
-                Error::runtime(format!("It is expected {what} equals to 2, but got size {}", v.len()))
-            })
+            <[i64; 2]>::try_from(v)
+                .map_err(|_| Error::runtime(format!("It is expected {what} equals to 2, but got size {}", v.len())))
         };
         let given = [pair(0, "kernel_size")?, pair(1, "dilation")?, pair(2, "padding")?, pair(3, "stride")?];
         let names = [("kernel size", "kernel"), ("dilation", "dilation"), ("padding", "pad"), ("stride", "stride")];
@@ -299,7 +298,9 @@ pub fn pixel_shuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     if factor <= 0 {
         return Err(Error::runtime(format!("pixel_shuffle expects a positive upscale_factor, but got {factor}")));
     }
-    let square = factor.checked_mul(factor).ok_or_else(|| Error::runtime("upscale factor is too large, (upscale_factor * upscale_factor) overflowed"))?;
+    let square = factor
+        .checked_mul(factor)
+        .ok_or_else(|| Error::runtime("upscale factor is too large, (upscale_factor * upscale_factor) overflowed"))?;
     if c as i64 % square != 0 {
         return Err(Error::runtime(format!(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={c} is not divisible by {square}"
@@ -338,7 +339,9 @@ pub fn pixel_unshuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
 pub fn channel_shuffle(x: &Tensor, groups: i64) -> Result<Tensor> {
     let d = x.dims();
     if d.len() <= 2 {
-        return Err(Error::runtime(format!("channel_shuffle expects input with > 2 dims, but got input with sizes {d}")));
+        return Err(Error::runtime(format!(
+            "channel_shuffle expects input with > 2 dims, but got input with sizes {d}"
+        )));
     }
     if groups <= 0 {
         return Err(Error::runtime(format!(

@@ -398,7 +398,10 @@ fn native_group_norm(a: &Args<'_>) -> Result<Ret> {
     let (x, w) = (a.tensor(0)?, a.opt_tensor(1)?);
     let [n, c, rest] = [a.int(3)?, a.int(4)?, a.int(5)?];
     if n.checked_mul(c).and_then(|v| v.checked_mul(rest)) != Some(x.numel() as i64) {
-        return Err(Error::runtime(format!("Expected X.numel() == N * C * HxW, but got {} and {n} * {c} * {rest}", x.numel())));
+        return Err(Error::runtime(format!(
+            "Expected X.numel() == N * C * HxW, but got {} and {n} * {c} * {rest}",
+            x.numel()
+        )));
     }
     let flat = x.reshape(&[n, c, rest])?;
     let (groups, eps) = (a.int(6)?, a.float(7)?);
@@ -752,12 +755,7 @@ fn batch_args<'a>(a: &Args<'a>) -> Result<BatchNormArgs<'a>> {
 }
 
 /// Settings of one of aten's batch normalisations, given where their parameters stand.
-fn legit_args<'a>(
-    a: &Args<'a>,
-    running: bool,
-    training: bool,
-    momentum: usize,
-) -> Result<BatchNormArgs<'a>> {
+fn legit_args<'a>(a: &Args<'a>, running: bool, training: bool, momentum: usize) -> Result<BatchNormArgs<'a>> {
     Ok(BatchNormArgs {
         weight: a.opt_tensor(1)?,
         bias: a.opt_tensor(2)?,

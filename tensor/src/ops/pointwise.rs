@@ -11,8 +11,8 @@ use crate::{default_dtype, dispatch, graph, inplace, samples, scalar};
 use smallvec::smallvec;
 use torchtpu_kernels::View;
 use torchtpu_kernels::pointwise as kernels;
-use torchtpu_kernels::special;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
+use torchtpu_kernels::special;
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// Turns a kernel's error into ours.
@@ -249,7 +249,27 @@ impl analytic::OfOne for SpecialUnary {
 
 fn is_special(k: UnaryKind) -> bool {
     use UnaryKind::*;
-    matches!(k, I0 | I0e | I1 | I1e | ModifiedBesselI0 | ModifiedBesselI1 | ModifiedBesselK0 | ModifiedBesselK1 | ScaledModifiedBesselK0 | ScaledModifiedBesselK1 | BesselJ0 | BesselJ1 | BesselY0 | BesselY1 | SphericalBesselJ0 | AiryAi | Erfcx | LogNdtr | Ndtri)
+    matches!(
+        k,
+        I0 | I0e
+            | I1
+            | I1e
+            | ModifiedBesselI0
+            | ModifiedBesselI1
+            | ModifiedBesselK0
+            | ModifiedBesselK1
+            | ScaledModifiedBesselK0
+            | ScaledModifiedBesselK1
+            | BesselJ0
+            | BesselJ1
+            | BesselY0
+            | BesselY1
+            | SphericalBesselJ0
+            | AiryAi
+            | Erfcx
+            | LogNdtr
+            | Ndtri
+    )
 }
 
 /// Special functions for which PyTorch has no derivative: their results need no gradient.
@@ -529,7 +549,8 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let y = f.binary("stablehlo.multiply", &y, b);
             return lower_unary(UnaryKind::Abs, f, &y, DType::I64);
         }
-        Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
+        Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
+        | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
             return analytic::binary(f, SpecialBinary(kind), a, b);
         }
         Remainder => {
@@ -722,8 +743,9 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             let next = arith(Add, Operand::Tensor(s.x(0)), Operand::Scalar(Scalar::Int(1)))?;
             (None, when(nb, &|| mul(&mul(g, &s.x(0).neg()?)?, &binary(Zeta, &next, s.x(1))?))?)
         }
-        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor | Gcd | Lcm
-        | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => (None, None),
+        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor | Gcd
+        | Lcm | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT | ShiftedChebyshevU
+        | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => (None, None),
     })
 }
 

@@ -264,9 +264,7 @@ fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
             return Err(Error::runtime("_chunk_cat expects all input tensors with the same dtype"));
         }
         if x.dims().len() <= d || x.dims()[..d] != first.dims()[..d] {
-            return Err(Error::runtime(
-                "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors",
-            ));
+            return Err(Error::runtime("_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors"));
         }
         let n = x.dims()[d] as i64;
         let more = (n + chunks - 1) / chunks * chunks - n;

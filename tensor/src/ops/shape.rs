@@ -1003,27 +1003,11 @@ pub const ROWS: &[Row] = &[
     )
     .no_out(),
     Row::new(
-        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-        Tier::Prim,
-        |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
-        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[5, 3]), n(1), n(3), n(9)]),
-    )
-    .scope(Scope::Nn)
-    .no_out(),
-    Row::new(
         "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.narrow(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
         samples!([t(&[5, 3]), n(0), n(1), n(3)]),
     )
-    .no_out(),
-    Row::new(
-        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-        Tier::Prim,
-        |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
-        samples!([t(&[5, 3]), n(0), n(1), n(5), n(2)]),
-    )
-    .scope(Scope::Nn)
     .no_out(),
     Row::new(
         "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
@@ -1117,7 +1101,7 @@ pub const ROWS: &[Row] = &[
         "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
-        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[2, 3])]),
+        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[5, 3]), n(1), n(3), n(9)], [t(&[2, 3])]),
     )
     .no_out()
     .scope(Scope::Aten),

@@ -113,7 +113,9 @@ fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, ho
     match d {
         None if keep => shape.extend(vec![1; rank]),
         None => {}
-        Some(d) => shape.extend((0..rank).filter(|&e| keep || e != d).map(|e| if e == d { 1 } else { x.dims()[e] as i64 })),
+        Some(d) => {
+            shape.extend((0..rank).filter(|&e| keep || e != d).map(|e| if e == d { 1 } else { x.dims()[e] as i64 }))
+        }
     }
     y.reshape(&shape)
 }
@@ -190,7 +192,10 @@ fn cov(x: &Tensor, correction: i64, frequencies: Option<&Tensor>, weights: Optio
             )));
         }
         if !right {
-            return Err(fail(format!("expected {name} to have {kind} dtype but got {name} with {} dtype", w.dtype().scalar_type())));
+            return Err(fail(format!(
+                "expected {name} to have {kind} dtype but got {name} with {} dtype",
+                w.dtype().scalar_type()
+            )));
         }
         if w.numel() != count {
             return Err(fail(format!(
@@ -215,10 +220,7 @@ fn cov(x: &Tensor, correction: i64, frequencies: Option<&Tensor>, weights: Optio
     };
     let total = w.as_ref().map(Tensor::sum).transpose()?;
     if let Some(t) = &total {
-        refuse(
-            &t.detach().eq_scalar(0)?,
-            Error::runtime("cov(): weights sum to zero, can't be normalized"),
-        )?;
+        refuse(&t.detach().eq_scalar(0)?, Error::runtime("cov(): weights sum to zero, can't be normalized"))?;
     }
     let weighted = |m: &Tensor| w.as_ref().map_or_else(|| Ok(m.clone()), |w| m.mul(w));
     let sum = weighted(&m)?.sum_dim(&[1], false)?;
@@ -330,7 +332,8 @@ fn outer_edges(p: &Points, d: usize, range: Option<&[f64]>) -> Result<(Tensor, T
         }
         None => {
             let column = p.x.select(1, d as i64)?;
-            let (low, high) = (reduce(ReduceKind::Min, &column, None, false)?, reduce(ReduceKind::Max, &column, None, false)?);
+            let (low, high) =
+                (reduce(ReduceKind::Min, &column, None, false)?, reduce(ReduceKind::Max, &column, None, false)?);
             refuse(
                 &low.isfinite()?.logical_and(&high.isfinite()?)?.logical_not()?,
                 Error::runtime(format!("torch.histogramdd: dimension {d}'s range is not finite")),
@@ -346,7 +349,9 @@ fn outer_edges(p: &Points, d: usize, range: Option<&[f64]>) -> Result<(Tensor, T
 fn even_edges(p: &Points, bins: &[i64], range: Option<&[f64]>) -> Result<Vec<Tensor>> {
     let n = p.x.dims()[1];
     if bins.len() != n {
-        return Err(Error::runtime("histogramdd: The size of bins must be equal to the innermost dimension of the input."));
+        return Err(Error::runtime(
+            "histogramdd: The size of bins must be equal to the innermost dimension of the input.",
+        ));
     }
     if let Some(r) = range.filter(|r| r.len() != 2 * n) {
         return Err(Error::runtime(format!(
@@ -555,10 +560,7 @@ fn uneven_gradient(x: &Tensor, d: usize, points: &Tensor, edge: i64) -> Result<T
             let c = h1.div(&h2.mul(&sum)?)?.neg()?;
             f0.mul(&a)?.add(&f1.mul(&b)?)?.add(&f2.mul(&c)?)
         };
-        (
-            end(at(0)?, at(1)?, at(2)?, h(0)?, h(1)?)?,
-            end(at(-1)?, at(-2)?, at(-3)?, h(-1)?.neg()?, h(-2)?.neg()?)?,
-        )
+        (end(at(0)?, at(1)?, at(2)?, h(0)?, h(1)?)?, end(at(-1)?, at(-2)?, at(-3)?, h(-1)?.neg()?, h(-2)?.neg()?)?)
     };
     cat(&[&first, &middle, &last], d)
 }
@@ -958,11 +960,5 @@ fn segments() -> Vec<Sample> {
             initial,
         ])
     };
-    vec![
-        one("sum", SampleArg::Default),
-        one("prod", n(2)),
-        one("max", n(-3)),
-        one("min", n(3)),
-        one("mean", n(0)),
-    ]
+    vec![one("sum", SampleArg::Default), one("prod", n(2)), one("max", n(-3)), one("min", n(3)), one("mean", n(0))]
 }

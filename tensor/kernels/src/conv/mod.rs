@@ -16,8 +16,8 @@ use crate::cpu::level;
 use crate::gemm::{Adjacent, Columns, Multiply, Product, product};
 use crate::matmul::Mat;
 use crate::par::{Scratch, Shared};
-use crate::threads::{num_threads, parallel_for};
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
+use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
 use windows::{MERGEABLE, Reads, Segments, Windows};
 

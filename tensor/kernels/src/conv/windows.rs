@@ -172,7 +172,9 @@ impl<A: Real> Lines<A> for Transposed<'_, A> {
         #[cfg(target_arch = "x86_64")]
         if TypeId::of::<A>() == TypeId::of::<f32>() && level() >= Level::Avx512 && part.k.start % GROUP == 0 {
             // SAFETY: as for `Windows`.
-            return unsafe { x86::pack_transposed(&*(self.0 as *const Windows<A>).cast(), part, out.as_mut_ptr().cast()) };
+            return unsafe {
+                x86::pack_transposed(&*(self.0 as *const Windows<A>).cast(), part, out.as_mut_ptr().cast())
+            };
         }
         for (p, out) in part.k.clone().zip(out.chunks_exact_mut(part.lanes)) {
             for (i, out) in out.iter_mut().enumerate() {
