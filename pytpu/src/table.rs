@@ -207,12 +207,40 @@ pub fn number(s: Scalar) -> *mut PyObject {
 
 /// Functions that give back elements of their first tensor, and whose `out=` must have its dtype.
 const SAME_DTYPE: &[&str] = &[
-    "gather", "scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_reduce", "tril", "triu", "amax",
-    "amin", "topk", "sort", "mm", "bmm", "addmm", "addmv", "baddbmm", "renorm",
+    "gather",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "index_add",
+    "index_copy",
+    "index_reduce",
+    "tril",
+    "triu",
+    "amax",
+    "amin",
+    "topk",
+    "sort",
+    "mm",
+    "bmm",
+    "addmm",
+    "addmv",
+    "baddbmm",
+    "renorm",
 ];
 /// Functions that read their tensors while they write `out=`, which must lie elsewhere.
 const APART: &[&str] = &[
-    "cat", "concat", "concatenate", "stack", "masked_select", "gather", "take", "index_select", "mm", "bmm", "topk", "sort",
+    "cat",
+    "concat",
+    "concatenate",
+    "stack",
+    "masked_select",
+    "gather",
+    "take",
+    "index_select",
+    "mm",
+    "bmm",
+    "topk",
+    "sort",
 ];
 
 /// Refuses an `out=` that the function could not be given in PyTorch either.
@@ -232,7 +260,11 @@ fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()>
                 got.scalar_type()
             )
         } else {
-            format!("Expected out tensor to have dtype {}, but got {} instead", ops::activation::c_name(want), ops::activation::c_name(got))
+            format!(
+                "Expected out tensor to have dtype {}, but got {} instead",
+                ops::activation::c_name(want),
+                ops::activation::c_name(got)
+            )
         };
         return Err(PyRuntimeError::new_err(text).into());
     }

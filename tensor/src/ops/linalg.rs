@@ -84,6 +84,7 @@ fn vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
 /// Powers 0 to `columns - 1` of each element, as a new last dimension.
 fn powers(x: &Tensor, columns: i64) -> Result<Tensor> {
     let x = if x.dtype() == DType::Bool { x.to_dtype(DType::I64)? } else { x.clone() };
+    let x = if x.dims().is_empty() { x.unsqueeze(0)? } else { x };
     let last = x.dims().len() as i64;
     let mut sizes = shape(&x);
     sizes.push(columns - 1);

@@ -409,8 +409,15 @@ fn is_float_only(k: BinaryKind) -> bool {
 }
 
 /// The family of orthogonal polynomials that a kind is.
+#[inline]
 fn polynomial(k: BinaryKind) -> Option<special::PolynomialKind> {
-    special::PolynomialKind::ALL.into_iter().find(|p| p.name() == k.name())
+    use special::PolynomialKind as P;
+    macro_rules! families {
+        ($($name:ident)*) => { match k { $(BinaryKind::$name => Some(P::$name),)* _ => None } };
+    }
+    families! {
+        ChebyshevT ChebyshevU ChebyshevV ChebyshevW ShiftedChebyshevT ShiftedChebyshevU ShiftedChebyshevV ShiftedChebyshevW HermiteH HermiteHe Laguerre Legendre
+    }
 }
 
 /// As [`SpecialUnary`], of two operands.
