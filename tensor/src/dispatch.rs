@@ -38,6 +38,9 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     };
     if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
         let y = Tensor::empty(&meta)?;
+        if x.iter().any(|t| t.is_lazy()) {
+            return run_resolved(&op, x, std::slice::from_ref(&y)).map(|()| y);
+        }
         return match op.kernel(x, std::slice::from_ref(&y)) {
             Ok(()) => Ok(y),
             Err(e) => Err(e.in_op(op.name())),
@@ -103,7 +106,11 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
                 return state::no_grad(|| op.expand(x));
             }
             let y: Outs = metas.iter().map(Tensor::empty).collect::<Result<_>>()?;
-            op.kernel(x, &y).map_err(|e| e.in_op(op.name()))?;
+            if x.iter().any(|t| t.is_lazy()) {
+                run_resolved(op, x, &y)?;
+            } else {
+                op.kernel(x, &y).map_err(|e| e.in_op(op.name()))?;
+            }
             Ok(y)
         }
         DeviceKind::Tpu => {
@@ -123,13 +130,27 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
     }
 }
 
+/// Runs a kernel on copies of the inputs whose memory holds conjugates or negatives.
+#[cold]
+fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+    let held: SmallVec<[Tensor; 4]> = x.iter().map(|t| t.resolved()).collect::<Result<_>>()?;
+    let x: SmallVec<[&Tensor; 4]> = held.iter().collect();
+    op.kernel(&x, y).map_err(|e| e.in_op(op.name()))
+}
+
 /// Makes a view and records it.
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     if is_observed() {
         tell(&op);
     }
     debug_assert!(op.is_view());
+    let seen;
     let (x, needs) = match (&op, x.view_info()) {
+        // It speaks of the storage as this view sees it.
+        (Prim::AsStrided(_), Some(v)) if !v.is_detached() && (x.dtype() != v.base.dtype() || x.is_lazy()) => {
+            seen = v.base.seen_as(x)?;
+            (&seen, seen.requires_grad())
+        }
         // It speaks of the storage, so its history starts at the base.
         (Prim::AsStrided(_), Some(v)) if !v.is_detached() => {
             if x.device().kind == DeviceKind::Tpu && v.base.view_info().is_some_and(|b| !b.ops.is_empty()) {
@@ -141,7 +162,7 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
         _ => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
     };
     let l = op.layout(&Layout::of(x)).map_err(|e| e.in_op(op.name()))?;
-    let meta = x.meta().with_dims(l.dims);
+    let meta = x.meta().with_dims(l.dims).with_dtype(op.view_dtype(x.dtype()));
     if !(needs && state::grad_enabled()) {
         return x.make_view(op, &meta, l.strides, l.offset);
     }
@@ -158,7 +179,11 @@ pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> 
         return Ok(false);
     }
     let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
-    if meta != *out.meta() || !op.has_kernel() || x.iter().any(|t| partly_overlaps(t, out)) {
+    if meta != *out.meta()
+        || !op.has_kernel()
+        || out.is_lazy()
+        || x.iter().any(|t| t.is_lazy() || partly_overlaps(t, out))
+    {
         return Ok(false);
     }
     op.kernel(x, std::slice::from_ref(out)).map_err(|e| e.in_op(op.name()))?;
@@ -176,7 +201,7 @@ impl Prim {
     /// Description of the result of a view op on a value with this description.
     pub(crate) fn view_meta(&self, x: &Meta) -> Result<Meta> {
         let l = Layout::contiguous(x.dims);
-        Ok(x.with_dims(self.layout(&l)?.dims))
+        Ok(x.with_dims(self.layout(&l)?.dims).with_dtype(self.view_dtype(x.dtype)))
     }
 }
 

@@ -255,7 +255,14 @@ impl Node {
                 &zero
             }
         };
-        op.vjp(&Saved { x: &x, y: &y, metas: &metas, outputs: &self.outputs, g, needs }, first)
+        let mut grads = op.vjp(&Saved { x: &x, y: &y, metas: &metas, outputs: &self.outputs, g, needs }, first)?;
+        // A real number moves along the real line only.
+        for (g, m) in grads.iter_mut().zip(&metas) {
+            if let Some(d) = g.as_ref().filter(|g| g.dtype().is_complex() && !m.dtype.is_complex()) {
+                *g = Some(d.real()?);
+            }
+        }
+        Ok(grads)
     }
 
     /// Frees what was kept.
@@ -372,13 +379,13 @@ pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         extras: OnceLock::new(),
     });
     if let [y] = y {
-        if y.dtype().is_float() && differentiable & 1 != 0 {
+        if y.dtype().is_inexact() && differentiable & 1 != 0 {
             y.set_grad_ref(Some(GradRef::Node(node)), 0);
         }
         return Ok(());
     }
     for (i, t) in y.iter().enumerate() {
-        if t.dtype().is_float() && differentiable >> i & 1 != 0 {
+        if t.dtype().is_inexact() && differentiable >> i & 1 != 0 {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), i as u32);
         }
     }
@@ -422,7 +429,7 @@ impl Tensor {
     /// # Errors
     /// `Runtime` for tensors of integers and for tensors with a history.
     pub fn requires_grad_(&self, on: bool) -> Result<&Tensor> {
-        if on && !self.dtype().is_float() {
+        if on && !self.dtype().is_inexact() {
             return Err(Error::runtime("only Tensors of floating point dtype can require gradients"));
         }
         match self.history()? {

@@ -2,7 +2,7 @@
 
 use crate::par::{Scratch, Shared, parallel_for, threads};
 use crate::real::{Input, Real, for_acc, gather, merged, offset_of, output, scatter, simd};
-use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, for_dtype};
 
 /// A matrix somewhere in memory: element `(i, j)` lies at `i * row + j * col`.
 #[derive(Clone, Copy)]
@@ -379,6 +379,14 @@ fn product(
             for_acc!(d, A => float_product::<A>(m, n, k, a, b, out, A::of(alpha), A::of(beta), bias));
             Ok(())
         }
+        DType::C64 => {
+            complex_product::<c64>(m, n, k, a, b, out, alpha, beta, bias);
+            Ok(())
+        }
+        DType::C128 => {
+            complex_product::<c128>(m, n, k, a, b, out, alpha, beta, bias);
+            Ok(())
+        }
         d => {
             for_dtype!(d, T => int_product::<T>(m, n, k, a, b, out, alpha as i64, beta as i64, bias));
             Ok(())
@@ -622,6 +630,77 @@ unsafe fn batches<A: Real>(
                     beta,
                     MatMut::at(pointers.2.ptr().add(offset_of(i, batch, c_batch)), c_row, c_col),
                     false,
+                );
+            }
+        }
+    });
+}
+
+/// Complex numbers: one product a batch, where the elements lie.
+fn complex_product<C: crate::complex::Complex>(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &View,
+    b: &View,
+    out: &mut ViewMut,
+    alpha: f64,
+    mut beta: f64,
+    bias: Option<&View>,
+) {
+    assert!(a.dtype() == C::DTYPE && b.dtype() == C::DTYPE, "matmul: operands of different types");
+    let rank = out.sizes().len();
+    let batch = &out.sizes()[..rank - 2];
+    let strides = |x: &View| {
+        let r = x.sizes().len();
+        (broadcast(&x.strides()[..r - 2], &x.sizes()[..r - 2], rank - 2), x.strides()[r - 2], x.strides()[r - 1])
+    };
+    let ((ab, ar, ac), (bb, br, bc), (cb, cr, cc)) = (strides(a), strides(b), strides(&out.as_view()));
+    if let Some(bias) = bias {
+        let mut s = vec![0; rank - bias.sizes().len()];
+        s.extend(bias.sizes().iter().zip(bias.strides()).map(|(&n, &s)| if n == 1 { 0 } else { s }));
+        // SAFETY: repeated dimensions have stride zero.
+        crate::copy::copy(&unsafe { View::new(bias.ptr(), out.sizes(), &s, bias.dtype()) }, out);
+        beta = 1.0;
+    }
+    if k == 0 {
+        if beta == 0.0 {
+            crate::copy::fill(out, crate::copy::Scalar::Int(0));
+        }
+        return;
+    }
+    let count: usize = batch.iter().product();
+    let inside = count < threads() || m * n * k >= 256 * 256 * 256;
+    let pointers =
+        (Shared::at(a.ptr().cast_mut().cast::<C>()), Shared::at(b.ptr().cast_mut().cast::<C>()), Shared::at(out.ptr().cast::<C>()));
+    let (alpha, beta) = (C::from_f64(alpha), C::from_f64(beta));
+    parallel_for(count, if inside { count } else { SERIAL.div_ceil(m * n * k) }, |range| {
+        let parallel = inside && threads() > 1 && m * n * k >= SERIAL;
+        let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+        for i in range {
+            // SAFETY: views cover the elements that the sizes reach; batches of the output are disjoint and overlap neither
+            // operand.
+            unsafe {
+                gemm::gemm(
+                    m,
+                    n,
+                    k,
+                    pointers.2.ptr().add(offset_of(i, batch, &cb)),
+                    cc as isize,
+                    cr as isize,
+                    beta != C::default(),
+                    pointers.0.ptr().add(offset_of(i, batch, &ab)),
+                    ac as isize,
+                    ar as isize,
+                    pointers.1.ptr().add(offset_of(i, batch, &bb)),
+                    bc as isize,
+                    br as isize,
+                    beta,
+                    alpha,
+                    false,
+                    false,
+                    false,
+                    parallelism,
                 );
             }
         }

@@ -72,6 +72,7 @@ pub(crate) fn level() -> u8 {
 /// What kernels compute in: `f32` or `f64`.
 pub(crate) trait Real:
     Element
+    + PartialOrd
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>

@@ -1,10 +1,11 @@
 //! Running sums, products, extremes and log-sum-exps along a dimension.
 
+use crate::complex::{Complex, by_parts, for_complex};
 use crate::convert::{Number, cast};
 use crate::loops::{Cursor, Dim, RawMut, simplify};
 use crate::pointwise::unsupported;
 use crate::threads::parallel_for;
-use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+use crate::{DType, Element, KernelError, View, ViewMut, c128, for_dtype};
 
 /// Work on every line along `dim`: `line(offsets of the first element in each operand)`. Steps of lines come back.
 fn lines<const M: usize>(
@@ -83,11 +84,29 @@ macro_rules! scan_in {
             // Sums of halves run in f32; of f32 in f64, which costs nothing here and keeps long sums exact.
             DType::F16 | DType::BF16 => scan::<f32>(x, $dim, $out, $start as f32, |$a, $b| $e),
             DType::F32 | DType::F64 => scan::<f64>(x, $dim, $out, $start as f64, |$a, $b| $e),
-            DType::Bool => return Err(unsupported($name, DType::Bool)),
+            d @ (DType::Bool | DType::C64 | DType::C128) => return Err(unsupported($name, d)),
             _ => scan::<i64>(x, $dim, $out, $start as i64, $int),
         }
         Ok(())
     }};
+}
+
+/// Running products of complex numbers.
+fn complex_products<C: Complex>(x: &View, dim: usize, out: &mut ViewMut) {
+    let size = size_of::<C>();
+    let (n, step_x) = along(x.sizes(), x.strides(), dim, size);
+    let (_, step_o) = along(out.sizes(), out.strides(), dim, size);
+    let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(out.ptr()));
+    lines(x.sizes(), dim, [(x.strides(), size), (out.strides(), size)], |[a, b]| {
+        let mut product = c128::new(1.0, 0.0);
+        for i in 0..n {
+            // SAFETY: as `scan`.
+            unsafe {
+                product *= (*from.at(a + i * step_x).cast::<C>()).wide();
+                to.at(b + i * step_o).cast::<C>().write(C::narrow(product));
+            }
+        }
+    });
 }
 
 fn contiguous_strides(sizes: &[usize]) -> Vec<usize> {
@@ -103,6 +122,9 @@ fn contiguous_strides(sizes: &[usize]) -> Vec<usize> {
 /// # Errors
 /// [`KernelError::Other`] when `out` is `bool`.
 pub fn cumsum(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
+    if x.dtype().is_complex() {
+        return by_parts(x, out, |x, out| cumsum(x, dim, out));
+    }
     scan_in!(x, dim, out, "cumsum", i64::wrapping_add, 0, |a, b| a + b)
 }
 
@@ -111,6 +133,10 @@ pub fn cumsum(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError
 /// # Errors
 /// [`KernelError::Other`] when `out` is `bool`.
 pub fn cumprod(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
+    if x.dtype().is_complex() {
+        for_complex!(x.dtype(), C => complex_products::<C>(x, dim, out));
+        return Ok(());
+    }
     scan_in!(x, dim, out, "cumprod", i64::wrapping_mul, 1, |a, b| a * b)
 }
 

@@ -430,6 +430,8 @@ pub(crate) fn c_name(d: DType) -> &'static str {
         DType::BF16 => "c10::BFloat16",
         DType::F32 => "float",
         DType::F64 => "double",
+        DType::C64 => "c10::complex<float>",
+        DType::C128 => "c10::complex<double>",
     }
 }
 

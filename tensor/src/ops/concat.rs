@@ -14,6 +14,9 @@ pub struct Cat {
 
 impl Op for Cat {
     const NAME: &'static str = "cat";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut dims = *x[0].dims();
         for (i, t) in x.iter().enumerate().skip(1) {
@@ -74,6 +77,9 @@ pub struct Flip {
 
 impl Op for Flip {
     const NAME: &'static str = "flip";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }

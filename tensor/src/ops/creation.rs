@@ -17,6 +17,9 @@ pub struct Fill {
 impl Op for Fill {
     const NAME: &'static str = "full";
     const DIFFERENTIABLE: u64 = 1;
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: self.dims, dtype: x[0].dtype(), device: self.device })
     }
@@ -68,10 +71,26 @@ impl Op for Iota {
     }
 }
 
+/// Refuses to drop an imaginary part.
+#[inline]
+fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
+    match v {
+        Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() => Err(Error::runtime(format!(
+            "value cannot be converted to type {} without overflow",
+            super::activation::c_name(dtype)
+        ))),
+        _ => Ok(()),
+    }
+}
+
 impl Tensor {
     /// A 0-d `cpu` tensor that stands for a number: an operand that promotes by category only.
     #[inline]
+    ///
+    /// # Errors
+    /// `Runtime` for a number with an imaginary part in a dtype of real numbers.
     pub fn number(v: Scalar, dtype: DType) -> Result<Tensor> {
+        check_fits(v, dtype)?;
         let y = Tensor::empty(&Meta { dims: Dims::EMPTY, dtype, device: Device::CPU })?;
         y.set_scalar_bits(v.bits(dtype));
         y.mark_wrapped_number();
@@ -85,6 +104,7 @@ impl Tensor {
         if meta.bytes().is_none() {
             return Tensor::empty(&Meta { device: Device::CPU, ..*meta });
         }
+        check_fits(v, meta.dtype)?;
         if meta.dims.is_empty() && meta.device.kind == DeviceKind::Cpu {
             let y = Tensor::empty(meta)?;
             y.set_scalar_bits(v.bits(meta.dtype));
@@ -144,6 +164,9 @@ impl Tensor {
             }
             _ => ((b - a) / s).ceil().max(0.0) as usize,
         };
+        if dtype.is_complex() {
+            return Err(super::complex::unsupported("arange_cpu", dtype));
+        }
         if dtype == DType::I64 {
             // As many as for the numbers given, but counted in the result's dtype, as in PyTorch.
             return counted(len, Scalar::Int(start.to_i64()), Scalar::Int(step.to_i64()), dtype, device);

@@ -148,6 +148,9 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
 
 impl Op for Gather {
     const NAME: &'static str = "gather";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along("gather", x[0], x[1], self.dim)?;
         Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), device: same_device(x)? })
@@ -212,9 +215,17 @@ impl Op for Scatter {
             _ => "scatter_reduce",
         }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along(self.label(), x[0], x[1], self.dim)?;
         check_same_dtype("scatter", x[0], x[2])?;
+        if x[0].dtype().is_complex() && matches!(self.kind, ScatterKind::Max | ScatterKind::Min) {
+            let name = if self.kind == ScatterKind::Max { "amax" } else { "amin" };
+            let name = format!("scatter_gather_tensor_cpu_reduce_{name}");
+            return Err(super::complex::unsupported(&name, x[0].dtype()));
+        }
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
@@ -388,6 +399,9 @@ pub struct IndexSelect {
 
 impl Op for IndexSelect {
     const NAME: &'static str = "index_select";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_index_dtype("index_select", x[1])?;
         if x[1].dims().len() != 1 {
@@ -433,6 +447,9 @@ impl Op for IndexAdd {
     const NAME: &'static str = "index_add";
     fn label(&self) -> &'static str {
         if self.accumulate { "index_add" } else { "index_copy" }
+    }
+    fn takes_complex(&self) -> bool {
+        true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let name = self.label();
@@ -504,7 +521,7 @@ impl Op for IndexAdd {
                     dispatch::call(Prim::IndexAdd(IndexAdd { dim: 0, accumulate: false }), &[&rows, s.x(1), &one])?;
                 let mut along = Dims::filled(1, g.dims().len());
                 along[self.dim] = rows.numel();
-                let named = rows.reshape_dims(along)?.gt(&zero)?;
+                let named = rows.reshape_dims(along)?.ne(&zero)?;
                 pointwise::select(&named, g, &Tensor::zeros_like_meta(g.meta())?)?.sum_to(&Dims::EMPTY)?
             } else {
                 let taken = dispatch::call(Prim::IndexSelect(IndexSelect { dim: self.dim }), &[g, s.x(1)])?;
@@ -561,6 +578,9 @@ fn lower_points(f: &mut Func, indices: &[Value], sizes: &[usize]) -> Value {
 
 impl Op for Index {
     const NAME: &'static str = "index";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: reached(x[0], &x[1..])?, dtype: x[0].dtype(), device: same_device(x)? })
     }
@@ -617,6 +637,9 @@ pub struct IndexPut {
 
 impl Op for IndexPut {
     const NAME: &'static str = "index_put";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].dtype() != x[1].dtype() {
             return Err(Error::runtime(format!(

@@ -5,6 +5,7 @@
 
 pub mod activation;
 pub mod attention;
+pub mod complex;
 pub mod concat;
 pub mod conv;
 pub mod convert;
@@ -30,7 +31,7 @@ pub mod special;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
-use crate::{Meta, Result, Tensor};
+use crate::{DType, Meta, Result, Tensor};
 
 /// Makes the enum of nodes and the rules that ask each by its tier: `op::prim`, `op::view` or `op::fused`.
 /// Ops with many attributes are boxed, since every call moves an op by value.
@@ -132,6 +133,9 @@ macro_rules! op_table {
             pub fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
                 match self { $(Prim::$name(o) => op::$tier::expand(o, x),)* $(Prim::$bname(o) => op::$btier::expand(&**o, x)),* }
             }
+            pub(crate) fn view_dtype(&self, x: DType) -> DType {
+                match self { $(Prim::$name(o) => op::$tier::view_dtype(o, x),)* $(Prim::$bname(o) => op::$btier::view_dtype(&**o, x)),* }
+            }
             pub(crate) fn layout(&self, x: &Layout) -> Result<Layout> {
                 match self { $(Prim::$name(o) => op::$tier::layout(o, x),)* $(Prim::$bname(o) => op::$btier::layout(&**o, x)),* }
             }
@@ -173,6 +177,10 @@ op_table! {
         view  Expand = shape::Expand;
         view  Slice = shape::Slice;
         view  Reshape = shape::Reshape;
+        view  AsReal = complex::AsReal;
+        view  AsComplex = complex::AsComplex;
+        view  Conj = complex::Conj;
+        view  Negative = complex::Negative;
         fused Linear = matmul::Linear;
         fused ThresholdBackward = activation::ThresholdBackward;
         fused Gelu = activation::Gelu;
@@ -216,6 +224,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("rearrange", rearrange::ROWS),
     ("activation", activation::ROWS),
     ("convert", convert::ROWS),
+    ("complex", complex::ROWS),
     ("creation", creation::ROWS),
     ("random", random::ROWS),
     ("shape", shape::ROWS),

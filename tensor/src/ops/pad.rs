@@ -38,6 +38,9 @@ impl Pad {
 
 impl Op for Pad {
     const NAME: &'static str = "constant_pad_nd";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut dims = *x[0].dims();
         for i in 0..dims.len() {

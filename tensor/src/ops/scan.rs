@@ -47,10 +47,13 @@ impl Op for Scan {
             ScanKind::LogSumExp => "logcumsumexp",
         }
     }
+    fn takes_complex(&self) -> bool {
+        self.kind != ScanKind::LogSumExp
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let m = *x[0].meta();
         match self.kind {
-            _ if m.dtype.is_float() => Ok(m),
+            _ if m.dtype.is_inexact() => Ok(m),
             ScanKind::Sum | ScanKind::Prod => Ok(m.with_dtype(DType::I64)),
             ScanKind::LogSumExp => {
                 Err(Error::runtime(format!("\"logcumsumexp_out_cpu\" not implemented for '{}'", m.dtype.scalar_type())))
@@ -79,7 +82,7 @@ impl Op for Scan {
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let gx = match self.kind {
             ScanKind::Sum => from_the_end(g, self.dim)?,
-            ScanKind::Prod => cumprod_vjp(s.x(0), s.y(0), g, self.dim)?,
+            ScanKind::Prod => cumprod_vjp(&s.x(0).conj()?, &s.y(0).conj()?, g, self.dim)?,
             ScanKind::LogSumExp => {
                 // Sum of g_k e^(x - y_k) over k from here on, with the two signs of g apart so that it stays logarithmic.
                 let (x, y) = (s.x(0), s.y(0));
