@@ -129,7 +129,7 @@ pub trait Op: Debug + Sized {
     fn label(&self) -> &'static str {
         Self::NAME
     }
-    /// Whether its rules know complex numbers; where they do not, these are refused before `infer` is asked.
+    /// Whether complex inputs get as far as `infer`, which may still refuse them; elsewhere they are refused before.
     fn takes_complex(&self) -> bool {
         false
     }
@@ -212,7 +212,7 @@ pub trait Fused: Debug + Sized {
     fn label(&self) -> &'static str {
         Self::NAME
     }
-    /// Whether its rules know complex numbers; where they do not, these are refused before `infer` is asked.
+    /// Whether complex inputs get as far as `infer`, which may still refuse them; elsewhere they are refused before.
     fn takes_complex(&self) -> bool {
         false
     }

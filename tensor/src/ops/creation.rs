@@ -2,7 +2,7 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_complex, default_dtype, dispatch, inplace};
 use smallvec::smallvec;
 
 /// A tensor of one number. The number is the operand, so that other numbers compile nothing.
@@ -202,6 +202,36 @@ impl Tensor {
     }
 }
 
+/// [`Tensor::linspace`] of numbers that may be complex, in a dtype that they can be cast to.
+pub(crate) fn spaced(
+    name: &str,
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    dtype: Option<DType>,
+    device: Device,
+) -> Result<Tensor> {
+    let complex = start.is_complex() || end.is_complex();
+    let dtype = match dtype {
+        Some(d) if complex && !d.is_complex() => {
+            return Err(Error::runtime(format!(
+                "torch.{name}(): inferred dtype {} can't be safely cast to passed dtype {}",
+                default_complex().scalar_type(),
+                d.scalar_type()
+            )));
+        }
+        Some(d) => d,
+        None if complex => default_complex(),
+        None => default_dtype(),
+    };
+    if !dtype.is_complex() {
+        return Tensor::linspace(start.to_f64(), end.to_f64(), steps, dtype, device);
+    }
+    let ((a, b), (c, d)) = (start.to_complex(), end.to_complex());
+    let part = |from: f64, to: f64| Tensor::linspace(from, to, steps, dtype.to_real(), device);
+    super::complex::complex(&part(a, c)?, &part(b, d)?)
+}
+
 /// `start + step * i`, computed wide enough for the dtype.
 fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
     if device.kind == DeviceKind::Cpu {
@@ -323,8 +353,7 @@ pub const ROWS: &[Row] = &[
         Ok(Tensor::arange(s, e, st, d, dev)?.into())
     }, || plain(vec![n(5), n(0), n(-2)])).scope(Scope::Function),
     Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        let (d, dev) = options(a, 3, default_dtype(), Device::CPU)?;
-        Ok(Tensor::linspace(a.float(0)?, a.float(1)?, a.int(2)?, d, dev)?.into())
+        Ok(spaced("linspace", a.scalar(0)?, a.scalar(1)?, a.int(2)?, a.opt_dtype(3)?, a.opt_device(5)?.unwrap_or(Device::CPU))?.into())
     }, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function),
     Row::new("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(3)])).scope(Scope::Function),
     Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function),

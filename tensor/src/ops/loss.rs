@@ -235,6 +235,9 @@ impl Fused for CrossEntropy {
         }
         Ok(grads)
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("log_softmax_lastdim_kernel_impl", x[0])?;
         let d = *x[0].dims();

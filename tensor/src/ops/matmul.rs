@@ -452,7 +452,6 @@ pub const ROWS: &[Row] = &[
     product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])])),
     product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])])),
     product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
-    product_row!("vdot(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
     product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[4]), t(&[2, 3]), t(&[3, 4])], [t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)])).inplace(),

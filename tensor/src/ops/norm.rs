@@ -130,6 +130,9 @@ impl Fused for LayerNorm {
     fn label(&self) -> &'static str {
         if self.rms { "rms_norm" } else { "layer_norm" }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("LayerNormKernelImpl", x[0])?;
         check_ends_in(x[0], &self.shape)?; // C1
@@ -477,6 +480,9 @@ impl Fused for BatchNorm {
         }
         Ok(grads)
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("batch_norm", x[0])?;
         let d = x[0].dims();

@@ -1,8 +1,9 @@
 //! Functions that take tensors apart and put them together by composing views and `cat`.
 
 use super::concat::{cat, flip};
+use super::pointwise::{BinaryKind, arith};
 use crate::op::normalize_dim;
-use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::schema::{Args, Fill, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
 
 /// Splits into a number of parts whose sizes differ by one at most.
@@ -237,6 +238,10 @@ pub const ROWS: &[Row] = &[
     Row::new("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(super::scan::cumsum(&trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
     Row::new("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(super::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
     Row::new("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
+        if a.scalar(0)?.is_complex() || a.scalar(1)?.is_complex() || a.opt_dtype(4)?.is_some_and(DType::is_complex) {
+            let x = super::creation::spaced("logspace", a.scalar(0)?, a.scalar(1)?, a.int(2)?, a.opt_dtype(4)?, a.opt_device(6)?.unwrap_or(Device::CPU))?;
+            return Ok(arith(BinaryKind::Pow, Operand::Scalar(a.scalar(3)?), Operand::Tensor(&x))?.into());
+        }
         let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
         let device = a.opt_device(6)?.unwrap_or(Device::CPU);
         let powers = Tensor::linspace(a.float(0)?, a.float(1)?, a.int(2)?, DType::F64, Device::CPU)?;

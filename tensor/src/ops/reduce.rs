@@ -160,8 +160,14 @@ impl Op for ArgReduce {
     fn label(&self) -> &'static str {
         if self.max { "argmax" } else { "argmin" }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let m = x[0].meta();
+        if m.dtype.is_complex() {
+            return Err(Error::type_error(format!("{}(): does not support complex input", self.label())));
+        }
         if m.dims[self.dim] == 0 {
             return Err(Error::index(format!(
                 "{}(): Expected reduction dim {} to have non-zero size.",

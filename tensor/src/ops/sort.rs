@@ -6,9 +6,10 @@
 use super::indexing::{self, Scatter, ScatterKind};
 use super::pointwise::kernel_error;
 use super::reduce::{ReduceKind, reduce};
+use super::complex::refuse;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::sort as kernels;
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
@@ -44,7 +45,11 @@ impl Op for Sort {
     const NAME: &'static str = "sort";
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        refuse(x[0], ErrorKind::Type, " Sort does not support complex dtypes on CPU")?;
         Ok(*x[0].meta())
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
@@ -86,7 +91,11 @@ impl Op for TopK {
     const NAME: &'static str = "topk";
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        refuse(x[0], ErrorKind::Type, " topk does not support complex dtypes on CPU")?;
         let mut m = *x[0].meta();
         if self.k > m.dims[self.dim] {
             return Err(Error::runtime("selected index k out of range")); // C1
@@ -153,8 +162,14 @@ impl Op for Pick {
             PickKind::NanMedian => "nanmedian",
         }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut m = *x[0].meta();
+        if m.dtype.is_complex() {
+            return Err(super::complex::unsupported(&format!("{}_cpu", self.label()), m.dtype));
+        }
         let size = m.dims[self.dim];
         match self.kind {
             PickKind::Kth(k) if k == 0 || k > size => {
@@ -273,7 +288,7 @@ fn kthvalue(x: &Tensor, k: i64, dim: i64, keep: bool) -> Result<(Tensor, Tensor)
 /// The median of all elements; NaN of none.
 fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
     if x.numel() == 0 {
-        let missing = if x.dtype().is_float() { Scalar::Float(f64::NAN) } else { Scalar::Int(i64::MIN) };
+        let missing = if x.dtype().is_inexact() { Scalar::Float(f64::NAN) } else { Scalar::Int(i64::MIN) };
         return Tensor::full_meta(&x.meta().with_dims(Dims::EMPTY), missing);
     }
     Ok(pick(&x.reshape(&[-1])?, kind, 0, false)?.0)
@@ -372,6 +387,11 @@ pub fn searchsorted(
     narrow: bool,
     sorter: Option<&Tensor>,
 ) -> Result<Tensor> {
+    for t in [boundaries, values] {
+        if t.dtype().is_complex() {
+            return Err(super::complex::unsupported("searchsorted_out_cpu", t.dtype()));
+        }
+    }
     let (b, v) = (boundaries.dims(), values.dims());
     if b.is_empty() {
         return Err(Error::runtime("boundaries tensor should have positive dimension, but got 0 dimension"));
