@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema, Ty};
-use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
+use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, c128, ops};
 
 /// A question that a row is not asked, and why.
 struct Limit {
@@ -52,7 +52,26 @@ fn tensor(dims: &[usize], fill: Fill, salt: usize, dtype: DType) -> Result<Tenso
         _ => dtype,
     };
     let v = values(dims.iter().product(), fill, salt);
+    if dtype.is_complex() {
+        // Imaginary parts small enough that no function is asked across a branch cut.
+        let z: Vec<c128> = v
+            .iter()
+            .zip(values(v.len(), Fill::Unit, salt + 40))
+            .map(|(&re, im)| c128::new(re, if im.abs() < 0.1 { im + 0.3 } else { im }))
+            .collect();
+        return Tensor::from_slice(&z, dims)?.to_dtype(dtype);
+    }
     Tensor::from_slice(&v, dims)?.to_dtype(dtype)
+}
+
+/// The dtype that a sample is asked in where nothing else is said.
+fn plain(sample: &Sample, real: DType) -> DType {
+    if sample.only { real.to_complex().expect("a floating-point dtype") } else { real }
+}
+
+/// Real numbers as they are, complex ones as pairs.
+fn numbers(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { x.resolve_conj()?.resolve_neg()?.view_as_real() } else { Ok(x.clone()) }
 }
 
 /// The arguments of a sample as owned values.
@@ -169,7 +188,8 @@ fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> std::result::Result<(), Stri
     if a.dims() != b.dims() || a.dtype() != b.dtype() {
         return Err(format!("{:?} against {:?}", a, b));
     }
-    let (x, y) = (a.to_vec::<f64>().map_err(|e| e.to_string())?, b.to_vec::<f64>().map_err(|e| e.to_string())?);
+    let all = |t: &Tensor| numbers(t).and_then(|t| t.to_vec::<f64>()).map_err(|e| e.to_string());
+    let (x, y) = (all(a)?, all(b)?);
     for (i, (x, y)) in x.iter().zip(&y).enumerate() {
         let same = (x.is_nan() && y.is_nan()) || x == y || (x - y).abs() <= tolerance * (1.0 + y.abs());
         if !same {
@@ -182,7 +202,7 @@ fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> std::result::Result<(), Stri
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 | DType::F16 => 3e-2,
-        DType::F64 => 1e-9,
+        DType::F64 | DType::C128 => 1e-9,
         _ => 3e-5,
     }
 }
@@ -231,7 +251,7 @@ fn every_schema_parses_and_no_overload_stands_twice() {
 #[test]
 fn infer_equals_what_is_produced() {
     every("infer", |row, schema, sample| {
-        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
         let y = call(row, &args).map_err(|e| e.to_string())?;
         let meta = match on(&args, Device::META).and_then(|a| call(row, &a)) {
             Ok(m) => m,
@@ -251,92 +271,118 @@ fn infer_equals_what_is_produced() {
 #[test]
 fn gradients_equal_central_differences() {
     every("gradient", |row, schema, sample| {
-        if !sample.gradient {
-            return Ok(());
-        }
-        let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
-        let loss = |args: &[Owned]| -> Result<Option<Tensor>> {
-            let mut total: Option<Tensor> = None;
-            for (k, y) in call(row, args)?.iter().enumerate() {
-                if !y.dtype().is_float() {
-                    continue;
-                }
-                let dims: Vec<usize> = y.dims().to_vec();
-                let w = tensor(&dims, Fill::Normal, 91 + k, DType::F64)?.to_device(y.device())?;
-                let part = y.to_dtype(DType::F64)?.mul(&w)?.sum()?;
-                total = Some(match total {
-                    None => part,
-                    Some(t) => t.add(&part)?,
-                });
-            }
-            Ok(total)
-        };
-        let leaves: Vec<Owned> = args
-            .iter()
-            .map(|a| {
-                a.map(&mut |t| {
-                    let t = t.detach();
-                    if t.dtype().is_float() {
-                        t.requires_grad_(true)?;
-                    }
-                    Ok(t)
-                })
-            })
-            .collect::<Result<_>>()
-            .map_err(|e| e.to_string())?;
-        let floats: Vec<Tensor> =
-            leaves.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect();
-        if floats.is_empty() {
-            return Ok(());
-        }
-        let Some(y) = loss(&leaves).map_err(|e| e.to_string())? else { return Ok(()) };
-        if !y.requires_grad() {
-            return Err("the result does not require a gradient".into());
-        }
-        let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, false, true).map_err(|e| e.to_string())?;
-        let eps = 1e-6;
-        let mut at = 0;
-        for (which, leaf) in args.iter().enumerate() {
-            for (inner, x) in leaf.tensors().into_iter().enumerate() {
-                if !x.dtype().is_float() {
-                    continue;
-                }
-                let got = match &grads[at] {
-                    Some(g) => g.to_vec::<f64>().map_err(|e| e.to_string())?,
-                    None => vec![0.0; x.numel()],
-                };
-                at += 1;
-                let base = x.to_vec::<f64>().map_err(|e| e.to_string())?;
-                let dims: Vec<usize> = x.dims().to_vec();
-                for i in 0..x.numel() {
-                    let shifted = |d: f64| -> Result<f64> {
-                        let mut v = base.clone();
-                        v[i] += d;
-                        let mut seen = 0;
-                        let changed: Vec<Owned> = args
-                            .iter()
-                            .enumerate()
-                            .map(|(k, a)| {
-                                seen = 0;
-                                a.map(&mut |t| {
-                                    let here = k == which && seen == inner;
-                                    seen += 1;
-                                    if here { Tensor::from_slice(&v, &dims) } else { Ok(t.clone()) }
-                                })
-                            })
-                            .collect::<Result<_>>()?;
-                        loss(&changed)?.expect("the same results as before").item_f64()
-                    };
-                    let n = (shifted(eps).map_err(|e| e.to_string())? - shifted(-eps).map_err(|e| e.to_string())?)
-                        / (2.0 * eps);
-                    if (got[i] - n).abs() > 2e-5 * (1.0 + n.abs()) {
-                        return Err(format!("argument {which}.{inner} element {i}: {} against {n}", got[i]));
-                    }
-                }
-            }
-        }
-        Ok(())
+        if sample.gradient { differences(row, schema, sample, plain(sample, DType::F64)) } else { Ok(()) }
     });
+}
+
+/// As PyTorch defines it: the derivative by the real part, and `i` times that by the imaginary part.
+#[test]
+fn complex_gradients_equal_central_differences() {
+    let mut taken = 0;
+    every("complex gradient", |row, schema, sample| {
+        let takes = arguments(schema, sample, DType::C128).and_then(|args| call(row, &args)).is_ok();
+        if !sample.gradient || !takes {
+            return Ok(());
+        }
+        taken += 1;
+        differences(row, schema, sample, DType::C128)
+    });
+    println!("complex gradient: {taken} samples take complex numbers");
+    assert!(taken > 0, "nothing takes complex numbers");
+}
+
+fn differences(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) -> std::result::Result<(), String> {
+    let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
+    let loss = |args: &[Owned]| -> Result<Option<Tensor>> {
+        let mut total: Option<Tensor> = None;
+        for (k, y) in call(row, args)?.iter().enumerate() {
+            if !y.dtype().is_inexact() {
+                continue;
+            }
+            let y = numbers(y)?;
+            let dims: Vec<usize> = y.dims().to_vec();
+            let w = tensor(&dims, Fill::Normal, 91 + k, DType::F64)?.to_device(y.device())?;
+            let part = y.to_dtype(DType::F64)?.mul(&w)?.sum()?;
+            total = Some(match total {
+                None => part,
+                Some(t) => t.add(&part)?,
+            });
+        }
+        Ok(total)
+    };
+    let leaves: Vec<Owned> = args
+        .iter()
+        .map(|a| {
+            a.map(&mut |t| {
+                let t = t.detach();
+                if t.dtype().is_inexact() {
+                    t.requires_grad_(true)?;
+                }
+                Ok(t)
+            })
+        })
+        .collect::<Result<_>>()
+        .map_err(|e| e.to_string())?;
+    let floats: Vec<Tensor> = leaves.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect();
+    if floats.is_empty() {
+        return Ok(());
+    }
+    let Some(y) = loss(&leaves).map_err(|e| e.to_string())? else { return Ok(()) };
+    if !y.requires_grad() {
+        return Err("the result does not require a gradient".into());
+    }
+    let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, false, true).map_err(|e| e.to_string())?;
+    let eps = 1e-6;
+    let mut at = 0;
+    for (which, leaf) in args.iter().enumerate() {
+        for (inner, x) in leaf.tensors().into_iter().enumerate() {
+            if !x.dtype().is_inexact() {
+                continue;
+            }
+            let flat = |t: &Tensor| numbers(t).and_then(|t| t.to_vec::<f64>()).map_err(|e| e.to_string());
+            let base = flat(x)?;
+            let got = match &grads[at] {
+                Some(g) if g.dtype() != x.dtype() => return Err(format!("gradient of {x:?} is {g:?}")),
+                Some(g) => flat(g)?,
+                None => vec![0.0; base.len()],
+            };
+            at += 1;
+            let dims: Vec<usize> = x.dims().to_vec();
+            let rebuilt = |v: &[f64]| -> Result<Tensor> {
+                if !x.dtype().is_complex() {
+                    return Tensor::from_slice(v, &dims);
+                }
+                let z: Vec<c128> = v.chunks(2).map(|z| c128::new(z[0], z[1])).collect();
+                Tensor::from_slice(&z, &dims)
+            };
+            for i in 0..base.len() {
+                let shifted = |d: f64| -> Result<f64> {
+                    let mut v = base.clone();
+                    v[i] += d;
+                    let mut seen = 0;
+                    let changed: Vec<Owned> = args
+                        .iter()
+                        .enumerate()
+                        .map(|(k, a)| {
+                            seen = 0;
+                            a.map(&mut |t| {
+                                let here = k == which && seen == inner;
+                                seen += 1;
+                                if here { rebuilt(&v) } else { Ok(t.clone()) }
+                            })
+                        })
+                        .collect::<Result<_>>()?;
+                    loss(&changed)?.expect("the same results as before").item_f64()
+                };
+                let n = (shifted(eps).map_err(|e| e.to_string())? - shifted(-eps).map_err(|e| e.to_string())?)
+                    / (2.0 * eps);
+                if (got[i] - n).abs() > 2e-5 * (1.0 + n.abs()) {
+                    return Err(format!("argument {which}.{inner} element {i}: {} against {n}", got[i]));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `cpu` kernels against XLA:CPU, in every mode and dtype of the sample.
@@ -345,7 +391,7 @@ fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
     torchtpu::lazy::set_eager_mode(mode);
     let tpu = torchtpu::device("tpu").expect("a device name");
     every("tpu equals cpu", |row, schema, sample| {
-        let mut dtypes = vec![DType::F32];
+        let mut dtypes = if sample.only { vec![] } else { vec![DType::F32] };
         dtypes.extend_from_slice(sample.dtypes);
         for dtype in dtypes {
             let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
@@ -359,6 +405,34 @@ fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
                 let g = g.to_device(Device::CPU).map_err(|e| format!("{}: {e}", dtype.name()))?;
                 close(&g, w, tolerance(dtype)).map_err(|e| format!("{}: {e}", dtype.name()))?;
             }
+        }
+        Ok(())
+    });
+}
+
+/// Every row with complex numbers, whether it is made for them or not: both devices give the same values, or the same error.
+#[test]
+fn complex_numbers_on_tpu_equal_those_on_cpu() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every("complex: tpu equals cpu", |row, schema, sample| {
+        let args = arguments(schema, sample, DType::C64).map_err(|e| e.to_string())?;
+        let there = on(&args, tpu).map_err(|e| e.to_string())?;
+        let want = match call(row, &args) {
+            Ok(y) => y,
+            Err(e) => {
+                return match call(row, &there) {
+                    Err(t) if t.to_string() == e.to_string() => Ok(()),
+                    Err(t) => Err(format!("tpu: {t}; cpu: {e}")),
+                    Ok(_) => Err(format!("accepted on tpu; cpu: {e}")),
+                };
+            }
+        };
+        let got = call(row, &there).map_err(|e| format!("tpu: {e}"))?;
+        for (g, w) in got.iter().zip(&want) {
+            let g = g.to_device(Device::CPU).map_err(|e| e.to_string())?;
+            close(&g, w, 1e-4)?;
         }
         Ok(())
     });
@@ -392,7 +466,8 @@ fn lowerings_are_as_recorded() {
         for row in *rows {
             let schema = Schema::parse(row.schema).expect("every schema parses");
             let Some(sample) = (row.samples)().into_iter().next() else { continue };
-            let args = arguments(&schema, &sample, DType::F32).and_then(|a| on(&a, tpu)).expect("arguments");
+            let dtype = plain(&sample, DType::F32);
+            let args = arguments(&schema, &sample, dtype).and_then(|a| on(&a, tpu)).expect("arguments");
             let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
             let text = texts.entry(*family).or_default();
             for (i, y) in y.iter().filter(|y| y.device() == tpu).enumerate() {
@@ -423,14 +498,14 @@ fn gradients_on_tpu_equal_those_on_cpu() {
         if !sample.gradient {
             return Ok(());
         }
-        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
         let run = |device: Device| -> Result<Vec<Option<Tensor>>> {
             let leaves: Vec<Owned> = on(&args, device)?
                 .iter()
                 .map(|a| {
                     a.map(&mut |t| {
                         let t = t.detach();
-                        if t.dtype().is_float() {
+                        if t.dtype().is_inexact() {
                             t.requires_grad_(true)?;
                         }
                         Ok(t)
@@ -472,7 +547,7 @@ fn in_place_forms_equal_the_functions() {
         if !row.has_inplace {
             return Ok(());
         }
-        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
         let Owned::Tensor(x) = &args[0] else { return Ok(()) };
         let want = call(row, &args).map_err(|e| e.to_string())?.swap_remove(0);
         if want.dims() != x.dims() || !torchtpu::can_cast(want.dtype(), x.dtype()) {
@@ -513,13 +588,13 @@ fn samples_reach_every_node() {
     for row in ops::rows() {
         let schema = Schema::parse(row.schema).expect("every schema parses");
         for sample in (row.samples)() {
-            let Ok(args) = arguments(&schema, &sample, DType::F32) else { continue };
+            let Ok(args) = arguments(&schema, &sample, plain(&sample, DType::F32)) else { continue };
             let leaves: Vec<Owned> = args
                 .iter()
                 .map(|a| {
                     a.map(&mut |t| {
                         let t = t.detach();
-                        if t.dtype().is_float() && sample.gradient {
+                        if t.dtype().is_inexact() && sample.gradient {
                             t.requires_grad_(true)?;
                         }
                         Ok(t)

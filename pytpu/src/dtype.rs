@@ -46,13 +46,13 @@ impl PyDType {
     }
     fn to_complex<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDType>> {
         match self.0 {
-            DType::F16 | DType::BF16 => Err(PyNotImplementedError::new_err(format!(
-                "complex numbers of {} are not supported",
-                self.0.name()
-            ))),
-            d => d.to_complex().map(|d| object(py, d)).ok_or_else(|| {
-                PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {}", d.scalar_type()))
-            }),
+            DType::F16 | DType::BF16 => {
+                Err(PyNotImplementedError::new_err(format!("complex numbers of {} are not supported", self.0.name())))
+            }
+            d => d
+                .to_complex()
+                .map(|d| object(py, d))
+                .ok_or_else(|| PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {}", d.scalar_type()))),
         }
     }
     #[getter]

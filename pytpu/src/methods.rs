@@ -151,7 +151,12 @@ unsafe extern "C" fn set_requires_grad(o: Object, value: Object, _closure: *mut 
 }
 
 /// Writes a value over a part of a complex tensor.
-unsafe fn set_part(o: Object, value: Object, name: &str, part: impl Fn(&Tensor) -> torchtpu_tensor::Result<Tensor>) -> c_int {
+unsafe fn set_part(
+    o: Object,
+    value: Object,
+    name: &str,
+    part: impl Fn(&Tensor) -> torchtpu_tensor::Result<Tensor>,
+) -> c_int {
     // SAFETY: the interpreter passes an object of our type, and any object.
     enter::status(|| unsafe {
         let value = given(value, name)?;

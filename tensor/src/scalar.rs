@@ -111,7 +111,9 @@ impl Scalar {
             DType::BF16 => Scalar::Float(bf16::from_bits(bits as u16).to_f64()),
             DType::F32 => Scalar::Float(f32::from_bits(bits as u32) as f64),
             DType::F64 => Scalar::Float(f64::from_bits(bits)),
-            DType::C64 => Scalar::Complex(f32::from_bits(bits as u32) as f64, f32::from_bits((bits >> 32) as u32) as f64),
+            DType::C64 => {
+                Scalar::Complex(f32::from_bits(bits as u32) as f64, f32::from_bits((bits >> 32) as u32) as f64)
+            }
             DType::C128 => Scalar::Complex(f64::from_bits(bits), f64::from_bits((wide >> 64) as u64)),
         }
     }

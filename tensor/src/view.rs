@@ -125,9 +125,8 @@ impl Tensor {
             return Ok(self.clone());
         }
         let y = Tensor::empty(self.meta())?;
-        let apply = |kind, x: &Tensor| {
-            unary(kind, &x.view(), &mut y.view_mut()).map_err(crate::ops::pointwise::kernel_error)
-        };
+        let apply =
+            |kind, x: &Tensor| unary(kind, &x.view(), &mut y.view_mut()).map_err(crate::ops::pointwise::kernel_error);
         match (self.is_conj() && self.dtype().is_complex(), self.is_neg()) {
             (true, true) => {
                 apply(UnaryKind::Conj, self)?;
@@ -199,7 +198,8 @@ impl Tensor {
             DeviceKind::Meta => {}
             DeviceKind::Cpu => {
                 // What a view of conjugates is given, memory holds conjugated.
-                let y = if self.is_lazy() { crate::state::no_grad(|| lazily_as(&y.detach(), self))? } else { y.clone() };
+                let y =
+                    if self.is_lazy() { crate::state::no_grad(|| lazily_as(&y.detach(), self))? } else { y.clone() };
                 let mut out = self.view_mut();
                 torchtpu_kernels::copy::copy(&y.resolved()?.view(), &mut out);
             }

@@ -6,8 +6,8 @@
 //! Three types to know: [`DType`], [`View`], [`ViewMut`].
 
 pub mod attention;
-pub mod conv;
 mod complex;
+pub mod conv;
 mod convert;
 pub mod copy;
 pub mod creation;

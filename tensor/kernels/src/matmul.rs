@@ -671,8 +671,11 @@ fn complex_product<C: crate::complex::Complex>(
     }
     let count: usize = batch.iter().product();
     let inside = count < threads() || m * n * k >= 256 * 256 * 256;
-    let pointers =
-        (Shared::at(a.ptr().cast_mut().cast::<C>()), Shared::at(b.ptr().cast_mut().cast::<C>()), Shared::at(out.ptr().cast::<C>()));
+    let pointers = (
+        Shared::at(a.ptr().cast_mut().cast::<C>()),
+        Shared::at(b.ptr().cast_mut().cast::<C>()),
+        Shared::at(out.ptr().cast::<C>()),
+    );
     let (alpha, beta) = (C::from_f64(alpha), C::from_f64(beta));
     parallel_for(count, if inside { count } else { SERIAL.div_ceil(m * n * k) }, |range| {
         let parallel = inside && threads() > 1 && m * n * k >= SERIAL;

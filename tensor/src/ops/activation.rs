@@ -395,6 +395,9 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 }
 
 fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return Err(super::complex::unsupported("glu_cpu", x.dtype()));
+    }
     if x.dims().is_empty() {
         return Err(Error::runtime("glu does not support 0-dimensional tensors"));
     }

@@ -266,8 +266,12 @@ impl Tensor {
     /// `Runtime` for a vector.
     pub fn adjoint(&self) -> Result<Tensor> {
         match self.dims().len() {
-            0 => Err(Error::runtime("tensor.adjoint() is only supported on matrices or batches of matrices. Got 0-D tensor.")),
-            1 => Err(Error::runtime("tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.")),
+            0 => Err(Error::runtime(
+                "tensor.adjoint() is only supported on matrices or batches of matrices. Got 0-D tensor.",
+            )),
+            1 => Err(Error::runtime(
+                "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.",
+            )),
             _ => self.transpose(-2, -1)?.conj(),
         }
     }
@@ -368,28 +372,37 @@ pub(crate) fn angle_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     select(&square.eq_scalar(0)?, &as_tensor(Operand::Scalar(Scalar::Int(0)), d.dtype())?, &d)
 }
 
-const C: &[DType] = &[DType::C64, DType::C128];
-
 fn pair() -> Vec<Sample> {
     vec![Sample::new(vec![t(&[2, 3]), t(&[3])]).dtypes(&[DType::F64])]
 }
 
 fn of_complex() -> Vec<Sample> {
-    vec![Sample::new(vec![t(&[2, 3])]).dtypes(C), Sample::new(vec![SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)]).dtypes(C)]
+    let mut v = only_complex();
+    v.push(Sample::new(vec![t(&[2, 3])]));
+    v
 }
 
 /// Samples of complex tensors only.
 fn only_complex() -> Vec<Sample> {
-    of_complex().into_iter().map(Sample::complex).collect()
+    let transposed = SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal);
+    [t(&[2, 3]), transposed].map(|x| Sample::new(vec![x]).complex()).into()
 }
 
 /// Rows of the functions of complex numbers.
 pub const ROWS: &[Row] = &[
-    Row::new("complex(Tensor real, Tensor imag) -> Tensor", Tier::Prim, |a| Ok(complex(a.tensor(0)?, a.tensor(1)?)?.into()), pair)
-        .scope(Scope::Function),
-    Row::new("polar(Tensor abs, Tensor angle) -> Tensor", Tier::Composed, |a| Ok(polar(a.tensor(0)?, a.tensor(1)?)?.into()), || {
-        vec![Sample::new(vec![positive(&[2, 3]), t(&[2, 3])])]
-    })
+    Row::new(
+        "complex(Tensor real, Tensor imag) -> Tensor",
+        Tier::Prim,
+        |a| Ok(complex(a.tensor(0)?, a.tensor(1)?)?.into()),
+        pair,
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "polar(Tensor abs, Tensor angle) -> Tensor",
+        Tier::Composed,
+        |a| Ok(polar(a.tensor(0)?, a.tensor(1)?)?.into()),
+        || vec![Sample::new(vec![positive(&[2, 3]), t(&[2, 3])])],
+    )
     .scope(Scope::Function),
     Row::new("real(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.real()?.into()), of_complex)
         .scope(Scope::Function)
@@ -397,39 +410,90 @@ pub const ROWS: &[Row] = &[
     Row::new("imag(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.imag()?.into()), only_complex)
         .scope(Scope::Function)
         .no_out(),
-    Row::new("view_as_real(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.view_as_real()?.into()), only_complex)
-        .scope(Scope::Function)
-        .no_out(),
-    Row::new("view_as_complex(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.view_as_complex()?.into()), || {
-        vec![Sample::new(vec![t(&[3, 2])])]
-    })
+    Row::new(
+        "view_as_real(Tensor(a) self) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.view_as_real()?.into()),
+        only_complex,
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "view_as_complex(Tensor(a) self) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.view_as_complex()?.into()),
+        || vec![Sample::new(vec![t(&[3, 2])])],
+    )
     .scope(Scope::Function)
     .no_out(),
     Row::new("conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex).no_out(),
-    Row::new("_conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex).no_out(),
-    Row::new("_neg_view(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.negative_view()?.into()), of_complex).no_out(),
-    Row::new("conj_physical(Tensor self) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.conj_physical()?.into()), of_complex).inplace_by(|a| {
+    Row::new("_conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex)
+        .no_out(),
+    Row::new(
+        "_neg_view(Tensor(a) self) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.negative_view()?.into()),
+        of_complex,
+    )
+    .no_out(),
+    Row::new(
+        "conj_physical(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.conj_physical()?.into()),
+        only_complex,
+    )
+    .inplace_by(|a| {
         let x = a.tensor(0)?;
         if x.dtype().is_complex() {
             unary_(UnaryKind::Conj, x)?;
         }
         Ok(Ret::Tensor(x.clone()))
     }),
-    Row::new("resolve_conj(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.resolve_conj()?.into()), of_complex).no_out(),
-    Row::new("resolve_neg(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.resolve_neg()?.into()), of_complex).no_out(),
-    Row::new("adjoint(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.adjoint()?.into()), of_complex).no_out(),
-    Row::new("angle(Tensor self) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.angle()?.into()), || {
-        vec![Sample::new(vec![t(&[2, 3])]).dtypes(C)]
-    }),
-    Row::new("sgn(Tensor self) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.sgn()?.into()), || {
-        vec![Sample::new(vec![t(&[2, 3])]).dtypes(&[DType::C64, DType::C128, DType::I64])]
-    })
-    .inplace(),
-    Row::new("isreal(Tensor self) -> Tensor", Tier::Composed, |a| Ok(isreal(a.tensor(0)?)?.into()), || {
-        of_complex().into_iter().map(Sample::no_gradient).collect()
-    })
+    Row::new(
+        "resolve_conj(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.resolve_conj()?.into()),
+        of_complex,
+    )
     .no_out(),
-    Row::new("vdot(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(a.tensor(0)?.vdot(a.tensor(1)?)?.into()), || {
-        vec![Sample::new(vec![t(&[4]), t(&[4])]).dtypes(C)]
-    }),
+    Row::new(
+        "resolve_neg(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.resolve_neg()?.into()),
+        of_complex,
+    )
+    .no_out(),
+    Row::new(
+        "adjoint(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.adjoint()?.into()),
+        of_complex,
+    )
+    .no_out(),
+    Row::new(
+        "angle(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.angle()?.into()),
+        || vec![Sample::new(vec![t(&[2, 3])])],
+    ),
+    Row::new(
+        "sgn(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.sgn()?.into()),
+        || vec![Sample::new(vec![t(&[2, 3])]).dtypes(&[DType::I64])],
+    )
+    .inplace(),
+    Row::new(
+        "isreal(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(isreal(a.tensor(0)?)?.into()),
+        || of_complex().into_iter().map(Sample::no_gradient).collect(),
+    )
+    .no_out(),
+    Row::new(
+        "vdot(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.vdot(a.tensor(1)?)?.into()),
+        || vec![Sample::new(vec![t(&[4]), t(&[4])])],
+    ),
 ];

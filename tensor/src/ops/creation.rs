@@ -2,7 +2,10 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_complex, default_dtype, dispatch, inplace};
+use crate::{
+    DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_complex, default_dtype, dispatch,
+    inplace,
+};
 use smallvec::smallvec;
 
 /// A tensor of one number. The number is the operand, so that other numbers compile nothing.

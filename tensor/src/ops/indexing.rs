@@ -317,7 +317,7 @@ impl Scatter {
         let count = f.put_along(&count, at, &ones, self.dim, Join::Add);
         let one = f.splat_i64(1, &ints);
         let count = f.binary("stablehlo.maximum", &count, &one);
-        if e.is_float() {
+        if e.is_float() || e.is_complex() {
             let count = f.convert(&count, e);
             return f.binary("stablehlo.divide", sum, &count);
         }
@@ -347,13 +347,15 @@ impl Scatter {
         let zero = Tensor::number(Scalar::Float(0.0), g.dtype())?;
         match self.kind {
             ScatterKind::Mean => {
-                let start = Tensor::full_meta(s.meta(0), Scalar::Float(f64::from(u8::from(self.include_self))))?;
+                let counts = s.meta(0).with_dtype(g.dtype().to_real());
+                let start = Tensor::full_meta(&counts, Scalar::Float(f64::from(u8::from(self.include_self))))?;
+                let one = Tensor::number(Scalar::Float(1.0), counts.dtype)?;
                 let count = scatter(&start, ScatterKind::Add, &one, true)?.maximum_scalar(1.0)?;
                 let g = g.div(&count)?;
                 Ok((g.clone(), at(&g)?))
             }
             ScatterKind::Mul => {
-                let (x, y) = (s.x(0), s.y(0));
+                let (x, y, src) = (&s.x(0).conj()?, &s.y(0).conj()?, src.conj()?);
                 // Of x: the product of everything else, with a zero of its own taken out.
                 let x1 = pointwise::select(&x.eq_scalar(0.0)?, &one, x)?;
                 let others = scatter(&x1, ScatterKind::Mul, &src, self.include_self)?;
@@ -1360,7 +1362,7 @@ pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let (x, mask) = (x.expand_dims(&dims)?, mask.expand_dims(&dims)?);
     if x.device().kind == DeviceKind::Cpu && !crate::graph::may_need_grad(&[&x]) {
         let y = Tensor::empty(&x.meta().with_dims(Dims::new(&[kernels::count_nonzero(&mask.view())])))?;
-        kernels::masked_select(&x.view(), &mask.view(), &mut y.view_mut());
+        kernels::masked_select(&x.resolved()?.view(), &mask.view(), &mut y.view_mut());
         return Ok(y);
     }
     let at = nonzero(&mask.reshape(&[-1])?)?.select(1, 0)?;
@@ -1569,6 +1571,14 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
 
 /// `torch.isin`: whether each element is one of the test elements.
 fn isin(x: &Tensor, test: &Tensor, invert: bool) -> Result<Tensor> {
+    for t in [x, test] {
+        if t.dtype().is_complex() {
+            return Err(Error::not_implemented(format!(
+                "Unsupported input type encountered for isin(): {}",
+                t.dtype().scalar_type()
+            )));
+        }
+    }
     let hit = x.unsqueeze(-1)?.eq(&test.reshape(&[-1])?)?;
     let last = hit.dims().len() as i64 - 1;
     let y = super::reduce::reduce(super::reduce::ReduceKind::Any, &hit, Some(&[last]), false)?;

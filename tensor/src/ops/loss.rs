@@ -607,6 +607,9 @@ fn binary_cross_entropy_with_logits(
 }
 
 fn kl_div(x: &Tensor, target: &Tensor, r: Reduction, log_target: bool) -> Result<Tensor> {
+    for t in [x, target] {
+        super::complex::refuse(t, crate::ErrorKind::Runtime, "kl_div: Complex inputs not supported.")?;
+    }
     if log_target {
         return reduced(target.exp()?.mul(&target.sub(x)?)?, r);
     }

@@ -122,9 +122,8 @@ impl Op for Unary {
         use UnaryKind::*;
         match self.0 {
             Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Reciprocal | Tanh | Sigmoid | Relu | Tan | Erfinv => Saves::outputs(1),
-            Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite | Conj => {
-                Saves::NONE
-            }
+            Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite
+            | Conj => Saves::NONE,
             _ => Saves::inputs(1),
         }
     }
@@ -579,10 +578,8 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
     let s = if s.meta(0).dtype.is_complex() {
         let conj = |t: &Option<Tensor>| t.as_ref().map(Tensor::conj).transpose();
         type Values = SmallVec<[Option<Tensor>; 2]>;
-        conjugated = (
-            s.x.iter().map(conj).collect::<Result<Values>>()?,
-            s.y.iter().map(conj).collect::<Result<Values>>()?,
-        );
+        conjugated =
+            (s.x.iter().map(conj).collect::<Result<Values>>()?, s.y.iter().map(conj).collect::<Result<Values>>()?);
         saved = Saved { x: &conjugated.0, y: &conjugated.1, ..*s };
         &saved
     } else {
@@ -683,7 +680,16 @@ pub fn result_type_of(xs: &[Operand<'_>]) -> DType {
             Operand::Scalar(s) => (0, s.dtype()),
             Operand::Tensor(t) if t.is_wrapped_number() => {
                 let d = t.dtype();
-                (0, if d.is_complex() { default_complex() } else if d.is_float() { default_dtype() } else { d })
+                (
+                    0,
+                    if d.is_complex() {
+                        default_complex()
+                    } else if d.is_float() {
+                        default_dtype()
+                    } else {
+                        d
+                    },
+                )
             }
             Operand::Tensor(t) => (if t.dims().is_empty() { 1 } else { 2 }, t.dtype()),
         };
@@ -1177,9 +1183,9 @@ fn check_alpha(dtype: DType, alpha: Scalar) -> Result<()> {
         Scalar::Bool(_) if dtype != DType::Bool => {
             Err(Error::runtime("Boolean alpha only supported for Boolean results."))
         }
-        Scalar::Complex(..) if !dtype.is_complex() => Err(Error::runtime(
-            "For non-complex input tensors, argument alpha must not be a complex number.",
-        )),
+        Scalar::Complex(..) if !dtype.is_complex() => {
+            Err(Error::runtime("For non-complex input tensors, argument alpha must not be a complex number."))
+        }
         Scalar::Float(_) if !dtype.is_inexact() => {
             Err(Error::runtime("For integral input tensors, argument alpha must not be a floating point number."))
         }

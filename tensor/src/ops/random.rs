@@ -393,7 +393,7 @@ fn draw_into(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Resu
 pub fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
     inplace::check_writable(x)?;
     let tracked = state::grad_enabled() && (x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad()));
-    if x.dtype().is_complex() {
+    if x.dtype().is_complex() || x.is_lazy() {
         return inplace::assign(x, &sample(d, x.meta(), generator)?);
     }
     if x.device().kind == DeviceKind::Cpu && !tracked {

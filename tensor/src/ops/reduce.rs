@@ -50,8 +50,12 @@ impl Op for Reduce {
         let dtype = match self.kind {
             ReduceKind::Sum | ReduceKind::Prod if !m.dtype.is_inexact() => DType::I64,
             ReduceKind::Any | ReduceKind::All => DType::Bool,
-            ReduceKind::Max if m.dtype.is_complex() => return Err(super::complex::unsupported("max_values_cpu", m.dtype)),
-            ReduceKind::Min if m.dtype.is_complex() => return Err(super::complex::unsupported("min_values_cpu", m.dtype)),
+            ReduceKind::Max if m.dtype.is_complex() => {
+                return Err(super::complex::unsupported("max_values_cpu", m.dtype));
+            }
+            ReduceKind::Min if m.dtype.is_complex() => {
+                return Err(super::complex::unsupported("min_values_cpu", m.dtype));
+            }
             ReduceKind::Max | ReduceKind::Min if empty => {
                 let name = self.label();
                 if let Some(i) = (0..m.dims.len())
@@ -311,7 +315,7 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
         None => x.clone(),
     };
     if !x.dtype().is_inexact() {
-        return Err(Error::runtime(format!(
+        return Err(Error::not_implemented(format!(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {}",
             x.dtype().scalar_type()
         )));
@@ -492,6 +496,10 @@ pub const ROWS: &[Row] = &[
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         Tier::Composed,
         |a| {
+            let dtype = a.tensor(0)?.dtype();
+            if dtype.is_complex() {
+                return Err(Error::type_error(format!("aminmax not implemented for {}", dtype.scalar_type())));
+            }
             let d = a.opt_int(1)?.map(|d| vec![d]);
             let f = |k| reduce(k, a.tensor(0)?, d.as_deref(), a.bool(2)?);
             Ok((f(ReduceKind::Min)?, f(ReduceKind::Max)?).into())

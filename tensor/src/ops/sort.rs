@@ -3,10 +3,10 @@
 //! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
 //! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
 
+use super::complex::refuse;
 use super::indexing::{self, Scatter, ScatterKind};
 use super::pointwise::kernel_error;
 use super::reduce::{ReduceKind, reduce};
-use super::complex::refuse;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, t};
 use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples};
@@ -303,7 +303,7 @@ fn host(x: &Tensor) -> Result<Tensor> {
             "the result of this function depends on values, which a meta tensor has not",
         ));
     }
-    x.detach().to_device(Device::CPU)
+    x.detach().to_device(Device::CPU)?.resolved()
 }
 
 fn positions(v: &[i64], dims: &[usize], device: Device) -> Result<Tensor> {
@@ -326,7 +326,13 @@ fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result
 /// # Errors
 /// Whatever reading the values reports.
 pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
     found(x, &kernels::unique(&host(x)?.view(), inverse, counts), inverse, counts)
+}
+
+/// Refuses complex numbers, which have no order, naming PyTorch's kernel.
+fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_complex() { Err(super::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 /// `torch.unique_consecutive` of the flattened tensor.
@@ -334,6 +340,7 @@ pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor
 /// # Errors
 /// Whatever reading the values reports.
 pub fn unique_consecutive(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
     found(x, &kernels::unique_consecutive(&host(x)?.view(), inverse, counts), inverse, counts)
 }
 
@@ -345,6 +352,7 @@ fn unique_slices(
     inverse: bool,
     counts: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
     let d = normalize_dim(dim, x.dims().len())?;
     if x.dims().is_empty() {
         return unique(x, inverse, counts);
@@ -487,6 +495,7 @@ fn bucketize(v: &Tensor, boundaries: &Tensor, narrow: bool, right: bool) -> Resu
 /// # Errors
 /// `Runtime` for values that are negative or not integers, or weights of another size.
 pub fn bincount(x: &Tensor, weights: Option<&Tensor>, min: i64) -> Result<Tensor> {
+    ordered("bincount_cpu", x)?;
     if x.dims().len() != 1 || !(x.dtype().is_int() || x.dtype() == DType::Bool) {
         return Err(Error::runtime("bincount only supports 1-d non-negative integral inputs."));
     }
@@ -518,6 +527,7 @@ pub fn histc(x: &Tensor, bins: i64, min: f64, max: f64) -> Result<Tensor> {
     if bins <= 0 {
         return Err(Error::runtime("bins must be > 0"));
     }
+    refuse(x, ErrorKind::Type, &format!("aminmax not implemented for {}", x.dtype().scalar_type()))?;
     let y = Tensor::empty(&Meta::new(&[bins as usize], x.dtype(), Device::CPU))?;
     kernels::histc(&host(x)?.view(), min, max, &mut y.view_mut()).map_err(kernel_error)?;
     y.to_device(x.device())

@@ -3,8 +3,8 @@
 //! Each is written so that values and gradients are right at the points where the plain formula is not: an argument that
 //! would leave the domain there is replaced before the function sees it.
 
-use super::pointwise::{arith, as_tensor, result_type, select, select_scalar};
 use super::complex::refuse;
+use super::pointwise::{arith, as_tensor, result_type, select, select_scalar};
 use crate::op::normalize_dims;
 use crate::schema::{Args, Operand, Row, Sample, Tier, ints, n, positive, t, unit};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, samples};
