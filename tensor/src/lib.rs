@@ -41,6 +41,7 @@ mod scalar;
 pub mod schema;
 pub mod state;
 pub mod view;
+pub mod warning;
 
 pub use block::{GradRef, Tensor};
 pub use device::{Device, DeviceKind};

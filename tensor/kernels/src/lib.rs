@@ -15,6 +15,7 @@ mod dtype;
 mod element;
 pub mod embedding;
 mod error;
+pub mod fft;
 mod gemm_bf16;
 pub mod index;
 mod loops;

@@ -174,7 +174,7 @@ pub fn flip(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
 }
 
 /// Shifts elements along dimensions; those that leave at the end come back at the start.
-fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
+pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
     if dims.is_empty() && shifts.len() == 1 {
         return roll(&x.reshape(&[-1])?, shifts, &[0])?.reshape_dims(*x.dims());
     }

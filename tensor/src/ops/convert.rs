@@ -8,6 +8,7 @@ use crate::{
     samples, state,
 };
 use smallvec::smallvec;
+use std::sync::atomic::AtomicBool;
 
 /// Converts elements to another dtype: floats truncate towards zero, anything but zero is true, complex numbers lose their
 /// imaginary part to real ones.
@@ -88,6 +89,18 @@ impl graph::BackwardFn for ToDevice {
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
         Ok(smallvec![g[0].as_ref().map(|g| g.to_device(self.0)).transpose()?])
     }
+}
+
+/// Says, once, that a conversion which the user asked for drops imaginary parts.
+///
+/// # Errors
+/// What the receiver of warnings makes of it.
+fn warn_of_loss(from: DType, to: DType) -> Result<()> {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !from.is_complex() || to.is_complex() || to == DType::Bool {
+        return Ok(());
+    }
+    crate::warning::once(&SAID, "Casting complex values to real discards the imaginary part")
 }
 
 impl Tensor {
@@ -173,6 +186,7 @@ impl Tensor {
     pub fn copy_(&self, source: &Tensor) -> Result<&Tensor> {
         inplace::check_writable(self)?;
         let y = if source.device() == self.device() { source.clone() } else { source.to_device(self.device())? };
+        warn_of_loss(y.dtype(), self.dtype())?;
         let y = if y.dtype() == self.dtype() { y } else { y.to_dtype(self.dtype())? };
         let dims: Vec<i64> = self.dims().iter().map(|&n| n as i64).collect();
         let y = if y.dims() == self.dims() {
@@ -258,6 +272,7 @@ pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) 
     // Convert where it moves fewer bytes.
     let dtype = dtype.unwrap_or(x.dtype());
     let device = device.unwrap_or(x.device());
+    warn_of_loss(x.dtype(), dtype)?;
     if dtype.size_bytes() <= x.dtype().size_bytes() {
         y = y.to_dtype(dtype)?.to_device(device)?;
     } else {
@@ -270,7 +285,7 @@ macro_rules! dtype_rows {
     ($($name:literal $dtype:ident;)*) => {
         /// Rows of `Tensor.float()` and its kin.
         const DTYPE_ROWS: [Row; 12] = [$(
-            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(a.tensor(0)?.to_dtype(DType::$dtype)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(to(a.tensor(0)?, Some(DType::$dtype), None, false)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
                 .scope(Scope::Method).no_out()
         ),*];
     };

@@ -12,6 +12,7 @@ pub mod convert;
 pub mod creation;
 pub mod dropout;
 pub mod embedding;
+pub mod fft;
 pub mod indexing;
 pub mod loss;
 pub mod matmul;
@@ -163,6 +164,7 @@ op_table! {
         prim  Scan = scan::Scan;
         prim  CumExtreme = scan::CumExtreme;
         prim  Dot = matmul::Dot;
+        prim  Fft = fft::Fft;
         prim  Gather = indexing::Gather;
         prim  Scatter = indexing::Scatter;
         prim  IndexSelect = indexing::IndexSelect;
@@ -237,6 +239,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("indexing", indexing::ROWS),
     ("matmul", matmul::ROWS),
     ("conv", conv::ROWS),
+    ("fft", fft::ROWS),
     ("pool", pool::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
