@@ -44,7 +44,9 @@ fn record_and_launch(n: usize) {
         let mut h = first;
         for _ in 0..n {
             let x = [Operand::Value(h), Operand::Value(first)];
-            let y = be.record(&op, &x, std::slice::from_ref(&meta)).expect("recording")[0];
+            let mut y = [0];
+            be.record(&op, &x, std::slice::from_ref(&meta), &mut y).expect("recording");
+            let [y] = y;
             be.release(h);
             h = y;
         }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use torchtpu_pjrt::{CompileOptions, Plugin, Topology, find_libtpu};
+use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{Error, Result};
 
 /// What the TPU compiler says about a program.
@@ -64,11 +65,11 @@ pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
     })
 }
 
-/// Compiles what would compute a recorded value for another machine: see [`compile`] and
-/// [`dump_stablehlo`](crate::dump_stablehlo).
+/// Compiles what would compute a recorded value for another machine, in the spelling that such machines want; see
+/// [`compile`].
 ///
 /// # Errors
-/// As those two.
+/// As [`compile`], and `Value` when the value is computed already.
 pub fn compile_value(handle: u64, topology: &str) -> Result<Report> {
-    compile(&crate::dump_stablehlo(handle)?, topology)
+    compile(&crate::engine().dump(handle, Platform::Any)?, topology)
 }

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use torchtpu_pjrt::{Client, CompileOptions, ElementType, Executable, OptionValue, Plugin};
+use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{DType, Error, Result};
 
 /// What is behind `tpu`.
@@ -19,6 +20,8 @@ pub(crate) struct Device {
     /// The process that made the client: its threads do not survive a fork.
     process: u32,
     pub(crate) dump_folder: Option<PathBuf>,
+    /// Whose compiler it is, for lowerings that differ.
+    pub(crate) platform: Platform,
 }
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
@@ -117,6 +120,7 @@ impl Device {
             process: std::process::id(),
             dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
             client,
+            platform: if is_cpu { Platform::Cpu } else { Platform::Any },
         }
     }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use torchtpu_pjrt::{Buffer, Event};
+use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::backend::{Backend, Operand};
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{DType, Error, ErrorKind, Meta, Result};
@@ -264,9 +265,9 @@ fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u3
 }
 
 impl Engine {
-    /// Appends an op to the current thread's segment; returns the handles, and the cut that has become due.
+    /// Appends an op to the current thread's segment; writes the handles, and returns the cut that has become due.
     #[inline]
-    fn push(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<(SmallVec<[u64; 2]>, Option<Segment>)> {
+    fn push(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<Option<Box<Segment>>> {
         let mode = mode::get();
         let mut guard = self.recording.lock();
         let id = guard.stream();
@@ -316,9 +317,8 @@ impl Engine {
             b.form.inputs.push(input);
         }
         b.form.nodes.push(node);
-        let mut handles = SmallVec::new();
         let mut signature = op_hash;
-        for meta in y {
+        for (meta, out) in y.iter().zip(handles) {
             let value = b.form.values.len() as u32;
             let (entry, handle) = new_entry(&mut r.entries, &mut r.free, State::Pending { stream: id as u32, value });
             b.form.values.push(*meta);
@@ -326,7 +326,7 @@ impl Engine {
             let bytes = meta.bytes().unwrap_or(usize::MAX);
             s.live_bytes = s.live_bytes.saturating_add(bytes);
             signature = mix(signature, bytes as u64);
-            handles.push(handle);
+            *out = handle;
         }
         b.hash = mix(hash, y.len() as u64);
         r.nodes_recorded += 1;
@@ -341,13 +341,13 @@ impl Engine {
                 } else if s.live_bytes > self.max_pending_bytes.load(Relaxed) {
                     CutReason::Memory
                 } else {
-                    return Ok((handles, None));
+                    return Ok(None);
                 }
             }
             EagerMode::Strict => CutReason::Strict,
             EagerMode::Debug => CutReason::Debug,
         };
-        Ok((handles, self.take(r, id, reason)))
+        Ok(self.take(r, id, reason).map(Box::new))
     }
 
     /// Cuts the segments of other threads that compute what the current thread is about to use.
@@ -505,7 +505,7 @@ impl Engine {
         let place = |f: Failure| {
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
-        let text = lower::module(form, &form.outputs).map_err(place)?;
+        let text = lower::module(form, &form.outputs, device.platform).map_err(place)?;
         if let Some(folder) = &device.dump_folder {
             let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));
             let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), &text));
@@ -733,7 +733,7 @@ impl Engine {
     }
 
     /// The module that would compute a value that is still to be computed.
-    pub(crate) fn dump(&self, handle: u64) -> Result<String> {
+    pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
         let mut r = self.recording.lock();
         let (stream, value) = match &r.entry(handle)?.state {
             State::Pending { stream, value } => (*stream as usize, *value),
@@ -743,7 +743,7 @@ impl Engine {
         };
         let form = r.streams[stream].body.form.clone();
         drop(r);
-        lower::module(&form, &[value]).map_err(|f| f.error())
+        lower::module(&form, &[value], platform).map_err(|f| f.error())
     }
 }
 
@@ -879,18 +879,17 @@ pub(crate) struct Tpu;
 
 impl Backend for Tpu {
     #[inline]
-    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<SmallVec<[u64; 2]>> {
+    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
         device::get()?;
         let engine = crate::engine();
-        let (handles, due) = engine.push(op, x, y)?;
-        let Some(segment) = due else { return Ok(handles) };
+        let Some(segment) = engine.push(op, x, y, handles)? else { return Ok(()) };
         let at_once = segment.reason == CutReason::Strict || segment.reason == CutReason::Debug;
-        match engine.run(segment) {
+        match engine.run(*segment) {
             Err(f) if at_once => {
                 handles.iter().for_each(|&h| self.release(h));
                 Err(f.error().in_op(op.name()))
             }
-            _ => Ok(handles),
+            _ => Ok(()),
         }
     }
 

@@ -192,5 +192,5 @@ pub fn add_plugin_search_path(folder: impl Into<std::path::PathBuf>) {
 /// # Errors
 /// `Value` when the value is computed already.
 pub fn dump_stablehlo(handle: u64) -> Result<String> {
-    engine().dump(handle)
+    engine().dump(handle, device::get()?.platform)
 }

@@ -3,15 +3,15 @@
 use crate::form::{DTYPES, Form, Input, Source};
 use crate::slot::Failure;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use torchtpu_stablehlo::{Func, Type, Value};
+use torchtpu_stablehlo::{Func, Platform, Type, Value};
 use torchtpu_tensor::{DType, ErrorKind, Meta, meta::element_type};
 
 /// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype.
 ///
 /// # Errors
 /// When an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule: a bug of that op, named here.
-pub(crate) fn module(form: &Form, outputs: &[u32]) -> Result<String, Failure> {
-    let mut f = Func::new();
+pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<String, Failure> {
+    let mut f = Func::for_platform(platform);
     let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
     for (i, a) in form.args.iter().enumerate() {
         if a.donated {

@@ -2,7 +2,6 @@
 
 use crate::op::Prim;
 use crate::{Error, Meta, Result, Tensor};
-use smallvec::SmallVec;
 use std::sync::OnceLock;
 
 /// An input of a recorded op.
@@ -20,11 +19,11 @@ pub enum Operand<'a> {
 
 /// Values of a device, named by handles with reference counts of their own.
 pub trait Backend: Sync + Send {
-    /// Records one op and returns a handle for each output.
+    /// Records one op and writes a handle for each output to `handles`, which is as long as `y`.
     ///
     /// # Errors
     /// In modes that execute at once, whatever the device reports.
-    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta]) -> Result<SmallVec<[u64; 2]>>;
+    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()>;
     /// One more reference.
     fn retain(&self, handle: u64);
     /// One reference less.
@@ -85,6 +84,14 @@ pub(crate) fn release(handle: u64) {
     if let Some(b) = BACKEND.get() {
         b.release(handle);
     }
+}
+
+/// Records an op with one output and returns its handle.
+#[inline]
+pub(crate) fn record_one(op: &Prim, x: &[Operand<'_>], y: &Meta) -> Result<u64> {
+    let mut handle = [0];
+    get()?.record(op, x, std::slice::from_ref(y), &mut handle)?;
+    Ok(handle[0])
 }
 
 /// The operand that a tensor is.

@@ -22,7 +22,7 @@ use crate::view::ViewInfo;
 use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result};
 use std::any::Any;
 use std::cell::Cell;
-use std::mem::offset_of;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -54,15 +54,19 @@ struct Storage {
     bytes: usize,
     owner: Owner,
     class: u8,
+    /// Writes through [`Tensor::data`], which `version` leaves out.
+    unseen: AtomicU32,
     keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Set on tensors that stand for a number, which promote by category only.
 const WRAPPED_NUMBER: u8 = 1;
+/// Set on `x.data` and on views of it: their writes count apart.
+const UNVERSIONED: u8 = 2;
 /// Set on views whose elements are the conjugates of those in memory.
-const CONJUGATED: u8 = 2;
+const CONJUGATED: u8 = 4;
 /// Set on views whose elements are the negatives of those in memory.
-const NEGATED: u8 = 4;
+const NEGATED: u8 = 8;
 
 #[repr(C, align(64))]
 struct Header {
@@ -72,7 +76,7 @@ struct Header {
     contiguous: bool,
     class: u8,
     storage: NonNull<Storage>,
-    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>` with bit 0 set. Bit 1 is a lock held while the pointer is cloned or replaced.
+    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`LEAF`], [`LOCK`] and [`WANTS`].
     autograd: AtomicPtr<()>,
     /// Which output of the node this is.
     output_nr: AtomicU32,
@@ -299,16 +303,18 @@ impl GradRef {
     fn into_tagged(self) -> *mut () {
         match self {
             GradRef::Node(n) => Arc::into_raw(n).cast_mut().cast(),
-            GradRef::Leaf(l) => Arc::into_raw(l).cast_mut().cast::<u8>().wrapping_add(LEAF).cast(),
+            GradRef::Leaf(l) => {
+                let tag = LEAF | if l.requires_grad() { WANTS } else { 0 };
+                Arc::into_raw(l).cast_mut().cast::<u8>().wrapping_add(tag).cast()
+            }
         }
     }
     /// Takes back what [`GradRef::into_tagged`] gave; the lock bit may be set.
     fn from_tagged(p: *mut ()) -> GradRef {
-        let address = p.cast::<u8>();
-        let base = address.wrapping_sub(address as usize & (LEAF | LOCK));
+        let base = untagged(p);
         // SAFETY: the pointer came from `Arc::into_raw` of the type that the tag names.
         unsafe {
-            if address as usize & LEAF != 0 {
+            if p.addr() & LEAF != 0 {
                 GradRef::Leaf(Arc::from_raw(base.cast::<Leaf>()))
             } else {
                 GradRef::Node(Arc::from_raw(base.cast::<Node>()))
@@ -317,8 +323,66 @@ impl GradRef {
     }
 }
 
+/// The pointer is to a [`Leaf`].
 const LEAF: usize = 1;
+/// Somebody clones or replaces the pointer.
 const LOCK: usize = 2;
+/// The leaf wants a gradient: [`Leaf::requires_grad`], to be read without following the pointer.
+const WANTS: usize = 4;
+
+#[inline(always)]
+fn untagged(p: *mut ()) -> *mut u8 {
+    p.cast::<u8>().map_addr(|a| a & !(LEAF | LOCK | WANTS))
+}
+
+/// A leaf as the target of an edge: held by its tensor, which costs one reference count instead of a lock and a count.
+#[derive(Clone)]
+pub struct LeafEdge(Tensor);
+
+impl LeafEdge {
+    /// The leaf.
+    ///
+    /// # Errors
+    /// `Runtime` when the tensor has become a computed one since.
+    pub fn leaf(&self) -> Result<Arc<Leaf>> {
+        match self.0.grad_ref() {
+            Some(GradRef::Leaf(l)) => Ok(l),
+            _ => Err(Error::runtime("a leaf Variable that requires grad has been moved into the graph interior")),
+        }
+    }
+    /// The tensor whose leaf it is.
+    pub fn tensor(&self) -> &Tensor {
+        &self.0
+    }
+    /// Address of the leaf, which tells leaves apart while they live.
+    #[inline]
+    pub fn address(&self) -> usize {
+        let p = self.0.header().autograd.load(Ordering::Acquire);
+        if p.addr() & LEAF != 0 { untagged(p).addr() } else { 0 }
+    }
+    /// Sizes, dtype and device of the tensor.
+    pub fn meta(&self) -> &Meta {
+        self.0.meta()
+    }
+}
+
+/// An `Arc` whose content is still to be written. With the room there first, a large content is put together in place, not
+/// on the stack.
+pub(crate) struct NewArc<T>(Arc<MaybeUninit<T>>);
+
+impl<T> NewArc<T> {
+    #[inline(always)]
+    pub(crate) fn new() -> NewArc<T> {
+        NewArc(Arc::new_uninit())
+    }
+    #[inline(always)]
+    pub(crate) fn write(self, content: T) -> Arc<T> {
+        // SAFETY: this is the only handle, so nobody reads or writes meanwhile.
+        unsafe { Arc::as_ptr(&self.0).cast_mut().cast::<T>().write(content) };
+        // SAFETY: written above.
+        unsafe { self.0.assume_init() }
+    }
+}
 
 impl Tensor {
     #[inline(always)]
@@ -512,7 +576,7 @@ impl Tensor {
         unsafe {
             header.write(Header {
                 refs: AtomicU32::new(1),
-                flags: AtomicU8::new(lazy),
+                flags: AtomicU8::new(lazy | self.header().flags.load(Ordering::Relaxed) & UNVERSIONED),
                 contiguous: lazy == 0 && torchtpu_kernels::is_contiguous(&meta.dims, &strides),
                 class: 0,
                 storage: self.header().storage,
@@ -634,15 +698,30 @@ impl Tensor {
     pub fn handle_count(&self) -> u32 {
         self.header().refs.load(Ordering::Relaxed)
     }
-    /// How often the storage was written in place.
+    #[inline(always)]
+    fn counter(&self) -> &AtomicU32 {
+        let st = self.storage();
+        if self.header().flags.load(Ordering::Relaxed) & UNVERSIONED == 0 { &st.version } else { &st.unseen }
+    }
+    /// How often the storage was written in place; writes through [`Tensor::data`] are counted apart.
     #[inline(always)]
     pub fn version(&self) -> u32 {
-        self.storage().version.load(Ordering::Relaxed)
+        self.counter().load(Ordering::Relaxed)
     }
     /// Counts a write in place.
     #[inline(always)]
     pub fn bump_version(&self) {
-        self.storage().version.fetch_add(1, Ordering::Relaxed);
+        self.counter().fetch_add(1, Ordering::Relaxed);
+    }
+    /// How often the storage was written at all.
+    #[inline]
+    pub(crate) fn writes(&self) -> u32 {
+        let st = self.storage();
+        st.version.load(Ordering::Relaxed).wrapping_add(st.unseen.load(Ordering::Relaxed))
+    }
+    /// Counts this tensor's writes, and those of views of it, apart.
+    pub(crate) fn mark_unversioned(&self) {
+        self.header().flags.fetch_or(UNVERSIONED, Ordering::Relaxed);
     }
     /// How this view was made, when it is one.
     #[inline(always)]
@@ -786,21 +865,26 @@ impl Tensor {
     pub fn has_autograd(&self) -> bool {
         !self.header().autograd.load(Ordering::Relaxed).is_null()
     }
-    /// Whether the tensor was computed and has a node.
-    #[inline(always)]
-    pub(crate) fn has_node(&self) -> bool {
-        let p = self.header().autograd.load(Ordering::Relaxed);
-        !p.is_null() && p as usize & LEAF == 0 && p as usize & !LOCK != 0
-    }
+    #[inline]
     fn lock_autograd(&self) -> *mut () {
         let word = &self.header().autograd;
-        loop {
-            let p = word.fetch_or(LOCK, Ordering::Acquire);
-            if p as usize & LOCK == 0 {
-                return p;
-            }
+        // Only the bit of the old word is looked at, so that this is one instruction and no loop.
+        while word.fetch_or(LOCK, Ordering::Acquire).addr() & LOCK != 0 {
             std::hint::spin_loop();
         }
+        word.load(Ordering::Relaxed).map_addr(|a| a & !LOCK)
+    }
+    /// Whether autograd's word names a node, or a leaf that wants a gradient.
+    #[inline(always)]
+    pub(crate) fn wants_grad(&self) -> bool {
+        let p = self.header().autograd.load(Ordering::Relaxed);
+        !p.is_null() && p.addr() & (LEAF | WANTS) != LEAF
+    }
+    /// Writes [`Leaf::requires_grad`] into the word that leads to the leaf.
+    pub(crate) fn set_leaf_wants(&self, on: bool) {
+        let p = self.lock_autograd();
+        let new = if p.addr() & LEAF == 0 { p } else { p.map_addr(|a| if on { a | WANTS } else { a & !WANTS }) };
+        self.header().autograd.store(new, Ordering::Release);
     }
     /// What autograd hung here.
     #[inline]
@@ -834,11 +918,17 @@ impl Tensor {
     /// Where this tensor's gradient goes.
     #[inline]
     pub fn edge(&self) -> Edge {
+        let p = self.header().autograd.load(Ordering::Relaxed).addr();
+        if p & LEAF != 0 {
+            return if p & WANTS != 0 { Edge::Leaf(LeafEdge(self.clone())) } else { Edge::None };
+        }
+        self.node_edge()
+    }
+    #[inline(never)]
+    fn node_edge(&self) -> Edge {
         match self.grad_ref() {
-            None => Edge::None,
             Some(GradRef::Node(n)) => Edge::Node(n, self.output_nr()),
-            Some(GradRef::Leaf(l)) if l.requires_grad() => Edge::Leaf(l),
-            Some(GradRef::Leaf(_)) => Edge::None,
+            _ => Edge::None,
         }
     }
 
@@ -880,6 +970,7 @@ impl Storage {
             bytes,
             owner,
             class: class as u8,
+            unseen: AtomicU32::new(0),
             keep: None,
         }
     }

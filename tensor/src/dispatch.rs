@@ -19,8 +19,7 @@ pub(crate) fn is_observed() -> bool {
 #[inline]
 pub(crate) fn record_twin(op: &Prim, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let operands = [backend::Operand::Value(a.device_value()?), backend::Operand::Value(b.device_value()?)];
-    let handles = backend::get()?.record(op, &operands, std::slice::from_ref(a.meta()))?;
-    Ok(a.device_twin(handles[0]))
+    Ok(a.device_twin(backend::record_one(op, &operands, a.meta())?))
 }
 
 /// Runs an op with one output.
@@ -29,24 +28,32 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     if is_observed() {
         tell(&op);
     }
-    if graph::may_need_grad(x) {
-        return call_with_grad(op, x).map(|mut y| y.swap_remove(0));
-    }
+    let grad = graph::may_need_grad(x);
     let meta = match op.infer(x) {
         Ok(m) => m,
         Err(e) => return Err(e.in_op(op.name())),
     };
-    if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
+    if grad && !op.has_vjp() {
+        return op.expand(x).map(|mut y| y.swap_remove(0));
+    }
+    let y = if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
         let y = Tensor::empty(&meta)?;
         if x.iter().any(|t| t.is_lazy()) {
-            return run_resolved(&op, x, std::slice::from_ref(&y)).map(|()| y);
+            run_resolved(&op, x, std::slice::from_ref(&y))?;
+            y
+        } else {
+            match op.kernel(x, std::slice::from_ref(&y)) {
+                Ok(()) => y,
+                Err(e) => return Err(e.in_op(op.name())),
+            }
         }
-        return match op.kernel(x, std::slice::from_ref(&y)) {
-            Ok(()) => Ok(y),
-            Err(e) => Err(e.in_op(op.name())),
-        };
+    } else {
+        execute(&op, x, meta)?.swap_remove(0)
+    };
+    if grad {
+        graph::record(op, x, std::slice::from_ref(&y))?;
     }
-    execute(&op, x, meta).map(|mut y| y.swap_remove(0))
+    Ok(y)
 }
 
 /// Runs an op with any number of outputs.
@@ -54,21 +61,15 @@ pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     if is_observed() {
         tell(&op);
     }
-    if graph::may_need_grad(x) {
-        return call_with_grad(op, x);
-    }
+    let grad = graph::may_need_grad(x);
     let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
-    execute(&op, x, meta)
-}
-
-#[inline(never)]
-fn call_with_grad(op: Prim, x: &[&Tensor]) -> Result<Outs> {
-    let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
-    if !op.has_vjp() {
+    if grad && !op.has_vjp() {
         return op.expand(x);
     }
     let y = execute(&op, x, meta)?;
-    graph::record(op, x, &y)?;
+    if grad {
+        graph::record(op, x, &y)?;
+    }
     Ok(y)
 }
 
@@ -119,12 +120,13 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
             }
             if let ([a, b], [m]) = (x, &metas[..]) {
                 // The commonest case, without lists that grow.
-                let handles = backend::get()?.record(op, &[backend::operand(a)?, backend::operand(b)?], &metas)?;
-                return Ok(smallvec![Tensor::from_device_value(m, handles[0])]);
+                let handle = backend::record_one(op, &[backend::operand(a)?, backend::operand(b)?], m)?;
+                return Ok(smallvec![Tensor::from_device_value(m, handle)]);
             }
             let operands: SmallVec<[backend::Operand<'_>; 4]> =
                 x.iter().map(|t| backend::operand(t)).collect::<Result<_>>()?;
-            let handles = backend::get()?.record(op, &operands, &metas)?;
+            let mut handles: SmallVec<[u64; 4]> = smallvec![0; metas.len()];
+            backend::get()?.record(op, &operands, &metas, &mut handles)?;
             Ok(metas.iter().zip(handles).map(|(m, h)| Tensor::from_device_value(m, h)).collect())
         }
     }

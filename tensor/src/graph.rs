@@ -5,9 +5,13 @@
 //! [`Saves`](crate::op::Saves) name. Sequence numbers are Lamport clocks: a node's is larger than those of all nodes its
 //! inputs came from, whatever thread made them, so walking by falling number is a topological order.
 
+pub use crate::block::LeafEdge;
+use crate::block::NewArc;
 use crate::op::{Grads, Prim, Saved};
+use crate::saved::{self, SavedTensor};
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -16,8 +20,16 @@ pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
 /// A function that sees a leaf's accumulated gradient.
 pub type LeafHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 
-/// Where the gradient of an input goes.
+/// A list of gradients, one an input or output; a gradient that did not come is `None`.
+pub type GradList = Vec<Option<Tensor>>;
+/// A function that sees the gradients of all outputs of a node before it runs and may replace them.
+pub type PreHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
+/// A function that sees the gradients of the inputs and of the outputs of a node that has run and may replace the former.
+pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
+
+/// Where the gradient of an input goes. Its tag is a whole word, so that an edge just made is moved by whole words.
 #[derive(Clone, Default)]
+#[repr(u64)]
 pub enum Edge {
     /// Nowhere.
     #[default]
@@ -25,7 +37,7 @@ pub enum Edge {
     /// To output `.1` of a node.
     Node(Arc<Node>, u32),
     /// Into a leaf's `grad`.
-    Leaf(Arc<Leaf>),
+    Leaf(LeafEdge),
 }
 
 impl Edge {
@@ -33,6 +45,14 @@ impl Edge {
     #[inline]
     pub fn is_some(&self) -> bool {
         !matches!(self, Edge::None)
+    }
+    /// The least number that a node with this edge may have.
+    #[inline]
+    fn next_seq(&self) -> u64 {
+        match self {
+            Edge::Node(n, _) => n.seq + 1,
+            _ => 0,
+        }
     }
 }
 
@@ -53,6 +73,27 @@ pub struct LeafHooks {
     pub before: Vec<(u64, Hook)>,
     /// See the accumulated gradient.
     pub after: Vec<(u64, LeafHook)>,
+    /// Hooks on the accumulation itself.
+    pub node: NodeHooks,
+}
+
+/// Hooks on a step of the graph, by the id that removes them.
+#[derive(Clone, Default)]
+pub struct NodeHooks {
+    /// Before the step runs.
+    pub pre: Vec<(u64, PreHook)>,
+    /// After it has run.
+    pub post: Vec<(u64, PostHook)>,
+    /// The binding's word: whatever a user attaches to the step.
+    pub metadata: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl NodeHooks {
+    /// Removes a hook.
+    pub fn remove(&mut self, id: u64) {
+        self.pre.retain(|h| h.0 != id);
+        self.post.retain(|h| h.0 != id);
+    }
 }
 
 impl Leaf {
@@ -71,33 +112,6 @@ impl Leaf {
     }
 }
 
-/// A tensor kept for backward, with the version it must still have.
-pub struct SavedTensor {
-    tensor: Tensor,
-    version: u32,
-}
-
-impl SavedTensor {
-    #[inline]
-    fn new(tensor: Tensor) -> SavedTensor {
-        let version = tensor.version();
-        SavedTensor { tensor, version }
-    }
-    fn check(&self, producer: &dyn Fn() -> String) -> Result<()> {
-        let now = self.tensor.version();
-        if now == self.version {
-            return Ok(());
-        }
-        Err(Error::runtime(format!(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.{}Tensor {}]{}, is at version {now}; expected version {} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
-            self.tensor.dtype().scalar_type(),
-            self.tensor.dims(),
-            producer(),
-            self.version
-        )))
-    }
-}
-
 /// One input of a node: its description, and itself if the rule wants it.
 pub struct Input {
     /// Where it differs from output 0's.
@@ -105,7 +119,9 @@ pub struct Input {
     saved: Option<SavedTensor>,
 }
 
-/// What a node keeps until it has run.
+/// What a node keeps until it has run. Lists are empty when there is nothing in them to say: inputs described as output
+/// 0 is and none of them saved, no output saved.
+#[derive(Default)]
 pub struct Kept {
     inputs: SmallVec<[Input; 2]>,
     outputs: SmallVec<[Option<SavedTensor>; 1]>,
@@ -122,6 +138,10 @@ pub trait BackwardFn: Send + Sync {
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads>;
     /// Drops what was kept; a second backward is an error.
     fn release(&self) {}
+    /// The function itself, for a binding that wants to know its own.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// How a node computes gradients.
@@ -130,6 +150,8 @@ pub enum Rule {
     Op(Prim),
     /// By a function.
     Function(Box<dyn BackwardFn>),
+    /// The node is being dropped.
+    Gone,
 }
 
 /// Hooks and rarely used state of a node.
@@ -139,8 +161,12 @@ pub struct NodeExtras {
     pub before: Vec<(u64, u32, Hook)>,
     /// `retain_grad`: where the gradient of output `.0` is kept.
     pub retained: Vec<(u32, Arc<Mutex<Option<Tensor>>>)>,
-    /// Forward traceback, in anomaly mode.
+    /// Hooks on the node itself.
+    pub hooks: NodeHooks,
+    /// Where the node was made, in anomaly mode.
     pub traceback: Option<String>,
+    /// The node whose gradient made this one, in anomaly mode.
+    pub parent: Option<Arc<Node>>,
 }
 
 /// One step of the backward graph.
@@ -156,15 +182,19 @@ pub struct Node {
 impl Node {
     /// A node for a function; `outputs` describes what it differentiates.
     pub fn function(f: Box<dyn BackwardFn>, edges: SmallVec<[Edge; 2]>, outputs: SmallVec<[Meta; 1]>) -> Arc<Node> {
-        let seq = next_seq(&edges);
-        Arc::new(Node {
+        let seq = take_seq(edges.iter().map(Edge::next_seq).max().unwrap_or(0));
+        let node = Arc::new(Node {
             rule: Rule::Function(f),
             seq,
             edges,
             outputs,
-            kept: Mutex::new(Some(Kept { inputs: SmallVec::new(), outputs: SmallVec::new() })),
+            kept: Mutex::new(Some(Kept::default())),
             extras: OnceLock::new(),
-        })
+        });
+        if saved::anomaly().0 {
+            saved::remember(&node);
+        }
+        node
     }
     /// Position in time: larger than that of every node it leads to.
     #[inline]
@@ -186,6 +216,7 @@ impl Node {
         match &self.rule {
             Rule::Op(op) => format!("{}Backward0", op.backward_name()),
             Rule::Function(f) => f.name(),
+            Rule::Gone => String::new(),
         }
     }
     /// Hooks and other rare state, made on first use.
@@ -198,6 +229,23 @@ impl Node {
         self.extras.get().map(|b| &**b)
     }
 
+    /// The function of a node that is not an op's, for who made it.
+    pub fn user_function(&self) -> Option<&dyn BackwardFn> {
+        if let Rule::Function(f) = &self.rule { Some(&**f) } else { None }
+    }
+    /// Puts a gradient where `.grad` of output `nr` finds it.
+    pub fn keep_grad(&self, nr: u32, g: Tensor) {
+        let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
+        let slot = match extras.retained.iter().position(|(k, _)| *k == nr) {
+            Some(i) => i,
+            None => {
+                extras.retained.push((nr, Arc::default()));
+                extras.retained.len() - 1
+            }
+        };
+        *extras.retained[slot].1.lock().unwrap_or_else(|e| e.into_inner()) = Some(g);
+    }
+
     /// Gradients of the inputs for the given gradients of the outputs.
     ///
     /// # Errors
@@ -206,46 +254,25 @@ impl Node {
         let op = match &self.rule {
             Rule::Function(f) => return f.backward(g),
             Rule::Op(op) => op,
+            Rule::Gone => return Err(second_backward()),
         };
         let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         let Some(kept) = &*kept else { return Err(second_backward()) };
-        let grad_mode = state::grad_enabled();
-        let mut x: SmallVec<[Option<Tensor>; 2]> = SmallVec::with_capacity(kept.inputs.len());
-        let mut metas: SmallVec<[Meta; 2]> = SmallVec::with_capacity(kept.inputs.len());
+        let mut x: SmallVec<[Option<Tensor>; 2]> = SmallVec::with_capacity(self.edges.len());
+        let mut metas: SmallVec<[Meta; 2]> = SmallVec::with_capacity(self.edges.len());
         let mut needs = 0u64;
-        for (i, input) in kept.inputs.iter().enumerate() {
-            if self.edges[i].is_some() {
+        for (i, edge) in self.edges.iter().enumerate() {
+            if edge.is_some() {
                 needs |= 1 << i.min(63);
             }
-            metas.push(input.meta.as_deref().copied().unwrap_or(self.outputs[0]));
-            x.push(match &input.saved {
-                None => None,
-                Some(s) => {
-                    s.check(&|| match &self.edges[i] {
-                        Edge::Node(n, nr) => format!(", which is output {nr} of {}", n.name()),
-                        _ => String::new(),
-                    })?;
-                    Some(s.tensor.clone())
-                }
-            });
+            let input = kept.inputs.get(i);
+            metas.push(input.and_then(|k| k.meta.as_deref()).copied().unwrap_or(self.outputs[0]));
+            x.push(input.and_then(|k| k.saved.as_ref()).map(SavedTensor::get).transpose()?);
         }
+        // What is kept of an output has no history, so that a node does not own itself; double backward needs it back.
         let mut y: SmallVec<[Option<Tensor>; 1]> = SmallVec::with_capacity(kept.outputs.len());
         for (nr, out) in kept.outputs.iter().enumerate() {
-            y.push(match out {
-                None => None,
-                Some(s) => {
-                    s.check(&|| format!(", which is output {nr} of {}", self.name()))?;
-                    let t = s.tensor.clone();
-                    // The kept alias has no history, so that a node does not own itself; double backward needs it back.
-                    Some(if grad_mode {
-                        let t = t.shallow_alias()?;
-                        t.set_grad_ref(Some(GradRef::Node(self.clone())), nr as u32);
-                        t
-                    } else {
-                        t
-                    })
-                }
-            });
+            y.push(out.as_ref().map(|s| s.get_output(self, nr as u32)).transpose()?);
         }
         let zero;
         let first = match &g[0] {
@@ -275,8 +302,9 @@ impl Node {
     }
 }
 
+/// The error of a backward through what has been freed.
 #[cold]
-fn second_backward() -> Error {
+pub fn second_backward() -> Error {
     Error::runtime(
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.",
     )
@@ -287,6 +315,14 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Saved tensors hold the nodes before this one; they go while the edges still do too.
         *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
+        if matches!(self.rule, Rule::Function(_)) {
+            // So may whatever a function keeps.
+            self.rule = Rule::Gone;
+        }
+        let ours = self.edges.len();
+        if !self.edges.iter().any(|e| matches!(e, Edge::Node(n, _) if Arc::strong_count(n) <= ours)) {
+            return; // nothing below goes with this node
+        }
         let mut pending: SmallVec<[Edge; 4]> = SmallVec::new();
         let mut edges = std::mem::take(&mut self.edges);
         loop {
@@ -304,15 +340,14 @@ impl Drop for Node {
     }
 }
 
-fn next_seq(edges: &[Edge]) -> u64 {
-    let mut seq = state::with(|s| s.seq.get());
-    for e in edges {
-        if let Edge::Node(n, _) = e {
-            seq = seq.max(n.seq + 1);
-        }
-    }
-    state::with(|s| s.seq.set(seq + 1));
-    seq
+/// The number of a node whose edges ask for at least `least`.
+#[inline]
+fn take_seq(least: u64) -> u64 {
+    state::with(|s| {
+        let seq = s.seq.get().max(least);
+        s.seq.set(seq + 1);
+        seq
+    })
 }
 
 /// Whether an op on these inputs may have to be recorded; [`record`] sees for itself.
@@ -322,67 +357,116 @@ pub(crate) fn may_need_grad(x: &[&Tensor]) -> bool {
     for t in x {
         any |= t.has_autograd() | t.view_info().is_some();
     }
-    any && state::grad_enabled() && x.iter().any(|t| t.has_autograd() || t.requires_grad())
+    any && state::grad_enabled() && x.iter().any(|t| t.requires_grad())
+}
+
+/// What a node keeps of an input.
+#[inline]
+fn input(t: &Tensor, first: &Meta, save: bool) -> Result<Input> {
+    let saved = if !save {
+        None
+    } else if state::with(|s| s.overwritten.get()) == t.storage_id() {
+        Some(SavedTensor::new(t.copy()?)?) // an in-place op is about to overwrite it
+    } else {
+        Some(SavedTensor::new(t.clone())?)
+    };
+    Ok(Input { meta: if t.meta() != first { Some(Box::new(*t.meta())) } else { None }, saved })
 }
 
 /// Hangs a new node on the outputs of an op.
 #[inline]
 pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+    match (x, y) {
+        ([a], [y]) => record_small(op, a, None, y),
+        ([a, b], [y]) => record_small(op, a, Some(b), y),
+        _ => record_any(op, x, y),
+    }
+}
+
+/// [`record`] for one or two inputs and one output. Everything is put together in registers and written once: a list that
+/// grows would be read back wider than it was written, which stalls.
+#[inline]
+fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<()> {
+    let ea = a.history_edge()?;
+    let eb = match b {
+        Some(b) => b.history_edge()?,
+        None => Edge::None,
+    };
+    let needs = ea.is_some() as u64 | (eb.is_some() as u64) << 1;
+    if needs == 0 {
+        return Ok(());
+    }
+    let n = 1 + b.is_some() as usize;
+    let saves = op.saves(needs);
+    let first = y.meta();
+    let inputs = if saves.x == 0 && a.meta() == first && b.is_none_or(|b| b.meta() == first) {
+        SmallVec::new()
+    } else {
+        let ia = input(a, first, saves.x & 1 != 0)?;
+        let ib = match b {
+            Some(b) => input(b, first, saves.x & 2 != 0)?,
+            None => Input { meta: None, saved: None },
+        };
+        SmallVec::from_buf_and_len([ia, ib], n)
+    };
+    let outputs = match saves.y & 1 {
+        0 => SmallVec::new(),
+        _ => SmallVec::from_buf([Some(SavedTensor::output(y)?)]),
+    };
+    let differentiable = op.differentiable_outputs() & 1 != 0 && y.dtype().is_inexact();
+    let seq = ea.next_seq().max(eb.next_seq());
+    let seq = take_seq(seq);
+    let node = NewArc::new().write(Node {
+        seq,
+        rule: Rule::Op(op),
+        edges: SmallVec::from_buf_and_len([ea, eb], n),
+        outputs: SmallVec::from_buf([*first]),
+        kept: Mutex::new(Some(Kept { inputs, outputs })),
+        extras: OnceLock::new(),
+    });
+    if saved::anomaly().0 {
+        saved::remember(&node);
+    }
+    if differentiable {
+        y.set_grad_ref(Some(GradRef::Node(node)), 0);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let (mut needs, mut seq) = (0u64, 0);
     let mut edges: SmallVec<[Edge; 2]> = SmallVec::with_capacity(x.len());
     for (i, t) in x.iter().enumerate() {
         let e = t.history_edge()?;
-        match &e {
-            Edge::None => {}
-            Edge::Leaf(_) => needs |= 1 << i.min(63),
-            Edge::Node(n, _) => {
-                needs |= 1 << i.min(63);
-                seq = seq.max(n.seq + 1);
-            }
-        }
+        needs |= (e.is_some() as u64) << i.min(63);
+        seq = seq.max(e.next_seq());
         edges.push(e);
     }
     if needs == 0 {
         return Ok(());
     }
     let saves = op.saves(needs);
-    let mut inputs: SmallVec<[Input; 2]> = SmallVec::with_capacity(x.len());
     let first = y[0].meta();
+    let mut kept = Kept::default();
     for (i, t) in x.iter().enumerate() {
-        let saved = if saves.x >> i.min(63) & 1 == 0 {
-            None
-        } else if state::with(|s| s.overwritten.get()) == t.storage_id() {
-            Some(SavedTensor::new(t.copy()?)) // an in-place op is about to overwrite it
-        } else {
-            Some(SavedTensor::new((*t).clone()))
-        };
-        let meta = if t.meta() != first { Some(Box::new(*t.meta())) } else { None };
-        inputs.push(Input { meta, saved });
+        kept.inputs.push(input(t, first, saves.x >> i.min(63) & 1 != 0)?);
     }
-    let mut outputs: SmallVec<[Option<SavedTensor>; 1]> = SmallVec::new();
-    let mut metas: SmallVec<[Meta; 1]> = SmallVec::new();
     for (i, t) in y.iter().enumerate() {
-        metas.push(*t.meta());
-        outputs.push(if saves.y >> i & 1 != 0 { Some(SavedTensor::new(t.shallow_alias()?)) } else { None });
+        let save = saves.y >> i & 1 != 0;
+        kept.outputs.push(if save { Some(SavedTensor::output(t)?) } else { None });
     }
     let differentiable = op.differentiable_outputs();
-    state::with(|s| {
-        seq = seq.max(s.seq.get());
-        s.seq.set(seq + 1);
-    });
     let node = Arc::new(Node {
         rule: Rule::Op(op),
-        seq,
+        seq: take_seq(seq),
         edges,
-        outputs: metas,
-        kept: Mutex::new(Some(Kept { inputs, outputs })),
+        outputs: y.iter().map(|t| *t.meta()).collect(),
+        kept: Mutex::new(Some(kept)),
         extras: OnceLock::new(),
     });
-    if let [y] = y {
-        if y.dtype().is_inexact() && differentiable & 1 != 0 {
-            y.set_grad_ref(Some(GradRef::Node(node)), 0);
-        }
-        return Ok(());
+    if saved::anomaly().0 {
+        saved::remember(&node);
     }
     for (i, t) in y.iter().enumerate() {
         if t.dtype().is_inexact() && differentiable >> i & 1 != 0 {
@@ -397,7 +481,7 @@ impl Tensor {
     #[inline]
     pub fn requires_grad(&self) -> bool {
         if self.has_autograd() {
-            return self.has_node() || matches!(self.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad());
+            return self.wants_grad();
         }
         self.view_info().is_some_and(|v| v.is_stale(self) && v.base.requires_grad())
     }
@@ -416,12 +500,20 @@ impl Tensor {
     }
 
     /// [`Tensor::edge`], brought up to date like [`Tensor::history`].
-    #[inline]
+    #[inline(always)]
     pub fn history_edge(&self) -> Result<Edge> {
+        if self.view_info().is_some() {
+            return self.view_edge();
+        }
+        Ok(if self.has_autograd() { self.edge() } else { Edge::None })
+    }
+
+    #[inline(never)]
+    fn view_edge(&self) -> Result<Edge> {
         if let Some(v) = self.view_info() {
             v.refresh(self)?;
         }
-        Ok(if self.has_autograd() { self.edge() } else { Edge::None })
+        Ok(self.edge())
     }
 
     /// Switches gradients on or off for a leaf.
@@ -439,6 +531,7 @@ impl Tensor {
             Some(GradRef::Node(_)) => Ok(self),
             Some(GradRef::Leaf(l)) => {
                 l.requires_grad.store(on, Relaxed);
+                self.set_leaf_wants(on);
                 Ok(self)
             }
             None if on => {
@@ -518,6 +611,13 @@ impl Tensor {
             }
             _ => Err(Error::runtime("can't retain_grad on Tensor that has requires_grad=False")),
         }
+    }
+
+    /// `x.data`: [`Tensor::detach`] whose writes in place no saved tensor of this one notices.
+    pub fn data(&self) -> Tensor {
+        let t = self.detach();
+        t.mark_unversioned();
+        t
     }
 
     /// The same elements without history; shares the storage.

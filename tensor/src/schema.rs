@@ -442,6 +442,8 @@ pub enum Scope {
     Method,
     /// `torch._C._nn.f(x)`, reached through `torch.nn.functional`.
     Nn,
+    /// `torch.ops.aten.f(x)` only.
+    Aten,
 }
 
 /// Tier of an op, for the docs.
@@ -532,6 +534,8 @@ pub enum Fill {
     Positive,
     /// Within (-0.9, 0.9).
     Unit,
+    /// Within (0.1, 0.9).
+    Fraction,
     /// Integers from 0 up to a bound.
     Index(i64),
     /// True and false.

@@ -12,7 +12,7 @@ pub struct ViewInfo {
     pub base: Tensor,
     /// The view ops from the base to this tensor.
     pub ops: SmallVec<[Prim; 1]>,
-    /// On a device: the value read last, and the storage version it was read at.
+    /// On a device: the value read last, and the number of writes to the storage it was read at.
     memo: Mutex<Option<(u32, u64)>>,
     /// Storage version at which this view's history was made.
     history_version: AtomicU32,
@@ -167,7 +167,7 @@ impl Tensor {
         if info.ops.is_empty() {
             return info.base.device_value();
         }
-        let version = self.version();
+        let version = self.writes();
         let mut memo = info.memo.lock().unwrap_or_else(|e| e.into_inner());
         if let Some((v, handle)) = *memo {
             if v == version {
@@ -179,7 +179,7 @@ impl Tensor {
         let mut owned = false;
         for op in &info.ops {
             let out = op.view_meta(&meta)?;
-            let next = backend::get()?.record(op, &[backend::Operand::Value(handle)], &[out])?[0];
+            let next = backend::record_one(op, &[backend::Operand::Value(handle)], &out)?;
             if owned {
                 backend::release(handle);
             }

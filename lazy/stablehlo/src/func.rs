@@ -53,6 +53,16 @@ struct Argument {
     attributes: Vec<(String, String)>,
 }
 
+/// The compiler that a program is for, where spellings of one meaning differ in speed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Platform {
+    /// Any: the spelling that says most.
+    #[default]
+    Any,
+    /// XLA:CPU.
+    Cpu,
+}
+
 /// The body of `@main`, built one operation at a time.
 ///
 /// Every method appends operations and returns the value they compute. Operands of the wrong shape or type are a bug of
@@ -64,6 +74,7 @@ pub struct Func {
     next: u32,
     /// Constants by their text, so that each is printed once.
     constants: HashMap<String, Value>,
+    platform: Platform,
 }
 
 /// What [`Func::enter_region`] puts aside.
@@ -76,6 +87,16 @@ impl Func {
     /// A function without arguments and operations.
     pub fn new() -> Func {
         Func::default()
+    }
+
+    /// A function for one platform's compiler.
+    pub fn for_platform(platform: Platform) -> Func {
+        Func { platform, ..Func::default() }
+    }
+
+    /// The compiler that it is for.
+    pub fn platform(&self) -> Platform {
+        self.platform
     }
 
     /// Adds an argument; arguments are numbered in the order of these calls.

@@ -8,7 +8,8 @@
 //! A value that is a scalar is passed as a view whose strides are zero.
 
 use crate::complex::by_parts;
-use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_for, row_major};
+use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, row_major};
+use crate::threads::parallel_for;
 use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, for_any_dtype, for_dtype};
 
 /// All indices in row-major order. Any integer dtype.

@@ -4,7 +4,8 @@
 //! total weight for a mean. Cross entropy keeps the log-sum-exp of each row (one number) instead of all probabilities.
 
 use crate::embedding::indices;
-use crate::par::{Shared, parallel_for};
+use crate::par::Shared;
+use crate::threads::parallel_for;
 use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of};
 use crate::{KernelError, View, ViewMut};
 

@@ -4,7 +4,8 @@
 //! view, so rounding up (`ceil_mode`) is the caller's arithmetic. Outputs must not overlap inputs.
 
 use crate::embedding::indices;
-use crate::par::{Shared, parallel_for};
+use crate::par::Shared;
+use crate::threads::parallel_for;
 use crate::real::{Real, for_acc, input, output};
 use crate::{View, ViewMut};
 

@@ -1,13 +1,13 @@
 //! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of it.
 
-use crate::op::{Func, Fused, Grads, KernelFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device};
+use crate::op::{Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device};
 use crate::ops::activation::{c_name, expect_float};
+use crate::ops::conv_lower;
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::conv as kernels;
 pub use torchtpu_kernels::conv::ConvSpec;
-use torchtpu_stablehlo::ConvDims;
 
 /// The general convolution over one to three dimensions (cross-correlation, as everyone calls it).
 ///
@@ -116,15 +116,7 @@ impl Op for Conv {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        let s = &self.0;
-        let mut dims = ConvDims::new(s.spatial);
-        dims.window_strides = s.stride[..s.spatial].to_vec();
-        dims.padding = s.pad[..s.spatial].to_vec();
-        dims.lhs_dilation = s.x_dilation[..s.spatial].to_vec();
-        dims.rhs_dilation = s.w_dilation[..s.spatial].to_vec();
-        dims.window_reversal = vec![s.reverse; s.spatial];
-        dims.feature_group_count = s.groups;
-        let z = f.convolution(&x[0], &x[1], &dims);
+        let z = conv_lower::convolution(f, &x[0], &x[1], &self.0, &y[0].dims);
         smallvec![match x.get(2) {
             Some(b) => {
                 let b = f.broadcast_in_dim(b, &y[0].dims, &[1]);
@@ -149,7 +141,7 @@ impl Op for Conv {
 }
 
 /// Extent of `n` elements that are `dilation` apart.
-fn spread(n: usize, dilation: usize) -> usize {
+pub(super) fn spread(n: usize, dilation: usize) -> usize {
     if n == 0 { 0 } else { (n - 1) * dilation + 1 }
 }
 
@@ -198,6 +190,8 @@ impl Fused for ConvInputGrad {
         kernels::conv_input_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
         Ok(())
     });
+    const LOWER: Option<LowerFn<Self>> =
+        Some(|o, f, x, _| smallvec![conv_lower::input_grad(f, &x[0], &x[1], &o.of, &o.x)]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         // Linear in both operands, and the adjoint of the convolution: `g` here is like the convolution's input.
         let gg = if s.needs(0) { Some(conv(o.of, g, s.x(1))?) } else { None };
@@ -248,6 +242,8 @@ impl Fused for ConvWeightGrad {
         kernels::conv_weight_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
         Ok(())
     });
+    const LOWER: Option<LowerFn<Self>> =
+        Some(|o, f, x, _| smallvec![conv_lower::weight_grad(f, &x[0], &x[1], &o.of, &o.w)]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let gx = if s.needs(0) { Some(input_grad(o.of, s.meta(0).dims, s.x(1), g)?) } else { None };
         let gg = if s.needs(1) { Some(conv(o.of, s.x(0), g)?) } else { None };

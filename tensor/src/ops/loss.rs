@@ -39,7 +39,7 @@ impl Reduction {
     }
 }
 
-fn reduced(loss: Tensor, r: Reduction) -> Result<Tensor> {
+pub(crate) fn reduced(loss: Tensor, r: Reduction) -> Result<Tensor> {
     match r {
         Reduction::None => Ok(loss),
         Reduction::Mean => loss.mean(),
@@ -371,12 +371,12 @@ fn check_target(x: &Tensor, target: &Tensor) -> Result<()> {
     if d.is_empty() {
         return Err(Error::runtime("input tensor should be 1D or 2D"));
     }
-    if target.dtype() != DType::I64 {
-        return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().scalar_type())));
-    }
     let want = without(d, class_dim(d.len()));
     if *td == want {
-        return Ok(());
+        if target.dtype() == DType::I64 {
+            return Ok(());
+        }
+        return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().scalar_type())));
     }
     if d.len() >= 2 && td.first().is_some_and(|n| *n != d[0]) {
         return Err(Error::value(format!(

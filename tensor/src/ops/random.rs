@@ -492,7 +492,7 @@ fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Resul
         return Err(super::complex::unsupported("bernoulli_tensor_cpu_self_", meta.dtype));
     }
     if !p.dtype().is_float() {
-        return Err(Error::runtime(format!(
+        return Err(Error::not_implemented(format!(
             "\"bernoulli_tensor_cpu_p_\" not implemented for '{}'",
             p.dtype().scalar_type()
         )));
@@ -610,7 +610,7 @@ fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>)
     let draw = |x: &Tensor, dims: Dims, std: f64| {
         let dtype = x.dtype();
         if !dtype.is_float() {
-            return Err(Error::runtime(format!("\"normal_kernel_cpu\" not implemented for '{}'", dtype.scalar_type())));
+            return Err(Error::not_implemented(format!("\"normal_kernel_cpu\" not implemented for '{}'", dtype.scalar_type())));
         }
         sample(Distribution::Normal(0.0, std), &x.meta().with_dims(dims), generator)
     };
