@@ -214,7 +214,9 @@ fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std::res
     let mut asked = 0;
     let only = std::env::var("TORCHTPU_TEST_OP").ok();
     for row in ops::rows() {
-        if limited(row, question) || only.as_deref().is_some_and(|o| !o.split(',').any(|o| row.schema.split('(').next() == Some(o))) {
+        if limited(row, question)
+            || only.as_deref().is_some_and(|o| !o.split(',').any(|o| row.schema.split('(').next() == Some(o)))
+        {
             continue;
         }
         let schema = Schema::parse(row.schema).expect("every schema parses");

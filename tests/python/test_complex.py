@@ -72,6 +72,13 @@ def test_copies_keep_values():
         assert y.tolist() == x.tolist() and y.dtype is x.dtype
 
 
+def test_files_hold_complex_tensors(tmp_path):
+    x = torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex128)
+    torch.save({"x": x, "conj": x.conj(), "imag": x.imag}, tmp_path / "z.pt")
+    got = torch.load(tmp_path / "z.pt")
+    assert got["x"].tolist() == x.tolist() and got["conj"].tolist() == x.conj().tolist() and got["imag"].tolist() == [2, -4]
+
+
 def test_a_cast_that_drops_imaginary_parts_warns_once():
     script = (
         "import warnings, pytpu as torch\n"

@@ -6,8 +6,8 @@
 
 use crate::matmul::{Mat, MatMut, gemm};
 use crate::par::{Scratch, Shared};
-use crate::threads::{num_threads, parallel_for};
 use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of2};
+use crate::threads::{num_threads, parallel_for};
 use crate::{DType, View, ViewMut};
 
 /// What scores go through before the softmax.

@@ -1,7 +1,8 @@
 //! Sliding blocks of images as columns, and the sums that go back.
 
-use crate::par::{Shared, parallel_for};
+use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// Where the blocks of an image lie; entry 0 is about its height, 1 about its width.

@@ -1,7 +1,8 @@
 //! Distances between the rows of two matrices.
 
-use crate::par::{Shared, parallel_for};
+use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// `out[b, i, j]` is the `p`-norm of `x[b, i] - y[b, j]`, for `x: [b, m, k]` and `y: [b, n, k]`.

@@ -1,8 +1,8 @@
 //! Rows of a table by index, and the gradient of that.
 
 use crate::par::Shared;
-use crate::threads::{num_threads, parallel_for};
 use crate::real::{Real, for_acc, input, merged, offset_of, output, simd};
+use crate::threads::{num_threads, parallel_for};
 use crate::{DType, KernelError, View, ViewMut};
 
 /// The elements of an integer view, in row-major order.

@@ -1,7 +1,8 @@
 //! Sampling of images and volumes at the points of a grid, and its gradients.
 
-use crate::par::{Scratch, Shared, parallel_for};
+use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, output};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// How a point between elements is interpolated.
@@ -51,8 +52,7 @@ fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize) -> (R, R) {
         return (c, slope);
     }
     if spec.outside == Outside::Reflection {
-        let (low, span) =
-            if spec.align_corners { (0.0, (size - 1) as f64) } else { (-0.5, size as f64) };
+        let (low, span) = if spec.align_corners { (0.0, (size - 1) as f64) } else { (-0.5, size as f64) };
         if span == 0.0 {
             return (R::ZERO, R::ZERO);
         }

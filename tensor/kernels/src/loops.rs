@@ -14,7 +14,6 @@ use crate::threads::parallel_for;
 use crate::{DType, View, ViewMut};
 use std::mem::MaybeUninit;
 
-
 /// Elements that are staged at a time.
 pub(crate) const TILE: usize = 512;
 /// Elements of cheap work below which a second thread is not worth waking.

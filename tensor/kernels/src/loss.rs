@@ -5,8 +5,8 @@
 
 use crate::embedding::indices;
 use crate::par::Shared;
-use crate::threads::parallel_for;
 use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of};
+use crate::threads::parallel_for;
 use crate::{KernelError, View, ViewMut};
 
 /// How cross entropy weighs classes and targets.

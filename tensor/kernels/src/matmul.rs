@@ -1,11 +1,11 @@
 //! Matrix products of batches with any strides.
 
-use crate::par::{Scratch, Shared};
-use crate::threads::{num_threads, parallel_for};
 use crate::complex::doubled;
 use crate::cpu::level;
 use crate::gemm::{self, Multiply};
+use crate::par::{Scratch, Shared};
 use crate::real::{Float, Real, for_float, gather, merged, offset_of, output, scatter, simd};
+use crate::threads::{num_threads, parallel_for};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 
 /// A matrix somewhere in memory: element `(i, j)` lies at `i * row + j * col`.

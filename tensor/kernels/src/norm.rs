@@ -5,8 +5,8 @@
 //! optional where the caller may not need them. Outputs must not overlap inputs.
 
 use crate::par::{Scratch, Shared};
-use crate::threads::{num_threads, parallel_for};
 use crate::real::{Input, Real, for_acc, input, output, simd, sum_of, sum_of2};
+use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
 
 /// Elements of work below which another thread is not worth waking.

@@ -5,8 +5,8 @@
 
 use crate::embedding::indices;
 use crate::par::Shared;
-use crate::threads::parallel_for;
 use crate::real::{Real, for_acc, input, output};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// Windows of a pooling. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.

@@ -1,7 +1,8 @@
 //! Resampling of dimensions: every output is a weighted sum of a few inputs along one dimension, one dimension at a time.
 
-use crate::par::{Scratch, Shared, parallel_for};
+use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, output, simd};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// Which inputs an output is made of, and their weights: a sparse matrix by rows.

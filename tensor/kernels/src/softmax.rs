@@ -5,8 +5,8 @@
 //! the formula says. Outputs must not overlap inputs.
 
 use crate::par::Shared;
-use crate::threads::parallel_for;
 use crate::real::{LANES, Real, for_acc, input, lanes_sum, max_of, output, simd, sum_of, sum_of2};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// Elements of work below which another thread is not worth waking.

@@ -5,9 +5,9 @@
 
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::indexing::masked_scatter;
+use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of, select, select_scalar, where_};
 use crate::ops::random::{Distribution, sample};
 use crate::random::Generator;
-use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of, select, select_scalar, where_};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, positive, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples, state};
 use smallvec::smallvec;
@@ -481,7 +481,7 @@ fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
 }
 
 /// Name of a dtype's C++ type, as PyTorch's messages have it.
-pub(crate) fn c_name(d: DType) -> &'static str {
+pub fn c_name(d: DType) -> &'static str {
     match d {
         DType::Bool => "bool",
         DType::U8 => "unsigned char",

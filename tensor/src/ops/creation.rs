@@ -4,7 +4,7 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_complex, default_dtype, dispatch,
-    inplace, samples,
+    inplace,
 };
 use smallvec::smallvec;
 
@@ -185,6 +185,8 @@ impl Tensor {
             return Err(Error::runtime("number of steps must be non-negative"));
         }
         let n = steps as usize;
+        // Bounds of whole numbers are whole numbers.
+        let (start, end) = if dtype.is_float() { (start, end) } else { (start.trunc(), end.trunc()) };
         // Each half is counted from its own end, so that both ends are exact.
         let v: Vec<f64> = (0..n)
             .map(|i| {
@@ -422,9 +424,9 @@ pub(crate) fn bound_of(name: &str, what: &str, a: &Args<'_>, i: usize) -> Result
 }
 
 fn linspace_row(a: &Args<'_>) -> Result<crate::schema::Ret> {
-    let (d, dev) = options(a, 3, default_dtype(), Device::CPU)?;
     let (start, end) = (bound_of("linspace", "start", a, 0)?, bound_of("linspace", "end", a, 1)?);
-    Ok(Tensor::linspace(start.to_f64(), end.to_f64(), a.int(2)?, d, dev)?.into())
+    let device = a.opt_device(5)?.unwrap_or(Device::CPU);
+    Ok(spaced("linspace", start, end, a.int(2)?, a.opt_dtype(3)?, device)?.into())
 }
 
 /// Rows of the creation functions.
@@ -463,9 +465,7 @@ pub const ROWS: &[Row] = &[
         let (d, dev) = options(a, 3, arange_dtype(&[s, e, st]), Device::CPU)?;
         Ok(Tensor::arange(s, e, st, d, dev)?.into())
     }, || plain(vec![n(5), n(0), n(-2)])).scope(Scope::Function),
-    Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        Ok(spaced("linspace", a.scalar(0)?, a.scalar(1)?, a.int(2)?, a.opt_dtype(3)?, a.opt_device(5)?.unwrap_or(Device::CPU))?.into())
-    }, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function),
+    Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function),
     Row::new("range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(4)])).scope(Scope::Function),
     Row::new("range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(3), n(0.5)])).scope(Scope::Function),
     Row::new("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function),
@@ -474,8 +474,8 @@ pub const ROWS: &[Row] = &[
     Row::new("empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function).no_out(),
     Row::new("empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_permuted(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function).no_out(),
     Row::new("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(1)?, a.ints(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), Vec::new).scope(Scope::Method).no_out(),
-    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), n(2.5)])]).scope(Scope::Function),
-    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[])])]).scope(Scope::Function),
+    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), n(2.5)])]).no_out().scope(Scope::Function),
+    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[])])]).no_out().scope(Scope::Function),
     Row::new("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(3)])).scope(Scope::Function),
     Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function),
     Row::new("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", Tier::Composed, |a| {
@@ -485,7 +485,7 @@ pub const ROWS: &[Row] = &[
     }, Vec::new).no_out(),
     Row::new("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", Tier::Composed, |a| {
         let (x, v) = (a.tensor(0)?, a.tensor(1)?);
-        inplace::apply(x, |y| filled(y, v))?;
+        inplace::apply(x, |y| filled(y, crate::schema::Operand::Tensor(v)))?;
         Ok(x.clone().into())
     }, Vec::new).no_out(),
     Row::new("zero_(Tensor(a!) self) -> Tensor(a!)", Tier::Composed, |a| {
@@ -493,17 +493,4 @@ pub const ROWS: &[Row] = &[
         inplace::apply(x, |y| Tensor::zeros_like_meta(y.meta()))?;
         Ok(x.clone().into())
     }, Vec::new).no_out(),
-    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(super::pointwise::independent_of(a.tensor(0)?, Tensor::full_meta(a.tensor(0)?.meta(), a.scalar(1)?)?)?.into()), samples!([t(&[2, 3]), n(2.5)])).no_out().scope(Scope::Function),
-    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(super::pointwise::independent_of(a.tensor(0)?, filled(a.tensor(0)?, a.tensor(1)?)?)?.into()), samples!([t(&[2, 3]), t(&[])])).no_out().scope(Scope::Function),
 ];
-
-/// A number in a tensor without dimensions, as often as `x` has elements.
-fn filled(x: &Tensor, value: &Tensor) -> Result<Tensor> {
-    if !value.dims().is_empty() {
-        return Err(Error::runtime(format!(
-            "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
-            value.dims().len()
-        )));
-    }
-    value.to_dtype(x.dtype())?.to_device(x.device())?.expand_dims(x.dims())?.copy()
-}

@@ -142,10 +142,7 @@ pub const ROWS: &[Row] = &[
         |a| {
             let (g, mask) = (a.tensor(0)?, a.tensor(1)?);
             if mask.dtype() != DType::Bool {
-                return Err(Error::runtime(format!(
-                    "Mask should be Bool Scalar Type{}",
-                    mask.dtype().scalar_type()
-                )));
+                return Err(Error::runtime(format!("Mask should be Bool Scalar Type{}", mask.dtype().scalar_type())));
             }
             Ok(g.mul(&mask.to_dtype(g.dtype())?.mul_scalar(a.float(2)?)?)?.into())
         },

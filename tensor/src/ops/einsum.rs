@@ -205,7 +205,8 @@ pub fn einsum(equation: &str, operands: &[&Tensor], path: Option<&[i64]>) -> Res
     for (n, (x, s)) in operands.iter().zip(&parsed).enumerate() {
         left.push(Operand::new(x, s, n)?);
     }
-    let rest = left.iter().flat_map(|o| &o.labels).filter_map(|l| if let Label::Rest(n) = l { Some(n + 1) } else { None });
+    let rest =
+        left.iter().flat_map(|o| &o.labels).filter_map(|l| if let Label::Rest(n) = l { Some(n + 1) } else { None });
     let rest = rest.max().unwrap_or(0);
     let ellipsis = || (0..rest).rev().map(Label::Rest);
     let wanted: Vec<Label> = match output {

@@ -102,7 +102,8 @@ pub fn fractional_max_pool(
     let samples = samples.detach().narrow(0, 0, batch as i64)?;
     // Flat positions of every window's elements, [n, c, windows, elements], built up a dimension at a time.
     let lead = Dims::new(&[batch, channels]);
-    let mut places = Tensor::zeros_like_meta(&v.meta().with_dtype(DType::I64).with_dims(Dims::new(&[batch, channels, 1, 1])))?;
+    let mut places =
+        Tensor::zeros_like_meta(&v.meta().with_dtype(DType::I64).with_dims(Dims::new(&[batch, channels, 1, 1])))?;
     for k in 0..spatial {
         // In two dimensions the first number is about the width.
         let sample = samples.select(2, if spatial == 2 { 1 - k as i64 } else { k as i64 })?;
@@ -110,12 +111,13 @@ pub fn fractional_max_pool(
         let within = super::indexing::count_up(kernel[k], v.device())?;
         let line = start.unsqueeze(-1)?.add(&within)?;
         let (windows, elements) = (places.dims()[2], places.dims()[3]);
-        let five = |a: usize, b: usize, c: usize, d: usize| -> Dims { lead.iter().copied().chain([a, b, c, d]).collect() };
+        let five =
+            |a: usize, b: usize, c: usize, d: usize| -> Dims { lead.iter().copied().chain([a, b, c, d]).collect() };
         let whole = places.mul_scalar(image[k] as i64)?.reshape_dims(five(windows, 1, elements, 1))?;
         let line = line.reshape_dims(five(1, out[k], 1, kernel[k]))?;
-        places = whole.add(&line)?.reshape_dims(
-            lead.iter().copied().chain([windows * out[k], elements * kernel[k]]).collect(),
-        )?;
+        places = whole
+            .add(&line)?
+            .reshape_dims(lead.iter().copied().chain([windows * out[k], elements * kernel[k]]).collect())?;
     }
     let (windows, elements) = (places.dims()[2], places.dims()[3]);
     let flat = v.reshape_dims(Dims::new(&[batch, channels, image.iter().product()]))?;

@@ -126,7 +126,8 @@ fn taps(spec: &GridSpec, grid: &Tensor, size: usize) -> Result<Vec<Tap>> {
                 .map(|i| {
                     // Distances of the four from the point: 1 + t, t, 1 - t, 2 - t.
                     let forward = i < 2;
-                    let x = if forward { t.add_scalar(1.0 - i as f64)? } else { t.neg()?.add_scalar(i as f64 - 1.0)? };
+                    let x =
+                        if forward { t.add_scalar(1.0 - i as f64)? } else { t.neg()?.add_scalar(i as f64 - 1.0)? };
                     let p = if i == 1 || i == 2 { near } else { far };
                     let slope = polynomial(&x, slope_of(p))?.mul_scalar(if forward { scale } else { -scale })?;
                     let (at, _) = folded(spec, &low.add_scalar(i as f64 - 1.0)?, size)?;

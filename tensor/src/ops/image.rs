@@ -144,9 +144,8 @@ impl Given {
     fn new(a: &Args<'_>, first: usize) -> Result<Given> {
         let pair = |i: usize, what: &str| -> Result<[i64; 2]> {
             let v = a.ints(first + i)?;
-            <[i64; 2]>::try_from(v).map_err(|_| {
-                Error::runtime(format!("It is expected {what} equals to 2, but got size {}", v.len()))
-            })
+            <[i64; 2]>::try_from(v)
+                .map_err(|_| Error::runtime(format!("It is expected {what} equals to 2, but got size {}", v.len())))
         };
         let given = [pair(0, "kernel_size")?, pair(1, "dilation")?, pair(2, "padding")?, pair(3, "stride")?];
         let names = [("kernel size", "kernel"), ("dilation", "dilation"), ("padding", "pad"), ("stride", "stride")];
@@ -302,7 +301,9 @@ pub fn pixel_shuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
     if factor <= 0 {
         return Err(Error::runtime(format!("pixel_shuffle expects a positive upscale_factor, but got {factor}")));
     }
-    let square = factor.checked_mul(factor).ok_or_else(|| Error::runtime("upscale factor is too large, (upscale_factor * upscale_factor) overflowed"))?;
+    let square = factor
+        .checked_mul(factor)
+        .ok_or_else(|| Error::runtime("upscale factor is too large, (upscale_factor * upscale_factor) overflowed"))?;
     if c as i64 % square != 0 {
         return Err(Error::runtime(format!(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)={c} is not divisible by {square}"
@@ -341,7 +342,9 @@ pub fn pixel_unshuffle(x: &Tensor, factor: i64) -> Result<Tensor> {
 pub fn channel_shuffle(x: &Tensor, groups: i64) -> Result<Tensor> {
     let d = x.dims();
     if d.len() <= 2 {
-        return Err(Error::runtime(format!("channel_shuffle expects input with > 2 dims, but got input with sizes {d}")));
+        return Err(Error::runtime(format!(
+            "channel_shuffle expects input with > 2 dims, but got input with sizes {d}"
+        )));
     }
     if groups <= 0 {
         return Err(Error::runtime(format!(
@@ -400,19 +403,18 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
     let zeros = Tensor::zeros_like_meta(&x.meta().with_dims(flat(plane)))?;
     let each: usize = d[lead..].iter().product();
     let (v, at) = (x.reshape_dims(flat(each))?, at.reshape_dims(flat(each))?);
-    let invalid = |which: &str| {
-        let volume = out.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
-        Error::runtime(format!("Found an invalid max index{which} (output volumes are of size {volume}"))
-    };
+    let volume = out.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
+    let invalid =
+        move |i: i64| Error::runtime(format!("Found an invalid max index: {i} (output volumes are of size {volume}"));
     let op = Scatter { dim: lead, kind: ScatterKind::Set, include_self: true };
     let y = dispatch::call(Prim::Scatter(op), &[&zeros, &at, &v]).map_err(|e| {
         let bad = at.to_vec::<i64>().ok().and_then(|v| v.into_iter().find(|&i| i < 0 || i as usize >= plane));
         match bad {
-            Some(i) if e.kind() == ErrorKind::Index => invalid(&format!(": {i}")),
+            Some(i) if e.kind() == ErrorKind::Index => invalid(i),
             _ => e,
         }
     })?;
-    guard(&at, 0, plane, || invalid(""))?;
+    guard(&at, 0, plane, invalid)?;
     y.reshape_dims(whole)
 }
 

@@ -84,6 +84,7 @@ fn vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
 /// Powers 0 to `columns - 1` of each element, as a new last dimension.
 fn powers(x: &Tensor, columns: i64) -> Result<Tensor> {
     let x = if x.dtype() == DType::Bool { x.to_dtype(DType::I64)? } else { x.clone() };
+    let x = if x.dims().is_empty() { x.unsqueeze(0)? } else { x };
     let last = x.dims().len() as i64;
     let mut sizes = shape(&x);
     sizes.push(columns - 1);
@@ -207,9 +208,7 @@ fn chain_matmul(xs: &[&Tensor]) -> Result<Tensor> {
 fn matrix_power(x: &Tensor, p: i64) -> Result<Tensor> {
     let rank = x.dims().len();
     if rank < 2 {
-        return Err(Error::runtime(
-            "linalg.matrix_power: The input tensor A must have at least 2 dimensions.",
-        ));
+        return Err(Error::runtime("linalg.matrix_power: The input tensor A must have at least 2 dimensions."));
     }
     let (rows, columns) = (x.dims()[rank - 2], x.dims()[rank - 1]);
     if rows != columns {
@@ -309,7 +308,8 @@ pub fn vector_norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool, dtyp
     let order = p.to_f64();
     if x.numel() == 0 && (order < 0.0 || order == f64::INFINITY) {
         let all = dims.is_none_or(<[i64]>::is_empty);
-        let shown = if order.is_infinite() { if order > 0.0 { "inf" } else { "-inf" }.to_string() } else { order.to_string() };
+        let shown =
+            if order.is_infinite() { if order > 0.0 { "inf" } else { "-inf" }.to_string() } else { order.to_string() };
         if all {
             return Err(Error::runtime(format!(
                 "linalg.vector_norm cannot compute the {shown} norm on an empty tensor because the operation does not have an identity"
@@ -372,7 +372,13 @@ fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Op
     };
     let sums = x.abs()?.sum_dim(&[sum_over as i64], true)?;
     let least = matches!(order, Order::Number(p) if p < 0.0);
-    let y = reduce(if least { ReduceKind::Min } else { ReduceKind::Max }, &sums, Some(&[fold_over as i64]), true)?;
+    let fold = match least {
+        true => ReduceKind::Min,
+        // Of no sums the greatest is zero.
+        false if x.dims()[fold_over] == 0 => ReduceKind::Sum,
+        false => ReduceKind::Max,
+    };
+    let y = reduce(fold, &sums, Some(&[fold_over as i64]), true)?;
     if keep {
         return Ok(y);
     }
@@ -381,7 +387,13 @@ fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Op
 }
 
 /// `torch.linalg.norm`: of vectors or matrices, by what is given.
-fn linalg_norm(x: &Tensor, order: Option<Order<'_>>, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+fn linalg_norm(
+    x: &Tensor,
+    order: Option<Order<'_>>,
+    dims: Option<&[i64]>,
+    keep: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
     let rank = x.dims().len();
     if let Some(d) = dims.filter(|d| d.len() != 1 && d.len() != 2) {
         return Err(Error::runtime(format!(

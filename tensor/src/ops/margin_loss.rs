@@ -79,7 +79,7 @@ pub fn multi_margin_loss(
     }
     const OUTSIDE: &str = "target out of range";
     let at = target.reshape_dims(Dims::new(&[batch, 1]))?;
-    guard(&at, 0, classes, || Error::runtime(OUTSIDE))?;
+    guard(&at, 0, classes, |_| Error::runtime(OUTSIDE))?;
     let own = or_out_of_range(gather(&v, 1, &at), OUTSIDE)?;
     let mut z = v.sub(&own)?.add_scalar(margin)?;
     let others = super::indexing::count_up(classes, x.device())?.ne(&at)?;
@@ -104,21 +104,30 @@ pub fn multi_margin_loss(
 pub fn multilabel_margin_loss(x: &Tensor, target: &Tensor, r: Reduction) -> Result<(Tensor, Tensor)> {
     let v = rows(x)?;
     let classes = v.dims()[1];
-    let agree = target.dims() == x.dims() || (x.dims().len() < 2 && target.dims().len() < 2 && target.numel() == classes);
+    let agree =
+        target.dims() == x.dims() || (x.dims().len() < 2 && target.dims().len() < 2 && target.numel() == classes);
     if !agree {
-        return Err(Error::runtime(format!("inconsistent target size: {} for input of size: {}", target.dims(), x.dims())));
+        return Err(Error::runtime(format!(
+            "inconsistent target size: {} for input of size: {}",
+            target.dims(),
+            x.dims()
+        )));
     }
     expect_float("multilabel_margin_loss_forward_out_frame", x)?;
     expect_long(target)?;
     const OUTSIDE: &str = "argument #2 'target' is out of range";
     let t = target.reshape_dims(*v.dims())?;
-    guard(&t, -1, classes, || Error::runtime(OUTSIDE))?;
+    guard(&t, -1, classes, |_| Error::runtime(OUTSIDE))?;
     // Behind the first negative target nothing counts.
     let listed = t.lt_scalar(0i64)?.to_dtype(DType::I64)?.cumsum(1)?.eq_scalar(0i64)?;
     let lowest = Tensor::number(Scalar::Int(0), DType::I64)?;
     let below = t.lt_scalar(-1i64)?;
     // What may not be there is left as it is, for gather to refuse.
-    let at = select(&listed.logical_not()?.logical_and(&below.logical_not()?)?, &binary(BinaryKind::Maximum, &t, &lowest)?, &t)?;
+    let at = select(
+        &listed.logical_not()?.logical_and(&below.logical_not()?)?,
+        &binary(BinaryKind::Maximum, &t, &lowest)?,
+        &t,
+    )?;
     let own = or_out_of_range(gather(&v, 1, &at), OUTSIDE)?;
     let at = select(&listed, &at, &lowest)?;
     let hits = Tensor::zeros_like_meta(&v.meta().with_dtype(DType::I64))?;
@@ -127,11 +136,8 @@ pub fn multilabel_margin_loss(x: &Tensor, target: &Tensor, r: Reduction) -> Resu
     let counts = listed.unsqueeze(2)?.logical_and(&is_target.logical_not()?.unsqueeze(1)?)?;
     let counts = counts.logical_and(&z.gt_scalar(0.0)?)?;
     let loss = select_scalar(&counts.logical_not()?, 0.0, &z)?.sum_dim(&[1, 2], false)?.div_scalar(classes as f64)?;
-    let loss = if r == Reduction::None {
-        if x.dims().len() < 2 { loss.squeeze(0)? } else { loss }
-    } else {
-        reduced(loss, r)?
-    };
+    let loss =
+        if r == Reduction::None { if x.dims().len() < 2 { loss.squeeze(0)? } else { loss } } else { reduced(loss, r)? };
     Ok((loss, is_target.to_dtype(x.dtype())?.reshape_dims(*target.dims())?))
 }
 
@@ -145,11 +151,8 @@ fn hinge_embedding(x: &Tensor, target: &Tensor, margin: f64, r: Reduction) -> Re
 }
 
 fn poisson_nll(x: &Tensor, target: &Tensor, log_input: bool, full: bool, eps: f64, r: Reduction) -> Result<Tensor> {
-    let mut loss = if log_input {
-        x.exp()?.sub(&target.mul(x)?)?
-    } else {
-        x.sub(&target.mul(&x.add_scalar(eps)?.log()?)?)?
-    };
+    let mut loss =
+        if log_input { x.exp()?.sub(&target.mul(x)?)? } else { x.sub(&target.mul(&x.add_scalar(eps)?.log()?)?)? };
     if full {
         // Stirling's approximation of the logarithm of the factorial; none up to one.
         let small = target.le_scalar(1i64)?;

@@ -263,7 +263,9 @@ pub fn bilinear(a: &Tensor, b: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Re
         )));
     }
     if da.is_empty() || dw.len() != 3 {
-        return Err(Error::runtime(format!("bilinear(): expected inputs with dimensions and a 3-D weight, got {da} and {dw}")));
+        return Err(Error::runtime(format!(
+            "bilinear(): expected inputs with dimensions and a 3-D weight, got {da} and {dw}"
+        )));
     }
     let rank = da.len();
     if let Some(i) = (0..rank - 1).find(|&i| da[i] != db[i]) {

@@ -407,7 +407,10 @@ fn native_group_norm(a: &Args<'_>) -> Result<Ret> {
     let (x, w) = (a.tensor(0)?, a.opt_tensor(1)?);
     let [n, c, rest] = [a.int(3)?, a.int(4)?, a.int(5)?];
     if n.checked_mul(c).and_then(|v| v.checked_mul(rest)) != Some(x.numel() as i64) {
-        return Err(Error::runtime(format!("Expected X.numel() == N * C * HxW, but got {} and {n} * {c} * {rest}", x.numel())));
+        return Err(Error::runtime(format!(
+            "Expected X.numel() == N * C * HxW, but got {} and {n} * {c} * {rest}",
+            x.numel()
+        )));
     }
     let flat = x.reshape(&[n, c, rest])?;
     let (groups, eps) = (a.int(6)?, a.float(7)?);
@@ -764,12 +767,7 @@ fn batch_args<'a>(a: &Args<'a>) -> Result<BatchNormArgs<'a>> {
 }
 
 /// Settings of one of aten's batch normalisations, given where their parameters stand.
-fn legit_args<'a>(
-    a: &Args<'a>,
-    running: bool,
-    training: bool,
-    momentum: usize,
-) -> Result<BatchNormArgs<'a>> {
+fn legit_args<'a>(a: &Args<'a>, running: bool, training: bool, momentum: usize) -> Result<BatchNormArgs<'a>> {
     Ok(BatchNormArgs {
         weight: a.opt_tensor(1)?,
         bias: a.opt_tensor(2)?,
@@ -856,7 +854,7 @@ pub const ROWS: &[Row] = &[
         Sample::new(vec![t(&[3, 2, 2]), none(), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5)]).no_gradient(),
     ]).scope(Scope::Function),
     Row::new("instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor", Tier::Composed, |a| Ok(instance_norm(a.tensor(0)?, &batch_args(a)?)?.into()), samples!([t(&[2, 2, 3]), positive(&[2]), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5), n(false)])).scope(Scope::Function),
-    Row::new("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)", Tier::Composed, native_group_norm, || vec![Sample::new(vec![t(&[2, 4, 3]), positive(&[4]), t(&[4]), n(2), n(4), n(3), n(2), n(1e-5)]).no_gradient()]).scope(Scope::Function),
+    Row::new("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)", Tier::Composed, native_group_norm, || vec![Sample::new(vec![t(&[2, 4, 3]), positive(&[4]), t(&[4]), n(2), n(4), n(3), n(2), n(1e-5)])]).scope(Scope::Function),
     Row::new("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, legit, || batch_samples(&[n(false), n(0.1), n(1e-5)], true)).scope(Scope::Function),
     Row::new("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, no_stats, || batch_samples(&[n(true), n(0.1), n(1e-5)], false)).scope(Scope::Function),
     Row::new("_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| Ok(Ret::Tuple(with_statistics(a.tensor(0)?, &legit_args(a, true, false, 5)?)?)), || batch_samples(&[n(0.1), n(1e-5)], true)).scope(Scope::Function),

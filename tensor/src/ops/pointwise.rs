@@ -11,8 +11,8 @@ use crate::{default_complex, default_dtype, dispatch, graph, inplace, samples, s
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::View;
 use torchtpu_kernels::pointwise as kernels;
-use torchtpu_kernels::special;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
+use torchtpu_kernels::special;
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// Turns a kernel's error into ours.
@@ -25,6 +25,7 @@ pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
             ErrorKind::OutOfMemory,
             format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
         ),
+        K::Other(m) if m.contains("not implemented for") => Error::not_implemented(m),
         K::Other(m) => Error::runtime(m),
     }
 }
@@ -102,7 +103,7 @@ impl Op for Unary {
                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
             )),
             (UnaryKind::BitwiseNot, d) if d.is_float() => {
-                Err(Error::runtime(format!("\"bitwise_not_cpu\" not implemented for '{}'", d.scalar_type())))
+                Err(Error::not_implemented(format!("\"bitwise_not_cpu\" not implemented for '{}'", d.scalar_type())))
             }
             _ => Ok(*m),
         }
@@ -177,7 +178,6 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
         Erfc => "chlo.erfc",
         Erfinv => "chlo.erf_inv",
         Lgamma => "chlo.lgamma",
-        Digamma => "chlo.digamma",
         Sgn => "stablehlo.sign",
         Conj if e.is_complex() => return super::complex::lower_conj(f, x),
         Conj => return x.clone(),
@@ -190,6 +190,14 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
             let (negative, number) = (f.compare(Direction::Lt, x, &zero), f.compare(Direction::Eq, x, x));
             let y = f.select(&negative, &pi, &zero);
             return f.select(&number, &y, x);
+        }
+        Digamma => {
+            let y = f.unary("chlo.digamma", x);
+            // At the pole at zero the sign of the zero tells the side.
+            let (zero, one) = (f.splat(0.0, x.ty()), f.splat(-1.0, x.ty()));
+            let pole = f.compare(Direction::Eq, x, &zero);
+            let side = f.binary("stablehlo.divide", &one, x);
+            return f.select(&pole, &side, &y);
         }
         kind if is_special(kind) => return analytic::unary(f, SpecialUnary(kind), x),
         Square => return f.binary(if e == ElementType::Pred { "stablehlo.and" } else { "stablehlo.multiply" }, x, x),
@@ -288,7 +296,27 @@ impl analytic::OfOne for SpecialUnary {
 
 fn is_special(k: UnaryKind) -> bool {
     use UnaryKind::*;
-    matches!(k, I0 | I0e | I1 | I1e | ModifiedBesselI0 | ModifiedBesselI1 | ModifiedBesselK0 | ModifiedBesselK1 | ScaledModifiedBesselK0 | ScaledModifiedBesselK1 | BesselJ0 | BesselJ1 | BesselY0 | BesselY1 | SphericalBesselJ0 | AiryAi | Erfcx | LogNdtr | Ndtri)
+    matches!(
+        k,
+        I0 | I0e
+            | I1
+            | I1e
+            | ModifiedBesselI0
+            | ModifiedBesselI1
+            | ModifiedBesselK0
+            | ModifiedBesselK1
+            | ScaledModifiedBesselK0
+            | ScaledModifiedBesselK1
+            | BesselJ0
+            | BesselJ1
+            | BesselY0
+            | BesselY1
+            | SphericalBesselJ0
+            | AiryAi
+            | Erfcx
+            | LogNdtr
+            | Ndtri
+    )
 }
 
 /// Special functions for which PyTorch has no derivative: their results need no gradient.
@@ -448,14 +476,16 @@ fn is_float_only(k: BinaryKind) -> bool {
     matches!(k, Div | Atan2 | Hypot | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
 }
 
-/// Kinds of integers alone.
-fn is_integer_only(k: BinaryKind) -> bool {
-    is_bitwise(k) || matches!(k, BinaryKind::Gcd | BinaryKind::Lcm)
-}
-
 /// The family of orthogonal polynomials that a kind is.
+#[inline]
 fn polynomial(k: BinaryKind) -> Option<special::PolynomialKind> {
-    special::PolynomialKind::ALL.into_iter().find(|p| p.name() == k.name())
+    use special::PolynomialKind as P;
+    macro_rules! families {
+        ($($name:ident)*) => { match k { $(BinaryKind::$name => Some(P::$name),)* _ => None } };
+    }
+    families! {
+        ChebyshevT ChebyshevU ChebyshevV ChebyshevW ShiftedChebyshevT ShiftedChebyshevU ShiftedChebyshevV ShiftedChebyshevW HermiteH HermiteHe Laguerre Legendre
+    }
 }
 
 /// As [`SpecialUnary`], of two operands.
@@ -509,8 +539,13 @@ impl Op for Binary {
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
             ));
         }
-        if is_integer_only(self.0) && dtype.is_float() {
-            return Err(Error::runtime(format!(
+        let refused = match self.0 {
+            BinaryKind::Gcd | BinaryKind::Lcm => dtype.is_float() || dtype == DType::Bool,
+            BinaryKind::Igamma | BinaryKind::Igammac => !dtype.is_float(),
+            kind => is_bitwise(kind) && dtype.is_float(),
+        };
+        if refused {
+            return Err(Error::not_implemented(format!(
                 "\"{}_cpu\" not implemented for '{}'",
                 self.0.name(),
                 dtype.scalar_type()
@@ -613,7 +648,8 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let y = f.binary("stablehlo.multiply", &y, b);
             return lower_unary(UnaryKind::Abs, f, &y, DType::I64);
         }
-        Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
+        Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
+        | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
             return analytic::binary(f, SpecialBinary(kind), a, b);
         }
         Remainder => {
@@ -824,8 +860,9 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             let next = arith(Add, Operand::Tensor(s.x(0)), Operand::Scalar(Scalar::Int(1)))?;
             (None, when(nb, &|| mul(&mul(g, &s.x(0).neg()?)?, &binary(Zeta, &next, s.x(1))?))?)
         }
-        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor | Gcd | Lcm
-        | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => (None, None),
+        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor | Gcd
+        | Lcm | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT | ShiftedChebyshevU
+        | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => (None, None),
     })
 }
 

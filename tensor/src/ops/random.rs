@@ -610,7 +610,10 @@ fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>)
     let draw = |x: &Tensor, dims: Dims, std: f64| {
         let dtype = x.dtype();
         if !dtype.is_float() {
-            return Err(Error::not_implemented(format!("\"normal_kernel_cpu\" not implemented for '{}'", dtype.scalar_type())));
+            return Err(Error::not_implemented(format!(
+                "\"normal_kernel_cpu\" not implemented for '{}'",
+                dtype.scalar_type()
+            )));
         }
         sample(Distribution::Normal(0.0, std), &x.meta().with_dims(dims), generator)
     };

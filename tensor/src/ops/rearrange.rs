@@ -233,6 +233,25 @@ fn each_place(dims: &[usize], strides: &[usize], offset: usize, f: &mut dyn FnMu
     }
 }
 
+/// Powers of a base, evenly spaced in the exponent.
+fn logspace(a: &Args<'_>) -> Result<Ret> {
+    let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
+    let device = a.opt_device(6)?.unwrap_or(Device::CPU);
+    let (from, to) = (super::creation::bound_of("logspace", "start", a, 0)?, super::creation::bound_of("logspace", "end", a, 1)?);
+    if from.is_complex() || to.is_complex() || dtype.is_complex() {
+        let x = super::creation::spaced("logspace", from, to, a.int(2)?, a.opt_dtype(4)?, device)?;
+        return Ok(arith(BinaryKind::Pow, Operand::Scalar(a.scalar(3)?), Operand::Tensor(&x))?.into());
+    }
+    let bound = |i: usize, what: &str| -> Result<f64> {
+        let v = super::creation::bound_of("logspace", what, a, i)?.to_f64();
+        Ok(if dtype.is_float() { v } else { v.trunc() })
+    };
+    let powers = Tensor::linspace(bound(0, "start")?, bound(1, "end")?, a.int(2)?, DType::F64, Device::CPU)?;
+    let base = a.float(3)?;
+    let v: Vec<f64> = powers.to_vec::<f64>()?.iter().map(|p| base.powf(*p)).collect();
+    Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
+}
+
 /// Tensors cut into equally many chunks along a dimension, zeros behind, and the chunks of the same number side by side.
 fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
     let [first, ..] = xs else {
@@ -251,9 +270,7 @@ fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
             return Err(Error::runtime("_chunk_cat expects all input tensors with the same dtype"));
         }
         if x.dims().len() <= d || x.dims()[..d] != first.dims()[..d] {
-            return Err(Error::runtime(
-                "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors",
-            ));
+            return Err(Error::runtime("_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors"));
         }
         let n = x.dims()[d] as i64;
         let more = (n + chunks - 1) / chunks * chunks - n;
@@ -315,15 +332,8 @@ pub const ROWS: &[Row] = &[
     Row::new("trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
     Row::new("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(super::scan::cumsum(&trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
     Row::new("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(super::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        if a.scalar(0)?.is_complex() || a.scalar(1)?.is_complex() || a.opt_dtype(4)?.is_some_and(DType::is_complex) {
-            let x = super::creation::spaced("logspace", a.scalar(0)?, a.scalar(1)?, a.int(2)?, a.opt_dtype(4)?, a.opt_device(6)?.unwrap_or(Device::CPU))?;
-            return Ok(arith(BinaryKind::Pow, Operand::Scalar(a.scalar(3)?), Operand::Tensor(&x))?.into());
-        }
-        let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
-        let device = a.opt_device(6)?.unwrap_or(Device::CPU);
-        let powers = Tensor::linspace(a.float(0)?, a.float(1)?, a.int(2)?, DType::F64, Device::CPU)?;
-        let v: Vec<f64> = powers.to_vec::<f64>()?.iter().map(|p| a.float(3).map(|b| b.powf(*p))).collect::<Result<_>>()?;
-        Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
-    }, || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()]).scope(Scope::Function),
+    Row::new("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()]).scope(Scope::Function),
+    Row::new("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
+    Row::new("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
+    Row::new("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
 ];

@@ -153,9 +153,17 @@ impl Resample {
                     let c = centre(true);
                     let low = (c.floor() as i64).min(end as i64);
                     let part = (c - low as f64).clamp(0.0, 1.0);
-                    taps.push((-1..3).map(|i| {
-                        ((low + i).clamp(0, end as i64) as usize, self.filter.weight(part - i as f64, false))
-                    }));
+                    // What the edge stands in for is one entry: a weight may be above one, which whole numbers make room for.
+                    let mut entries: Vec<(usize, f64)> = Vec::with_capacity(4);
+                    for i in -1..3 {
+                        let (p, w) =
+                            ((low + i).clamp(0, end as i64) as usize, self.filter.weight(part - i as f64, false));
+                        match entries.last_mut().filter(|e| e.0 == p) {
+                            Some(e) => e.1 += w,
+                            None => entries.push((p, w)),
+                        }
+                    }
+                    taps.push(entries);
                 }
             }
         }
@@ -243,7 +251,8 @@ impl Op for Resample {
         for (d, a) in self.axes().iter().enumerate().rev() {
             let Some(taps) = self.taps(a, dtype) else { continue };
             let positions: Vec<i64> = taps.positions.iter().map(|&p| p as i64).collect();
-            if positions.len() == taps.rows() && (0..taps.rows()).all(|r| taps.row(r).len() == 1 && taps.weights[r] == 1.0)
+            if positions.len() == taps.rows()
+                && (0..taps.rows()).all(|r| taps.row(r).len() == 1 && taps.weights[r] == 1.0)
             {
                 let at = f.dense_i64(&positions, &[positions.len()], ElementType::S64);
                 v = f.take(&v, &at, lead + d);
@@ -252,8 +261,10 @@ impl Op for Resample {
             let inputs = v.shape()[lead + d];
             let (rows, size) = (taps.rows(), taps.rows() * inputs);
             let (weights, bits) = if wide == ElementType::S32 { whole(&taps) } else { (Vec::new(), 0) };
-            let flat: Vec<usize> =
-                (0..rows).flat_map(|r| taps.row(r).map(move |e| (r, e))).map(|(r, e)| r * inputs + taps.positions[e]).collect();
+            let flat: Vec<usize> = (0..rows)
+                .flat_map(|r| taps.row(r).map(move |e| (r, e)))
+                .map(|(r, e)| r * inputs + taps.positions[e])
+                .collect();
             let matrix = if size <= DENSE {
                 let mut m = vec![0.0; size];
                 for (e, &at) in flat.iter().enumerate() {
@@ -346,7 +357,8 @@ impl Kind {
         }
         if d[2..].contains(&0) || out.iter().any(|&n| n <= 0) {
             let names = &["D", "H", "W"][3 - s..];
-            let list = |v: Vec<String>| names.iter().zip(v).map(|(k, v)| format!("{k}: {v}")).collect::<Vec<_>>().join(", ");
+            let list =
+                |v: Vec<String>| names.iter().zip(v).map(|(k, v)| format!("{k}: {v}")).collect::<Vec<_>>().join(", ");
             return Err(Error::runtime(format!(
                 "Input and output sizes should be greater than 0, but got input ({}) output ({})",
                 list(d[2..].iter().map(usize::to_string).collect()),

@@ -178,6 +178,12 @@ pub struct AsStrided {
 }
 
 impl AsStrided {
+    /// The same window counted from the first element of `x`, if `x` is contiguous and all of the window lies in it.
+    pub(crate) fn within(&self, x: &Tensor) -> Option<AsStrided> {
+        let last: usize = self.dims.iter().zip(&self.strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
+        let offset = self.offset.checked_sub(x.storage_offset())?;
+        (x.is_contiguous() && offset + last < x.numel()).then_some(AsStrided { offset, ..*self })
+    }
     /// Flat positions of the window's elements, row major.
     fn positions(&self) -> Vec<i64> {
         let mut p = vec![self.offset as i64];
@@ -739,7 +745,7 @@ fn copied(y: Result<Tensor>) -> Result<crate::schema::Ret> {
 }
 
 fn copies(y: Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
-    Ok(crate::schema::Ret::Tuple(y?.iter().map(Tensor::copy).collect::<Result<_>>()?))
+    Ok(crate::schema::Ret::List(y?.iter().map(Tensor::copy).collect::<Result<_>>()?))
 }
 
 /// Rows of the views' copies.
@@ -990,27 +996,11 @@ pub const ROWS: &[Row] = &[
     )
     .no_out(),
     Row::new(
-        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-        Tier::Prim,
-        |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
-        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[5, 3]), n(1), n(3), n(9)]),
-    )
-    .scope(Scope::Nn)
-    .no_out(),
-    Row::new(
         "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.narrow(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
         samples!([t(&[5, 3]), n(0), n(1), n(3)]),
     )
-    .no_out(),
-    Row::new(
-        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-        Tier::Prim,
-        |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
-        samples!([t(&[5, 3]), n(0), n(1), n(5), n(2)]),
-    )
-    .scope(Scope::Nn)
     .no_out(),
     Row::new(
         "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
@@ -1104,7 +1094,7 @@ pub const ROWS: &[Row] = &[
         "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
-        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[2, 3])]),
+        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[5, 3]), n(1), n(3), n(9)], [t(&[2, 3])]),
     )
     .no_out()
     .scope(Scope::Aten),

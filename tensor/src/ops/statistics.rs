@@ -1,7 +1,7 @@
 //! Quantiles, modes, covariances, histograms, numerical gradients and reductions of segments: all composed.
 //!
-//! Checks of values (weights that are negative, quantiles beyond one) look at them on `cpu`; on a device they are recorded
-//! and raise when the host next reads.
+//! Checks of values (weights that are negative, lengths that do not add up) read them, as in PyTorch; the fractions of a
+//! quantile are checked on `cpu` at once and on a device when the host next reads.
 
 use super::concat::cat;
 use super::creation::Iota;
@@ -13,16 +13,18 @@ use crate::op::{Prim, normalize_dim, normalize_dims};
 use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, n, positive, t};
 use crate::{DType, DeviceKind, Dims, Error, Result, Scalar, Tensor, default_dtype, dispatch, samples};
 
-/// Raises `error` when any element of `bad` is true: now on `cpu`, at the next read on a device.
+/// Raises `error` when any element of `bad` is true.
 fn refuse(bad: &Tensor, error: Error) -> Result<()> {
-    match bad.device().kind {
-        DeviceKind::Tpu => indexing::defer(bad, error),
-        DeviceKind::Meta => Ok(()),
-        DeviceKind::Cpu => {
-            let any = reduce(ReduceKind::Any, bad, None, false)?;
-            if any.item()?.to_i64() != 0 { Err(error) } else { Ok(()) }
-        }
+    if bad.device().kind == DeviceKind::Meta {
+        return Ok(());
     }
+    let any = reduce(ReduceKind::Any, bad, None, false)?;
+    if any.item()?.to_i64() != 0 { Err(error) } else { Ok(()) }
+}
+
+/// [`refuse`] at the next read where reading now would cut the trace.
+fn refuse_later(bad: &Tensor, error: Error) -> Result<()> {
+    if bad.device().kind == DeviceKind::Tpu { indexing::defer(bad, error) } else { refuse(bad, error) }
 }
 
 fn sizes(x: &Tensor) -> Vec<i64> {
@@ -56,7 +58,7 @@ fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, ho
     }
     let rank = x.dims().len();
     let d = dim.map(|d| normalize_dim(d, rank)).transpose()?;
-    refuse(
+    refuse_later(
         &q.detach().lt_scalar(0.0)?.logical_or(&q.detach().gt_scalar(1.0)?)?,
         Error::runtime(format!("{name}() q values must be in the range [0, 1]")),
     )?;
@@ -111,7 +113,9 @@ fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, ho
     match d {
         None if keep => shape.extend(vec![1; rank]),
         None => {}
-        Some(d) => shape.extend((0..rank).filter(|&e| keep || e != d).map(|e| if e == d { 1 } else { x.dims()[e] as i64 })),
+        Some(d) => {
+            shape.extend((0..rank).filter(|&e| keep || e != d).map(|e| if e == d { 1 } else { x.dims()[e] as i64 }))
+        }
     }
     y.reshape(&shape)
 }
@@ -188,7 +192,10 @@ fn cov(x: &Tensor, correction: i64, frequencies: Option<&Tensor>, weights: Optio
             )));
         }
         if !right {
-            return Err(fail(format!("expected {name} to have {kind} dtype but got {name} with {} dtype", w.dtype().scalar_type())));
+            return Err(fail(format!(
+                "expected {name} to have {kind} dtype but got {name} with {} dtype",
+                w.dtype().scalar_type()
+            )));
         }
         if w.numel() != count {
             return Err(fail(format!(
@@ -213,10 +220,7 @@ fn cov(x: &Tensor, correction: i64, frequencies: Option<&Tensor>, weights: Optio
     };
     let total = w.as_ref().map(Tensor::sum).transpose()?;
     if let Some(t) = &total {
-        refuse(
-            &t.detach().eq_scalar(0)?,
-            Error::runtime("cov(): weights sum to zero, can't be normalized"),
-        )?;
+        refuse(&t.detach().eq_scalar(0)?, Error::runtime("cov(): weights sum to zero, can't be normalized"))?;
     }
     let weighted = |m: &Tensor| w.as_ref().map_or_else(|| Ok(m.clone()), |w| m.mul(w));
     let sum = weighted(&m)?.sum_dim(&[1], false)?;
@@ -335,7 +339,8 @@ fn outer_edges(p: &Points, d: usize, range: Option<&[f64]>) -> Result<(Tensor, T
         }
         None => {
             let column = p.x.select(1, d as i64)?;
-            let (low, high) = (reduce(ReduceKind::Min, &column, None, false)?, reduce(ReduceKind::Max, &column, None, false)?);
+            let (low, high) =
+                (reduce(ReduceKind::Min, &column, None, false)?, reduce(ReduceKind::Max, &column, None, false)?);
             refuse(
                 &low.isfinite()?.logical_and(&high.isfinite()?)?.logical_not()?,
                 Error::runtime(format!("torch.histogramdd: dimension {d}'s range is not finite")),
@@ -344,14 +349,16 @@ fn outer_edges(p: &Points, d: usize, range: Option<&[f64]>) -> Result<(Tensor, T
         }
     };
     let same = low.eq(&high)?;
-    Ok((select(&same, &low.sub_scalar(1.0)?, &low)?, select(&same, &high.add_scalar(1.0)?, &high)?))
+    Ok((select(&same, &low.sub_scalar(0.5)?, &low)?, select(&same, &high.add_scalar(0.5)?, &high)?))
 }
 
 /// Edges of equally wide bins.
 fn even_edges(p: &Points, bins: &[i64], range: Option<&[f64]>) -> Result<Vec<Tensor>> {
     let n = p.x.dims()[1];
     if bins.len() != n {
-        return Err(Error::runtime("histogramdd: The size of bins must be equal to the innermost dimension of the input."));
+        return Err(Error::runtime(
+            "histogramdd: The size of bins must be equal to the innermost dimension of the input.",
+        ));
     }
     if let Some(r) = range.filter(|r| r.len() != 2 * n) {
         return Err(Error::runtime(format!(
@@ -423,7 +430,8 @@ fn histogram(p: &Points, edges: &[Tensor], density: bool) -> Result<Tensor> {
         let bins = counts[d] as i64;
         let at = searchsorted(e, &x, true, false, None)?.sub_scalar(1)?;
         let at = select(&at.eq_scalar(bins)?.logical_and(&x.eq(&e.select(0, bins)?)?)?, &at.sub_scalar(1)?, &at)?;
-        let off = at.lt_scalar(0)?.logical_or(&at.ge_scalar(bins)?)?.logical_or(&x.isnan()?)?;
+        let inside = x.ge(&e.select(0, 0)?)?.logical_and(&x.le(&e.select(0, bins)?)?)?;
+        let off = at.lt_scalar(0)?.logical_or(&at.ge_scalar(bins)?)?.logical_or(&inside.logical_not()?)?;
         place = Some(match place {
             None => at,
             Some(q) => q.mul_scalar(bins)?.add(&at)?,
@@ -559,10 +567,7 @@ fn uneven_gradient(x: &Tensor, d: usize, points: &Tensor, edge: i64) -> Result<T
             let c = h1.div(&h2.mul(&sum)?)?.neg()?;
             f0.mul(&a)?.add(&f1.mul(&b)?)?.add(&f2.mul(&c)?)
         };
-        (
-            end(at(0)?, at(1)?, at(2)?, h(0)?, h(1)?)?,
-            end(at(-1)?, at(-2)?, at(-3)?, h(-1)?.neg()?, h(-2)?.neg()?)?,
-        )
+        (end(at(0)?, at(1)?, at(2)?, h(0)?, h(1)?)?, end(at(-1)?, at(-2)?, at(-3)?, h(-1)?.neg()?, h(-2)?.neg()?)?)
     };
     cat(&[&first, &middle, &last], d)
 }
@@ -962,11 +967,5 @@ fn segments() -> Vec<Sample> {
             initial,
         ])
     };
-    vec![
-        one("sum", SampleArg::Default),
-        one("prod", n(2)),
-        one("max", n(-3)),
-        one("min", n(3)),
-        one("mean", n(0)),
-    ]
+    vec![one("sum", SampleArg::Default), one("prod", n(2)), one("max", n(-3)), one("min", n(3)), one("mean", n(0))]
 }

@@ -17,13 +17,10 @@ fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -
         )));
     }
     if length < 0 {
-        return Err(Error::runtime(format!(
-            "{name} requires non-negative window_length, got window_length={length}"
-        )));
+        return Err(Error::runtime(format!("{name} requires non-negative window_length, got window_length={length}")));
     }
     let last = if periodic { length } else { length - 1 } as f64;
-    let v: Vec<f64> =
-        (0..length).map(|i| if length == 1 { 1.0 } else { f(2.0 * i as f64 / last - 1.0) }).collect();
+    let v: Vec<f64> = (0..length).map(|i| if length == 1 { 1.0 } else { f(2.0 * i as f64 / last - 1.0) }).collect();
     Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
 }
 
