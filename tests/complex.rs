@@ -3,9 +3,7 @@
 use torchtpu::ops::complex::{complex, polar};
 use torchtpu::ops::pointwise::{BinaryKind, arith, result_type};
 use torchtpu::schema::Operand;
-use torchtpu::{
-    Backward, DType, Device, ErrorKind, Result, Scalar, Tensor, c64, c128, can_cast, promote_types,
-};
+use torchtpu::{Backward, DType, Device, ErrorKind, Result, Scalar, Tensor, c64, c128, can_cast, promote_types};
 
 fn on_both(body: impl Fn(Device) -> Result<()>) {
     for name in ["cpu", "tpu"] {
@@ -50,7 +48,9 @@ fn conjugates_are_views_until_something_is_computed() {
         let x = z(&[(1.0, 2.0), (3.0, -4.0)], &[2], d);
         let y = x.conj()?;
         assert!(y.is_conj() && y.is_view() && y.shares_storage(&x) && y.has_contiguous_strides());
-        assert!(y.select(0, 0)?.is_conj() && !y.conj()?.is_conj() && !y.add(&x)?.is_conj() && !y.resolve_conj()?.is_conj());
+        assert!(
+            y.select(0, 0)?.is_conj() && !y.conj()?.is_conj() && !y.add(&x)?.is_conj() && !y.resolve_conj()?.is_conj()
+        );
         assert_eq!(v(&y), [(1.0, -2.0), (3.0, 4.0)]);
         assert_eq!(v(&y.mul(&x)?), [(5.0, 0.0), (25.0, 0.0)]);
         y.select(0, 0)?.copy_(&z(&[(0.5, 1.5)], &[], d))?;
@@ -91,7 +91,10 @@ fn gradients_reach_through_parts_and_conjugates() {
             assert!((got - want).abs() < 1e-5);
         }
         let e = x.sum()?.backward().unwrap_err();
-        assert_eq!(e.to_string(), "grad can be implicitly created only for real scalar outputs but got torch.complex64");
+        assert_eq!(
+            e.to_string(),
+            "grad can be implicitly created only for real scalar outputs but got torch.complex64"
+        );
         Ok(())
     });
 }
@@ -100,8 +103,14 @@ fn gradients_reach_through_parts_and_conjugates() {
 fn promotion_is_that_of_pytorch() {
     use DType::*;
     for (a, b, want) in [
-        (Bool, C64, C64), (I64, C64, C64), (F16, C64, C64), (F32, C64, C64), (F64, C64, C128), (C64, C128, C128),
-        (I64, C128, C128), (F64, C128, C128),
+        (Bool, C64, C64),
+        (I64, C64, C64),
+        (F16, C64, C64),
+        (F32, C64, C64),
+        (F64, C64, C128),
+        (C64, C128, C128),
+        (I64, C128, C128),
+        (F64, C128, C128),
     ] {
         assert_eq!((promote_types(a, b), promote_types(b, a)), (want, want));
     }
@@ -180,7 +189,10 @@ fn complex_and_polar_join_parts() {
         assert_eq!(v(&complex(&a, &b)?), [(2.0, 0.0), (1.0, 0.0)]);
         assert_eq!(v(&polar(&a, &b)?), [(2.0, 0.0), (1.0, 0.0)]);
         let e = complex(&a, &b.to_dtype(DType::F64)?).unwrap_err();
-        assert_eq!(e.to_string(), "Expected object of scalar type Float but got scalar type Double for second argument");
+        assert_eq!(
+            e.to_string(),
+            "Expected object of scalar type Float but got scalar type Double for second argument"
+        );
         Ok(())
     });
 }

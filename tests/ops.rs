@@ -368,12 +368,7 @@ fn weights(row: &Row, args: &[Owned]) -> Result<Vec<Owned>> {
 }
 
 /// Gradients of a sample in a dtype against differences.
-fn first_gradients(
-    row: &Row,
-    schema: &Schema,
-    sample: &Sample,
-    dtype: DType,
-) -> std::result::Result<(), String> {
+fn first_gradients(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) -> std::result::Result<(), String> {
     let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
     let w = weights(row, &args).map_err(|e| e.to_string())?;
     let leaves = leaves(&args).map_err(|e| e.to_string())?;
@@ -392,19 +387,12 @@ fn first_gradients(
 }
 
 /// Gradients of gradients, by the arguments and by the gradients that came in.
-fn second_gradients(
-    row: &Row,
-    schema: &Schema,
-    sample: &Sample,
-    dtype: DType,
-) -> std::result::Result<(), String> {
+fn second_gradients(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) -> std::result::Result<(), String> {
     let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
     let count = args.len();
     let all: Vec<Owned> = args
         .into_iter()
-        .chain(
-            weights(row, &arguments(schema, sample, dtype).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?,
-        )
+        .chain(weights(row, &arguments(schema, sample, dtype).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?)
         .collect();
     // The gradients by all floats, each times fixed numbers, summed: one number, to be differentiated again.
     let first = |all: &[Owned], create_graph: bool| -> Result<Option<(Tensor, Vec<Tensor>)>> {
@@ -433,9 +421,7 @@ fn second_gradients(
     } else {
         vec![None; floats.len()]
     };
-    equal_differences(&all, &found, 1e-4, &|all| {
-        first(all, false)?.expect("the same results as before").0.item_f64()
-    })
+    equal_differences(&all, &found, 1e-4, &|all| first(all, false)?.expect("the same results as before").0.item_f64())
 }
 
 #[test]

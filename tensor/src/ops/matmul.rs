@@ -246,7 +246,7 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
 /// `Runtime` for sizes or dtypes that do not fit.
 pub fn bilinear(a: &Tensor, b: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     if a.dtype() != b.dtype() || a.dtype() != w.dtype() {
-        let name = crate::ops::activation::c_name;
+        let name = c_name;
         return Err(Error::runtime(format!(
             "All tensors must have the same dtype, got input1: {}, input2: {}, weight: {}",
             name(a.dtype()),

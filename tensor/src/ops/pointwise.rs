@@ -71,6 +71,8 @@ fn check_complex(k: UnaryKind, d: DType) -> Result<()> {
         Relu => return said("clamp is not supported for complex types"),
         Erf | Erfc | Erfinv | Lgamma | Round => format!("{}_vml_cpu", k.name()),
         Digamma => "digamma".into(),
+        I0 => "i0_vml_cpu".into(),
+        k if is_special(k) => format!("{}_cpu", k.name()),
         Frac | BitwiseNot => format!("{}_cpu", k.name()),
         _ => return Ok(()),
     };
