@@ -450,7 +450,8 @@ fn every_complex(question: &str, ask: impl Fn(&Row, &Schema, &Sample, DType) -> 
         ask(row, schema, sample, DType::C128)
     });
     println!("{question}: {taken} samples take complex numbers");
-    assert!(taken > 0, "nothing takes complex numbers");
+    let single = std::env::var_os("TORCHTPU_TEST_OP").is_some();
+    assert!(single || taken > 0, "nothing takes complex numbers");
 }
 
 /// As PyTorch defines it: the derivative by the real part, and `i` times that by the imaginary part.
