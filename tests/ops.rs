@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema, Ty};
-use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
+use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, c128, ops};
 
 /// A question that a row is not asked, and why.
 struct Limit {
@@ -53,7 +53,26 @@ fn tensor(dims: &[usize], fill: Fill, salt: usize, dtype: DType) -> Result<Tenso
         _ => dtype,
     };
     let v = values(dims.iter().product(), fill, salt);
+    if dtype.is_complex() {
+        // Imaginary parts small enough that no function is asked across a branch cut.
+        let z: Vec<c128> = v
+            .iter()
+            .zip(values(v.len(), Fill::Unit, salt + 40))
+            .map(|(&re, im)| c128::new(re, if im.abs() < 0.1 { im + 0.3 } else { im }))
+            .collect();
+        return Tensor::from_slice(&z, dims)?.to_dtype(dtype);
+    }
     Tensor::from_slice(&v, dims)?.to_dtype(dtype)
+}
+
+/// The dtype that a sample is asked in where nothing else is said.
+fn plain(sample: &Sample, real: DType) -> DType {
+    if sample.only { real.to_complex().expect("a floating-point dtype") } else { real }
+}
+
+/// Real numbers as they are, complex ones as pairs.
+fn numbers(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { x.resolve_conj()?.resolve_neg()?.view_as_real() } else { Ok(x.clone()) }
 }
 
 /// The arguments of a sample as owned values.
@@ -170,7 +189,8 @@ fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> std::result::Result<(), Stri
     if a.dims() != b.dims() || a.dtype() != b.dtype() {
         return Err(format!("{:?} against {:?}", a, b));
     }
-    let (x, y) = (a.to_vec::<f64>().map_err(|e| e.to_string())?, b.to_vec::<f64>().map_err(|e| e.to_string())?);
+    let all = |t: &Tensor| numbers(t).and_then(|t| t.to_vec::<f64>()).map_err(|e| e.to_string());
+    let (x, y) = (all(a)?, all(b)?);
     for (i, (x, y)) in x.iter().zip(&y).enumerate() {
         let same = (x.is_nan() && y.is_nan()) || x == y || (x - y).abs() <= tolerance * (1.0 + y.abs());
         if !same {
@@ -183,7 +203,7 @@ fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> std::result::Result<(), Stri
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 | DType::F16 => 3e-2,
-        DType::F64 => 1e-9,
+        DType::F64 | DType::C128 => 1e-9,
         _ => 3e-5,
     }
 }
@@ -234,7 +254,7 @@ fn every_schema_parses_and_no_overload_stands_twice() {
 #[test]
 fn infer_equals_what_is_produced() {
     every("infer", |row, schema, sample| {
-        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
         let y = call(row, &args).map_err(|e| e.to_string())?;
         let meta = match on(&args, Device::META).and_then(|a| call(row, &a)) {
             Ok(m) => m,
@@ -255,7 +275,7 @@ fn infer_equals_what_is_produced() {
 fn leaves(args: &[Owned]) -> Result<Vec<Owned>> {
     let leaf = |t: &Tensor| {
         let t = t.detach();
-        if t.dtype().is_float() {
+        if t.dtype().is_inexact() {
             t.requires_grad_(true)?;
         }
         Ok(t)
@@ -279,17 +299,26 @@ fn equal_differences(
     let mut at = 0;
     for (which, leaf) in args.iter().enumerate() {
         for (inner, x) in leaf.tensors().into_iter().enumerate() {
-            if !x.dtype().is_float() {
+            if !x.dtype().is_inexact() {
                 continue;
             }
+            let flat = |t: &Tensor| numbers(t).and_then(|t| t.to_vec::<f64>()).map_err(text);
+            let base = flat(x)?;
             let found = match &got[at] {
-                Some(g) => g.to_vec::<f64>().map_err(text)?,
-                None => vec![0.0; x.numel()],
+                Some(g) if g.dtype() != x.dtype() => return Err(format!("gradient of {x:?} is {g:?}")),
+                Some(g) => flat(g)?,
+                None => vec![0.0; base.len()],
             };
             at += 1;
-            let base = x.to_vec::<f64>().map_err(text)?;
             let dims: Vec<usize> = x.dims().to_vec();
-            for i in 0..x.numel() {
+            let rebuilt = |v: &[f64]| -> Result<Tensor> {
+                if !x.dtype().is_complex() {
+                    return Tensor::from_slice(v, &dims);
+                }
+                let z: Vec<c128> = v.chunks(2).map(|z| c128::new(z[0], z[1])).collect();
+                Tensor::from_slice(&z, &dims)
+            };
+            for i in 0..base.len() {
                 let shifted = |d: f64| -> Result<f64> {
                     let mut v = base.clone();
                     v[i] += d;
@@ -301,7 +330,7 @@ fn equal_differences(
                             a.map(&mut |t| {
                                 let here = k == which && seen == inner;
                                 seen += 1;
-                                if here { Tensor::from_slice(&v, &dims) } else { Ok(t.clone()) }
+                                if here { rebuilt(&v) } else { Ok(t.clone()) }
                             })
                         })
                         .collect::<Result<_>>()?;
@@ -321,9 +350,9 @@ fn equal_differences(
 fn weighed(row: &Row, args: &[Owned], weights: &[Owned]) -> Result<Option<Tensor>> {
     let mut total: Option<Tensor> = None;
     let mut weights = weights.iter().flat_map(Owned::tensors);
-    for y in call(row, args)?.iter().filter(|y| y.dtype().is_float()) {
+    for y in call(row, args)?.iter().filter(|y| y.dtype().is_inexact()) {
         let w = weights.next().expect("a weight for every result");
-        let part = y.to_dtype(DType::F64)?.mul(w)?.sum()?;
+        let part = numbers(y)?.to_dtype(DType::F64)?.mul(w)?.sum()?;
         total = Some(match total {
             None => part,
             Some(t) => t.add(&part)?,
@@ -334,80 +363,106 @@ fn weighed(row: &Row, args: &[Owned], weights: &[Owned]) -> Result<Option<Tensor
 
 fn weights(row: &Row, args: &[Owned]) -> Result<Vec<Owned>> {
     let y = call(row, args)?;
-    let floats = y.iter().filter(|y| y.dtype().is_float()).enumerate();
-    floats.map(|(k, y)| tensor(y.dims(), Fill::Normal, 91 + k, DType::F64).map(Owned::Tensor)).collect()
+    let floats = y.iter().filter(|y| y.dtype().is_inexact()).enumerate();
+    floats.map(|(k, y)| tensor(numbers(y)?.dims(), Fill::Normal, 91 + k, DType::F64).map(Owned::Tensor)).collect()
+}
+
+/// Gradients of a sample in a dtype against differences.
+fn first_gradients(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) -> std::result::Result<(), String> {
+    let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
+    let w = weights(row, &args).map_err(|e| e.to_string())?;
+    let leaves = leaves(&args).map_err(|e| e.to_string())?;
+    let floats = requiring_grad(&leaves);
+    if floats.is_empty() {
+        return Ok(());
+    }
+    let Some(y) = weighed(row, &leaves, &w).map_err(|e| e.to_string())? else { return Ok(()) };
+    if !y.requires_grad() {
+        return Err("the result does not require a gradient".into());
+    }
+    let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, false, true).map_err(|e| e.to_string())?;
+    equal_differences(&args, &grads, 2e-5, &|args| {
+        weighed(row, args, &w)?.expect("the same results as before").item_f64()
+    })
+}
+
+/// Gradients of gradients, by the arguments and by the gradients that came in.
+fn second_gradients(row: &Row, schema: &Schema, sample: &Sample, dtype: DType) -> std::result::Result<(), String> {
+    let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
+    let count = args.len();
+    let all: Vec<Owned> = args
+        .into_iter()
+        .chain(weights(row, &arguments(schema, sample, dtype).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?)
+        .collect();
+    // The gradients by all floats, each times fixed numbers, summed: one number, to be differentiated again.
+    let first = |all: &[Owned], create_graph: bool| -> Result<Option<(Tensor, Vec<Tensor>)>> {
+        let leaves = leaves(all)?;
+        let floats = requiring_grad(&leaves[..count]);
+        if floats.is_empty() {
+            return Ok(None);
+        }
+        let Some(y) = weighed(row, &leaves[..count], &leaves[count..])? else { return Ok(None) };
+        if !y.requires_grad() {
+            return Ok(None);
+        }
+        let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, create_graph, true)?;
+        let mut total = Tensor::full(&[], 0.0, DType::F64, Device::CPU)?;
+        for (k, g) in grads.iter().enumerate() {
+            if let Some(g) = g {
+                let g = numbers(g)?;
+                total = total.add(&g.mul(&tensor(g.dims(), Fill::Normal, 37 + k, DType::F64)?)?.sum()?)?;
+            }
+        }
+        Ok(Some((total, requiring_grad(&leaves))))
+    };
+    let Some((total, floats)) = first(&all, true).map_err(|e| e.to_string())? else { return Ok(()) };
+    let found = if total.requires_grad() {
+        torchtpu::autograd::grad(&[total], &floats, &[], None, false, true).map_err(|e| e.to_string())?
+    } else {
+        vec![None; floats.len()]
+    };
+    equal_differences(&all, &found, 1e-4, &|all| first(all, false)?.expect("the same results as before").0.item_f64())
 }
 
 #[test]
 fn gradients_equal_central_differences() {
     every("gradient", |row, schema, sample| {
-        if !sample.gradient {
-            return Ok(());
-        }
-        let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
-        let w = weights(row, &args).map_err(|e| e.to_string())?;
-        let leaves = leaves(&args).map_err(|e| e.to_string())?;
-        let floats = requiring_grad(&leaves);
-        if floats.is_empty() {
-            return Ok(());
-        }
-        let Some(y) = weighed(row, &leaves, &w).map_err(|e| e.to_string())? else { return Ok(()) };
-        if !y.requires_grad() {
-            return Err("the result does not require a gradient".into());
-        }
-        let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, false, true).map_err(|e| e.to_string())?;
-        equal_differences(&args, &grads, 2e-5, &|args| {
-            weighed(row, args, &w)?.expect("the same results as before").item_f64()
-        })
+        if sample.gradient { first_gradients(row, schema, sample, plain(sample, DType::F64)) } else { Ok(()) }
     });
 }
 
-/// Gradients of gradients, by the arguments and by the gradients that came in.
 #[test]
 fn second_gradients_equal_central_differences_of_first_ones() {
     every("second gradient", |row, schema, sample| {
-        if !sample.gradient {
+        if sample.gradient { second_gradients(row, schema, sample, plain(sample, DType::F64)) } else { Ok(()) }
+    });
+}
+
+/// Asks about every sample that takes complex numbers, and says how many do.
+fn every_complex(question: &str, ask: impl Fn(&Row, &Schema, &Sample, DType) -> std::result::Result<(), String>) {
+    let mut taken = 0;
+    every(question, |row, schema, sample| {
+        let takes = arguments(schema, sample, DType::C128).and_then(|args| call(row, &args)).is_ok();
+        if !sample.gradient || !takes {
             return Ok(());
         }
-        let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
-        let count = args.len();
-        let all: Vec<Owned> = args
-            .into_iter()
-            .chain(
-                weights(row, &arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?)
-                    .map_err(|e| e.to_string())?,
-            )
-            .collect();
-        // The gradients by all floats, each times fixed numbers, summed: one number, to be differentiated again.
-        let first = |all: &[Owned], create_graph: bool| -> Result<Option<(Tensor, Vec<Tensor>)>> {
-            let leaves = leaves(all)?;
-            let floats = requiring_grad(&leaves[..count]);
-            if floats.is_empty() {
-                return Ok(None);
-            }
-            let Some(y) = weighed(row, &leaves[..count], &leaves[count..])? else { return Ok(None) };
-            if !y.requires_grad() {
-                return Ok(None);
-            }
-            let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, create_graph, true)?;
-            let mut total = Tensor::full(&[], 0.0, DType::F64, Device::CPU)?;
-            for (k, g) in grads.iter().enumerate() {
-                if let Some(g) = g {
-                    total = total.add(&g.mul(&tensor(g.dims(), Fill::Normal, 37 + k, DType::F64)?)?.sum()?)?;
-                }
-            }
-            Ok(Some((total, requiring_grad(&leaves))))
-        };
-        let Some((total, floats)) = first(&all, true).map_err(|e| e.to_string())? else { return Ok(()) };
-        let found = if total.requires_grad() {
-            torchtpu::autograd::grad(&[total], &floats, &[], None, false, true).map_err(|e| e.to_string())?
-        } else {
-            vec![None; floats.len()]
-        };
-        equal_differences(&all, &found, 1e-4, &|all| {
-            first(all, false)?.expect("the same results as before").0.item_f64()
-        })
+        taken += 1;
+        ask(row, schema, sample, DType::C128)
     });
+    println!("{question}: {taken} samples take complex numbers");
+    let single = std::env::var_os("TORCHTPU_TEST_OP").is_some();
+    assert!(single || taken > 0, "nothing takes complex numbers");
+}
+
+/// As PyTorch defines it: the derivative by the real part, and `i` times that by the imaginary part.
+#[test]
+fn complex_gradients_equal_central_differences() {
+    every_complex("complex gradient", first_gradients);
+}
+
+#[test]
+fn complex_second_gradients_equal_central_differences_of_first_ones() {
+    every_complex("complex second gradient", second_gradients);
 }
 
 /// `cpu` kernels against XLA:CPU, in every mode and dtype of the sample.
@@ -416,7 +471,7 @@ fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
     torchtpu::lazy::set_eager_mode(mode);
     let tpu = torchtpu::device("tpu").expect("a device name");
     every("tpu equals cpu", |row, schema, sample| {
-        let mut dtypes = vec![DType::F32];
+        let mut dtypes = if sample.only { vec![] } else { vec![DType::F32] };
         dtypes.extend_from_slice(sample.dtypes);
         for dtype in dtypes {
             let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
@@ -430,6 +485,34 @@ fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
                 let g = g.to_device(Device::CPU).map_err(|e| format!("{}: {e}", dtype.name()))?;
                 close(&g, w, tolerance(dtype)).map_err(|e| format!("{}: {e}", dtype.name()))?;
             }
+        }
+        Ok(())
+    });
+}
+
+/// Every row with complex numbers, whether it is made for them or not: both devices give the same values, or the same error.
+#[test]
+fn complex_numbers_on_tpu_equal_those_on_cpu() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every("complex: tpu equals cpu", |row, schema, sample| {
+        let args = arguments(schema, sample, DType::C64).map_err(|e| e.to_string())?;
+        let there = on(&args, tpu).map_err(|e| e.to_string())?;
+        let want = match call(row, &args) {
+            Ok(y) => y,
+            Err(e) => {
+                return match call(row, &there) {
+                    Err(t) if t.to_string() == e.to_string() => Ok(()),
+                    Err(t) => Err(format!("tpu: {t}; cpu: {e}")),
+                    Ok(_) => Err(format!("accepted on tpu; cpu: {e}")),
+                };
+            }
+        };
+        let got = call(row, &there).map_err(|e| format!("tpu: {e}"))?;
+        for (g, w) in got.iter().zip(&want) {
+            let g = g.to_device(Device::CPU).map_err(|e| e.to_string())?;
+            close(&g, w, 1e-4)?;
         }
         Ok(())
     });
@@ -463,7 +546,8 @@ fn lowerings_are_as_recorded() {
         for row in *rows {
             let schema = Schema::parse(row.schema).expect("every schema parses");
             let Some(sample) = (row.samples)().into_iter().next() else { continue };
-            let args = arguments(&schema, &sample, DType::F32).and_then(|a| on(&a, tpu)).expect("arguments");
+            let dtype = plain(&sample, DType::F32);
+            let args = arguments(&schema, &sample, dtype).and_then(|a| on(&a, tpu)).expect("arguments");
             let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
             let text = texts.entry(*family).or_default();
             for (i, y) in y.iter().filter(|y| y.device() == tpu).enumerate() {
@@ -494,14 +578,14 @@ fn gradients_on_tpu_equal_those_on_cpu() {
         if !sample.gradient {
             return Ok(());
         }
-        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
         let run = |device: Device| -> Result<Vec<Option<Tensor>>> {
             let leaves: Vec<Owned> = on(&args, device)?
                 .iter()
                 .map(|a| {
                     a.map(&mut |t| {
                         let t = t.detach();
-                        if t.dtype().is_float() {
+                        if t.dtype().is_inexact() {
                             t.requires_grad_(true)?;
                         }
                         Ok(t)
@@ -543,7 +627,7 @@ fn in_place_forms_equal_the_functions() {
         if !row.has_inplace {
             return Ok(());
         }
-        let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
         let Owned::Tensor(x) = &args[0] else { return Ok(()) };
         let want = call(row, &args).map_err(|e| e.to_string())?.swap_remove(0);
         if want.dims() != x.dims() || !torchtpu::can_cast(want.dtype(), x.dtype()) {
@@ -584,13 +668,13 @@ fn samples_reach_every_node() {
     for row in ops::rows() {
         let schema = Schema::parse(row.schema).expect("every schema parses");
         for sample in (row.samples)() {
-            let Ok(args) = arguments(&schema, &sample, DType::F32) else { continue };
+            let Ok(args) = arguments(&schema, &sample, plain(&sample, DType::F32)) else { continue };
             let leaves: Vec<Owned> = args
                 .iter()
                 .map(|a| {
                     a.map(&mut |t| {
                         let t = t.detach();
-                        if t.dtype().is_float() && sample.gradient {
+                        if t.dtype().is_inexact() && sample.gradient {
                             t.requires_grad_(true)?;
                         }
                         Ok(t)

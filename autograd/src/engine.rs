@@ -433,7 +433,20 @@ fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Res
                         y.meta.dims
                     )));
                 }
+                Some(g) if g.dtype().is_complex() != y.meta.dtype.is_complex() => {
+                    return Err(Error::runtime(format!(
+                        "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] has a dtype of torch.{} and output[{i}] has a dtype of torch.{}.",
+                        g.dtype().name(),
+                        y.meta.dtype.name()
+                    )));
+                }
                 Some(g) => g,
+                None if y.meta.numel() == 1 && y.meta.dtype.is_complex() => {
+                    return Err(Error::runtime(format!(
+                        "grad can be implicitly created only for real scalar outputs but got torch.{}",
+                        y.meta.dtype.name()
+                    )));
+                }
                 None if y.meta.numel() == 1 => Tensor::full_meta(&y.meta, Scalar::Int(1))?,
                 None => return Err(Error::runtime("grad can be implicitly created only for scalar outputs")),
             };

@@ -195,7 +195,7 @@ pub fn apply<F: Function>(function: F, x: &[&Tensor]) -> Result<Outs> {
     let node = Node::function(Box::new(recorded), edges, outputs.into_iter().collect());
     let _ = context.node.set(Arc::downgrade(&node));
     for (nr, t) in y.iter().enumerate() {
-        if t.dtype().is_float() && !fixed.iter().any(|f| f.is_same(t)) {
+        if t.dtype().is_inexact() && !fixed.iter().any(|f| f.is_same(t)) {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
         }
     }

@@ -1049,7 +1049,7 @@ fn upload_numbers(
 fn numerics(body: &Body, outputs: &[Arc<Slot>]) -> std::result::Result<(), Failure> {
     let finite = |slot: &Slot| -> std::result::Result<bool, Failure> {
         let Ok(buffer) = slot.wait() else { return Ok(true) };
-        if !slot.meta.dtype.is_float() {
+        if !slot.meta.dtype.is_inexact() {
             return Ok(true);
         }
         let bytes = buffer.to_vec().map_err(|e| Failure::device("reading from device tpu", &e))?;
@@ -1077,7 +1077,7 @@ fn numerics(body: &Body, outputs: &[Arc<Slot>]) -> std::result::Result<(), Failu
 
 fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
     let words16 = |mask: u16| bytes.chunks_exact(2).all(|b| u16::from_ne_bytes([b[0], b[1]]) & mask != mask);
-    match dtype {
+    match dtype.to_real() {
         DType::F16 => words16(0x7c00),
         DType::BF16 => words16(0x7f80),
         DType::F32 => bytes.chunks_exact(4).all(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]]).is_finite()),

@@ -514,7 +514,7 @@ unsafe fn looks_like_int(o: *mut PyObject) -> bool {
         is_int(o)
             || PyBool_Check(o) == 0
                 && if is_tensor(o) {
-                    tensor_of(o).dims().is_empty() && !tensor_of(o).dtype().is_float()
+                    tensor_of(o).dims().is_empty() && !tensor_of(o).dtype().is_inexact()
                 } else {
                     PyIndex_Check(o) != 0
                 }
@@ -605,9 +605,22 @@ unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
         if PyIndex_Check(o) != 0 {
             return int_slow(o).map(Scalar::Int);
         }
+        if PyComplex_Check(o) != 0 {
+            return Some(Scalar::Complex(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)));
+        }
+        if type_name(o) == "numpy.complex64" {
+            let c = PyObject_CallFunctionObjArgs((&raw mut PyComplex_Type).cast(), o, null_mut::<PyObject>());
+            if c.is_null() {
+                PyErr_Clear();
+                return None;
+            }
+            let v = Scalar::Complex(PyComplex_RealAsDouble(c), PyComplex_ImagAsDouble(c));
+            Py_DECREF(c);
+            return Some(v);
+        }
         // NumPy's scalars; strings and sequences have no `__float__`, arrays of one element do but are no numbers.
         let py_float = PyType_GetSlot(Py_TYPE(o), Py_nb_float);
-        if py_float.is_null() || PySequence_Check(o) != 0 || PyComplex_Check(o) != 0 {
+        if py_float.is_null() || PySequence_Check(o) != 0 {
             return None;
         }
         if crate::convert::is_numpy_bool(o) {
@@ -696,7 +709,7 @@ unsafe fn convert(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Option<A
                 }
             }
             Ty::Float => {
-                if let Some(v) = number(o) {
+                if let Some(v) = number(o).filter(|v| !v.is_complex()) {
                     return Some(Arg::Scalar(Scalar::Float(v.to_f64())));
                 }
             }

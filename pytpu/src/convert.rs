@@ -226,6 +226,13 @@ fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tens
     let size = dtype.size_bytes();
     let bytes = t.as_bytes_mut().expect("a new cpu tensor is contiguous");
     for (v, to) in values.iter().zip(bytes.chunks_exact_mut(size)) {
+        if v.is_complex() && !dtype.is_complex() {
+            return Err(PyTypeError::new_err(match dtype.is_int() {
+                true => "'complex' object cannot be interpreted as an integer",
+                false => "must be real number, not complex",
+            })
+            .into());
+        }
         let fits = match (v, dtype) {
             (Scalar::Int(i), DType::U8) => u8::try_from(*i).is_ok() || i8::try_from(*i).is_ok(),
             (Scalar::Int(i), DType::I8) => i8::try_from(*i).is_ok(),
@@ -269,9 +276,9 @@ impl<'a> Bits<'a> {
     }
     fn get(&self, i: usize) -> Scalar {
         let size = self.dtype.size_bytes();
-        let mut b = [0u8; 8];
+        let mut b = [0u8; 16];
         b[..size].copy_from_slice(&self.bytes[i * size..(i + 1) * size]);
-        Scalar::from_bits(u64::from_le_bytes(b), self.dtype)
+        Scalar::from_bits(u128::from_le_bytes(b), self.dtype)
     }
 }
 
@@ -310,6 +317,8 @@ pub fn typestr(d: DType) -> Option<&'static str> {
         DType::F16 => "<f2",
         DType::F32 => "<f4",
         DType::F64 => "<f8",
+        DType::C64 => "<c8",
+        DType::C128 => "<c16",
         DType::BF16 => return None,
     })
 }
@@ -326,7 +335,7 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let Some(dtype) = DType::ALL.into_iter().find(|d| typestr(*d).is_some_and(|t| t[1..] == name[1..])) else {
         let shown = array.getattr("dtype").map_or(name, |d| d.to_string());
         return Err(PyTypeError::new_err(format!(
-            "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, int64, int32, int16, int8, uint8, and bool."
+            "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool."
         )));
     };
     if name.starts_with('>') {
@@ -359,7 +368,8 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     if meta.numel() == 0 {
         return Tensor::empty(&meta).or_raise();
     }
-    if address % size != 0 {
+    // Complex numbers are aligned as their parts are.
+    if address % dtype.to_real().size_bytes() != 0 {
         return Err(PyValueError::new_err(
             "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
         ));
@@ -457,6 +467,13 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
 fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let py = x.py();
     let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+    if t.is_lazy() {
+        let bit = if t.is_conj() { "conj" } else { "neg" };
+        let name = if t.is_conj() { "conjugate" } else { "negative" };
+        return Err(PyRuntimeError::new_err(format!(
+            "Can't call numpy() on Tensor that has {name} bit set. Use tensor.resolve_{bit}().numpy() instead."
+        )));
+    }
     let Some(name) = typestr(t.dtype()) else {
         return Err(PyTypeError::new_err(format!("Got unsupported ScalarType {}", t.dtype().scalar_type())));
     };

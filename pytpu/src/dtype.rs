@@ -1,10 +1,10 @@
 //! `torch.dtype`, `torch.layout`, `torch.memory_format`.
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::sync::OnceLock;
-use torchtpu_tensor::{DType, can_cast, default_dtype, promote_types, set_default_dtype};
+use torchtpu_tensor::{DType, can_cast, default_complex, default_dtype, promote_types, set_default_dtype};
 
 /// The type of a tensor's elements.
 #[pyclass(frozen, eq, hash, name = "dtype", module = "torch")]
@@ -31,7 +31,7 @@ impl PyDType {
     }
     #[getter]
     fn is_complex(&self) -> bool {
-        false
+        self.0.is_complex()
     }
     #[getter]
     fn is_signed(&self) -> bool {
@@ -41,8 +41,19 @@ impl PyDType {
     fn itemsize(&self) -> usize {
         self.0.size_bytes()
     }
-    fn to_real(slf: Py<Self>) -> Py<Self> {
-        slf
+    fn to_real<'py>(&self, py: Python<'py>) -> Bound<'py, PyDType> {
+        object(py, self.0.to_real())
+    }
+    fn to_complex<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDType>> {
+        match self.0 {
+            DType::F16 | DType::BF16 => {
+                Err(PyNotImplementedError::new_err(format!("complex numbers of {} are not supported", self.0.name())))
+            }
+            d => d
+                .to_complex()
+                .map(|d| object(py, d))
+                .ok_or_else(|| PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {}", d.scalar_type()))),
+        }
     }
     #[getter]
     fn _scalar_type(&self) -> &'static str {
@@ -70,6 +81,9 @@ pub unsafe fn extract(o: *mut PyObject) -> Option<DType> {
     }
     if o == (&raw mut PyBool_Type).cast() {
         return Some(DType::Bool);
+    }
+    if o == (&raw mut PyComplex_Type).cast() {
+        return Some(default_complex());
     }
     Python::attach(|py| {
         // SAFETY: by the contract.
@@ -172,6 +186,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             DType::F16 => "half",
             DType::F32 => "float",
             DType::F64 => "double",
+            DType::C64 => "cfloat",
+            DType::C128 => "cdouble",
             _ => continue,
         };
         m.add(alias, o)?;

@@ -3,6 +3,7 @@
 use pyo3::exceptions::*;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
+use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use torchtpu_tensor::{Error, ErrorKind};
@@ -81,6 +82,14 @@ impl<T> OrRaise<T> for Outcome<T> {
     fn or_raise(self) -> PyResult<T> {
         self.map_err(|f| Python::attach(|py| take(py, f)))
     }
+}
+
+/// Shows a library's warning as a `UserWarning`.
+fn warn(text: &str) -> torchtpu_tensor::Result<()> {
+    Python::attach(|py| {
+        let text = CString::new(text).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1).map_err(callback_error)
+    })
 }
 
 /// Carries a Python exception through library code that knows nothing of Python.
@@ -167,5 +176,6 @@ pub fn work<R>(elements: usize, f: impl FnOnce() -> R) -> R {
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    torchtpu_tensor::warning::install(warn);
     m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())
 }

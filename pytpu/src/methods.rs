@@ -64,6 +64,20 @@ fn matrix_transposed(x: &Tensor) -> Outcome<Tensor> {
     Ok(x.transpose(-2, -1)?)
 }
 
+/// The conjugate transpose: `H` of one matrix, `mH` of matrices.
+fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
+    let n = x.dims().len();
+    let said = match (one, n) {
+        (true, 0 | 2) | (false, 2..) => return Ok(if n == 0 { x.conj()? } else { x.adjoint()? }),
+        (true, 1) => "tensor.H is only supported on matrices (2-D tensors). Got 1-D tensor.".to_string(),
+        (true, n) => format!(
+            "tensor.H is only supported on matrices (2-D tensors). Got {n}-D tensor. For batches of matrices, consider using tensor.mH"
+        ),
+        (false, n) => format!("tensor.mH is only supported on matrices or batches of matrices. Got {n}-D tensor."),
+    };
+    Err(PyRuntimeError::new_err(said).into())
+}
+
 macro_rules! getters {
     ($($f:ident |$x:ident| $body:expr;)*) => {$(
         unsafe extern "C" fn $f(o: Object, _closure: *mut c_void) -> Object {
@@ -86,6 +100,10 @@ getters! {
     get_data |x| Ok(wrap(x.data()));
     get_transposed |x| Ok(wrap(transposed(x)?));
     get_matrix_transposed |x| Ok(wrap(matrix_transposed(x)?));
+    get_real |x| Ok(wrap(x.real()?));
+    get_imag |x| Ok(wrap(x.imag()?));
+    get_adjoint |x| Ok(wrap(adjoint(x, true)?));
+    get_matrix_adjoint |x| Ok(wrap(adjoint(x, false)?));
     get_is_cpu |x| boolean(x.device().kind == DeviceKind::Cpu);
     get_is_tpu |x| boolean(x.device().kind == DeviceKind::Tpu);
     get_is_meta |x| boolean(x.device().kind == DeviceKind::Meta);
@@ -130,6 +148,44 @@ unsafe extern "C" fn set_requires_grad(o: Object, value: Object, _closure: *mut 
         tensor_of(o).requires_grad_(value == Py_True())?;
         Ok(0)
     })
+}
+
+/// Writes a value over a part of a complex tensor.
+unsafe fn set_part(
+    o: Object,
+    value: Object,
+    name: &str,
+    part: impl Fn(&Tensor) -> torchtpu_tensor::Result<Tensor>,
+) -> c_int {
+    // SAFETY: the interpreter passes an object of our type, and any object.
+    enter::status(|| unsafe {
+        let value = given(value, name)?;
+        let part = part(tensor_of(o))?;
+        match value {
+            v if is_tensor(v) => part.copy_(tensor_of(v))?,
+            v => {
+                let Some(s) = crate::arguments::number(v) else {
+                    return Err(PyTypeError::new_err(format!(
+                        "{name} must be set to a Tensor or a number, not {}",
+                        type_name(v)
+                    ))
+                    .into());
+                };
+                part.copy_(&Tensor::number(s, s.dtype())?)?
+            }
+        };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn set_real(o: Object, value: Object, _closure: *mut c_void) -> c_int {
+    // SAFETY: as the interpreter passes them.
+    unsafe { set_part(o, value, "real", Tensor::real) }
+}
+
+unsafe extern "C" fn set_imag(o: Object, value: Object, _closure: *mut c_void) -> c_int {
+    // SAFETY: as the interpreter passes them.
+    unsafe { set_part(o, value, "imag", Tensor::imag) }
 }
 
 unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -> c_int {
@@ -214,9 +270,11 @@ pub(crate) fn properties() -> Vec<PyGetSetDef> {
         p(c"is_leaf", get_is_leaf, None),
         p(c"data", get_data, Some(set_data)),
         p(c"T", get_transposed, None),
-        p(c"H", get_matrix_transposed, None),
+        p(c"H", get_adjoint, None),
         p(c"mT", get_matrix_transposed, None),
-        p(c"mH", get_matrix_transposed, None),
+        p(c"mH", get_matrix_adjoint, None),
+        p(c"real", get_real, Some(set_real)),
+        p(c"imag", get_imag, Some(set_imag)),
         p(c"is_cpu", get_is_cpu, None),
         p(c"is_tpu", get_is_tpu, None),
         p(c"is_meta", get_is_meta, None),
@@ -333,12 +391,18 @@ methods! {
     m_data_ptr "data_ptr" () |_o, x, _a| integer(x.data_ptr());
     m_storage_id "_storage_id" () |_o, x, _a| integer(x.storage_id());
     m_storage_bytes "_storage_bytes" () |_o, x, _a| integer(x.storage_bytes());
-    m_is_contiguous "is_contiguous" ("memory_format") |_o, x, _a| boolean(x.is_contiguous());
+    m_is_contiguous "is_contiguous" ("memory_format") |_o, x, _a| boolean(x.has_contiguous_strides());
     m_element_size "element_size" () |_o, x, _a| integer(x.dtype().size_bytes());
     m_item "item" () |_o, x, _a| Ok(number(only_element(x)?));
     m_tolist "tolist" () |_o, x, _a| convert::to_list(x);
     m_is_floating_point "is_floating_point" () |_o, x, _a| boolean(x.dtype().is_float());
-    m_is_complex "is_complex" () |_o, _x, _a| boolean(false);
+    m_is_complex "is_complex" () |_o, x, _a| boolean(x.dtype().is_complex());
+    m_is_conj "is_conj" () |_o, x, _a| boolean(x.is_conj());
+    m_is_neg "is_neg" () |_o, x, _a| boolean(x.is_neg());
+    m_complex "__complex__" () |_o, x, _a| {
+        let (re, im) = only_element(x)?.to_complex();
+        Ok(number(Scalar::Complex(re, im)))
+    };
     m_is_signed "is_signed" () |_o, x, _a| boolean(!matches!(x.dtype(), DType::Bool | DType::U8));
     m_is_view "_is_view" () |_o, x, _a| boolean(x.is_view());
     m_get_device "get_device" () |_o, x, _a| {

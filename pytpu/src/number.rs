@@ -283,12 +283,23 @@ fn python_number(x: &Tensor) -> Outcome<Scalar> {
     only_element(x)
 }
 
+/// [`python_number`] where a complex number will not do, unless it has no imaginary part.
+fn real_number(x: &Tensor, kind: &str) -> Outcome<Scalar> {
+    match python_number(x)? {
+        Scalar::Complex(re, im) if im == 0.0 => Ok(Scalar::Float(re)),
+        Scalar::Complex(..) => {
+            Err(PyRuntimeError::new_err(format!("value cannot be converted to type {kind} without overflow")).into())
+        }
+        s => Ok(s),
+    }
+}
+
 unsafe extern "C" fn truth(a: Object) -> c_int {
     // SAFETY: an object of our type.
     enter::status(|| unsafe {
         let x = tensor_of(a);
         match x.numel() {
-            1 => Ok(c_int::from(only_element(x)?.to_f64() != 0.0)),
+            1 => Ok(c_int::from(only_element(x)?.is_true())),
             0 => Err(PyRuntimeError::new_err("Boolean value of Tensor with no values is ambiguous").into()),
             _ => Err(PyRuntimeError::new_err("Boolean value of Tensor with more than one value is ambiguous").into()),
         }
@@ -298,7 +309,7 @@ unsafe extern "C" fn truth(a: Object) -> c_int {
 unsafe extern "C" fn to_int(a: Object) -> Object {
     // SAFETY: an object of our type; Python's own conversion refuses NaN and infinities.
     enter::object(|| unsafe {
-        match python_number(tensor_of(a))? {
+        match real_number(tensor_of(a), "int64_t")? {
             Scalar::Float(f) => match PyLong_FromDouble(f) {
                 o if o.is_null() => Err(Failure::Raised),
                 o => Ok(o),
@@ -310,14 +321,14 @@ unsafe extern "C" fn to_int(a: Object) -> Object {
 
 unsafe extern "C" fn to_float(a: Object) -> Object {
     // SAFETY: an object of our type.
-    enter::object(|| unsafe { Ok(table::number(Scalar::Float(python_number(tensor_of(a))?.to_f64()))) })
+    enter::object(|| unsafe { Ok(table::number(Scalar::Float(real_number(tensor_of(a), "double")?.to_f64()))) })
 }
 
 unsafe extern "C" fn to_index(a: Object) -> Object {
     // SAFETY: an object of our type.
     enter::object(|| unsafe {
         let x = tensor_of(a);
-        if x.dtype().is_float() || x.numel() != 1 {
+        if x.dtype().is_inexact() || x.numel() != 1 {
             return Err(
                 PyTypeError::new_err("only integer tensors of a single element can be converted to an index").into()
             );

@@ -201,6 +201,7 @@ pub fn number(s: Scalar) -> *mut PyObject {
             Scalar::Bool(b) => PyBool_FromLong(b.into()),
             Scalar::Int(i) => PyLong_FromLongLong(i),
             Scalar::Float(f) => PyFloat_FromDouble(f),
+            Scalar::Complex(re, im) => PyComplex_FromDoubles(re, im),
         }
     }
 }

@@ -11,7 +11,7 @@ pub enum Operand<'a> {
     /// A 0-d tensor on the host: a number that becomes an argument of the program, not a constant.
     Number {
         /// Its bytes, zero extended.
-        bits: u64,
+        bits: u128,
         /// Its description (`cpu`).
         meta: &'a Meta,
     },

@@ -63,11 +63,16 @@ struct Storage {
 const WRAPPED_NUMBER: u8 = 1;
 /// Set on `x.data` and on views of it: their writes count apart.
 const UNVERSIONED: u8 = 2;
+/// Set on views whose elements are the conjugates of those in memory.
+const CONJUGATED: u8 = 4;
+/// Set on views whose elements are the negatives of those in memory.
+const NEGATED: u8 = 8;
 
 #[repr(C, align(64))]
 struct Header {
     refs: AtomicU32,
     flags: AtomicU8,
+    /// Whether memory holds the elements, row major and without gaps.
     contiguous: bool,
     class: u8,
     storage: NonNull<Storage>,
@@ -566,12 +571,13 @@ impl Tensor {
         st.refs.fetch_add(1, Ordering::Relaxed);
         let block = take_block(0);
         let header = block.cast::<Header>();
+        let lazy = self.lazy_flags();
         // SAFETY: a free block of class 0 holds a header.
         unsafe {
             header.write(Header {
                 refs: AtomicU32::new(1),
-                flags: AtomicU8::new(self.header().flags.load(Ordering::Relaxed) & UNVERSIONED),
-                contiguous: torchtpu_kernels::is_contiguous(&meta.dims, &strides),
+                flags: AtomicU8::new(lazy | self.header().flags.load(Ordering::Relaxed) & UNVERSIONED),
+                contiguous: lazy == 0 && torchtpu_kernels::is_contiguous(&meta.dims, &strides),
                 class: 0,
                 storage: self.header().storage,
                 autograd: AtomicPtr::new(null_mut()),
@@ -622,10 +628,41 @@ impl Tensor {
     pub fn numel(&self) -> usize {
         self.header().numel
     }
-    /// Whether the elements lie in row-major order without gaps.
+    /// Whether memory holds the elements in row-major order without gaps.
     #[inline(always)]
     pub fn is_contiguous(&self) -> bool {
         self.header().contiguous
+    }
+    /// Whether the strides are row major without gaps; memory may still hold conjugates or negatives.
+    #[inline]
+    pub fn has_contiguous_strides(&self) -> bool {
+        torchtpu_kernels::is_contiguous(self.dims(), self.strides())
+    }
+    #[inline(always)]
+    fn lazy_flags(&self) -> u8 {
+        self.header().flags.load(Ordering::Relaxed) & (CONJUGATED | NEGATED)
+    }
+    /// Whether memory holds something else than the elements: their conjugates or negatives. Kernels are given a copy.
+    #[inline(always)]
+    pub fn is_lazy(&self) -> bool {
+        self.lazy_flags() != 0
+    }
+    /// Whether this is a view whose elements are the conjugates of those in memory.
+    #[inline]
+    pub fn is_conj(&self) -> bool {
+        self.lazy_flags() & CONJUGATED != 0
+    }
+    /// Whether this is a view whose elements are the negatives of those in memory.
+    #[inline]
+    pub fn is_neg(&self) -> bool {
+        self.lazy_flags() & NEGATED != 0
+    }
+    /// Turns a view that was just made into one of conjugates, or of negatives; twice is neither.
+    pub(crate) fn toggle_lazy(&mut self, conjugate: bool) {
+        let h = self.unshared();
+        *h.flags.get_mut() ^= if conjugate { CONJUGATED } else { NEGATED };
+        h.contiguous = *h.flags.get_mut() & (CONJUGATED | NEGATED) == 0
+            && torchtpu_kernels::is_contiguous(&h.meta.dims, &h.strides);
     }
     /// Whether this tensor stands for a number.
     #[inline(always)]
@@ -784,24 +821,29 @@ impl Tensor {
     }
     /// The only element's bits, zero extended; `None` unless on `cpu` with one element.
     #[inline]
-    pub fn scalar_bits(&self) -> Option<u64> {
+    pub fn scalar_bits(&self) -> Option<u128> {
         if self.device().kind != DeviceKind::Cpu || self.numel() != 1 {
             return None;
+        }
+        if self.is_lazy() {
+            return self.resolved().ok()?.scalar_bits();
         }
         let p = self.data_ptr();
         // SAFETY: one element of the given size at its address.
         Some(unsafe {
             match self.dtype().size_bytes() {
-                1 => *(p as *const u8) as u64,
-                2 => *(p as *const u16) as u64,
-                4 => *(p as *const u32) as u64,
-                _ => *(p as *const u64),
+                1 => *(p as *const u8) as u128,
+                2 => *(p as *const u16) as u128,
+                4 => *(p as *const u32) as u128,
+                8 => *(p as *const u64) as u128,
+                // Aligned as its parts are.
+                _ => *(p as *const u64) as u128 | (*(p as *const u64).add(1) as u128) << 64,
             }
         })
     }
     /// Writes the only element's bits.
     #[inline]
-    pub(crate) fn set_scalar_bits(&self, bits: u64) {
+    pub(crate) fn set_scalar_bits(&self, bits: u128) {
         debug_assert!(self.device().kind == DeviceKind::Cpu && self.numel() == 1);
         let p = self.data_ptr();
         // SAFETY: as `scalar_bits`.
@@ -810,7 +852,8 @@ impl Tensor {
                 1 => *(p as *mut u8) = bits as u8,
                 2 => *(p as *mut u16) = bits as u16,
                 4 => *(p as *mut u32) = bits as u32,
-                _ => *(p as *mut u64) = bits,
+                8 => *(p as *mut u64) = bits as u64,
+                _ => *(p as *mut [u64; 2]) = [bits as u64, (bits >> 64) as u64],
             }
         }
     }

@@ -38,9 +38,14 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     }
     let y = if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
         let y = Tensor::empty(&meta)?;
-        match op.kernel(x, std::slice::from_ref(&y)) {
-            Ok(()) => y,
-            Err(e) => return Err(e.in_op(op.name())),
+        if x.iter().any(|t| t.is_lazy()) {
+            run_resolved(&op, x, std::slice::from_ref(&y))?;
+            y
+        } else {
+            match op.kernel(x, std::slice::from_ref(&y)) {
+                Ok(()) => y,
+                Err(e) => return Err(e.in_op(op.name())),
+            }
         }
     } else {
         execute(&op, x, meta)?.swap_remove(0)
@@ -102,7 +107,11 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
                 return state::no_grad(|| op.expand(x));
             }
             let y: Outs = metas.iter().map(Tensor::empty).collect::<Result<_>>()?;
-            op.kernel(x, &y).map_err(|e| e.in_op(op.name()))?;
+            if x.iter().any(|t| t.is_lazy()) {
+                run_resolved(op, x, &y)?;
+            } else {
+                op.kernel(x, &y).map_err(|e| e.in_op(op.name()))?;
+            }
             Ok(y)
         }
         DeviceKind::Tpu => {
@@ -123,6 +132,14 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
     }
 }
 
+/// Runs a kernel on copies of the inputs whose memory holds conjugates or negatives.
+#[cold]
+fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+    let held: SmallVec<[Tensor; 4]> = x.iter().map(|t| t.resolved()).collect::<Result<_>>()?;
+    let x: SmallVec<[&Tensor; 4]> = held.iter().collect();
+    op.kernel(&x, y).map_err(|e| e.in_op(op.name()))
+}
+
 /// Makes a view and records it.
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     if is_observed() {
@@ -131,7 +148,8 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     debug_assert!(op.is_view());
     if let (Prim::AsStrided(w), Some(v)) = (&op, x.view_info()) {
         // A leaf that is a view of what needs no gradient: the window is one on the leaf's own elements.
-        if !v.is_detached() && state::grad_enabled() && x.requires_grad() && !v.base.requires_grad() {
+        let same = x.dtype() == v.base.dtype() && !x.is_lazy();
+        if same && !v.is_detached() && state::grad_enabled() && x.requires_grad() && !v.base.requires_grad() {
             if let Some(own) = w.within(x) {
                 let l = op.layout(&Layout::of(&v.base)).map_err(|e| e.in_op(op.name()))?;
                 let y = v.base.make_view(op.clone(), &x.meta().with_dims(l.dims), l.strides, l.offset)?;
@@ -140,7 +158,13 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
             }
         }
     }
+    let seen;
     let (x, needs) = match (&op, x.view_info()) {
+        // It speaks of the storage as this view sees it.
+        (Prim::AsStrided(_), Some(v)) if !v.is_detached() && (x.dtype() != v.base.dtype() || x.is_lazy()) => {
+            seen = v.base.seen_as(x)?;
+            (&seen, seen.requires_grad())
+        }
         // It speaks of the storage, so its history starts at the base.
         (Prim::AsStrided(_), Some(v)) if !v.is_detached() => {
             if x.device().kind == DeviceKind::Tpu && v.base.view_info().is_some_and(|b| !b.ops.is_empty()) {
@@ -152,7 +176,7 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
         _ => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
     };
     let l = op.layout(&Layout::of(x)).map_err(|e| e.in_op(op.name()))?;
-    let meta = x.meta().with_dims(l.dims);
+    let meta = x.meta().with_dims(l.dims).with_dtype(op.view_dtype(x.dtype()));
     if !(needs && state::grad_enabled()) {
         return x.make_view(op, &meta, l.strides, l.offset);
     }
@@ -169,7 +193,11 @@ pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> 
         return Ok(false);
     }
     let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
-    if meta != *out.meta() || !op.has_kernel() || x.iter().any(|t| partly_overlaps(t, out)) {
+    if meta != *out.meta()
+        || !op.has_kernel()
+        || out.is_lazy()
+        || x.iter().any(|t| t.is_lazy() || partly_overlaps(t, out))
+    {
         return Ok(false);
     }
     op.kernel(x, std::slice::from_ref(out)).map_err(|e| e.in_op(op.name()))?;
@@ -187,7 +215,7 @@ impl Prim {
     /// Description of the result of a view op on a value with this description.
     pub(crate) fn view_meta(&self, x: &Meta) -> Result<Meta> {
         let l = Layout::contiguous(x.dims);
-        Ok(x.with_dims(self.layout(&l)?.dims))
+        Ok(x.with_dims(self.layout(&l)?.dims).with_dtype(self.view_dtype(x.dtype)))
     }
 }
 

@@ -282,7 +282,14 @@ impl Node {
                 &zero
             }
         };
-        op.vjp(&Saved { x: &x, y: &y, metas: &metas, outputs: &self.outputs, g, needs }, first)
+        let mut grads = op.vjp(&Saved { x: &x, y: &y, metas: &metas, outputs: &self.outputs, g, needs }, first)?;
+        // A real number moves along the real line only.
+        for (g, m) in grads.iter_mut().zip(&metas) {
+            if let Some(d) = g.as_ref().filter(|g| g.dtype().is_complex() && !m.dtype.is_complex()) {
+                *g = Some(d.real()?);
+            }
+        }
+        Ok(grads)
     }
 
     /// Frees what was kept.
@@ -406,7 +413,7 @@ fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<
         0 => SmallVec::new(),
         _ => SmallVec::from_buf([Some(SavedTensor::output(y)?)]),
     };
-    let differentiable = op.differentiable_outputs() & 1 != 0 && y.dtype().is_float();
+    let differentiable = op.differentiable_outputs() & 1 != 0 && y.dtype().is_inexact();
     let seq = ea.next_seq().max(eb.next_seq());
     let seq = take_seq(seq);
     let node = NewArc::new().write(Node {
@@ -462,7 +469,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         saved::remember(&node);
     }
     for (i, t) in y.iter().enumerate() {
-        if t.dtype().is_float() && differentiable >> i & 1 != 0 {
+        if t.dtype().is_inexact() && differentiable >> i & 1 != 0 {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), i as u32);
         }
     }
@@ -514,7 +521,7 @@ impl Tensor {
     /// # Errors
     /// `Runtime` for tensors of integers and for tensors with a history.
     pub fn requires_grad_(&self, on: bool) -> Result<&Tensor> {
-        if on && !self.dtype().is_float() {
+        if on && !self.dtype().is_inexact() {
             return Err(Error::runtime("only Tensors of floating point dtype can require gradients"));
         }
         match self.history()? {

@@ -62,7 +62,7 @@ pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
         _ => None,
     };
     // What is overwritten by something constant has a gradient too: zero.
-    let y = if tracked && !y.requires_grad() && x.requires_grad() && x.dtype().is_float() && x.view_info().is_none() {
+    let y = if tracked && !y.requires_grad() && x.requires_grad() && x.dtype().is_inexact() && x.view_info().is_none() {
         crate::ops::pointwise::independent_of(&x.alias_with_history()?, y.expand_dims(x.dims())?)?
     } else {
         y

@@ -42,12 +42,13 @@ mod scalar;
 pub mod schema;
 pub mod state;
 pub mod view;
+pub mod warning;
 
 pub use block::{GradRef, Tensor};
 pub use device::{Device, DeviceKind};
 pub use dims::Dims;
 pub use error::{Error, ErrorKind, Result};
 pub use meta::Meta;
-pub use scalar::{Scalar, can_cast, category, default_dtype, promote_types, set_default_dtype};
+pub use scalar::{Scalar, can_cast, category, default_complex, default_dtype, promote_types, set_default_dtype};
 pub use state::{GradMode, no_grad};
-pub use torchtpu_kernels::{DType, Element, bf16, f16};
+pub use torchtpu_kernels::{DType, Element, bf16, c64, c128, f16};

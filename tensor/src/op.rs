@@ -129,6 +129,10 @@ pub trait Op: Debug + Sized {
     fn label(&self) -> &'static str {
         Self::NAME
     }
+    /// Whether complex inputs get as far as `infer`, which may still refuse them; elsewhere they are refused before.
+    fn takes_complex(&self) -> bool {
+        false
+    }
 }
 
 /// Sizes, strides and offset of a strided window on a storage.
@@ -159,6 +163,10 @@ pub trait ViewOp: Debug + Sized {
     const NAME: &'static str;
     /// Where the result's elements are, given where the input's are. The only rule that may reject.
     fn layout(&self, x: &Layout) -> Result<Layout>;
+    /// Element type of the result; strides and offset of its layout count elements of this type.
+    fn dtype(&self, x: DType) -> DType {
+        x
+    }
     /// StableHLO spelling.
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value;
     /// Gradient of the input.
@@ -204,6 +212,17 @@ pub trait Fused: Debug + Sized {
     fn label(&self) -> &'static str {
         Self::NAME
     }
+    /// Whether complex inputs get as far as `infer`, which may still refuse them; elsewhere they are refused before.
+    fn takes_complex(&self) -> bool {
+        false
+    }
+}
+
+/// Refuses complex inputs on behalf of an op that does not take them.
+#[cold]
+fn no_complex(name: &str, x: &[&Tensor]) -> Error {
+    let dtype = x.iter().map(|t| t.dtype()).find(|d| d.is_complex()).unwrap_or(DType::C64);
+    Error::not_implemented(format!("\"{name}_cpu\" not implemented for '{}'", dtype.scalar_type()))
 }
 
 /// How the table asks a primitive.
@@ -221,6 +240,9 @@ pub(crate) mod prim {
     }
     #[inline]
     pub(crate) fn infer<O: Op>(o: &O, x: &[&Tensor]) -> Result<Meta> {
+        if x.iter().any(|t| t.dtype().is_complex()) && !o.takes_complex() {
+            return Err(no_complex(o.label(), x));
+        }
         o.infer(x)
     }
     pub(crate) fn infer_extra<O: Op>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
@@ -252,6 +274,9 @@ pub(crate) mod prim {
     pub(crate) fn expand<O: Op>(_: &O, _: &[&Tensor]) -> Result<Outs> {
         unreachable!("{} is a primitive", O::NAME)
     }
+    pub(crate) fn view_dtype<O: Op>(_: &O, x: DType) -> DType {
+        x
+    }
     pub(crate) fn layout<O: Op>(_: &O, _: &Layout) -> Result<Layout> {
         unreachable!("{} is no view", O::NAME)
     }
@@ -274,7 +299,7 @@ pub(crate) mod view {
         1
     }
     pub(crate) fn infer<O: ViewOp>(o: &O, x: &[&Tensor]) -> Result<Meta> {
-        Ok(x[0].meta().with_dims(o.layout(&Layout::of(x[0]))?.dims))
+        Ok(x[0].meta().with_dims(o.layout(&Layout::of(x[0]))?.dims).with_dtype(o.dtype(x[0].dtype())))
     }
     pub(crate) fn infer_extra<O: ViewOp>(_: &O, _: &[&Tensor], _: &Meta, _: usize) -> Meta {
         unreachable!("{} has one output", O::NAME)
@@ -303,6 +328,9 @@ pub(crate) mod view {
     pub(crate) fn expand<O: ViewOp>(_: &O, _: &[&Tensor]) -> Result<Outs> {
         unreachable!("{} is a primitive", O::NAME)
     }
+    pub(crate) fn view_dtype<O: ViewOp>(o: &O, x: DType) -> DType {
+        o.dtype(x)
+    }
     pub(crate) fn layout<O: ViewOp>(o: &O, x: &Layout) -> Result<Layout> {
         o.layout(x)
     }
@@ -325,6 +353,9 @@ pub(crate) mod fused {
         O::DIFFERENTIABLE
     }
     pub(crate) fn infer<O: Fused>(o: &O, x: &[&Tensor]) -> Result<Meta> {
+        if x.iter().any(|t| t.dtype().is_complex()) && !o.takes_complex() {
+            return Err(no_complex(o.label(), x));
+        }
         o.infer(x)
     }
     pub(crate) fn infer_extra<O: Fused>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
@@ -353,6 +384,9 @@ pub(crate) mod fused {
     }
     pub(crate) fn expand<O: Fused>(o: &O, x: &[&Tensor]) -> Result<Outs> {
         o.expand(x)
+    }
+    pub(crate) fn view_dtype<O: Fused>(_: &O, x: DType) -> DType {
+        x
     }
     pub(crate) fn layout<O: Fused>(_: &O, _: &Layout) -> Result<Layout> {
         unreachable!("{} is no view", O::NAME)

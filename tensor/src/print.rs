@@ -1,6 +1,6 @@
 //! Printing, as PyTorch prints: four digits, a common scale, columns aligned, long dimensions summarised.
 
-use crate::{DType, Device, DeviceKind, Result, Scalar, Tensor, default_dtype, state};
+use crate::{DType, Device, DeviceKind, Result, Scalar, Tensor, c128, default_complex, default_dtype, state};
 use std::fmt;
 
 /// How many elements are printed in full.
@@ -10,7 +10,37 @@ const EDGE: usize = 3;
 const LINE_WIDTH: usize = 80;
 const PRECISION: usize = 4;
 
-/// How the elements of one tensor are written: all alike.
+/// How the elements of one tensor are written: all alike; of complex numbers, the imaginary parts in a style of their own.
+struct Styles {
+    real: Style,
+    imag: Option<Style>,
+}
+
+impl Styles {
+    fn of(values: &[Scalar], dtype: DType) -> Styles {
+        if !dtype.is_complex() {
+            return Styles { real: Style::of(values, dtype), imag: None };
+        }
+        let part = |f: &dyn Fn((f64, f64)) -> f64| {
+            let v: Vec<Scalar> = values.iter().map(|v| Scalar::Float(f(v.to_complex()))).collect();
+            Style::of(&v, dtype.to_real())
+        };
+        Styles { real: part(&|(re, _)| re), imag: Some(part(&|(_, im)| im)) }
+    }
+    fn write(&self, v: Scalar) -> String {
+        let Some(imag) = &self.imag else { return self.real.write(v) };
+        let (re, im) = v.to_complex();
+        let im = imag.write(Scalar::Float(im));
+        let im = im.trim_start();
+        let sign = if im.starts_with('-') { "" } else { "+" };
+        format!("{}{sign}{im}j", self.real.write(Scalar::Float(re)))
+    }
+    fn width(&self) -> usize {
+        self.real.width() + self.imag.as_ref().map_or(0, |s| s.width() + 1)
+    }
+}
+
+/// How real numbers are written.
 enum Style {
     Integer {
         width: usize,
@@ -90,7 +120,7 @@ fn plain(v: Scalar) -> String {
         Scalar::Bool(true) => "True".into(),
         Scalar::Bool(false) => "False".into(),
         Scalar::Int(i) => i.to_string(),
-        Scalar::Float(f) => f.to_string(),
+        Scalar::Float(f) | Scalar::Complex(f, _) => f.to_string(),
     }
 }
 
@@ -112,7 +142,9 @@ fn shown(x: &Tensor, summarize: bool) -> Result<Vec<Scalar>> {
 }
 
 fn scalars(x: &Tensor) -> Result<Vec<Scalar>> {
-    if x.dtype().is_float() {
+    if x.dtype().is_complex() {
+        Ok(x.to_vec::<c128>()?.into_iter().map(|z| Scalar::Complex(z.re, z.im)).collect())
+    } else if x.dtype().is_float() {
         Ok(x.to_vec::<f64>()?.into_iter().map(Scalar::Float).collect())
     } else if x.dtype() == DType::Bool {
         Ok(x.to_vec::<bool>()?.into_iter().map(Scalar::Bool).collect())
@@ -121,7 +153,7 @@ fn scalars(x: &Tensor) -> Result<Vec<Scalar>> {
     }
 }
 
-fn vector(x: &Tensor, indent: usize, style: &Style, summarize: bool) -> Result<String> {
+fn vector(x: &Tensor, indent: usize, style: &Styles, summarize: bool) -> Result<String> {
     let v = shown(x, summarize)?;
     let n = x.dims()[0];
     let mut items: Vec<String> = v.iter().map(|s| style.write(*s)).collect();
@@ -133,7 +165,7 @@ fn vector(x: &Tensor, indent: usize, style: &Style, summarize: bool) -> Result<S
     Ok(format!("[{}]", lines.join(&format!(",\n{}", " ".repeat(indent + 1)))))
 }
 
-fn body(x: &Tensor, indent: usize, style: &Style, summarize: bool) -> Result<String> {
+fn body(x: &Tensor, indent: usize, style: &Styles, summarize: bool) -> Result<String> {
     match x.dims().len() {
         0 => Ok(style.write(scalars(x)?[0])),
         1 => vector(x, indent, style, summarize),
@@ -173,11 +205,12 @@ pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
         state::no_grad(|| {
             let host = x.detach().to_device(Device::CPU)?;
             let summarize = x.numel() > THRESHOLD;
-            let style = Style::of(&shown(&host, summarize)?, x.dtype());
+            let style = Styles::of(&shown(&host, summarize)?, x.dtype());
             body(&host, prefix.len(), &style, summarize)
         })?
     };
-    let has_default = x.numel() > 0 && matches!(x.dtype(), DType::I64 | DType::Bool) || x.dtype() == default_dtype();
+    let is_usual = |d: DType| matches!(d, DType::I64 | DType::Bool) || d == default_complex();
+    let has_default = x.numel() > 0 && is_usual(x.dtype()) || x.dtype() == default_dtype();
     if !has_default {
         extra.push(format!("dtype=torch.{}", x.dtype().name()));
     }

@@ -12,25 +12,45 @@ pub enum Scalar {
     Int(i64),
     /// A floating-point number.
     Float(f64),
+    /// A complex number: real and imaginary part.
+    Complex(f64, f64),
 }
 
 impl Scalar {
-    /// As `f64`.
+    /// As `f64`; of a complex number, the real part.
     #[inline]
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::Bool(b) => b as u8 as f64,
             Scalar::Int(i) => i as f64,
-            Scalar::Float(f) => f,
+            Scalar::Float(f) | Scalar::Complex(f, _) => f,
         }
     }
-    /// As `i64`, truncating.
+    /// Real and imaginary part.
+    #[inline]
+    pub fn to_complex(self) -> (f64, f64) {
+        match self {
+            Scalar::Complex(re, im) => (re, im),
+            s => (s.to_f64(), 0.0),
+        }
+    }
+    /// Whether it is anything but zero.
+    #[inline]
+    pub fn is_true(self) -> bool {
+        self.to_complex() != (0.0, 0.0)
+    }
+    /// Whether it is complex.
+    #[inline]
+    pub fn is_complex(self) -> bool {
+        matches!(self, Scalar::Complex(..))
+    }
+    /// As `i64`, truncating; of a complex number, the real part.
     #[inline]
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::Bool(b) => b as i64,
             Scalar::Int(i) => i,
-            Scalar::Float(f) => f as i64,
+            Scalar::Float(f) | Scalar::Complex(f, _) => f as i64,
         }
     }
     /// The dtype a tensor of this number has on its own.
@@ -40,13 +60,29 @@ impl Scalar {
             Scalar::Bool(_) => DType::Bool,
             Scalar::Int(_) => DType::I64,
             Scalar::Float(_) => default_dtype(),
+            Scalar::Complex(..) => default_complex(),
         }
     }
     /// The value's bytes as an element of `dtype`, little endian, zero extended.
-    pub fn bits(self, dtype: DType) -> u64 {
+    #[inline]
+    pub fn bits(self, dtype: DType) -> u128 {
+        let parts = |re: u128, im: u128, width: u32| re | im << width;
+        match dtype {
+            DType::C64 => {
+                let (re, im) = self.to_complex();
+                parts((re as f32).to_bits() as u128, (im as f32).to_bits() as u128, 32)
+            }
+            DType::C128 => {
+                let (re, im) = self.to_complex();
+                parts(re.to_bits() as u128, im.to_bits() as u128, 64)
+            }
+            d => self.real_bits(d) as u128,
+        }
+    }
+    fn real_bits(self, dtype: DType) -> u64 {
         use crate::{bf16, f16};
         match dtype {
-            DType::Bool => (self.to_f64() != 0.0) as u64,
+            DType::Bool => self.is_true() as u64,
             DType::U8 => self.to_i64() as u8 as u64,
             DType::I8 => self.to_i64() as i8 as u8 as u64,
             DType::I16 => self.to_i64() as i16 as u16 as u64,
@@ -56,11 +92,14 @@ impl Scalar {
             DType::BF16 => bf16::from_f32(self.to_f64() as f32).to_bits() as u64,
             DType::F32 => (self.to_f64() as f32).to_bits() as u64,
             DType::F64 => self.to_f64().to_bits(),
+            DType::C64 | DType::C128 => unreachable!("the caller takes complex numbers apart"),
         }
     }
     /// The number whose bytes as an element of `dtype` are `bits`; inverse of [`Scalar::bits`].
-    pub fn from_bits(bits: u64, dtype: DType) -> Scalar {
+    pub fn from_bits(bits: u128, dtype: DType) -> Scalar {
         use crate::{bf16, f16};
+        let wide = bits;
+        let bits = bits as u64;
         match dtype {
             DType::Bool => Scalar::Bool(bits & 1 != 0),
             DType::U8 => Scalar::Int(bits as u8 as i64),
@@ -72,6 +111,10 @@ impl Scalar {
             DType::BF16 => Scalar::Float(bf16::from_bits(bits as u16).to_f64()),
             DType::F32 => Scalar::Float(f32::from_bits(bits as u32) as f64),
             DType::F64 => Scalar::Float(f64::from_bits(bits)),
+            DType::C64 => {
+                Scalar::Complex(f32::from_bits(bits as u32) as f64, f32::from_bits((bits >> 32) as u32) as f64)
+            }
+            DType::C128 => Scalar::Complex(f64::from_bits(bits), f64::from_bits((wide >> 64) as u64)),
         }
     }
 }
@@ -84,6 +127,11 @@ impl From<f64> for Scalar {
 impl From<f32> for Scalar {
     fn from(v: f32) -> Scalar {
         Scalar::Float(v as f64)
+    }
+}
+impl From<(f64, f64)> for Scalar {
+    fn from((re, im): (f64, f64)) -> Scalar {
+        Scalar::Complex(re, im)
     }
 }
 impl From<i64> for Scalar {
@@ -111,6 +159,12 @@ pub fn default_dtype() -> DType {
     DType::ALL[d as usize]
 }
 
+/// The dtype of new complex tensors: that whose parts are of [`default_dtype`].
+#[inline]
+pub fn default_complex() -> DType {
+    default_dtype().to_complex().unwrap_or(DType::C64)
+}
+
 /// Sets [`default_dtype`]; the caller has checked that it is floating point.
 pub fn set_default_dtype(dtype: DType) {
     DEFAULT_DTYPE.store(dtype as u8, Relaxed);
@@ -127,14 +181,17 @@ pub fn promote_types(a: DType, b: DType) -> DType {
         (Bool, x) => x,
         (U8, I8) => I16,
         (F16, BF16) => F32,
+        (F64, C64) => C128,
         (_, x) => x,
     }
 }
 
-/// 0 bool, 1 integer, 2 floating point.
+/// 0 bool, 1 integer, 2 floating point, 3 complex.
 #[inline]
 pub fn category(d: DType) -> u8 {
-    if d.is_float() {
+    if d.is_complex() {
+        3
+    } else if d.is_float() {
         2
     } else if d == DType::Bool {
         0

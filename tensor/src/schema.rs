@@ -312,7 +312,12 @@ impl<'a> Args<'a> {
     /// A number as `f64`.
     #[inline]
     pub fn float(&self, i: usize) -> Result<f64> {
-        self.scalar(i).map(Scalar::to_f64)
+        match self.scalar(i)? {
+            Scalar::Complex(_, im) if im != 0.0 => {
+                Err(Error::runtime("value cannot be converted to type double without overflow"))
+            }
+            s => Ok(s.to_f64()),
+        }
     }
     /// A number as `f64`, or `None`.
     #[inline]
@@ -593,16 +598,23 @@ pub struct Sample {
     pub dtypes: &'static [DType],
     /// Whether gradients with respect to the floating-point tensors can be compared with differences.
     pub gradient: bool,
+    /// Whether `dtypes` are all there is: the op takes complex numbers only.
+    pub only: bool,
 }
 
 impl Sample {
     /// A differentiable sample.
     pub fn new(args: Vec<SampleArg>) -> Sample {
-        Sample { args, dtypes: &[], gradient: true }
+        Sample { args, dtypes: &[], gradient: true, only: false }
     }
     /// Without a comparison of gradients: integers, kinks, random numbers.
     pub fn no_gradient(mut self) -> Sample {
         self.gradient = false;
+        self
+    }
+    /// For complex numbers, and nothing else.
+    pub fn complex(mut self) -> Sample {
+        (self.dtypes, self.only) = (&[DType::C64, DType::C128], true);
         self
     }
     /// With further dtypes.

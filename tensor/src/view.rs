@@ -36,8 +36,6 @@ impl ViewInfo {
             _ => (x.clone(), SmallVec::new()),
         };
         match op {
-            // It speaks of the storage, whatever was looked through before.
-            Some(op @ Prim::AsStrided(_)) => ops = smallvec![op],
             Some(op) => ops.push(op),
             None => {}
         }
@@ -89,8 +87,55 @@ impl Tensor {
 
     /// A view through `op`, without recording.
     pub(crate) fn make_view(&self, op: Prim, meta: &Meta, strides: crate::Dims, offset: usize) -> Result<Tensor> {
+        let lazy = match op {
+            Prim::Conj(_) => Some(true),
+            Prim::Negative(_) => Some(false),
+            _ => None,
+        };
         let info = ViewInfo::of(self, Some(op), false);
-        self.alias(meta, strides, offset, Some(info))
+        let mut y = self.alias(meta, strides, offset, Some(info))?;
+        if let Some(conjugate) = lazy {
+            y.toggle_lazy(conjugate);
+        }
+        Ok(y)
+    }
+
+    /// This tensor, which owns a storage, seen in the dtype of a view of it, conjugated and negated as that is.
+    pub(crate) fn seen_as(&self, view: &Tensor) -> Result<Tensor> {
+        use crate::ops::complex::{AsComplex, AsReal};
+        let mut y = self.clone();
+        if view.dtype() != self.dtype() {
+            y = if view.dtype().is_complex() {
+                let pairs = y.view_dims(crate::Dims::new(&[y.numel() / 2, 2]))?;
+                dispatch::call_view(Prim::AsComplex(AsComplex), &pairs)?
+            } else {
+                dispatch::call_view(Prim::AsReal(AsReal), &y)?
+            };
+        }
+        if view.is_conj() {
+            y = y.conj()?;
+        }
+        if view.is_neg() { y.negative_view() } else { Ok(y) }
+    }
+
+    /// The elements themselves in memory: a copy where it holds their conjugates or negatives. `cpu`, without history.
+    pub(crate) fn resolved(&self) -> Result<Tensor> {
+        use torchtpu_kernels::pointwise::{UnaryKind, unary};
+        if !self.is_lazy() {
+            return Ok(self.clone());
+        }
+        let y = Tensor::empty(self.meta())?;
+        let apply =
+            |kind, x: &Tensor| unary(kind, &x.view(), &mut y.view_mut()).map_err(crate::ops::pointwise::kernel_error);
+        match (self.is_conj() && self.dtype().is_complex(), self.is_neg()) {
+            (true, true) => {
+                apply(UnaryKind::Conj, self)?;
+                apply(UnaryKind::Neg, &y)?;
+            }
+            (true, false) => apply(UnaryKind::Conj, self)?,
+            (false, _) => apply(UnaryKind::Neg, self)?,
+        }
+        Ok(y)
     }
 
     /// Another tensor with the same elements and layout and no history.
@@ -152,8 +197,11 @@ impl Tensor {
         match self.device().kind {
             DeviceKind::Meta => {}
             DeviceKind::Cpu => {
+                // What a view of conjugates is given, memory holds conjugated.
+                let y =
+                    if self.is_lazy() { crate::state::no_grad(|| lazily_as(&y.detach(), self))? } else { y.clone() };
                 let mut out = self.view_mut();
-                torchtpu_kernels::copy::copy(&y.view(), &mut out);
+                torchtpu_kernels::copy::copy(&y.resolved()?.view(), &mut out);
             }
             DeviceKind::Tpu => {
                 let be = backend::get()?;
@@ -174,6 +222,12 @@ impl Tensor {
         self.bump_version();
         Ok(())
     }
+}
+
+/// `y` conjugated and negated as `x` is.
+fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let y = if x.is_conj() { y.conj()? } else { y.clone() };
+    if x.is_neg() { y.negative_view() } else { Ok(y) }
 }
 
 /// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.

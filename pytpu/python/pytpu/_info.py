@@ -22,9 +22,9 @@ class finfo:
 
     def __init__(self, type=None):
         self._dtype = _C.get_default_dtype() if type is None else type
-        if not isinstance(self._dtype, _C.dtype) or not self._dtype.is_floating_point:
+        if not isinstance(self._dtype, _C.dtype) or not (self._dtype.is_floating_point or self._dtype.is_complex):
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{_shown(type)}'")
-        self.dtype = _name(self._dtype)
+        self.dtype = _name(self._dtype.to_real())
         self.bits, digits, low, high, decimal = _FLOAT[self.dtype]
         self.eps = 2.0 ** (1 - digits)
         self.tiny = self.smallest_normal = 2.0**low
@@ -51,7 +51,7 @@ class iinfo:
     __module__ = "torch"
 
     def __init__(self, type):
-        if not isinstance(type, _C.dtype) or type.is_floating_point or type is _C.bool:
+        if not isinstance(type, _C.dtype) or type.is_floating_point or type.is_complex or type is _C.bool:
             raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{_shown(type)}'")
         self.dtype = _name(type)
         self.bits = 8 * type.itemsize

@@ -109,7 +109,7 @@ def numpy(self, *, force=False):
 
 
 def _resolved(self):
-    return self.detach().cpu()
+    return self.detach().cpu().resolve_conj().resolve_neg()
 
 
 @method

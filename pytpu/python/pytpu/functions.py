@@ -4,7 +4,7 @@ from . import _C
 
 __all__ = [
     "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
-    "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_floating_point", "is_inference", "is_inference_mode_enabled",
+    "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
     "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
@@ -29,6 +29,16 @@ def is_floating_point(input):
 def is_complex(input):
     """Whether the dtype is complex."""
     return input.is_complex()
+
+
+def is_conj(input):
+    """Whether the tensor is a view of conjugates."""
+    return input.is_conj()
+
+
+def is_neg(input):
+    """Whether the tensor is a view of negatives."""
+    return input.is_neg()
 
 
 def is_nonzero(input):
@@ -110,11 +120,12 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     if rtol < 0 or atol < 0:
         raise RuntimeError(f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}")
     close = input == other
-    if equal_nan and input.is_floating_point():
+    inexact = input.is_floating_point() or input.is_complex()
+    if equal_nan and inexact:
         close = close | (input.isnan() & other.isnan())
     if rtol == 0 and atol == 0:
         return close
-    x, y = (input, other) if input.is_floating_point() else (input.double(), other.double())
+    x, y = (input, other) if inexact else (input.double(), other.double())
     difference = (x - y).abs()
     return close | (difference.isfinite() & (difference <= atol + (rtol * y).abs()))
 

@@ -26,6 +26,8 @@ _STORAGES = {
     "CharStorage": _C.int8,
     "ByteStorage": _C.uint8,
     "BoolStorage": _C.bool,
+    "ComplexFloatStorage": _C.complex64,
+    "ComplexDoubleStorage": _C.complex128,
 }
 _STORAGE_OF = {v: k for k, v in _STORAGES.items()}
 
@@ -123,6 +125,8 @@ def _reduce_tensor(t):
     d = t.detach()
     if not d.is_cpu:
         d = d.cpu()
+    # A file holds memory, not what a view makes of it.
+    d = d.resolve_conj().resolve_neg()
     args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
     return _Global("torch._utils", "_rebuild_tensor_v2"), args
 

@@ -25,8 +25,8 @@ impl Scalar {
             Scalar::Float(v) => v,
         }
     }
-    /// The bytes of the element it becomes, in the first [`DType::size_bytes`] of the array.
-    pub fn to_bytes(self, dtype: DType) -> [u8; 8] {
+    /// The bytes of the element of real numbers it becomes, in the first [`DType::size_bytes`] of the array.
+    fn to_bytes(self, dtype: DType) -> [u8; 8] {
         fn element<T: Number>(v: Scalar) -> T {
             match v {
                 Scalar::Bool(v) => cast(v),
@@ -45,6 +45,11 @@ impl Scalar {
 
 /// Sets every element.
 pub fn fill(out: &mut ViewMut, value: Scalar) {
+    if out.dtype().is_complex() {
+        let strides = crate::complex::doubled(out.strides());
+        fill(&mut out.part(0, &strides), value);
+        return fill(&mut out.part(1, &strides), Scalar::Int(0));
+    }
     #[repr(align(8))]
     struct Aligned([u8; 8]);
     let bytes = Aligned(value.to_bytes(out.dtype()));
@@ -69,7 +74,7 @@ macro_rules! bit_copies {
         }
     )*};
 }
-bit_copies! { copy_1 u8; copy_2 u16; copy_4 u32; copy_8 u64; }
+bit_copies! { copy_1 u8; copy_2 u16; copy_4 u32; copy_8 u64; copy_16 [u64; 2]; }
 
 fn copy_same(x: &View, out: &mut ViewMut) {
     if transposed(x, out) {
@@ -79,7 +84,8 @@ fn copy_same(x: &View, out: &mut ViewMut) {
         1 => copy_1,
         2 => copy_2,
         4 => copy_4,
-        _ => copy_8,
+        8 => copy_8,
+        _ => copy_16,
     };
     // SAFETY: the views describe memory they may use; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::raw_output(out), [Operand::raw_input(x)]) };
@@ -90,12 +96,16 @@ fn cast_loop(from: DType, to: DType) -> Loop<1> {
     for_dtype!(from, A => for_dtype!(to, R => loop1::<A, R, Cast>()))
 }
 
-/// Writes the elements of `x` to `out`, converting. Floats become integers by truncation, anything but zero is true;
+/// Writes the elements of `x` to `out`, converting. Floats become integers by truncation, anything but zero is true, complex
+/// numbers lose their imaginary part to real ones;
 /// sizes are the same. `out` must not partly overlap `x`.
 pub fn copy(x: &View, out: &mut ViewMut) {
     debug_assert_eq!(x.sizes(), out.sizes());
     if x.dtype() == out.dtype() {
         return copy_same(x, out);
+    }
+    if x.dtype().is_complex() || out.dtype().is_complex() {
+        return crate::complex::convert(x, out);
     }
     let f = cast_loop(x.dtype(), out.dtype());
     // SAFETY: the views describe memory they may use; sizes agree and the loop is that of the dtypes.
@@ -155,7 +165,8 @@ fn transposed(x: &View, out: &mut ViewMut) -> bool {
                         1 => square::<u8>(from, cols.steps[0], to, rows.steps[1], height, width),
                         2 => square::<u16>(from, cols.steps[0], to, rows.steps[1], height, width),
                         4 => square::<u32>(from, cols.steps[0], to, rows.steps[1], height, width),
-                        _ => square::<u64>(from, cols.steps[0], to, rows.steps[1], height, width),
+                        8 => square::<u64>(from, cols.steps[0], to, rows.steps[1], height, width),
+                        _ => square::<[u64; 2]>(from, cols.steps[0], to, rows.steps[1], height, width),
                     }
                 }
             }

@@ -1,16 +1,17 @@
 //! Rust types that are element types.
 
 use crate::DType;
+use crate::{c64, c128};
 use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use half::{bf16, f16};
 
 /// A Rust number that can be an element: plain bytes with a [`DType`].
-pub trait Element: Copy + Send + Sync + PartialOrd + std::fmt::Debug + Default + 'static {
+pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + Default + 'static {
     /// The element type it is.
     const DTYPE: DType;
     /// Converts from `f64` the way a C cast does, saturating where C leaves it open.
     fn from_f64(v: f64) -> Self;
-    /// Converts to `f64`.
+    /// Converts to `f64`; of a complex number, its real part.
     fn to_f64(self) -> f64;
     /// Converts from `i64`, wrapping.
     fn from_i64(v: i64) -> Self;
@@ -45,9 +46,36 @@ element! {
     bf16, BF16, |v| bf16::from_bits(f32_to_bf16(v as f32)), |v| bf16_to_f32(v.to_bits()) as f64, |v| bf16::from_bits(f32_to_bf16(v as f32)), |v| bf16_to_f32(v.to_bits()) as i64;
     f32, F32, |v| v as f32, |v| v as f64, |v| v as f32, |v| v as i64;
     f64, F64, |v| v, |v| v, |v| v as f64, |v| v as i64;
+    c64, C64, |v| c64::new(v as f32, 0.0), |v| v.re as f64, |v| c64::new(v as f32, 0.0), |v| v.re as i64;
+    c128, C128, |v| c128::new(v, 0.0), |v| v.re, |v| c128::new(v as f64, 0.0), |v| v.re as i64;
 }
 
-/// Runs a block with `$T` bound to the Rust type of a [`DType`].
+/// What a kernel of real numbers does when it is given complex ones: its callers refuse them first.
+#[doc(hidden)]
+#[cold]
+pub fn refuse_complex(dtype: DType) -> ! {
+    panic!("kernel of real numbers called with {}", dtype.name())
+}
+
+/// [`for_dtype!`](crate::for_dtype), and complex types too. Every use compiles its block twelve times.
+#[macro_export]
+macro_rules! for_any_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::C64 => {
+                type $T = $crate::c64;
+                $body
+            }
+            $crate::DType::C128 => {
+                type $T = $crate::c128;
+                $body
+            }
+            other => $crate::for_dtype!(other, $T => $body),
+        }
+    };
+}
+
+/// Runs a block with `$T` bound to the Rust type of a [`DType`] of real numbers; complex ones are a caller's mistake.
 #[macro_export]
 macro_rules! for_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
@@ -92,6 +120,7 @@ macro_rules! for_dtype {
                 type $T = f64;
                 $body
             }
+            other @ ($crate::DType::C64 | $crate::DType::C128) => $crate::refuse_complex(other),
         }
     };
 }

@@ -7,9 +7,10 @@
 //! Writes to equal positions happen in index order on one thread, so results do not depend on the number of threads.
 //! A value that is a scalar is passed as a view whose strides are zero.
 
+use crate::complex::by_parts;
 use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, row_major};
 use crate::threads::parallel_for;
-use crate::{Element, KernelError, View, ViewMut, for_dtype};
+use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, for_any_dtype, for_dtype};
 
 /// All indices in row-major order. Any integer dtype.
 pub(crate) fn read_indices(index: &View) -> Vec<i64> {
@@ -145,7 +146,7 @@ pub fn index_select(x: &View, dim: usize, index: &View, out: &mut ViewMut) -> Re
 }
 
 /// Arithmetic of elements: integers wrap, reduced floats round after every step, `bool` is or/and.
-trait Arithmetic: Element {
+trait Arithmetic: Element + PartialOrd {
     fn plus(self, y: Self) -> Self;
     fn times(self, y: Self) -> Self;
     /// Whether it is NaN.
@@ -273,8 +274,15 @@ pub fn scatter_reduce(
     kind: ScatterReduce,
     include_self: bool,
 ) -> Result<(), KernelError> {
+    if out.dtype().is_complex() && kind != ScatterReduce::Prod {
+        return by_parts(src, out, |src, out| scatter_reduce(out, dim, index, src, kind, include_self));
+    }
     let (positions, nest, step) = scatter_nest(out, dim, index, src)?;
-    for_dtype!(out.dtype(), T => combine::<T>(out, src, &positions, &nest, step, kind, include_self));
+    match out.dtype() {
+        DType::C64 => multiply::<c64>(out, src, &positions, &nest, step, include_self),
+        DType::C128 => multiply::<c128>(out, src, &positions, &nest, step, include_self),
+        d => for_dtype!(d, T => combine::<T>(out, src, &positions, &nest, step, kind, include_self)),
+    }
     if kind == ScatterReduce::Mean {
         // Counts in a dense array of the sizes of `out`, scattered by the same nest with its strides.
         let count_strides = row_major(out.sizes());
@@ -289,6 +297,21 @@ pub fn scatter_reduce(
         divide(out, &counts, &count_strides);
     }
     Ok(())
+}
+
+/// [`combine`] of complex products.
+fn multiply<T: Element + std::ops::Mul<Output = T>>(
+    out: &mut ViewMut,
+    src: &View,
+    positions: &[i64],
+    nest: &Nest<3>,
+    step: usize,
+    include_self: bool,
+) {
+    if !include_self {
+        write_at::<T>(nest, out, src, positions, step, |_, _| T::from_i64(1));
+    }
+    write_at::<T>(nest, out, src, positions, step, |a, b| a * b);
 }
 
 fn combine<T: Arithmetic>(
@@ -349,6 +372,9 @@ fn row_nest(out: &ViewMut, dim: usize, sizes: &[usize], src_strides: &[usize]) -
 /// # Errors
 /// When an index is outside the dimension.
 pub fn index_add(out: &mut ViewMut, dim: usize, index: &View, src: &View, alpha: f64) -> Result<(), KernelError> {
+    if out.dtype().is_complex() {
+        return by_parts(src, out, |src, out| index_add(out, dim, index, src, alpha));
+    }
     let (size, step) = size_and_stride(out.sizes(), out.strides(), dim);
     let positions = checked(read_indices(index), size, false, |_| {
         KernelError::IndexOutOfRange("index out of range in self".into())
@@ -454,6 +480,9 @@ pub fn index_put(
     values: &View,
     accumulate: bool,
 ) -> Result<(), KernelError> {
+    if accumulate && out.dtype().is_complex() {
+        return by_parts(values, out, |values, out| index_put(out, indices, dims, values, true));
+    }
     let k = indices.len();
     let offsets = point_offsets(indices, dims, out.sizes(), out.strides())?;
     let points = indices.first().map_or(&[][..], |i| i.sizes());
@@ -492,7 +521,7 @@ pub fn masked_fill(out: &mut ViewMut, mask: &View, value: &View) {
 pub fn count_nonzero(x: &View) -> usize {
     let nest = Nest::new(x.sizes(), [x.strides()], |_| false);
     let count = std::sync::atomic::AtomicUsize::new(0);
-    for_dtype!(x.dtype(), T => {
+    for_any_dtype!(x.dtype(), T => {
         let x = Address::<T>::of(x.ptr());
         let zero = T::default();
         nest.par_for_each_row(|[o], n, [s]| {
@@ -511,7 +540,7 @@ pub fn nonzero(x: &View, out: &mut ViewMut) {
     let out = Address::<i64>::of(out.ptr());
     let nest = Nest::new(x.sizes(), [x.strides()], |_| false);
     let (mut number, mut row) = (0, 0);
-    for_dtype!(x.dtype(), T => {
+    for_any_dtype!(x.dtype(), T => {
         let x_at = Address::<T>::of(x.ptr());
         let zero = T::default();
         nest.for_each_row(|[o], n, [s]| {
@@ -624,6 +653,9 @@ pub fn take(x: &View, index: &View, out: &mut ViewMut) -> Result<(), KernelError
 /// # Errors
 /// When an index is outside `out`.
 pub fn put(out: &mut ViewMut, index: &View, src: &View, accumulate: bool) -> Result<(), KernelError> {
+    if accumulate && out.dtype().is_complex() {
+        return by_parts(src, out, |src, out| put(out, index, src, true));
+    }
     let mut offsets = flat_positions(index, out.numel())?;
     if !out.is_contiguous() {
         for p in &mut offsets {

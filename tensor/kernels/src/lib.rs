@@ -7,6 +7,7 @@
 
 pub mod attention;
 pub mod columns;
+mod complex;
 pub mod conv;
 mod convert;
 pub mod copy;
@@ -17,6 +18,7 @@ mod dtype;
 mod element;
 pub mod embedding;
 mod error;
+pub mod fft;
 mod gemm;
 pub mod grid;
 pub mod index;
@@ -42,7 +44,14 @@ pub mod threads;
 mod view;
 
 pub use dtype::DType;
-pub use element::Element;
+pub use element::{Element, refuse_complex};
 pub use error::KernelError;
 pub use half::{bf16, f16};
+
+/// `complex64`: a complex number of two `f32`.
+#[allow(non_camel_case_types)]
+pub type c64 = num_complex::Complex<f32>;
+/// `complex128`: a complex number of two `f64`.
+#[allow(non_camel_case_types)]
+pub type c128 = num_complex::Complex<f64>;
 pub use view::{View, ViewMut, is_contiguous};

@@ -406,8 +406,8 @@ unsafe fn run_dims<const N: usize, const M: usize>(
             }
         } else {
             while left > 0 {
-                let m = left.min(TILE);
                 let (out, ins) = lanes(&at);
+                let m = left.min(tile_room(TILE, out, &ins));
                 // SAFETY: `m` elements follow the cursor.
                 unsafe { short_rows(f, &params, dims, &at, out, ins, m) };
                 at.advance(dims, m);
@@ -548,19 +548,20 @@ unsafe fn staged_row<const N: usize, const T: usize>(
     ins: [Lane; N],
     n: usize,
 ) {
+    let room = tile_room(T, out, &ins);
     let mut tiles = [const { Tile::<T>(MaybeUninit::uninit()) }; N];
     let mut spread = [false; N];
     for k in 0..N {
         if ins[k].step == 0 {
             // SAFETY: one element is read; the tile has room for `TILE`.
-            unsafe { gather(ins[k], n.min(T), tiles[k].ptr()) };
+            unsafe { gather(ins[k], n.min(room), tiles[k].ptr()) };
             spread[k] = true;
         }
     }
     let mut result = Tile::<T>::new();
     let mut done = 0;
     while done < n {
-        let m = (n - done).min(T);
+        let m = (n - done).min(room);
         let mut ptrs = [std::ptr::null::<u8>(); N];
         for k in 0..N {
             // SAFETY: `done < n`, so the lane's next `m` elements are in its memory; tiles hold `TILE` elements.
@@ -588,6 +589,12 @@ unsafe fn staged_row<const N: usize, const T: usize>(
         }
         done += m;
     }
+}
+
+/// How many elements fit a tile of `n` eight-byte ones.
+#[inline(always)]
+fn tile_room<const N: usize>(n: usize, out: Lane, ins: &[Lane; N]) -> usize {
+    n >> (out.size > 8 || ins.iter().any(|x| x.size > 8)) as u32
 }
 
 /// Several short rows as one tile.
@@ -674,7 +681,8 @@ unsafe fn gather(x: Lane, n: usize, to: *mut u8) {
             (_, 1) => gather_as::<u8>(x, n, to),
             (_, 2) => gather_as::<u16>(x, n, to),
             (_, 4) => gather_as::<u32>(x, n, to),
-            _ => gather_as::<u64>(x, n, to),
+            (_, 8) => gather_as::<u64>(x, n, to),
+            _ => gather_as::<[u64; 2]>(x, n, to),
         }
     }
 }
@@ -708,7 +716,8 @@ unsafe fn scatter(from: *const u8, n: usize, x: Lane) {
             (_, 1) => scatter_as::<u8>(from, n, x),
             (_, 2) => scatter_as::<u16>(from, n, x),
             (_, 4) => scatter_as::<u32>(from, n, x),
-            _ => scatter_as::<u64>(from, n, x),
+            (_, 8) => scatter_as::<u64>(from, n, x),
+            _ => scatter_as::<[u64; 2]>(from, n, x),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Matrix products of batches with any strides.
 
+use crate::complex::doubled;
 use crate::cpu::level;
 use crate::gemm::{self, Multiply};
 use crate::par::{Scratch, Shared};
@@ -354,6 +355,7 @@ fn product(
             for_float!(a.dtype(), T => float_product::<T>(m, n, k, a, b, out, alpha, beta, bias));
             Ok(())
         }
+        d if d.is_complex() => complex_product(a, b, out, alpha, beta, bias),
         d => {
             for_dtype!(d, T => int_product::<T>(m, n, k, a, b, out, alpha as i64, beta as i64, bias));
             Ok(())
@@ -506,6 +508,27 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
             }
         }
     });
+}
+
+/// Complex numbers: four products of their parts, where they lie.
+fn complex_product(
+    a: &View,
+    b: &View,
+    out: &mut ViewMut,
+    alpha: f64,
+    beta: f64,
+    bias: Option<&View>,
+) -> Result<(), KernelError> {
+    assert!(a.dtype() == out.dtype() && b.dtype() == out.dtype(), "matmul: operands of different types");
+    let (sa, sb, so) = (doubled(a.strides()), doubled(b.strides()), doubled(out.strides()));
+    let sbias = bias.map(|bias| doubled(bias.strides()));
+    let bias = |i: usize| bias.zip(sbias.as_deref()).map(|(bias, strides)| bias.part(i, strides));
+    for (i, sign) in [(0, -1.0), (1, 1.0)] {
+        let to = &mut out.part(i, &so);
+        product(&a.part(0, &sa), &b.part(i, &sb), to, alpha, beta, bias(i).as_ref())?;
+        product(&a.part(1, &sa), &b.part(1 - i, &sb), to, sign * alpha, 1.0, None)?;
+    }
+    Ok(())
 }
 
 /// Integers: rows of wrapping 64-bit sums.

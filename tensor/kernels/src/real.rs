@@ -42,6 +42,7 @@ pub(crate) use simd;
 /// What kernels compute in: `f32` or `f64`.
 pub(crate) trait Real:
     Element
+    + PartialOrd
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>

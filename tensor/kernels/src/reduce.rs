@@ -9,11 +9,12 @@
 //! the accumulator tile by tile; cuts between pieces depend on the sizes only, so results do not depend on the number of
 //! threads.
 
+use crate::complex::{Complex, by_parts, for_complex};
 use crate::convert::{Number, cast};
 use crate::loops::{Cursor, Dim, RawMut, multiversion, simplify};
 use crate::pointwise::{kinds, unsupported};
 use crate::threads::parallel_for;
-use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+use crate::{DType, Element, KernelError, View, ViewMut, c128, for_dtype};
 
 kinds! {
     /// A reduction, by PyTorch's name.
@@ -144,7 +145,16 @@ fn load_truth(from: DType) -> Load<u8> {
             unsafe { *to.add(i) = (*x.add(i * step).cast::<A>()).is_true() as u8 };
         }
     }
-    for_dtype!(from, A => truth::<A>)
+    unsafe fn complex_truth<C: Complex>(x: *const u8, step: usize, to: *mut u8, n: usize) {
+        for i in 0..n {
+            // SAFETY: as above.
+            unsafe { *to.add(i) = (*x.add(i * step).cast::<C>() != C::default()) as u8 };
+        }
+    }
+    match from {
+        DType::C64 | DType::C128 => for_complex!(from, C => complex_truth::<C>),
+        _ => for_dtype!(from, A => truth::<A>),
+    }
 }
 
 /// Partial results paired off like the digits of a binary counter.
@@ -470,7 +480,7 @@ fn loader<R: Number>(x: DType) -> Option<Load<R>> {
 
 /// Reduces `x` over the dimensions where `mask` is true; `out` has the sizes of the others, in order.
 ///
-/// `Sum` and `Prod` cast to the dtype of `out` on the way (integers accumulate in `i64`, `f16` and `bf16` in `f32`);
+/// `Sum` and `Prod` cast to the dtype of `out` on the way, unless that or that of `x` is complex: then both are (integers accumulate in `i64`, `f16` and `bf16` in `f32`);
 /// `Max` and `Min` keep the dtype of `x` and propagate NaN; `Any` and `All` write `bool`. An empty reduction gives the
 /// identity (for `Max` and `Min` the lowest and highest value; callers refuse that case as PyTorch does).
 ///
@@ -478,8 +488,12 @@ fn loader<R: Number>(x: DType) -> Option<Load<R>> {
 /// None for the dtypes named.
 pub fn reduce(kind: ReduceKind, x: &View, mask: &[bool], out: &mut ViewMut) -> Result<(), KernelError> {
     let (dx, dout) = (x.dtype(), out.dtype());
+    if dx.is_complex() && matches!(kind, ReduceKind::Sum) {
+        return by_parts(x, out, |x, out| reduce(kind, x, mask, out));
+    }
     let p = plan(x, mask, out);
     match kind {
+        ReduceKind::Prod if dx.is_complex() => for_complex!(dx, C => complex_prod::<C>(x, &p, out)),
         ReduceKind::Sum | ReduceKind::Prod => sum_or_prod(kind == ReduceKind::Sum, x, &p, None, out),
         ReduceKind::Any => go::<Max<u8>>(x, &p, Some(load_truth(dx)), None, out),
         ReduceKind::All => {
@@ -507,10 +521,35 @@ pub fn reduce(kind: ReduceKind, x: &View, mask: &[bool], out: &mut ViewMut) -> R
                 DType::I16 => extreme!(i16),
                 DType::I32 => extreme!(i32),
                 DType::I64 => extreme!(i64),
+                DType::C64 | DType::C128 => return Err(unsupported(kind.name(), dx)),
             }
         }
     }
     Ok(())
+}
+
+/// Products of complex numbers, result by result.
+fn complex_prod<C: Complex>(x: &View, p: &Plan, out: &mut ViewMut) {
+    let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(out.ptr()));
+    parallel_for(p.results, (8 * 1024 / p.length.max(1)).max(1), |range| {
+        runs(&p.kept, range.start, range.len(), |offset, m| {
+            for i in 0..m {
+                let base = offset[0] + i * p.kept[0].steps[0];
+                let mut product = c128::new(1.0, 0.0);
+                if p.length > 0 {
+                    runs(&p.reduced, 0, p.length, |at, n| {
+                        for j in 0..n {
+                            // SAFETY: elements lie within the view.
+                            let v = unsafe { *from.at(base + at[0] + j * p.reduced[0].steps[0]).cast::<C>() };
+                            product *= v.wide();
+                        }
+                    });
+                }
+                // SAFETY: the result lies within the output; each is written once.
+                unsafe { to.at(offset[1] + i * p.kept[0].steps[1]).cast::<C>().write(C::narrow(product)) };
+            }
+        });
+    });
 }
 
 fn sum_or_prod(sum: bool, x: &View, p: &Plan, scale: Option<f64>, out: &mut ViewMut) {
@@ -534,6 +573,9 @@ fn sum_or_prod(sum: bool, x: &View, p: &Plan, scale: Option<f64>, out: &mut View
 /// # Errors
 /// [`KernelError::Other`] when `out` is not floating point.
 pub fn mean(x: &View, mask: &[bool], out: &mut ViewMut) -> Result<(), KernelError> {
+    if x.dtype().is_complex() {
+        return by_parts(x, out, |x, out| mean(x, mask, out));
+    }
     if !out.dtype().is_float() {
         return Err(unsupported("mean", out.dtype()));
     }
@@ -579,7 +621,7 @@ pub fn arg_reduce(max: bool, x: &View, dim: usize, out: &mut ViewMut) -> Result<
     Ok(())
 }
 
-unsafe fn best_of<T: Element>(max: bool, x: *const u8, step: usize, n: usize) -> usize {
+unsafe fn best_of<T: Element + PartialOrd>(max: bool, x: *const u8, step: usize, n: usize) -> usize {
     // SAFETY: the caller vouches for `n` elements.
     unsafe {
         let mut best: T = *x.cast::<T>();

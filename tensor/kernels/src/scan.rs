@@ -1,10 +1,11 @@
 //! Running sums, products, extremes and log-sum-exps along a dimension.
 
+use crate::complex::{Complex, by_parts, exp, for_complex, ln_1p};
 use crate::convert::{Number, cast};
 use crate::loops::{Cursor, Dim, RawMut, simplify};
 use crate::pointwise::unsupported;
 use crate::threads::parallel_for;
-use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+use crate::{DType, Element, KernelError, View, ViewMut, c128, for_dtype};
 
 /// Work on every line along `dim`: `line(offsets of the first element in each operand)`. Steps of lines come back.
 fn lines<const M: usize>(
@@ -83,11 +84,35 @@ macro_rules! scan_in {
             // Sums of halves run in f32; of f32 in f64, which costs nothing here and keeps long sums exact.
             DType::F16 | DType::BF16 => scan::<f32>(x, $dim, $out, $start as f32, |$a, $b| $e),
             DType::F32 | DType::F64 => scan::<f64>(x, $dim, $out, $start as f64, |$a, $b| $e),
-            DType::Bool => return Err(unsupported($name, DType::Bool)),
+            d @ (DType::Bool | DType::C64 | DType::C128) => return Err(unsupported($name, d)),
             _ => scan::<i64>(x, $dim, $out, $start as i64, $int),
         }
         Ok(())
     }};
+}
+
+/// [`scan`] of complex numbers.
+fn complex_scan<C: Complex>(
+    x: &View,
+    dim: usize,
+    out: &mut ViewMut,
+    start: c128,
+    f: impl Fn(c128, c128) -> c128 + Sync + Copy,
+) {
+    let size = size_of::<C>();
+    let (n, step_x) = along(x.sizes(), x.strides(), dim, size);
+    let (_, step_o) = along(out.sizes(), out.strides(), dim, size);
+    let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(out.ptr()));
+    lines(x.sizes(), dim, [(x.strides(), size), (out.strides(), size)], |[a, b]| {
+        let mut acc = start;
+        for i in 0..n {
+            // SAFETY: as `scan`.
+            unsafe {
+                acc = f(acc, (*from.at(a + i * step_x).cast::<C>()).wide());
+                to.at(b + i * step_o).cast::<C>().write(C::narrow(acc));
+            }
+        }
+    });
 }
 
 fn contiguous_strides(sizes: &[usize]) -> Vec<usize> {
@@ -103,6 +128,9 @@ fn contiguous_strides(sizes: &[usize]) -> Vec<usize> {
 /// # Errors
 /// [`KernelError::Other`] when `out` is `bool`.
 pub fn cumsum(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
+    if x.dtype().is_complex() {
+        return by_parts(x, out, |x, out| cumsum(x, dim, out));
+    }
     scan_in!(x, dim, out, "cumsum", i64::wrapping_add, 0, |a, b| a + b)
 }
 
@@ -111,14 +139,27 @@ pub fn cumsum(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError
 /// # Errors
 /// [`KernelError::Other`] when `out` is `bool`.
 pub fn cumprod(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
+    if x.dtype().is_complex() {
+        for_complex!(x.dtype(), C => complex_scan::<C>(x, dim, out, c128::new(1.0, 0.0), |a, b| a * b));
+        return Ok(());
+    }
     scan_in!(x, dim, out, "cumprod", i64::wrapping_mul, 1, |a, b| a * b)
 }
 
-/// `ln(e^x0 + ... + e^xi)` along `dim`, without overflow. Floats only; `out` has the dtype of `x`.
+/// `ln(e^x0 + ... + e^xi)` along `dim`, without overflow. Real and complex numbers; `out` has the dtype of `x`.
 ///
 /// # Errors
 /// [`KernelError::Other`] for other dtypes.
 pub fn logcumsumexp(x: &View, dim: usize, out: &mut ViewMut) -> Result<(), KernelError> {
+    if x.dtype().is_complex() && x.dtype() == out.dtype() {
+        let none = c128::new(f64::NEG_INFINITY, 0.0);
+        for_complex!(x.dtype(), C => complex_scan::<C>(x, dim, out, none, |a, b| {
+            // The smaller one over the larger one is what the logarithm sees.
+            let (low, high) = if a.re < b.re { (a, b) } else { (b, a) };
+            if low.re == f64::NEG_INFINITY { high } else { high + ln_1p(exp(low - high)) }
+        }));
+        return Ok(());
+    }
     if !x.dtype().is_float() || x.dtype() != out.dtype() {
         return Err(unsupported("logcumsumexp", x.dtype()));
     }

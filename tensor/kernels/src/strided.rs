@@ -174,7 +174,7 @@ pub(crate) fn offset_of(mut i: usize, sizes: &[usize], strides: &[usize]) -> usi
 }
 
 /// Runs a block with `$T` bound to the unsigned integer as wide as a dtype: what moves but does not compute needs no
-/// more than four variants.
+/// more than five variants.
 macro_rules! for_width {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype.size_bytes() {
@@ -190,8 +190,13 @@ macro_rules! for_width {
                 type $T = u32;
                 $body
             }
-            _ => {
+            8 => {
                 type $T = u64;
+                $body
+            }
+            _ => {
+                // Aligned as its parts are, not to its size.
+                type $T = [u64; 2];
                 $body
             }
         }

@@ -9,7 +9,7 @@ use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of
 use crate::ops::random::{Distribution, sample};
 use crate::random::Generator;
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, positive, t, unit};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
+use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
@@ -36,7 +36,7 @@ pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_float() {
         return Ok(());
     }
-    Err(Error::not_implemented(format!("\"{name}\" not implemented for '{}'", x.dtype().scalar_type())))
+    Err(super::complex::unsupported(name, x.dtype()))
 }
 
 // ------------------------------------------------------------------------------------------------ ReLU's gradient
@@ -64,6 +64,9 @@ impl Fused for ThresholdBackward {
     });
     const VJP: Option<VjpFn<Self>> =
         Some(|_, s, g| Ok(smallvec![if s.needs(0) { Some(threshold_backward(g, s.x(1))?) } else { None }, None]));
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("threshold_backward", x[0])?;
         same_as(x[0], x[1])
@@ -95,7 +98,7 @@ fn same_as(g: &Tensor, x: &Tensor) -> Result<Meta> {
 /// # Errors
 /// `Runtime` when the two differ in shape, dtype or device.
 pub fn threshold_backward(g: &Tensor, y: &Tensor) -> Result<Tensor> {
-    if !g.dtype().is_float() {
+    if !g.dtype().is_inexact() {
         return select_scalar(&y.le_scalar(0i64)?, 0.0, g);
     }
     dispatch::call(Prim::ThresholdBackward(ThresholdBackward), &[g, y])
@@ -143,6 +146,9 @@ impl Fused for Gelu {
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         Ok(smallvec![Some(dispatch::call(Prim::GeluBackward(GeluBackward { tanh: o.tanh }), &[g, s.x(0)])?)])
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("GeluKernelImpl", x[0])?;
         Ok(*x[0].meta())
@@ -167,6 +173,9 @@ impl Fused for GeluBackward {
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         kernels::gelu_backward(&x[0].view(), &x[1].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error)
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("GeluBackwardKernelImpl", x[0])?;
         same_as(x[0], x[1])
@@ -219,6 +228,9 @@ impl Fused for Silu {
         Some(|_, x, y| kernels::silu(&x[0].view(), &mut y[0].view_mut()).map_err(kernel_error));
     const VJP: Option<VjpFn<Self>> =
         Some(|_, s, g| Ok(smallvec![Some(dispatch::call(Prim::SiluBackward(SiluBackward), &[g, s.x(0)])?)]));
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("silu_cpu", x[0])?;
         Ok(*x[0].meta())
@@ -236,6 +248,9 @@ impl Fused for SiluBackward {
     const NAME: &'static str = "silu_backward";
     const KERNEL: Option<KernelFn<Self>> =
         Some(|_, x, y| kernels::silu_backward(&x[0].view(), &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error));
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("silu_backward_cpu", x[0])?;
         same_as(x[0], x[1])
@@ -262,6 +277,9 @@ pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) ->
     let mut all = vec![Operand::Tensor(x)];
     all.extend(low.iter().chain(&high));
     let dtype = result_type_of(&all);
+    if dtype.is_complex() {
+        return Err(Error::not_implemented("clamp is not supported for complex types"));
+    }
     let y = narrowed(x.clone(), dtype)?;
     let tracked = state::grad_enabled() && all.iter().any(|o| matches!(o, Operand::Tensor(t) if t.requires_grad()));
     let mut y = y;
@@ -285,6 +303,7 @@ pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) ->
 }
 
 fn clamp_scalars(x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Tensor> {
+    super::complex::refuse(x, ErrorKind::NotImplemented, "clamp is not supported for complex types")?;
     let number = |v: f64| if x.dtype().is_float() { Scalar::Float(v) } else { Scalar::Int(v as i64) };
     clamp(x, low.map(|v| Operand::Scalar(number(v))), high.map(|v| Operand::Scalar(number(v))))
 }
@@ -406,6 +425,9 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 }
 
 fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return Err(super::complex::unsupported("glu_cpu", x.dtype()));
+    }
     if x.dims().is_empty() {
         return Err(Error::runtime("glu does not support 0-dimensional tensors"));
     }
@@ -427,11 +449,22 @@ fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
             c_name(end.dtype())
         )));
     }
-    expect_float("lerp_cpu", x)?;
+    if !x.dtype().is_complex() {
+        expect_float("lerp_cpu", x)?;
+    }
     let d = end.sub(x)?;
     match weight {
-        Operand::Scalar(w) if w.to_f64().abs() < 0.5 => x.add(&d.mul_scalar(w)?),
-        Operand::Scalar(w) => end.sub(&d.mul_scalar(1.0 - w.to_f64())?),
+        Operand::Scalar(w) => {
+            let (re, im) = w.to_complex();
+            if w.is_complex() && !x.dtype().is_complex() {
+                return Err(Error::runtime("value cannot be converted to type double without overflow"));
+            }
+            if re.hypot(im) < 0.5 {
+                return x.add(&d.mul_scalar(w)?);
+            }
+            let rest = if w.is_complex() { Scalar::Complex(1.0 - re, -im) } else { Scalar::Float(1.0 - re) };
+            end.sub(&d.mul_scalar(rest)?)
+        }
         Operand::Tensor(w) => {
             if w.dtype() != x.dtype() {
                 return Err(Error::runtime(format!(
@@ -460,12 +493,14 @@ pub fn c_name(d: DType) -> &'static str {
         DType::BF16 => "c10::BFloat16",
         DType::F32 => "float",
         DType::F64 => "double",
+        DType::C64 => "c10::complex<float>",
+        DType::C128 => "c10::complex<double>",
     }
 }
 
 /// `x + value * a * b`, or `x + value * a / b`.
 fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) -> Result<Tensor> {
-    if divide && !a.dtype().is_float() && !b.dtype().is_float() {
+    if divide && !a.dtype().is_inexact() && !b.dtype().is_inexact() {
         return Err(Error::runtime(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.",
         ));
@@ -477,7 +512,7 @@ fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) 
         return add_product(&wide(x)?, &wide(a)?, &wide(b)?, value, divide)?.to_dtype(x.dtype());
     }
     let z = if divide { a.div(b)? } else { a.mul(b)? };
-    x.add(&if value.to_f64() == 1.0 { z } else { z.mul_scalar(value)? })
+    x.add(&if value.to_complex() == (1.0, 0.0) { z } else { z.mul_scalar(value)? })
 }
 
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
@@ -521,7 +556,10 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "silu(Tensor self) -> Tensor",
         Tier::Fused,
-        |a| ok(dispatch::call(Prim::Silu(Silu), &[a.tensor(0)?])?),
+        |a| {
+            let x = a.tensor(0)?;
+            ok(if x.dtype().is_complex() { x.mul(&x.sigmoid()?)? } else { dispatch::call(Prim::Silu(Silu), &[x])? })
+        },
         plain,
     )
     .inplace()

@@ -14,6 +14,9 @@ pub struct Cat {
 
 impl Op for Cat {
     const NAME: &'static str = "cat";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut dims = *x[0].dims();
         for (i, t) in x.iter().enumerate().skip(1) {
@@ -74,6 +77,9 @@ pub struct Flip {
 
 impl Op for Flip {
     const NAME: &'static str = "flip";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }
@@ -168,7 +174,7 @@ pub fn flip(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
 }
 
 /// Shifts elements along dimensions; those that leave at the end come back at the start.
-fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
+pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
     if dims.is_empty() && shifts.len() == 1 {
         return roll(&x.reshape(&[-1])?, shifts, &[0])?.reshape_dims(*x.dims());
     }

@@ -38,6 +38,9 @@ fn product_list(v: impl Iterator<Item = usize>) -> String {
 
 impl Op for Conv {
     const NAME: &'static str = "convolution";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (s, a, w) = (&self.0, x[0].dims(), x[1].dims());
         expect_float("slow_conv2d_cpu", x[0])?;
@@ -197,6 +200,9 @@ impl Fused for ConvInputGrad {
         let gw = if s.needs(1) { Some(weight_grad(o.of, s.meta(1).dims, g, s.x(0))?) } else { None };
         Ok(smallvec![gg, gw])
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("slow_conv_transpose2d_cpu", x[0])?;
         if x[0].dtype() != x[1].dtype() {
@@ -360,6 +366,9 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
         let y = convolve(&x.to_dtype(DType::F64)?, &w.to_dtype(DType::F64)?, b.as_ref(), spatial, a)?;
         return y.to_dtype(x.dtype());
     }
+    if x.dtype().is_complex() && w.dtype() == x.dtype() && b.is_none_or(|b| b.dtype() == x.dtype()) {
+        return convolve_parts(x, w, b, spatial, a);
+    }
     let stride = each(a.stride, spatial, 1, "stride", "non-positive stride is not supported")?;
     let dilation = each(a.dilation, spatial, 1, "dilation", "dilation should be greater than zero")?;
     let mut spec = ConvSpec { stride, w_dilation: dilation, groups: a.groups as usize, spatial, ..ConvSpec::default() };
@@ -390,6 +399,19 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
     };
     let extra = each(extra, spatial, 0, "output_padding", "negative output_padding is not supported")?;
     transposed(x, w, b, spec, extra)
+}
+
+/// A convolution of complex numbers: three of real ones, after Gauss.
+fn convolve_parts(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &ConvArgs<'_>) -> Result<Tensor> {
+    let part = |x: &Tensor, w: &Tensor, b: Option<&Tensor>| convolve(x, w, b, spatial, a);
+    let ((xr, xi), (wr, wi)) = ((x.real()?, x.imag()?), (w.real()?, w.imag()?));
+    let (br, bi) = (b.map(Tensor::real).transpose()?, b.map(Tensor::imag).transpose()?);
+    let both = br.as_ref().zip(bi.as_ref()).map(|(re, im)| re.add(im)).transpose()?;
+    let re = part(&xr, &wr, br.as_ref())?;
+    let im = part(&xi, &wi, None)?;
+    // (xr + xi)(wr + wi) is both of them and the imaginary part.
+    let cross = part(&xr.add(&xi)?, &wr.add(&wi)?, both.as_ref())?;
+    super::complex::complex(&re.sub(&im)?, &cross.sub(&re)?.sub(&im)?)
 }
 
 /// The transposed convolution: the input gradient of the convolution that would make `x` from the result.

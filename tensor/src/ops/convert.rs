@@ -8,8 +8,10 @@ use crate::{
     samples, state,
 };
 use smallvec::smallvec;
+use std::sync::atomic::AtomicBool;
 
-/// Converts elements to another dtype: floats truncate towards zero, anything but zero is true.
+/// Converts elements to another dtype: floats truncate towards zero, anything but zero is true, complex numbers lose their
+/// imaginary part to real ones.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cast(pub DType);
 
@@ -18,6 +20,9 @@ impl Op for Cast {
     fn label(&self) -> &'static str {
         "_to_copy"
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[0].meta().with_dtype(self.0))
     }
@@ -25,7 +30,11 @@ impl Op for Cast {
         torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
         Ok(())
     }
-    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        if x[0].element().is_complex() && !self.0.is_complex() && self.0 != DType::Bool {
+            let real = f.unary("stablehlo.real", &x[0]);
+            return self.lower(f, &[real], y);
+        }
         // XLA saturates where C wraps: floats reach narrow integers through a wide one.
         let narrow = self.0.is_int() && self.0.size_bytes() < 4;
         let x = if narrow && x[0].element().is_float() {
@@ -49,6 +58,9 @@ pub struct Copy;
 
 impl Op for Copy {
     const NAME: &'static str = "clone";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }
@@ -77,6 +89,18 @@ impl graph::BackwardFn for ToDevice {
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
         Ok(smallvec![g[0].as_ref().map(|g| g.to_device(self.0)).transpose()?])
     }
+}
+
+/// Says, once, that a conversion which the user asked for drops imaginary parts.
+///
+/// # Errors
+/// What the receiver of warnings makes of it.
+fn warn_of_loss(from: DType, to: DType) -> Result<()> {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !from.is_complex() || to.is_complex() || to == DType::Bool {
+        return Ok(());
+    }
+    crate::warning::once(&SAID, "Casting complex values to real discards the imaginary part")
 }
 
 impl Tensor {
@@ -162,6 +186,7 @@ impl Tensor {
     pub fn copy_(&self, source: &Tensor) -> Result<&Tensor> {
         inplace::check_writable(self)?;
         let y = if source.device() == self.device() { source.clone() } else { source.to_device(self.device())? };
+        warn_of_loss(y.dtype(), self.dtype())?;
         let y = if y.dtype() == self.dtype() { y } else { y.to_dtype(self.dtype())? };
         let dims: Vec<i64> = self.dims().iter().map(|&n| n as i64).collect();
         let y = if y.dims() == self.dims() {
@@ -247,6 +272,7 @@ pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) 
     // Convert where it moves fewer bytes.
     let dtype = dtype.unwrap_or(x.dtype());
     let device = device.unwrap_or(x.device());
+    warn_of_loss(x.dtype(), dtype)?;
     if dtype.size_bytes() <= x.dtype().size_bytes() {
         y = y.to_dtype(dtype)?.to_device(device)?;
     } else {
@@ -258,19 +284,22 @@ pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) 
 macro_rules! dtype_rows {
     ($($name:literal $dtype:ident;)*) => {
         /// Rows of `Tensor.float()` and its kin.
-        const DTYPE_ROWS: [Row; 10] = [$(
-            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(a.tensor(0)?.to_dtype(DType::$dtype)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+        const DTYPE_ROWS: [Row; 12] = [$(
+            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(to(a.tensor(0)?, Some(DType::$dtype), None, false)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
                 .scope(Scope::Method).no_out()
         ),*];
     };
 }
 dtype_rows! {
-    "float" F32; "double" F64; "half" F16; "bfloat16" BF16; "long" I64; "int" I32; "short" I16; "char" I8; "byte" U8; "bool" Bool;
+    "float" F32; "double" F64; "half" F16; "bfloat16" BF16; "long" I64; "int" I32; "short" I16; "char" I8; "byte" U8; "bool" Bool; "cfloat" C64; "cdouble" C128;
 }
 
 const OTHER_ROWS: [Row; 9] = [
     Row::new("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.copy()?.into()), samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).no_out(),
-    Row::new("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.contiguous()?.into()), samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).scope(Scope::Method).no_out(),
+    Row::new("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", Tier::Prim, |a| {
+        let x = a.tensor(0)?;
+        Ok(if x.has_contiguous_strides() { x.clone() } else { x.contiguous()? }.into())
+    }, samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).scope(Scope::Method).no_out(),
     Row::new("detach(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.detach().into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()]).no_out(),
     Row::new("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.copy_(a.tensor(1)?)?.clone())), Vec::new).scope(Scope::Method).no_out(),
     Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?)?.into()), Vec::new).scope(Scope::Nn).no_out(),
@@ -287,7 +316,7 @@ const OTHER_ROWS: [Row; 9] = [
 /// Rows of the conversions.
 pub const ROWS: &[Row] = &{
     // One list from two tables.
-    let [a, b, c, d, e, f, g, h, i, j] = DTYPE_ROWS;
+    let [a, b, c, d, e, f, g, h, i, j, cf, cd] = DTYPE_ROWS;
     let [k, l, m, n, o, p, q, r, s] = OTHER_ROWS;
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s]
+    [a, b, c, d, e, f, g, h, i, j, cf, cd, k, l, m, n, o, p, q, r, s]
 };

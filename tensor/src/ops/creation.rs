@@ -2,7 +2,10 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace};
+use crate::{
+    DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_complex, default_dtype, dispatch,
+    inplace,
+};
 use smallvec::smallvec;
 
 /// A tensor of one number. The number is the operand, so that other numbers compile nothing.
@@ -17,6 +20,9 @@ pub struct Fill {
 impl Op for Fill {
     const NAME: &'static str = "full";
     const DIFFERENTIABLE: u64 = 1;
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: self.dims, dtype: x[0].dtype(), device: self.device })
     }
@@ -68,10 +74,26 @@ impl Op for Iota {
     }
 }
 
+/// Refuses to drop an imaginary part.
+#[inline]
+fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
+    match v {
+        Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() => Err(Error::runtime(format!(
+            "value cannot be converted to type {} without overflow",
+            super::activation::c_name(dtype)
+        ))),
+        _ => Ok(()),
+    }
+}
+
 impl Tensor {
     /// A 0-d `cpu` tensor that stands for a number: an operand that promotes by category only.
     #[inline]
+    ///
+    /// # Errors
+    /// `Runtime` for a number with an imaginary part in a dtype of real numbers.
     pub fn number(v: Scalar, dtype: DType) -> Result<Tensor> {
+        check_fits(v, dtype)?;
         let y = Tensor::empty(&Meta { dims: Dims::EMPTY, dtype, device: Device::CPU })?;
         y.set_scalar_bits(v.bits(dtype));
         y.mark_wrapped_number();
@@ -85,6 +107,7 @@ impl Tensor {
         if meta.bytes().is_none() {
             return Tensor::empty(&Meta { device: Device::CPU, ..*meta });
         }
+        check_fits(v, meta.dtype)?;
         if meta.dims.is_empty() && meta.device.kind == DeviceKind::Cpu {
             let y = Tensor::empty(meta)?;
             y.set_scalar_bits(v.bits(meta.dtype));
@@ -144,6 +167,9 @@ impl Tensor {
             }
             _ => ((b - a) / s).ceil().max(0.0) as usize,
         };
+        if dtype.is_complex() {
+            return Err(super::complex::unsupported("arange_cpu", dtype));
+        }
         if dtype == DType::I64 {
             // As many as for the numbers given, but counted in the result's dtype, as in PyTorch.
             return counted(len, Scalar::Int(start.to_i64()), Scalar::Int(step.to_i64()), dtype, device);
@@ -179,6 +205,36 @@ impl Tensor {
         }
         Tensor::from_slice(&v, &[n])?.to_dtype(dtype)?.to_device(device)
     }
+}
+
+/// [`Tensor::linspace`] of numbers that may be complex, in a dtype that they can be cast to.
+pub(crate) fn spaced(
+    name: &str,
+    start: Scalar,
+    end: Scalar,
+    steps: i64,
+    dtype: Option<DType>,
+    device: Device,
+) -> Result<Tensor> {
+    let complex = start.is_complex() || end.is_complex();
+    let dtype = match dtype {
+        Some(d) if complex && !d.is_complex() => {
+            return Err(Error::runtime(format!(
+                "torch.{name}(): inferred dtype {} can't be safely cast to passed dtype {}",
+                default_complex().scalar_type(),
+                d.scalar_type()
+            )));
+        }
+        Some(d) => d,
+        None if complex => default_complex(),
+        None => default_dtype(),
+    };
+    if !dtype.is_complex() {
+        return Tensor::linspace(start.to_f64(), end.to_f64(), steps, dtype, device);
+    }
+    let ((a, b), (c, d)) = (start.to_complex(), end.to_complex());
+    let part = |from: f64, to: f64| Tensor::linspace(from, to, steps, dtype.to_real(), device);
+    super::complex::complex(&part(a, c)?, &part(b, d)?)
 }
 
 /// `start + step * i`, computed wide enough for the dtype.
@@ -368,9 +424,9 @@ pub(crate) fn bound_of(name: &str, what: &str, a: &Args<'_>, i: usize) -> Result
 }
 
 fn linspace_row(a: &Args<'_>) -> Result<crate::schema::Ret> {
-    let (d, dev) = options(a, 3, default_dtype(), Device::CPU)?;
     let (start, end) = (bound_of("linspace", "start", a, 0)?, bound_of("linspace", "end", a, 1)?);
-    Ok(Tensor::linspace(start.to_f64(), end.to_f64(), a.int(2)?, d, dev)?.into())
+    let device = a.opt_device(5)?.unwrap_or(Device::CPU);
+    Ok(spaced("linspace", start, end, a.int(2)?, a.opt_dtype(3)?, device)?.into())
 }
 
 /// Rows of the creation functions.
@@ -409,10 +465,7 @@ pub const ROWS: &[Row] = &[
         let (d, dev) = options(a, 3, arange_dtype(&[s, e, st]), Device::CPU)?;
         Ok(Tensor::arange(s, e, st, d, dev)?.into())
     }, || plain(vec![n(5), n(0), n(-2)])).scope(Scope::Function),
-    Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        let (d, dev) = options(a, 3, default_dtype(), Device::CPU)?;
-        Ok(Tensor::linspace(a.float(0)?, a.float(1)?, a.int(2)?, d, dev)?.into())
-    }, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function),
+    Row::new("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function),
     Row::new("range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(4)])).scope(Scope::Function),
     Row::new("range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(3), n(0.5)])).scope(Scope::Function),
     Row::new("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function),

@@ -39,12 +39,12 @@ fn drop(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
         return Ok(x.clone());
     }
     if p == 1.0 {
-        return x.mul_scalar(if x.dtype().is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) });
+        return x.mul_scalar(if x.dtype().is_inexact() { Scalar::Float(0.0) } else { Scalar::Int(0) });
     }
     let kept = keeps(x, p, unit)?;
     // The factor is rounded as the quotient of two numbers of the dtype.
     let factor = match x.dtype() {
-        DType::F64 => 1.0 / (1.0 - p),
+        DType::F64 | DType::C128 => 1.0 / (1.0 - p),
         _ => (1.0f32 / (1.0 - p) as f32) as f64,
     };
     let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;

@@ -67,6 +67,9 @@ impl Fused for Embedding {
         let zeros = Tensor::zeros_like_meta(w)?;
         Ok(smallvec![Some(index_add(&zeros, 0, &flat, &g.reshape_dims(rows)?)?), None])
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (w, idx) = (x[0], x[1]);
         if w.dims().is_empty() {

@@ -178,7 +178,7 @@ fn pair([a, b]: [i64; 2]) -> String {
 }
 
 fn check_dtype(x: &Tensor, name: &str) -> Result<()> {
-    if x.dtype().is_float() || x.dtype() == DType::Bool {
+    if x.dtype().is_inexact() || x.dtype() == DType::Bool {
         return Ok(());
     }
     Err(Error::not_implemented(format!("\"{name}\" not implemented for '{}'", x.dtype().scalar_type())))
@@ -186,6 +186,9 @@ fn check_dtype(x: &Tensor, name: &str) -> Result<()> {
 
 /// Runs an op of batches on one image too, and on truth values as numbers.
 fn batched(x: &Tensor, rank: usize, op: Prim) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return super::complex::by_parts(x, |x| batched(x, rank, op.clone()));
+    }
     let wide = if x.dtype() == DType::Bool { x.to_dtype(DType::F32)? } else { x.clone() };
     let y = if x.dims().len() == rank {
         dispatch::call(op, &[&wide])?

@@ -176,6 +176,9 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
 
 impl Op for Gather {
     const NAME: &'static str = "gather";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along("gather", x[0], x[1], self.dim)?;
         Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), device: same_device(x)? })
@@ -240,9 +243,17 @@ impl Op for Scatter {
             _ => "scatter_reduce",
         }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along(self.label(), x[0], x[1], self.dim)?;
         check_same_dtype("scatter", x[0], x[2])?;
+        if x[0].dtype().is_complex() && matches!(self.kind, ScatterKind::Max | ScatterKind::Min) {
+            let name = if self.kind == ScatterKind::Max { "amax" } else { "amin" };
+            let name = format!("scatter_gather_tensor_cpu_reduce_{name}");
+            return Err(super::complex::unsupported(&name, x[0].dtype()));
+        }
         Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
@@ -334,7 +345,7 @@ impl Scatter {
         let count = f.put_along(&count, at, &ones, self.dim, Join::Add);
         let one = f.splat_i64(1, &ints);
         let count = f.binary("stablehlo.maximum", &count, &one);
-        if e.is_float() {
+        if e.is_float() || e.is_complex() {
             let count = f.convert(&count, e);
             return f.binary("stablehlo.divide", sum, &count);
         }
@@ -364,13 +375,15 @@ impl Scatter {
         let zero = Tensor::number(Scalar::Float(0.0), g.dtype())?;
         match self.kind {
             ScatterKind::Mean => {
-                let start = Tensor::full_meta(s.meta(0), Scalar::Float(f64::from(u8::from(self.include_self))))?;
+                let counts = s.meta(0).with_dtype(g.dtype().to_real());
+                let start = Tensor::full_meta(&counts, Scalar::Float(f64::from(u8::from(self.include_self))))?;
+                let one = Tensor::number(Scalar::Float(1.0), counts.dtype)?;
                 let count = scatter(&start, ScatterKind::Add, &one, true)?.maximum_scalar(1.0)?;
                 let g = g.div(&count)?;
                 Ok((g.clone(), at(&g)?))
             }
             ScatterKind::Mul => {
-                let (x, y) = (s.x(0), s.y(0));
+                let (x, y, src) = (&s.x(0).conj()?, &s.y(0).conj()?, src.conj()?);
                 // Of x: the product of everything else, with a zero of its own taken out.
                 let x1 = pointwise::select(&x.eq_scalar(0.0)?, &one, x)?;
                 let others = scatter(&x1, ScatterKind::Mul, &src, self.include_self)?;
@@ -416,6 +429,9 @@ pub struct IndexSelect {
 
 impl Op for IndexSelect {
     const NAME: &'static str = "index_select";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_index_dtype("index_select", x[1])?;
         if x[1].dims().len() != 1 {
@@ -461,6 +477,9 @@ impl Op for IndexAdd {
     const NAME: &'static str = "index_add";
     fn label(&self) -> &'static str {
         if self.accumulate { "index_add" } else { "index_copy" }
+    }
+    fn takes_complex(&self) -> bool {
+        true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let name = self.label();
@@ -532,7 +551,7 @@ impl Op for IndexAdd {
                     dispatch::call(Prim::IndexAdd(IndexAdd { dim: 0, accumulate: false }), &[&rows, s.x(1), &one])?;
                 let mut along = Dims::filled(1, g.dims().len());
                 along[self.dim] = rows.numel();
-                let named = rows.reshape_dims(along)?.gt(&zero)?;
+                let named = rows.reshape_dims(along)?.ne(&zero)?;
                 pointwise::select(&named, g, &Tensor::zeros_like_meta(g.meta())?)?.sum_to(&Dims::EMPTY)?
             } else {
                 let taken = dispatch::call(Prim::IndexSelect(IndexSelect { dim: self.dim }), &[g, s.x(1)])?;
@@ -589,6 +608,9 @@ fn lower_points(f: &mut Func, indices: &[Value], sizes: &[usize]) -> Value {
 
 impl Op for Index {
     const NAME: &'static str = "index";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: reached(x[0], &x[1..])?, dtype: x[0].dtype(), device: same_device(x)? })
     }
@@ -645,6 +667,9 @@ pub struct IndexPut {
 
 impl Op for IndexPut {
     const NAME: &'static str = "index_put";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].dtype() != x[1].dtype() {
             return Err(Error::runtime(format!(
@@ -1367,7 +1392,7 @@ pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
     let (x, mask) = (x.expand_dims(&dims)?, mask.expand_dims(&dims)?);
     if x.device().kind == DeviceKind::Cpu && !crate::graph::may_need_grad(&[&x]) {
         let y = Tensor::empty(&x.meta().with_dims(Dims::new(&[kernels::count_nonzero(&mask.view())])))?;
-        kernels::masked_select(&x.view(), &mask.view(), &mut y.view_mut());
+        kernels::masked_select(&x.resolved()?.view(), &mask.view(), &mut y.view_mut());
         return Ok(y);
     }
     let at = nonzero(&mask.reshape(&[-1])?)?.select(1, 0)?;
@@ -1576,6 +1601,14 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
 
 /// `torch.isin`: whether each element is one of the test elements.
 fn isin(x: &Tensor, test: &Tensor, invert: bool) -> Result<Tensor> {
+    for t in [x, test] {
+        if t.dtype().is_complex() {
+            return Err(Error::not_implemented(format!(
+                "Unsupported input type encountered for isin(): {}",
+                t.dtype().scalar_type()
+            )));
+        }
+    }
     let hit = x.unsqueeze(-1)?.eq(&test.reshape(&[-1])?)?;
     let last = hit.dims().len() as i64 - 1;
     let y = super::reduce::reduce(super::reduce::ReduceKind::Any, &hit, Some(&[last]), false)?;

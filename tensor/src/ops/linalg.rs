@@ -59,7 +59,7 @@ fn cross_somewhere(a: &Tensor, b: &Tensor, dim: Option<i64>) -> Result<Tensor> {
 }
 
 fn expect_float(name: &str, x: &Tensor) -> Result<()> {
-    if x.dtype().is_float() {
+    if x.dtype().is_inexact() {
         return Ok(());
     }
     Err(Error::not_implemented(format!(
@@ -78,7 +78,7 @@ fn vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
             y.dtype().scalar_type()
         )));
     }
-    x.mul(y)?.sum_dim(&[dim], false)
+    x.conj()?.mul(y)?.sum_dim(&[dim], false)
 }
 
 /// Powers 0 to `columns - 1` of each element, as a new last dimension.
@@ -289,7 +289,7 @@ fn norm_operand(name: &str, x: &Tensor, dtype: Option<DType>) -> Result<Tensor> 
     expect_float(name, x)?;
     match dtype {
         None => Ok(x.clone()),
-        Some(d) if !d.is_float() => Err(Error::runtime(format!(
+        Some(d) if !d.is_inexact() => Err(Error::runtime(format!(
             "{name}: dtype should be floating point or complex, but got {}",
             d.scalar_type()
         ))),

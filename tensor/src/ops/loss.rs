@@ -235,6 +235,9 @@ impl Fused for CrossEntropy {
         }
         Ok(grads)
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("log_softmax_lastdim_kernel_impl", x[0])?;
         let d = *x[0].dims();
@@ -618,6 +621,9 @@ fn binary_cross_entropy_with_logits(
 }
 
 fn kl_div(x: &Tensor, target: &Tensor, r: Reduction, log_target: bool) -> Result<Tensor> {
+    for t in [x, target] {
+        super::complex::refuse(t, crate::ErrorKind::Runtime, "kl_div: Complex inputs not supported.")?;
+    }
     if log_target {
         return reduced(target.exp()?.mul(&target.sub(x)?)?, r);
     }

@@ -1,6 +1,7 @@
 //! The matmul family: one primitive, `Dot`, a batched contraction; everything else is made of it.
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::ops::activation::c_name;
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Scope, Tier, n, t};
 use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
@@ -37,6 +38,9 @@ impl Op for Dot {
     fn label(&self) -> &'static str {
         "mm"
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (a, b) = (x[0], x[1]);
         let da = if self.ta { swap_last(a.dims()) } else { *a.dims() };
@@ -45,8 +49,8 @@ impl Op for Dot {
         if a.dtype() != b.dtype() {
             return Err(Error::runtime(format!(
                 "expected m1 and m2 to have the same dtype, but got: {} != {}",
-                c_name(a),
-                c_name(b)
+                c_name(a.dtype()),
+                c_name(b.dtype())
             ))); // C3
         }
         if da[r - 1] != db[r - 2] || da[..r - 2] != db[..r - 2] {
@@ -80,40 +84,25 @@ impl Op for Dot {
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let dot = |a: &Tensor, ta: bool, b: &Tensor, tb: bool| dispatch::call(Prim::Dot(Dot { ta, tb }), &[a, b]);
+        let x = |i: usize| s.x(i).conj();
         let ga = if !s.needs(0) {
             None
         } else if self.ta {
-            Some(dot(s.x(1), self.tb, g, true)?)
+            Some(dot(&x(1)?, self.tb, g, true)?)
         } else {
-            Some(dot(g, false, s.x(1), !self.tb)?)
+            Some(dot(g, false, &x(1)?, !self.tb)?)
         };
         let gb = if !s.needs(1) {
             None
         } else if self.tb {
-            Some(dot(g, true, s.x(0), self.ta)?)
+            Some(dot(g, true, &x(0)?, self.ta)?)
         } else {
-            Some(dot(s.x(0), !self.ta, g, false)?)
+            Some(dot(&x(0)?, !self.ta, g, false)?)
         };
         Ok(smallvec![ga, gb])
     }
     fn saves(&self, needs: u64) -> Saves {
         Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
-    }
-}
-
-fn c_name(x: &Tensor) -> &'static str {
-    use crate::DType::*;
-    match x.dtype() {
-        Bool => "bool",
-        U8 => "unsigned char",
-        I8 => "signed char",
-        I16 => "short",
-        I32 => "int",
-        I64 => "long",
-        F16 => "c10::Half",
-        BF16 => "c10::BFloat16",
-        F32 => "float",
-        F64 => "double",
     }
 }
 
@@ -161,9 +150,9 @@ impl crate::op::Fused for Linear {
         let (n, k) = (s.meta(1).dims[0], s.meta(1).dims[1]);
         let rows = g.numel() / n.max(1);
         let g2 = g.reshape_dims(Dims::new(&[rows, n]))?;
-        let gx = if s.needs(0) { Some(dot(&g2, s.x(1))?.reshape_dims(s.meta(0).dims)?) } else { None };
+        let gx = if s.needs(0) { Some(dot(&g2, &s.x(1).conj()?)?.reshape_dims(s.meta(0).dims)?) } else { None };
         let gw = if s.needs(1) {
-            let x2 = s.x(0).reshape_dims(Dims::new(&[rows, k]))?;
+            let x2 = s.x(0).conj()?.reshape_dims(Dims::new(&[rows, k]))?;
             Some(dispatch::call(Prim::Dot(Dot { ta: true, tb: false }), &[&g2, &x2])?)
         } else {
             None
@@ -178,6 +167,9 @@ impl crate::op::Fused for Linear {
         }
         Ok(grads)
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (a, w) = (x[0], x[1]);
         let k = a.dims().last().copied().unwrap_or(1);
@@ -254,7 +246,7 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
 /// `Runtime` for sizes or dtypes that do not fit.
 pub fn bilinear(a: &Tensor, b: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     if a.dtype() != b.dtype() || a.dtype() != w.dtype() {
-        let name = crate::ops::activation::c_name;
+        let name = c_name;
         return Err(Error::runtime(format!(
             "All tensors must have the same dtype, got input1: {}, input2: {}, weight: {}",
             name(a.dtype()),
@@ -473,15 +465,15 @@ impl Tensor {
 
 /// `beta * x + alpha * product`; `beta = 0` ignores `x`, NaN included.
 fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
-    let whole = |s: Scalar| if product.dtype().is_float() { s } else { Scalar::Int(s.to_i64()) };
+    let whole = |s: Scalar| if product.dtype().is_inexact() { s } else { Scalar::Int(s.to_i64()) };
     let (beta, alpha) = (whole(beta), whole(alpha));
-    let y = if alpha.to_f64() == 1.0 { product } else { product.mul_scalar(alpha)? };
-    match beta.to_f64() {
-        0.0 => {
+    let y = if alpha.to_complex() == (1.0, 0.0) { product } else { product.mul_scalar(alpha)? };
+    match beta.to_complex() {
+        (0.0, 0.0) => {
             let dims = crate::op::broadcast_dims(x.dims(), y.dims())?;
             super::pointwise::independent_of(x, y.expand_dims(&dims)?)
         }
-        1.0 => x.add(&y),
+        (1.0, 0.0) => x.add(&y),
         _ => x.mul_scalar(beta)?.add(&y),
     }
 }
@@ -520,7 +512,6 @@ pub const ROWS: &[Row] = &[
     product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])])),
     product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])])),
     product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
-    product_row!("vdot(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
     product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[4]), t(&[2, 3]), t(&[3, 4])], [t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)])).inplace(),

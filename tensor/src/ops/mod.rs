@@ -6,6 +6,7 @@
 pub mod activation;
 mod analytic;
 pub mod attention;
+pub mod complex;
 pub mod concat;
 pub mod conv;
 mod conv_lower;
@@ -15,6 +16,7 @@ pub mod distance;
 pub mod dropout;
 pub mod einsum;
 pub mod embedding;
+pub mod fft;
 pub mod fractional_pool;
 pub mod frexp;
 pub mod grid;
@@ -45,7 +47,7 @@ pub mod window;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::{Arg, Args, Ret, Row, Schema};
-use crate::{Error, Meta, Result, Tensor};
+use crate::{DType, Error, Meta, Result, Tensor};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -150,6 +152,9 @@ macro_rules! op_table {
             pub fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
                 match self { $(Prim::$name(o) => op::$tier::expand(o, x),)* $(Prim::$bname(o) => op::$btier::expand(&**o, x)),* }
             }
+            pub(crate) fn view_dtype(&self, x: DType) -> DType {
+                match self { $(Prim::$name(o) => op::$tier::view_dtype(o, x),)* $(Prim::$bname(o) => op::$btier::view_dtype(&**o, x)),* }
+            }
             pub(crate) fn layout(&self, x: &Layout) -> Result<Layout> {
                 match self { $(Prim::$name(o) => op::$tier::layout(o, x),)* $(Prim::$bname(o) => op::$btier::layout(&**o, x)),* }
             }
@@ -177,6 +182,7 @@ op_table! {
         prim  Scan = scan::Scan;
         prim  CumExtreme = scan::CumExtreme;
         prim  Dot = matmul::Dot;
+        prim  Fft = fft::Fft;
         prim  Gather = indexing::Gather;
         prim  Scatter = indexing::Scatter;
         prim  IndexSelect = indexing::IndexSelect;
@@ -192,6 +198,10 @@ op_table! {
         view  Expand = shape::Expand;
         view  Slice = shape::Slice;
         view  Reshape = shape::Reshape;
+        view  AsReal = complex::AsReal;
+        view  AsComplex = complex::AsComplex;
+        view  Conj = complex::Conj;
+        view  Negative = complex::Negative;
         fused Linear = matmul::Linear;
         fused ThresholdBackward = activation::ThresholdBackward;
         fused Gelu = activation::Gelu;
@@ -245,6 +255,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("rearrange", rearrange::ROWS),
     ("activation", activation::ROWS),
     ("convert", convert::ROWS),
+    ("complex", complex::ROWS),
     ("creation", creation::ROWS),
     ("random", random::ROWS),
     ("shape", shape::ROWS),
@@ -262,6 +273,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("statistics", statistics::ROWS),
     ("creation", window::ROWS),
     ("conv", conv::ROWS),
+    ("fft", fft::ROWS),
     ("pool", pool::ROWS),
     ("pool", pool::BACKWARD_ROWS),
     ("resample", resample::ROWS),

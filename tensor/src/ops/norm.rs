@@ -130,6 +130,9 @@ impl Fused for LayerNorm {
     fn label(&self) -> &'static str {
         if self.rms { "rms_norm" } else { "layer_norm" }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("LayerNormKernelImpl", x[0])?;
         check_ends_in(x[0], &self.shape)?; // C1
@@ -315,7 +318,13 @@ pub fn rms_norm(x: &Tensor, normalized_shape: &[i64], w: Option<&Tensor>, eps: O
         DType::F64 => f64::EPSILON,
         _ => f32::EPSILON as f64,
     };
-    Ok(row_norm(x, shape_of(normalized_shape)?, w, None, eps.unwrap_or(step), true)?.swap_remove(0))
+    let eps = eps.unwrap_or(step);
+    if x.dtype().is_complex() {
+        let dims: Vec<i64> = (1..=normalized_shape.len() as i64).map(|d| -d).collect();
+        let y = x.mul(&x.square()?.mean_dim(&dims, true)?.add_scalar(eps)?.rsqrt()?)?;
+        return w.map_or(Ok(y.clone()), |w| y.mul(w));
+    }
+    Ok(row_norm(x, shape_of(normalized_shape)?, w, None, eps, true)?.swap_remove(0))
 }
 
 /// A vector of one number a channel, shaped to broadcast over `[n, c, ..]`.
@@ -520,6 +529,9 @@ impl Fused for BatchNorm {
         }
         Ok(grads)
     });
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("batch_norm", x[0])?;
         let d = x[0].dims();

@@ -38,6 +38,9 @@ impl Pad {
 
 impl Op for Pad {
     const NAME: &'static str = "constant_pad_nd";
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut dims = *x[0].dims();
         for i in 0..dims.len() {
@@ -225,7 +228,7 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
     Ok(y)
 }
 
-fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
+pub(crate) fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
     match mode {
         "constant" => pad_constant(x, &widths(x, pads)?, value.unwrap_or(Scalar::Int(0))),
         "reflect" | "replicate" | "circular" if value.is_some_and(|v| v.to_f64() != 0.0) => {

@@ -7,8 +7,8 @@ use super::analytic;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Args, Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor};
-use crate::{default_dtype, dispatch, graph, inplace, samples, scalar};
-use smallvec::smallvec;
+use crate::{default_complex, default_dtype, dispatch, graph, inplace, samples, scalar};
+use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::View;
 use torchtpu_kernels::pointwise as kernels;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
@@ -51,7 +51,32 @@ pub(crate) fn broadcast_strides(x: &Tensor, out: &Dims) -> Dims {
 pub struct Unary(pub UnaryKind);
 
 fn is_predicate(k: UnaryKind) -> bool {
-    matches!(k, UnaryKind::IsNan | UnaryKind::IsInf | UnaryKind::IsFinite | UnaryKind::LogicalNot)
+    k.is_predicate()
+}
+
+/// Refuses complex numbers where PyTorch does, in its words.
+#[cold]
+fn check_complex(k: UnaryKind, d: DType) -> Result<()> {
+    use UnaryKind::*;
+    let said = |m: &str| Err(Error::not_implemented(m));
+    let name = match k {
+        Sign => {
+            return said(
+                "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.",
+            );
+        }
+        Floor => return said("floor is not supported for complex inputs"),
+        Ceil => return said("ceil is not supported for complex inputs"),
+        Trunc => return said("trunc is not supported for complex inputs"),
+        Relu => return said("clamp is not supported for complex types"),
+        Erf | Erfc | Erfinv | Lgamma | Round => format!("{}_vml_cpu", k.name()),
+        Digamma => "digamma".into(),
+        I0 => "i0_vml_cpu".into(),
+        k if is_special(k) => format!("{}_cpu", k.name()),
+        Frac | BitwiseNot => format!("{}_cpu", k.name()),
+        _ => return Ok(()),
+    };
+    Err(super::complex::unsupported(&name, d))
 }
 
 /// Kinds that keep integers as they are.
@@ -68,6 +93,10 @@ impl Op for Unary {
     #[inline]
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let m = x[0].meta();
+        if m.dtype.is_complex() {
+            check_complex(self.0, m.dtype)?;
+            return Ok(m.with_dtype(self.0.result(m.dtype)));
+        }
         if is_predicate(self.0) {
             return Ok(m.with_dtype(DType::Bool));
         }
@@ -80,6 +109,9 @@ impl Op for Unary {
             }
             _ => Ok(*m),
         }
+    }
+    fn takes_complex(&self) -> bool {
+        true
     }
     #[inline]
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
@@ -98,9 +130,8 @@ impl Op for Unary {
                 Saves::outputs(1)
             }
             I0e | I1 | I1e | ModifiedBesselI1 | BesselJ1 | BesselY1 | ModifiedBesselK1 | Erfcx => Saves::both(1, 1),
-            Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite => {
-                Saves::NONE
-            }
+            Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite
+            | Conj => Saves::NONE,
             _ => Saves::inputs(1),
         }
     }
@@ -149,6 +180,19 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
         Erfc => "chlo.erfc",
         Erfinv => "chlo.erf_inv",
         Lgamma => "chlo.lgamma",
+        Sgn => "stablehlo.sign",
+        Conj if e.is_complex() => return super::complex::lower_conj(f, x),
+        Conj => return x.clone(),
+        Angle if e.is_complex() => {
+            let (re, im) = (f.unary("stablehlo.real", x), f.unary("stablehlo.imag", x));
+            return f.binary("stablehlo.atan2", &im, &re);
+        }
+        Angle => {
+            let (zero, pi) = (f.splat(0.0, x.ty()), f.splat(std::f64::consts::PI, x.ty()));
+            let (negative, number) = (f.compare(Direction::Lt, x, &zero), f.compare(Direction::Eq, x, x));
+            let y = f.select(&negative, &pi, &zero);
+            return f.select(&number, &y, x);
+        }
         Digamma => {
             let y = f.unary("chlo.digamma", x);
             // At the pole at zero the sign of the zero tells the side.
@@ -198,6 +242,11 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
         }
         IsNan | IsInf | IsFinite => {
             debug_assert_eq!(out, DType::Bool);
+            if e.is_complex() {
+                let (re, im) = (f.unary("stablehlo.real", x), f.unary("stablehlo.imag", x));
+                let (a, b) = (lower_unary(kind, f, &re, out), lower_unary(kind, f, &im, out));
+                return f.binary(if kind == IsFinite { "stablehlo.and" } else { "stablehlo.or" }, &a, &b);
+            }
             if !e.is_float() {
                 return f.splat_i64((kind == IsFinite) as i64, &x.ty().with_element(ElementType::Pred));
             }
@@ -280,6 +329,25 @@ fn has_no_derivative(k: UnaryKind) -> bool {
 
 fn unary_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
     use UnaryKind::*;
+    if s.meta(0).dtype.is_complex() {
+        // g conj(f'(z)); for holomorphic functions that is f' of the conjugate, so formulas are given conjugates.
+        let conj = |t: Option<&Option<Tensor>>| t.and_then(Option::as_ref).map(Tensor::conj).transpose();
+        return match kind {
+            Abs => Ok(Some(s.x(0).sgn()?.mul(g)?)),
+            Sgn => super::complex::sgn_vjp(s.x(0), g).map(Some),
+            Angle => super::complex::angle_vjp(s.x(0), g).map(Some),
+            _ => {
+                let (x, y) = ([conj(s.x.first())?], [conj(s.y.first())?]);
+                holomorphic_vjp(kind, &Saved { x: &x, y: &y, ..*s }, g)
+            }
+        };
+    }
+    holomorphic_vjp(kind, s, g)
+}
+
+/// Gradients of real functions, and of complex ones whose saved values are conjugated already.
+fn holomorphic_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
+    use UnaryKind::*;
     let c = |v: f64| Operand::Scalar(Scalar::Float(v));
     let mul = |a: &Tensor, b: &Tensor| binary(BinaryKind::Mul, a, b);
     // `a*x + b`, which many formulas end in.
@@ -327,6 +395,8 @@ fn unary_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor
         Lgamma => mul(g, &s.x(0).digamma()?)?,
         Digamma => mul(g, &crate::ops::special::polygamma(1, s.x(0))?)?,
         Relu => crate::ops::activation::threshold_backward(g, s.y(0))?,
+        Conj => g.conj_physical()?,
+        Sgn | Angle => Tensor::zeros_like_meta(g.meta())?,
         I0 => mul(g, &unary(I1, s.x(0))?)?,
         ModifiedBesselI0 => mul(g, &unary(ModifiedBesselI1, s.x(0))?)?,
         I0e => mul(g, &unary(I1e, s.x(0))?.sub(&mul(&s.x(0).sign()?, s.y(0))?)?)?,
@@ -374,7 +444,7 @@ pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
     if has_no_derivative(kind) && x.requires_grad() {
         return unary(kind, &x.detach());
     }
-    if !keeps_integers(kind) && !x.dtype().is_float() {
+    if !keeps_integers(kind) && !x.dtype().is_inexact() {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(default_dtype())?]);
     }
     dispatch::call(Prim::Unary(Unary(kind)), &[x])
@@ -383,6 +453,9 @@ pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
 /// The in-place form.
 pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
     inplace::check_writable(x)?;
+    if kind == UnaryKind::Abs {
+        super::complex::refuse(x, ErrorKind::Runtime, "In-place abs is not supported for complex tensors.")?;
+    }
     if dispatch::call_into(&Prim::Unary(Unary(kind)), &[x], x)? {
         return Ok(());
     }
@@ -395,9 +468,6 @@ pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Binary(pub BinaryKind);
 
-fn is_logical(k: BinaryKind) -> bool {
-    matches!(k, BinaryKind::LogicalAnd | BinaryKind::LogicalOr | BinaryKind::LogicalXor)
-}
 fn is_bitwise(k: BinaryKind) -> bool {
     use BinaryKind::*;
     matches!(k, BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift)
@@ -435,6 +505,23 @@ impl analytic::OfTwo for SpecialBinary {
     }
 }
 
+/// Refuses complex numbers where PyTorch does, in its words.
+#[cold]
+fn check_complex_pair(k: BinaryKind, d: DType) -> Result<()> {
+    use BinaryKind::*;
+    let name = match k {
+        Add | Sub | Mul | Div | Pow | LogicalAnd | LogicalOr | LogicalXor => return Ok(()),
+        Maximum | Minimum | Fmax | Fmin => {
+            return Err(Error::type_error(format!("{} not implemented for complex tensors.", k.name())));
+        }
+        FloorDivide => "div_floor_cpu".into(),
+        LeftShift => "lshift_cpu".into(),
+        RightShift => "rshift_cpu".into(),
+        _ => format!("{}_cpu", k.name()),
+    };
+    Err(super::complex::unsupported(&name, d))
+}
+
 impl Op for Binary {
     const NAME: &'static str = "binary";
     fn label(&self) -> &'static str {
@@ -445,7 +532,10 @@ impl Op for Binary {
         let (a, b) = (x[0], x[1]);
         let dims = broadcast_dims(a.dims(), b.dims())?;
         let device = same_device(x)?;
-        let dtype = if is_logical(self.0) { DType::Bool } else { a.dtype() };
+        if a.dtype().is_complex() {
+            check_complex_pair(self.0, a.dtype())?;
+        }
+        let dtype = self.0.result(a.dtype());
         if self.0 == BinaryKind::Sub && dtype == DType::Bool {
             return Err(Error::runtime(
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
@@ -464,6 +554,9 @@ impl Op for Binary {
             )));
         }
         Ok(Meta { dims, dtype, device })
+    }
+    fn takes_complex(&self) -> bool {
+        true
     }
     #[inline]
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
@@ -490,7 +583,7 @@ impl Op for Binary {
         use BinaryKind::*;
         let (a, b) = (needs & 1 != 0, needs & 2 != 0);
         match self.0 {
-            Add | Sub => Saves::NONE,
+            Add | Sub | Complex => Saves::NONE,
             Mul => Saves::inputs(((b as u64) * 0b01) | ((a as u64) * 0b10)),
             Div => Saves::inputs(if b { 0b11 } else { 0b10 }),
             Pow => Saves::both(0b11, b as u64),
@@ -516,6 +609,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
         Minimum => "stablehlo.minimum",
         Atan2 => "stablehlo.atan2",
         NextAfter => "chlo.next_after",
+        Complex => "stablehlo.complex",
         BitwiseAnd => "stablehlo.and",
         BitwiseOr => "stablehlo.or",
         BitwiseXor => "stablehlo.xor",
@@ -669,7 +763,21 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
     let mul = |a: &Tensor, b: &Tensor| binary(Mul, a, b);
     let div = |a: &Tensor, b: &Tensor| binary(Div, a, b);
     let zero = || Operand::Scalar(Scalar::Float(0.0));
+    let conjugated;
+    let saved;
+    // As for functions of one operand: formulas are given conjugates.
+    let s = if s.meta(0).dtype.is_complex() {
+        let conj = |t: &Option<Tensor>| t.as_ref().map(Tensor::conj).transpose();
+        type Values = SmallVec<[Option<Tensor>; 2]>;
+        conjugated =
+            (s.x.iter().map(conj).collect::<Result<Values>>()?, s.y.iter().map(conj).collect::<Result<Values>>()?);
+        saved = Saved { x: &conjugated.0, y: &conjugated.1, ..*s };
+        &saved
+    } else {
+        s
+    };
     Ok(match kind {
+        Complex => (when(na, &|| g.real())?, when(nb, &|| g.imag())?),
         Add => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Ok(g.clone()))?),
         Sub => (when(na, &|| Ok(g.clone()))?, when(nb, &|| g.neg())?),
         Mul => (when(na, &|| mul(g, s.x(1)))?, when(nb, &|| mul(g, s.x(0)))?),
@@ -687,7 +795,11 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
                 let (x, p) = (s.x(0), s.x(1));
                 let d = mul(&mul(g, s.y(0))?, &x.log()?)?;
                 let still = compare(CompareKind::Eq, Operand::Tensor(x), zero())?;
-                let rising = compare(CompareKind::Ge, Operand::Tensor(p), zero())?;
+                let mut rising = compare(CompareKind::Ge, Operand::Tensor(&p.real()?), zero())?;
+                if p.dtype().is_complex() {
+                    let real = compare(CompareKind::Eq, Operand::Tensor(&p.imag()?), zero())?;
+                    rising = binary(LogicalAnd, &rising, &real)?;
+                }
                 select_scalar(&binary(LogicalAnd, &still, &rising)?, 0.0, &d)
             })?,
         ),
@@ -776,21 +888,37 @@ pub fn result_type_of(xs: &[Operand<'_>]) -> DType {
         let (rank, d) = match x {
             Operand::Scalar(s) => (0, s.dtype()),
             Operand::Tensor(t) if t.is_wrapped_number() => {
-                (0, if t.dtype().is_float() { default_dtype() } else { t.dtype() })
+                let d = t.dtype();
+                (
+                    0,
+                    if d.is_complex() {
+                        default_complex()
+                    } else if d.is_float() {
+                        default_dtype()
+                    } else {
+                        d
+                    },
+                )
             }
             Operand::Tensor(t) => (if t.dims().is_empty() { 1 } else { 2 }, t.dtype()),
         };
         best[rank] = Some(best[rank].map_or(d, |e| scalar::promote_types(e, d)));
     }
     let mut result: Option<DType> = None;
-    for d in best.iter().rev().flatten() {
-        result = Some(match result {
-            None => *d,
-            Some(r) if scalar::category(*d) > scalar::category(r) => scalar::promote_types(r, *d),
-            Some(r) => r,
-        });
+    for &d in best.iter().flatten() {
+        result = Some(result.map_or(d, |r| outranked(d, r)));
     }
     result.unwrap_or(DType::F32)
+}
+
+/// The dtype `high` of tensors that rank above operands of dtype `low`: it changes only where its category is lower. A
+/// floating-point type meeting a complex one keeps its precision.
+fn outranked(high: DType, low: DType) -> DType {
+    match (scalar::category(high), scalar::category(low)) {
+        (2, 3) => high.to_complex().unwrap_or(high),
+        (h, l) if l > h => scalar::promote_types(high, low),
+        _ => high,
+    }
 }
 
 /// An operand as a tensor of the given dtype; a number becomes a 0-d tensor that stands for it.
@@ -885,7 +1013,7 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
         }
     }
     let mut dtype = result_type(a, b);
-    if is_float_only(kind) && !dtype.is_float() {
+    if is_float_only(kind) && !dtype.is_inexact() {
         dtype = default_dtype();
     }
     if kind == BinaryKind::Pow && dtype.is_int() {
@@ -910,7 +1038,7 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
 pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
     inplace::check_writable(a)?;
     let dtype = result_type(Operand::Tensor(a), b);
-    if dtype == a.dtype() && (dtype.is_float() || !is_float_only(kind)) {
+    if dtype == a.dtype() && (dtype.is_inexact() || !is_float_only(kind)) {
         let number;
         let b = match b {
             Operand::Tensor(b) if b.dtype() == dtype => Some(b),
@@ -942,7 +1070,13 @@ impl Op for Compare {
         self.0.name()
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        if x[0].dtype().is_complex() && !matches!(self.0, CompareKind::Eq | CompareKind::Ne) {
+            return Err(super::complex::unsupported(&format!("{}_cpu", self.0.name()), x[0].dtype()));
+        }
         Ok(Meta { dims: broadcast_dims(x[0].dims(), x[1].dims())?, dtype: DType::Bool, device: same_device(x)? })
+    }
+    fn takes_complex(&self) -> bool {
+        true
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let out = &y[0];
@@ -994,6 +1128,9 @@ impl Op for Select {
         let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
         Ok(Meta { dims, dtype: x[1].dtype(), device: same_device(x)? })
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let out = &y[0];
         let s = [0, 1, 2].map(|i| broadcast_strides(x[i], out.dims()));
@@ -1034,7 +1171,7 @@ pub fn select_scalar(cond: &Tensor, value: f64, x: &Tensor) -> Result<Tensor> {
 
 /// `y` with the gradient zero, rather than none, to what it was made from.
 pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
-    if !y.dtype().is_float() || !graph::may_need_grad(&[x]) {
+    if !y.dtype().is_inexact() || !graph::may_need_grad(&[x]) {
         return Ok(y);
     }
     let never = Meta { dims: Dims::EMPTY, dtype: DType::Bool, device: y.device() };
@@ -1237,6 +1374,10 @@ fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) ->
                 a,
                 Operand::Scalar(match (s, alpha) {
                     (Scalar::Int(x), Scalar::Int(y)) => Scalar::Int(x.wrapping_mul(y)),
+                    (x, y) if x.is_complex() || y.is_complex() => {
+                        let ((a, b), (c, d)) = (x.to_complex(), y.to_complex());
+                        Scalar::Complex(a * c - b * d, a * d + b * c)
+                    }
                     _ => Scalar::Float(s.to_f64() * alpha.to_f64()),
                 }),
             );
@@ -1251,7 +1392,10 @@ fn check_alpha(dtype: DType, alpha: Scalar) -> Result<()> {
         Scalar::Bool(_) if dtype != DType::Bool => {
             Err(Error::runtime("Boolean alpha only supported for Boolean results."))
         }
-        Scalar::Float(_) if !dtype.is_float() => {
+        Scalar::Complex(..) if !dtype.is_complex() => {
+            Err(Error::runtime("For non-complex input tensors, argument alpha must not be a complex number."))
+        }
+        Scalar::Float(_) if !dtype.is_inexact() => {
             Err(Error::runtime("For integral input tensors, argument alpha must not be a floating point number."))
         }
         _ => Ok(()),

@@ -101,6 +101,9 @@ impl Op for MaxPool {
             ["adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"],
         )
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("max_pool2d", x[0])?;
         Ok(x[0].meta().with_dims(self.0.output(x[0].dims())))
@@ -446,6 +449,9 @@ impl Op for AvgPool {
             ["avg_pool1d", "avg_pool2d", "avg_pool3d"],
             ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"],
         )
+    }
+    fn takes_complex(&self) -> bool {
+        true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("avg_pool2d_out_frame", x[0])?;

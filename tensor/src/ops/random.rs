@@ -254,6 +254,39 @@ impl Distribution {
         self.fill(&mut HostGenerator::new(0), &mut none.view_mut()).map_err(kernel_error)
     }
 
+    /// What the parts of complex numbers are drawn from, and what is added to the numbers; a variance is shared evenly.
+    fn of_parts(self, dtype: DType) -> Result<(Distribution, f64)> {
+        let name = dtype.scalar_type();
+        let kernel = match self {
+            Distribution::Uniform(..) => return Ok((self, 0.0)),
+            Distribution::Normal(mean, std) => {
+                return Ok((Distribution::Normal(0.0, std * std::f64::consts::FRAC_1_SQRT_2), mean));
+            }
+            Distribution::Exponential(_) => {
+                return Err(Error::runtime(format!(
+                    "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified {name}"
+                )));
+            }
+            Distribution::Cauchy(..) => {
+                return Err(Error::runtime(format!(
+                    "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
+                    super::activation::c_name(dtype)
+                )));
+            }
+            Distribution::Integers(..) | Distribution::IntegersFrom(_) => {
+                return Err(Error::runtime(
+                    "check_random_bounds handles only integral, floating-point and boolean types",
+                ));
+            }
+            Distribution::LogNormal(..) => "log_normal_cpu",
+            Distribution::Geometric(_) => "geometric_cpu",
+            Distribution::Bernoulli(_) => "bernoulli_scalar_cpu_",
+            Distribution::AllIntegers => "random_kernel_cpu",
+            Distribution::TruncatedNormal(..) => "trunc_normal_cpu",
+        };
+        Err(super::complex::unsupported(kernel, dtype))
+    }
+
     /// Draws on a device, in ordinary ops.
     fn record(self, meta: &Meta, generator: &Generator) -> Result<Tensor> {
         let s = Source { generator, dims: meta.dims, device: meta.device };
@@ -324,6 +357,13 @@ fn with<R>(generator: Option<&Generator>, device: Device, f: impl FnOnce(&Genera
 /// # Errors
 /// `Runtime` for wrong arguments, or a generator of another device.
 pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Result<Tensor> {
+    if meta.dtype.is_complex() {
+        // Pairs of real numbers.
+        let (parts, shift) = d.of_parts(meta.dtype)?;
+        let numbers = meta.with_dims(Dims::new(&[meta.numel(), 2])).with_dtype(meta.dtype.to_real());
+        let y = sample(parts, &numbers, generator)?.view_as_complex()?.view_dims(meta.dims)?.detach();
+        return if shift == 0.0 { Ok(y) } else { y.add_scalar(shift) };
+    }
     match meta.device.kind {
         DeviceKind::Cpu => {
             let y = Tensor::empty(meta)?;
@@ -353,6 +393,9 @@ fn draw_into(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Resu
 pub fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
     inplace::check_writable(x)?;
     let tracked = state::grad_enabled() && (x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad()));
+    if x.dtype().is_complex() || x.is_lazy() {
+        return inplace::assign(x, &sample(d, x.meta(), generator)?);
+    }
     if x.device().kind == DeviceKind::Cpu && !tracked {
         draw_into(d, x, generator)?;
         x.bump_version();
@@ -378,7 +421,7 @@ fn empty_like(x: &Tensor, dtype: DType) -> Result<Tensor> {
 
 /// Random numbers in a tensor like another.
 fn sample_like(d: Distribution, x: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
-    if device.kind == DeviceKind::Cpu && x.device().kind == DeviceKind::Cpu {
+    if device.kind == DeviceKind::Cpu && x.device().kind == DeviceKind::Cpu && !dtype.is_complex() {
         let y = empty_like(x, dtype)?;
         draw_into(d, &y, None)?;
         return Ok(y);
@@ -412,6 +455,9 @@ pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generat
     if n < 0 {
         return Err(Error::runtime("n must be non-negative, got ".to_string() + &n.to_string()));
     }
+    if dtype.is_complex() {
+        return Err(super::complex::unsupported("randperm", dtype));
+    }
     let limit = if dtype.is_float() { 1i64 << digits(dtype) } else { largest(dtype) };
     if n - 1 > limit {
         return Err(Error::runtime(format!("n is too large for result tensor type: '{}'", dtype.scalar_type())));
@@ -442,6 +488,9 @@ fn bernoulli_into(y: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Resu
 }
 
 fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Result<Tensor> {
+    if meta.dtype.is_complex() {
+        return Err(super::complex::unsupported("bernoulli_tensor_cpu_self_", meta.dtype));
+    }
     if !p.dtype().is_float() {
         return Err(Error::not_implemented(format!(
             "\"bernoulli_tensor_cpu_p_\" not implemented for '{}'",

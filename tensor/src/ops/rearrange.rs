@@ -1,8 +1,9 @@
 //! Functions that take tensors apart and put them together by composing views and `cat`.
 
 use super::concat::{cat, flip};
+use super::pointwise::{BinaryKind, arith};
 use crate::op::normalize_dim;
-use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::schema::{Args, Fill, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
 
 /// Splits into a number of parts whose sizes differ by one at most.
@@ -236,6 +237,11 @@ fn each_place(dims: &[usize], strides: &[usize], offset: usize, f: &mut dyn FnMu
 fn logspace(a: &Args<'_>) -> Result<Ret> {
     let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
     let device = a.opt_device(6)?.unwrap_or(Device::CPU);
+    let (from, to) = (super::creation::bound_of("logspace", "start", a, 0)?, super::creation::bound_of("logspace", "end", a, 1)?);
+    if from.is_complex() || to.is_complex() || dtype.is_complex() {
+        let x = super::creation::spaced("logspace", from, to, a.int(2)?, a.opt_dtype(4)?, device)?;
+        return Ok(arith(BinaryKind::Pow, Operand::Scalar(a.scalar(3)?), Operand::Tensor(&x))?.into());
+    }
     let bound = |i: usize, what: &str| -> Result<f64> {
         let v = super::creation::bound_of("logspace", what, a, i)?.to_f64();
         Ok(if dtype.is_float() { v } else { v.trunc() })

@@ -41,12 +41,21 @@ impl Op for Reduce {
             ReduceKind::All => "all",
         }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let m = x[0].meta();
         let empty = (0..m.dims.len()).any(|i| self.mask >> i & 1 != 0 && m.dims[i] == 0);
         let dtype = match self.kind {
-            ReduceKind::Sum | ReduceKind::Prod if !m.dtype.is_float() => DType::I64,
+            ReduceKind::Sum | ReduceKind::Prod if !m.dtype.is_inexact() => DType::I64,
             ReduceKind::Any | ReduceKind::All => DType::Bool,
+            ReduceKind::Max if m.dtype.is_complex() => {
+                return Err(super::complex::unsupported("max_values_cpu", m.dtype));
+            }
+            ReduceKind::Min if m.dtype.is_complex() => {
+                return Err(super::complex::unsupported("min_values_cpu", m.dtype));
+            }
             ReduceKind::Max | ReduceKind::Min if empty => {
                 let name = self.label();
                 if let Some(i) = (0..m.dims.len())
@@ -94,7 +103,7 @@ impl Op for Reduce {
                 let g = spread(&g.div(&share)?)?;
                 Some(g.mul(&hit.to_dtype(g.dtype())?)?)
             }
-            ReduceKind::Prod => Some(prod_vjp(s.x(0), self.mask, &spread(g)?)?),
+            ReduceKind::Prod => Some(prod_vjp(&s.x(0).conj()?, self.mask, &spread(g)?)?),
             ReduceKind::Any | ReduceKind::All => None,
         }])
     }
@@ -155,8 +164,14 @@ impl Op for ArgReduce {
     fn label(&self) -> &'static str {
         if self.max { "argmax" } else { "argmin" }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let m = x[0].meta();
+        if m.dtype.is_complex() {
+            return Err(Error::type_error(format!("{}(): does not support complex input", self.label())));
+        }
         if m.dims[self.dim] == 0 {
             return Err(Error::index(format!(
                 "{}(): Expected reduction dim {} to have non-zero size.",
@@ -189,7 +204,7 @@ pub fn sum_mask(x: &Tensor, mask: u64) -> Result<Tensor> {
 fn reduce_mask(kind: ReduceKind, x: &Tensor, mask: u64, keep: bool) -> Result<Tensor> {
     let y = if mask == 0
         && !matches!(kind, ReduceKind::Any | ReduceKind::All)
-        && (x.dtype().is_float() || matches!(kind, ReduceKind::Max | ReduceKind::Min))
+        && (x.dtype().is_inexact() || matches!(kind, ReduceKind::Max | ReduceKind::Min))
     {
         x.view_dims(*x.dims())?
     } else {
@@ -299,8 +314,8 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
         Some(d) => x.to_dtype(d)?,
         None => x.clone(),
     };
-    if !x.dtype().is_float() {
-        return Err(Error::runtime(format!(
+    if !x.dtype().is_inexact() {
+        return Err(Error::not_implemented(format!(
             "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {}",
             x.dtype().scalar_type()
         )));
@@ -320,8 +335,14 @@ fn sum_typed(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>,
 
 /// Variance and mean over dimensions; `correction` is taken from the count.
 pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
-    if !x.dtype().is_float() {
+    if !x.dtype().is_inexact() {
         return Err(Error::runtime("std and var only support floating point and complex dtypes"));
+    }
+    if x.dtype().is_complex() {
+        // The spread around the mean in both directions; it is real.
+        let (re, re_mean) = var_mean(&x.real()?, dims, correction, keep)?;
+        let (im, im_mean) = var_mean(&x.imag()?, dims, correction, keep)?;
+        return Ok((re.add(&im)?, super::complex::complex(&re_mean, &im_mean)?));
     }
     let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
@@ -350,12 +371,12 @@ fn truth_over(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) ->
 
 /// `log(sum(exp(x)))` over dimensions, exact for large values.
 pub fn logsumexp(x: &Tensor, dims: &[i64], keep: bool) -> Result<Tensor> {
-    let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(crate::default_dtype())? };
+    let x = if x.dtype().is_inexact() { x.clone() } else { x.to_dtype(crate::default_dtype())? };
     let mask = normalize_dims(dims, x.dims().len())?;
     if x.numel() == 0 {
         return reduce_mask(ReduceKind::Sum, &x.exp()?, mask, keep)?.log();
     }
-    let m = reduce_mask(ReduceKind::Max, &x.detach(), mask, true)?;
+    let m = reduce_mask(ReduceKind::Max, &x.detach().real()?, mask, true)?;
     let finite = m.isfinite()?;
     let m = super::pointwise::select(&finite, &m, &Tensor::number(Scalar::Float(0.0), m.dtype())?)?;
     let s = reduce_mask(ReduceKind::Sum, &x.sub(&m)?.exp()?, mask, true)?.log()?.add(&m)?;
@@ -364,12 +385,19 @@ pub fn logsumexp(x: &Tensor, dims: &[i64], keep: bool) -> Result<Tensor> {
 
 /// The `p`-norm over dimensions.
 pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
-    if !x.dtype().is_float() {
+    if !x.dtype().is_inexact() {
         return Err(Error::not_implemented(format!(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got {}",
             x.dtype().scalar_type()
         )));
     }
+    let lengths;
+    let x = if x.dtype().is_complex() {
+        lengths = x.abs()?;
+        &lengths
+    } else {
+        x
+    };
     if matches!(x.dtype(), DType::F16 | DType::BF16) {
         // Powers of what a half holds need not fit one.
         return norm(&x.to_dtype(DType::F32)?, p, dims, keep)?.to_dtype(x.dtype());
@@ -483,6 +511,10 @@ pub const ROWS: &[Row] = &[
         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
         Tier::Composed,
         |a| {
+            let dtype = a.tensor(0)?.dtype();
+            if dtype.is_complex() {
+                return Err(Error::type_error(format!("aminmax not implemented for {}", dtype.scalar_type())));
+            }
             let d = a.opt_int(1)?.map(|d| vec![d]);
             let f = |k| reduce(k, a.tensor(0)?, d.as_deref(), a.bool(2)?);
             Ok((f(ReduceKind::Min)?, f(ReduceKind::Max)?).into())

@@ -47,10 +47,13 @@ impl Op for Scan {
             ScanKind::LogSumExp => "logcumsumexp",
         }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let m = *x[0].meta();
         match self.kind {
-            _ if m.dtype.is_float() => Ok(m),
+            _ if m.dtype.is_inexact() => Ok(m),
             ScanKind::Sum | ScanKind::Prod => Ok(m.with_dtype(DType::I64)),
             ScanKind::LogSumExp => {
                 Err(Error::runtime(format!("\"logcumsumexp_out_cpu\" not implemented for '{}'", m.dtype.scalar_type())))
@@ -79,10 +82,17 @@ impl Op for Scan {
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let gx = match self.kind {
             ScanKind::Sum => from_the_end(g, self.dim)?,
-            ScanKind::Prod => cumprod_vjp(s.x(0), s.y(0), g, self.dim)?,
+            ScanKind::Prod => cumprod_vjp(&s.x(0).conj()?, &s.y(0).conj()?, g, self.dim)?,
             ScanKind::LogSumExp => {
                 // Sum of g_k e^(x - y_k) over k from here on, with the two signs of g apart so that it stays logarithmic.
                 let (x, y) = (s.x(0), s.y(0));
+                if g.dtype().is_complex() {
+                    // Logarithms of complex numbers have room for every sign.
+                    let logs = g.conj()?.log()?.sub(y)?;
+                    let d = [self.dim as i64];
+                    let run = scan(ScanKind::LogSumExp, &super::concat::flip(&logs, &d)?, self.dim)?;
+                    return Ok(smallvec![Some(super::concat::flip(&run, &d)?.add(x)?.exp()?.conj()?)]);
+                }
                 // Nothing is infinite here, for differences of infinities have no gradient.
                 let one = Tensor::number(Scalar::Float(1.0), g.dtype())?;
                 let log_g = pointwise::select(&g.eq_scalar(0.0)?, &one, &g.abs()?)?.log()?;
@@ -113,6 +123,9 @@ impl Scan {
     fn lower_log_sum_exp(&self, f: &mut Func, x: &Value) -> Value {
         let e = x.element();
         // Narrow floats round once, at the end.
+        if e.is_complex() {
+            return self.lower_complex_log_sum_exp(f, x);
+        }
         let wide = if e == ElementType::F64 { e } else { ElementType::F32 };
         let mut y = f.convert(x, wide);
         let none = f.lowest(wide);
@@ -134,6 +147,34 @@ impl Scan {
             by *= 2;
         }
         f.convert(&y, e)
+    }
+}
+
+impl Scan {
+    /// The same of complex numbers, ordered by their real parts.
+    fn lower_complex_log_sum_exp(&self, f: &mut Func, x: &Value) -> Value {
+        let mut y = x.clone();
+        let lowest = f.lowest(x.element().real_part());
+        let zero = f.splat(0.0, lowest.ty());
+        let none = f.binary("stablehlo.complex", &lowest, &zero);
+        let mut by = 1;
+        while by < x.shape()[self.dim] {
+            let before = shifted(f, &y, &none, self.dim, by);
+            let (a, b) = (f.unary("stablehlo.real", &y), f.unary("stablehlo.real", &before));
+            let swap = f.compare(Direction::Lt, &a, &b);
+            let high = f.select(&swap, &before, &y);
+            let low = f.select(&swap, &y, &before);
+            let size = f.unary("stablehlo.real", &low);
+            let nothing = f.broadcast_to(&lowest, size.shape());
+            let alone = f.compare(Direction::Eq, &size, &nothing);
+            let d = f.binary("stablehlo.subtract", &low, &high);
+            let d = f.unary("stablehlo.exponential", &d);
+            let d = f.unary("stablehlo.log_plus_one", &d);
+            let sum = f.binary("stablehlo.add", &high, &d);
+            y = f.select(&alone, &high, &sum);
+            by *= 2;
+        }
+        y
     }
 }
 
@@ -175,7 +216,13 @@ impl Op for CumExtreme {
     fn label(&self) -> &'static str {
         if self.max { "cummax" } else { "cummin" }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        if x[0].dtype().is_complex() {
+            return Err(super::complex::unsupported(&format!("{}_cpu", self.label()), x[0].dtype()));
+        }
         Ok(*x[0].meta())
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {

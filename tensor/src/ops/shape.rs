@@ -970,13 +970,6 @@ pub const ROWS: &[Row] = &[
     Row::new("t(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.t()?.into()), samples!([t(&[2, 3])]))
         .no_out(),
     Row::new(
-        "adjoint(Tensor(a) self) -> Tensor(a)",
-        Tier::Prim,
-        |a| Ok(a.tensor(0)?.transpose(-2, -1)?.into()),
-        samples!([t(&[2, 3])]),
-    )
-    .no_out(),
-    Row::new(
         "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.expand(a.ints(1)?)?.into()),

@@ -52,6 +52,9 @@ impl Fused for Softmax {
     fn label(&self) -> &'static str {
         if self.log { "log_softmax" } else { "softmax" }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float(if self.log { "log_softmax_lastdim_kernel_impl" } else { "softmax_lastdim_kernel_impl" }, x[0])?;
         Ok(*x[0].meta())

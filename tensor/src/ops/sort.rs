@@ -3,12 +3,13 @@
 //! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
 //! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
 
+use super::complex::refuse;
 use super::indexing::{self, Scatter, ScatterKind};
 use super::pointwise::kernel_error;
 use super::reduce::{ReduceKind, reduce};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::sort as kernels;
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
@@ -44,7 +45,11 @@ impl Op for Sort {
     const NAME: &'static str = "sort";
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        refuse(x[0], ErrorKind::Type, " Sort does not support complex dtypes on CPU")?;
         Ok(*x[0].meta())
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
@@ -86,7 +91,11 @@ impl Op for TopK {
     const NAME: &'static str = "topk";
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        refuse(x[0], ErrorKind::Type, " topk does not support complex dtypes on CPU")?;
         let mut m = *x[0].meta();
         if self.k > m.dims[self.dim] {
             return Err(Error::runtime("selected index k out of range")); // C1
@@ -153,8 +162,14 @@ impl Op for Pick {
             PickKind::NanMedian => "nanmedian",
         }
     }
+    fn takes_complex(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut m = *x[0].meta();
+        if m.dtype.is_complex() {
+            return Err(super::complex::unsupported(&format!("{}_cpu", self.label()), m.dtype));
+        }
         let size = m.dims[self.dim];
         match self.kind {
             PickKind::Kth(k) if k == 0 || k > size => {
@@ -273,7 +288,7 @@ fn kthvalue(x: &Tensor, k: i64, dim: i64, keep: bool) -> Result<(Tensor, Tensor)
 /// The median of all elements; NaN of none.
 fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
     if x.numel() == 0 {
-        let missing = if x.dtype().is_float() { Scalar::Float(f64::NAN) } else { Scalar::Int(i64::MIN) };
+        let missing = if x.dtype().is_inexact() { Scalar::Float(f64::NAN) } else { Scalar::Int(i64::MIN) };
         return Tensor::full_meta(&x.meta().with_dims(Dims::EMPTY), missing);
     }
     Ok(pick(&x.reshape(&[-1])?, kind, 0, false)?.0)
@@ -288,7 +303,7 @@ fn host(x: &Tensor) -> Result<Tensor> {
             "the result of this function depends on values, which a meta tensor has not",
         ));
     }
-    x.detach().to_device(Device::CPU)
+    x.detach().to_device(Device::CPU)?.resolved()
 }
 
 fn positions(v: &[i64], dims: &[usize], device: Device) -> Result<Tensor> {
@@ -311,7 +326,13 @@ fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result
 /// # Errors
 /// Whatever reading the values reports.
 pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
     found(x, &kernels::unique(&host(x)?.view(), inverse, counts), inverse, counts)
+}
+
+/// Refuses complex numbers, which have no order, naming PyTorch's kernel.
+fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_complex() { Err(super::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 /// `torch.unique_consecutive` of the flattened tensor.
@@ -319,6 +340,7 @@ pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor
 /// # Errors
 /// Whatever reading the values reports.
 pub fn unique_consecutive(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
     found(x, &kernels::unique_consecutive(&host(x)?.view(), inverse, counts), inverse, counts)
 }
 
@@ -330,6 +352,7 @@ fn unique_slices(
     inverse: bool,
     counts: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    ordered("unique", x)?;
     let d = normalize_dim(dim, x.dims().len())?;
     if x.dims().is_empty() {
         return unique(x, inverse, counts);
@@ -372,6 +395,11 @@ pub fn searchsorted(
     narrow: bool,
     sorter: Option<&Tensor>,
 ) -> Result<Tensor> {
+    for t in [boundaries, values] {
+        if t.dtype().is_complex() {
+            return Err(super::complex::unsupported("searchsorted_out_cpu", t.dtype()));
+        }
+    }
     let (b, v) = (boundaries.dims(), values.dims());
     if b.is_empty() {
         return Err(Error::runtime("boundaries tensor should have positive dimension, but got 0 dimension"));
@@ -467,6 +495,7 @@ fn bucketize(v: &Tensor, boundaries: &Tensor, narrow: bool, right: bool) -> Resu
 /// # Errors
 /// `Runtime` for values that are negative or not integers, or weights of another size.
 pub fn bincount(x: &Tensor, weights: Option<&Tensor>, min: i64) -> Result<Tensor> {
+    ordered("bincount_cpu", x)?;
     if x.dims().len() != 1 || !(x.dtype().is_int() || x.dtype() == DType::Bool) {
         return Err(Error::runtime("bincount only supports 1-d non-negative integral inputs."));
     }
@@ -498,6 +527,7 @@ pub fn histc(x: &Tensor, bins: i64, min: f64, max: f64) -> Result<Tensor> {
     if bins <= 0 {
         return Err(Error::runtime("bins must be > 0"));
     }
+    refuse(x, ErrorKind::Type, &format!("aminmax not implemented for {}", x.dtype().scalar_type()))?;
     let y = Tensor::empty(&Meta::new(&[bins as usize], x.dtype(), Device::CPU))?;
     kernels::histc(&host(x)?.view(), min, max, &mut y.view_mut()).map_err(kernel_error)?;
     y.to_device(x.device())

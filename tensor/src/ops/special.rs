@@ -3,32 +3,40 @@
 //! Each is written so that values and gradients are right at the points where the plain formula is not: an argument that
 //! would leave the domain there is replaced before the function sees it.
 
+use super::complex::refuse;
 use super::pointwise::{arith, as_tensor, result_type, select, select_scalar};
 use crate::op::normalize_dims;
 use crate::schema::{Args, Operand, Row, Sample, Tier, ints, n, positive, t, unit};
-use crate::{DType, Error, Result, Scalar, Tensor, default_dtype, samples};
+use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, samples};
 use torchtpu_kernels::pointwise::BinaryKind;
 
 /// Two operands as floating-point tensors of their common dtype.
 fn floats(a: &Args<'_>) -> Result<(Tensor, Tensor)> {
     let (x, y) = (a.operand(0)?, a.operand(1)?);
     let dtype = result_type(x, y);
-    let dtype = if dtype.is_float() { dtype } else { default_dtype() };
+    let dtype = if dtype.is_inexact() { dtype } else { default_dtype() };
     Ok((as_tensor(x, dtype)?, as_tensor(y, dtype)?))
 }
 
 fn float(x: &Tensor) -> Result<Tensor> {
-    if x.dtype().is_float() { Ok(x.clone()) } else { x.to_dtype(default_dtype()) }
+    if x.dtype().is_inexact() { Ok(x.clone()) } else { x.to_dtype(default_dtype()) }
+}
+
+/// Refuses complex numbers, naming PyTorch's kernel.
+fn real_only(kernel: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_complex() { Err(super::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 /// `x * log(y)`, zero where `x` is zero unless `y` is NaN.
 fn xlogy(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    real_only("xlogy_cpu", x)?;
     let outside = y.le_scalar(0.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
     x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 1.0, y)?.log()?)
 }
 
 /// `x * log1p(y)`, zero where `x` is zero unless `y` is NaN.
 fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    real_only("xlog1py_cpu", x)?;
     let outside = y.le_scalar(-1.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
     x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 0.0, y)?.log1p()?)
 }
@@ -41,6 +49,7 @@ fn entropy(x: &Tensor) -> Result<Tensor> {
 
 /// `log(x / (1 - x))`, of `x` clamped to `[eps, 1 - eps]` if given.
 fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
+    real_only("logit_cpu", x)?;
     let x = float(x)?;
     let x = match eps {
         None => x,
@@ -62,6 +71,15 @@ fn sinc(x: &Tensor) -> Result<Tensor> {
 
 /// `log(exp(x) + exp(y))` to base e or 2, without overflow.
 fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        if two {
+            real_only("logaddexp2_cpu", x)?;
+        }
+        // The term of the larger real part is taken out of the sum.
+        let swap = x.real()?.lt(&y.real()?)?;
+        let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
+        return high.add(&low.sub(&high)?.exp()?.log1p()?);
+    }
     let top = x.maximum(y)?;
     let equal = x.eq(y)?.logical_and(&top.isinf()?)?;
     let gap = x.sub(y)?.abs()?.neg()?;
@@ -77,6 +95,7 @@ fn heaviside(x: Operand<'_>, values: Operand<'_>) -> Result<Tensor> {
     if x.dtype() != values.dtype() {
         return Err(Error::runtime("heaviside is not yet implemented for tensors with different dtypes."));
     }
+    refuse(x, ErrorKind::NotImplemented, "heaviside is not yet implemented for complex tensors.")?;
     let (x, values) = (x.detach(), values.detach());
     select(&x.eq_scalar(0)?, &values, &x.gt_scalar(0)?.to_dtype(x.dtype())?)
 }
@@ -98,6 +117,9 @@ fn half_max() -> f32 {
 
 /// Replaces NaN and infinities by numbers.
 fn nan_to_num(x: &Tensor, nan: Option<f64>, high: Option<f64>, low: Option<f64>) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return super::complex::by_parts(x, |x| nan_to_num(x, nan, high, low));
+    }
     if !x.dtype().is_float() {
         return x.copy();
     }
@@ -109,6 +131,7 @@ fn nan_to_num(x: &Tensor, nan: Option<f64>, high: Option<f64>, low: Option<f64>)
 
 /// Whether the sign bit is set, that of `-0.0` too.
 fn signbit(x: &Tensor) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, "signbit is not implemented for complex tensors.")?;
     if !x.dtype().is_float() {
         return if x.dtype() == DType::Bool { x.logical_and(&x.logical_not()?) } else { x.lt_scalar(0) };
     }
@@ -118,6 +141,8 @@ fn signbit(x: &Tensor) -> Result<Tensor> {
 
 /// Whether an element is one of the infinities.
 fn is_infinity(x: &Tensor, v: f64) -> Result<Tensor> {
+    let name = if v > 0.0 { "isposinf" } else { "isneginf" };
+    refuse(x, ErrorKind::Type, &format!("{name} does not support complex inputs."))?;
     if x.dtype().is_float() { x.eq_scalar(v) } else { x.isinf() }
 }
 
@@ -215,6 +240,7 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
 /// Sum without NaN.
 fn nansum(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
     let x = dtype.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
+    refuse(&x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
     let x = if x.dtype().is_float() { select_scalar(&x.isnan()?, 0.0, &x)? } else { x };
     x.sum_dim(dims.unwrap_or(&[]), keep)
 }
@@ -232,7 +258,8 @@ fn nanmean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -
     nansum(x, dims, keep, dtype)?.div(&count)
 }
 
-fn scaled(x: &Tensor, by: f64) -> Result<Tensor> {
+fn scaled(name: &str, x: &Tensor, by: f64) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, &format!("{name} is not supported for complex tensors."))?;
     float(x)?.mul_scalar(by)
 }
 
@@ -311,14 +338,14 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "deg2rad(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| Ok(scaled(a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()),
+        |a| Ok(scaled("deg2rad", a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()),
         samples!([t(&[2, 3])]),
     )
     .inplace(),
     Row::new(
         "rad2deg(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| Ok(scaled(a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()),
+        |a| Ok(scaled("rad2deg", a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()),
         samples!([unit(&[2, 3])]),
     )
     .inplace(),
@@ -340,8 +367,6 @@ pub const ROWS: &[Row] = &[
         |a| Ok(is_infinity(a.tensor(0)?, f64::NEG_INFINITY)?.into()),
         || flat(t(&[2, 3])),
     ),
-    Row::new("sgn(Tensor self) -> Tensor", Tier::Composed, |a| Ok(a.tensor(0)?.sign()?.into()), || flat(t(&[2, 3])))
-        .inplace(),
     Row::new(
         "positive(Tensor(a) self) -> Tensor(a)",
         Tier::Composed,
@@ -370,7 +395,8 @@ pub const ROWS: &[Row] = &[
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
         Tier::Composed,
         |a| {
-            let (x, p) = (as_tensor(a.operand(0)?, DType::F64)?, as_tensor(a.operand(1)?, DType::F64)?);
+            let wide = if result_type(a.operand(0)?, a.operand(1)?).is_complex() { DType::C128 } else { DType::F64 };
+            let (x, p) = (as_tensor(a.operand(0)?, wide)?, as_tensor(a.operand(1)?, wide)?);
             Ok(arith(BinaryKind::Pow, Operand::Tensor(&x), Operand::Tensor(&p))?.into())
         },
         || vec![Sample::new(vec![positive(&[2, 3]), t(&[3])]).no_gradient()],
@@ -382,7 +408,7 @@ pub const ROWS: &[Row] = &[
             let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
             // Whole exponents scale without changing the dtype.
             let two = match (a.operand(0)?, a.operand(1)?) {
-                (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_float() && !e.dtype().is_float() => {
+                (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_inexact() && !e.dtype().is_inexact() => {
                     two.to_dtype(x.dtype())?
                 }
                 _ => two,

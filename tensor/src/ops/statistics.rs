@@ -230,7 +230,7 @@ fn cov(x: &Tensor, correction: i64, frequencies: Option<&Tensor>, weights: Optio
     };
     let d = m.sub(&mean.unsqueeze(1)?)?;
     let dd = weighted(&d)?;
-    let y = d.to_dtype(dd.dtype())?.mm(&dd.t()?)?;
+    let y = d.to_dtype(dd.dtype())?.mm(&dd.t()?.conj()?)?;
     let y = match total {
         None => y.div_scalar((count as i64 - correction).max(0))?,
         Some(t) => {
@@ -260,8 +260,15 @@ fn corrcoef(x: &Tensor) -> Result<Tensor> {
     let deviation = c.diagonal(0, 0, 1)?.sqrt()?;
     let c = c.div(&deviation.unsqueeze(1)?)?.div(&deviation.unsqueeze(0)?)?;
     // Rounding may lead beyond one.
+    if c.dtype().is_complex() {
+        return super::complex::by_parts(&c, clamped);
+    }
+    clamped(&c)
+}
+
+fn clamped(c: &Tensor) -> Result<Tensor> {
     super::activation::clamp(
-        &c,
+        c,
         Some(crate::schema::Operand::Scalar(Scalar::Int(-1))),
         Some(crate::schema::Operand::Scalar(Scalar::Int(1))),
     )
@@ -501,7 +508,7 @@ fn gradient(x: &Tensor, dims: Option<Vec<i64>>, spacing: Vec<Spacing>, edge: i64
     if dims.iter().any(|&d| (x.dims().get(d).copied().unwrap_or(1) as i64) < edge + 1) {
         return Err(Error::runtime("torch.gradient expected each dimension size to be at least edge_order+1"));
     }
-    let x = if x.dtype().is_float() { x.clone() } else { x.to_dtype(default_dtype())? };
+    let x = if x.dtype().is_inexact() { x.clone() } else { x.to_dtype(default_dtype())? };
     dims.iter()
         .enumerate()
         .map(|(i, &d)| {

@@ -3,7 +3,7 @@
 use super::{kinds, unsupported};
 use crate::loops::{Loop, Map2, Operand, Params, compute_dtype, for_each_row, loop2, run};
 use crate::special::{self, PolynomialKind};
-use crate::{DType, Element, KernelError, View, ViewMut};
+use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, complex};
 
 kinds! {
     /// A function of two operands, by PyTorch's name.
@@ -13,6 +13,7 @@ kinds! {
         BitwiseAnd "bitwise_and", BitwiseOr "bitwise_or", BitwiseXor "bitwise_xor",
         LeftShift "bitwise_left_shift", RightShift "bitwise_right_shift", LogicalAnd "logical_and",
         LogicalOr "logical_or", LogicalXor "logical_xor", NextAfter "nextafter", Copysign "copysign",
+        Complex "complex",
         Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u", ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w", ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t", ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u", ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v", ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h", HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l", Legendre "special_legendre_polynomial_p",
     }
 }
@@ -21,6 +22,17 @@ impl BinaryKind {
     /// Whether the result is `bool` whatever the operands are.
     pub const fn is_predicate(self) -> bool {
         matches!(self, BinaryKind::LogicalAnd | BinaryKind::LogicalOr | BinaryKind::LogicalXor)
+    }
+    /// Element type of the result for operands of type `x`.
+    pub const fn result(self, x: DType) -> DType {
+        match self {
+            BinaryKind::Complex => match x.to_complex() {
+                Some(d) => d,
+                None => x,
+            },
+            _ if self.is_predicate() => DType::Bool,
+            _ => x,
+        }
     }
 }
 
@@ -211,6 +223,48 @@ macro_rules! integers {
 }
 integers! { of_u8 u8; of_i8 i8; of_i16 i16; of_i32 i32; of_i64 i64; }
 
+/// Complex numbers: arithmetic in their own precision, powers in `f64`.
+macro_rules! complexes {
+    ($($name:ident $cmp:ident $c:ident;)*) => {$(
+        fn $name(kind: BinaryKind) -> Option<Loop<2>> {
+            use crate::complex::Complex as _;
+            table! { BinaryKind, kind, $c;
+                vector Add => $c: |a, b| a + b;
+                vector Sub => $c: |a, b| a - b;
+                vector Mul => $c: |a, b| a * b;
+                scalar Div => $c: |a, b| complex::div(a, b);
+                scalar Pow => $c: |a, b| a.map(|a| complex::pow(a, b.wide()));
+                scalar LogicalAnd => bool: |a, b| (a != $c::default()) & (b != $c::default());
+                scalar LogicalOr => bool: |a, b| (a != $c::default()) | (b != $c::default());
+                scalar LogicalXor => bool: |a, b| (a != $c::default()) ^ (b != $c::default());
+            }
+        }
+        fn $cmp(kind: CompareKind) -> Option<Loop<2>> {
+            table! { CompareKind, kind, $c;
+                scalar Eq => bool: |a, b| a == b;
+                scalar Ne => bool: |a, b| a != b;
+            }
+        }
+    )*};
+}
+complexes! { of_c64 cmp_c64 c64; of_c128 cmp_c128 c128; }
+
+/// Joins real and imaginary parts.
+fn joins(dtype: DType) -> Option<Loop<2>> {
+    struct Join;
+    impl<T: Copy> Map2<T, [T; 2]> for Join {
+        #[inline(always)]
+        fn at<const FMA: bool>(_: &Params, re: T, im: T) -> [T; 2] {
+            [re, im]
+        }
+    }
+    match dtype {
+        DType::F32 => Some(const { loop2::<f32, [f32; 2], Join>() }),
+        DType::F64 => Some(const { loop2::<f64, [f64; 2], Join>() }),
+        _ => None,
+    }
+}
+
 /// `bool` as bytes that are zero or one.
 fn of_bool(kind: BinaryKind) -> Option<Loop<2>> {
     use BinaryKind as K;
@@ -240,6 +294,9 @@ comparisons! { cmp_f32 f32; cmp_f64 f64; cmp_u8 u8; cmp_i8 i8; cmp_i16 i16; cmp_
 
 #[inline]
 pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
+    if kind == BinaryKind::Complex {
+        return joins(dtype);
+    }
     match compute_dtype(dtype) {
         DType::F32 => of_f32(kind),
         DType::F64 => of_f64(kind),
@@ -248,6 +305,8 @@ pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
         DType::I8 => of_i8(kind),
         DType::I16 => of_i16(kind),
         DType::I32 => of_i32(kind),
+        DType::C64 => of_c64(kind),
+        DType::C128 => of_c128(kind),
         _ => of_i64(kind),
     }
 }
@@ -278,7 +337,7 @@ fn has_zero(b: &View) -> bool {
     }
 }
 
-/// Writes `kind(a, b)` to `out`. All have the same sizes and dtype (`out` is `bool` for predicates); a broadcast operand
+/// Writes `kind(a, b)` to `out`. All have the same sizes and dtype (`out` that of [`BinaryKind::result`]); a broadcast operand
 /// has strides of zero; `out` may be `a` or `b` itself.
 ///
 /// Integers wrap, `maximum` and `minimum` propagate NaN, `remainder` and `floor_divide` follow Python's signs.
@@ -291,7 +350,7 @@ pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result
     let dtype = a.dtype();
     let Some(f) = find(kind, dtype) else { return Err(unsupported(kind.name(), dtype)) };
     debug_assert_eq!(dtype, b.dtype());
-    debug_assert_eq!(out.dtype(), if kind.is_predicate() { DType::Bool } else { dtype });
+    debug_assert_eq!(out.dtype(), kind.result(dtype));
     debug_assert!(a.sizes() == out.sizes() && b.sizes() == out.sizes());
     if matches!(kind, BinaryKind::Remainder | BinaryKind::Fmod | BinaryKind::FloorDivide)
         && dtype.is_int()
@@ -307,7 +366,7 @@ pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result
 /// Writes `kind(a, b)` to `out`, which is `bool`; as [`binary`] otherwise.
 ///
 /// # Errors
-/// None: every dtype compares.
+/// [`KernelError::Other`] for an order of complex numbers, which have none.
 #[inline]
 pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     debug_assert!(a.dtype() == b.dtype() && out.dtype() == DType::Bool);
@@ -318,6 +377,8 @@ pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Resu
         DType::I8 => cmp_i8(kind),
         DType::I16 => cmp_i16(kind),
         DType::I32 => cmp_i32(kind),
+        DType::C64 => cmp_c64(kind),
+        DType::C128 => cmp_c128(kind),
         _ => cmp_i64(kind),
     };
     let Some(f) = f else { return Err(unsupported(kind.name(), a.dtype())) };

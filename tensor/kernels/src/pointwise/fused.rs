@@ -297,7 +297,7 @@ macro_rules! select_loops {
         }
     )*};
 }
-select_loops! { select_1 select_1_body u8; select_2 select_2_body u16; select_4 select_4_body u32; select_8 select_8_body u64; }
+select_loops! { select_1 select_1_body u8; select_2 select_2_body u16; select_4 select_4_body u32; select_8 select_8_body u64; select_16 select_16_body [u64; 2]; }
 
 /// `out = a` where `cond` (a `bool` array) is true, else `b`: `torch.where`. `a`, `b` and `out` have one dtype.
 pub fn select(cond: &View, a: &View, b: &View, out: &mut ViewMut) {
@@ -306,7 +306,8 @@ pub fn select(cond: &View, a: &View, b: &View, out: &mut ViewMut) {
         1 => select_1,
         2 => select_2,
         4 => select_4,
-        _ => select_8,
+        8 => select_8,
+        _ => select_16,
     };
     let ins = [cond, a, b].map(Operand::raw_input);
     // SAFETY: the views describe memory they may use; sizes and dtypes agree; values are moved as bits.

@@ -18,6 +18,7 @@ pub use fused::{
     tanh_backward, threshold_backward,
 };
 pub use optimizer::{AdamW, Sgd, adamw_step, sgd_step};
+pub(crate) use unary::truth;
 pub use unary::{UnaryKind, unary, unary_supports};
 
 use crate::{DType, KernelError};

@@ -2,7 +2,7 @@
 
 use super::{kinds, math, unsupported};
 use crate::loops::{Loop, Map1, Operand, Params, compute_dtype, loop1, run};
-use crate::{DType, KernelError, View, ViewMut, special};
+use crate::{DType, KernelError, View, ViewMut, c64, c128, complex, special};
 
 kinds! {
     /// A function of one operand, by PyTorch's name.
@@ -14,6 +14,7 @@ kinds! {
         Erfinv "erfinv", Lgamma "lgamma", Digamma "digamma", Floor "floor", Ceil "ceil", Round "round",
         Trunc "trunc", Frac "frac", Relu "relu", LogicalNot "logical_not", BitwiseNot "bitwise_not",
         IsNan "isnan", IsInf "isinf", IsFinite "isfinite", I0 "i0", I0e "special_i0e", I1 "special_i1", I1e "special_i1e", ModifiedBesselI0 "special_modified_bessel_i0", ModifiedBesselI1 "special_modified_bessel_i1", ModifiedBesselK0 "special_modified_bessel_k0", ModifiedBesselK1 "special_modified_bessel_k1", ScaledModifiedBesselK0 "special_scaled_modified_bessel_k0", ScaledModifiedBesselK1 "special_scaled_modified_bessel_k1", BesselJ0 "special_bessel_j0", BesselJ1 "special_bessel_j1", BesselY0 "special_bessel_y0", BesselY1 "special_bessel_y1", SphericalBesselJ0 "special_spherical_bessel_j0", AiryAi "special_airy_ai", Erfcx "special_erfcx", LogNdtr "special_log_ndtr", Ndtri "special_ndtri",
+        Sgn "sgn", Angle "angle", Conj "conj_physical",
     }
 }
 
@@ -21,6 +22,14 @@ impl UnaryKind {
     /// Whether the result is `bool` whatever the operand is.
     pub const fn is_predicate(self) -> bool {
         matches!(self, UnaryKind::LogicalNot | UnaryKind::IsNan | UnaryKind::IsInf | UnaryKind::IsFinite)
+    }
+    /// Element type of the result for an operand of type `x`.
+    pub const fn result(self, x: DType) -> DType {
+        match self {
+            UnaryKind::Abs | UnaryKind::Angle => x.to_real(),
+            _ if self.is_predicate() => DType::Bool,
+            _ => x,
+        }
     }
 }
 
@@ -123,6 +132,7 @@ fn of_f32(kind: UnaryKind) -> Option<Loop<1>> {
         vector IsNan => bool: |x| x.is_nan();
         vector IsInf => bool: |x| x.is_infinite();
         vector IsFinite => bool: |x| x.is_finite();
+        vector Angle => f32: |x| if x.is_nan() { x } else if x < 0.0 { std::f32::consts::PI } else { 0.0 };
     }
 }
 
@@ -189,6 +199,7 @@ fn of_f64(kind: UnaryKind) -> Option<Loop<1>> {
         vector IsNan => bool: |x| x.is_nan();
         vector IsInf => bool: |x| x.is_infinite();
         vector IsFinite => bool: |x| x.is_finite();
+        vector Angle => f64: |x| if x.is_nan() { x } else if x < 0.0 { std::f64::consts::PI } else { 0.0 };
     }
 }
 
@@ -275,6 +286,68 @@ fn of_bool(kind: UnaryKind) -> Option<Loop<1>> {
     }
 }
 
+/// Complex numbers: arithmetic in their own precision, functions in `f64`.
+macro_rules! complexes {
+    ($($name:ident $c:ident $t:ident;)*) => {$(
+        fn $name(kind: UnaryKind) -> Option<Loop<1>> {
+            use crate::complex::Complex as _;
+            use std::f64::consts::{LN_2, LN_10};
+            const ONE: c128 = c128::new(1.0, 0.0);
+            table! { kind, $c;
+                vector Neg => $c: |z| -z;
+                vector Conj => $c: |z| z.conj();
+                scalar Abs => $t: |z| z.re.hypot(z.im);
+                scalar Angle => $t: |z| z.im.atan2(z.re);
+                scalar Sgn => $c: |z| z.map(complex::sgn);
+                scalar Exp => $c: |z| z.map(complex::exp);
+                scalar Exp2 => $c: |z| z.map(|z| complex::exp(z * LN_2));
+                scalar Expm1 => $c: |z| z.map(complex::exp_m1);
+                scalar Log => $c: |z| z.map(complex::ln);
+                scalar Log2 => $c: |z| z.map(|z| complex::ln(z) / LN_2);
+                scalar Log10 => $c: |z| z.map(|z| complex::ln(z) / LN_10);
+                scalar Log1p => $c: |z| z.map(complex::ln_1p);
+                scalar Sqrt => $c: |z| z.map(complex::sqrt);
+                scalar Rsqrt => $c: |z| z.map(|z| complex::div(ONE, complex::sqrt(z)));
+                scalar Reciprocal => $c: |z| complex::div($c::new(1.0, 0.0), z);
+                vector Square => $c: |z| z * z;
+                scalar Sin => $c: |z| z.map(complex::sin);
+                scalar Cos => $c: |z| z.map(complex::cos);
+                scalar Tan => $c: |z| z.map(complex::tan);
+                scalar Asin => $c: |z| z.map(complex::asin);
+                scalar Acos => $c: |z| z.map(complex::acos);
+                scalar Atan => $c: |z| z.map(complex::atan);
+                scalar Sinh => $c: |z| z.map(complex::sinh);
+                scalar Cosh => $c: |z| z.map(complex::cosh);
+                scalar Tanh => $c: |z| z.map(complex::tanh);
+                scalar Asinh => $c: |z| z.map(complex::asinh);
+                scalar Acosh => $c: |z| z.map(complex::acosh);
+                scalar Atanh => $c: |z| z.map(complex::atanh);
+                scalar Sigmoid => $c: |z| z.map(complex::sigmoid);
+                scalar LogicalNot => bool: |z| z.re == 0.0 && z.im == 0.0;
+                scalar IsNan => bool: |z| z.re.is_nan() || z.im.is_nan();
+                scalar IsInf => bool: |z| z.re.is_infinite() || z.im.is_infinite();
+                scalar IsFinite => bool: |z| z.re.is_finite() && z.im.is_finite();
+            }
+        }
+    )*};
+}
+complexes! { of_c64 c64 f32; of_c128 c128 f64; }
+
+/// Writes whether the elements of a complex array are not zero.
+pub(crate) fn truth(x: &View, out: &mut ViewMut) {
+    struct Truth;
+    impl<C: complex::Complex> Map1<C, bool> for Truth {
+        const VECTOR: bool = false;
+        #[inline(always)]
+        fn at<const FMA: bool>(_: &Params, z: C) -> bool {
+            z != C::default()
+        }
+    }
+    let f = complex::for_complex!(x.dtype(), C => loop1::<C, bool, Truth>());
+    // SAFETY: both views describe memory they may use; sizes and dtypes agree.
+    unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(x)]) };
+}
+
 #[inline]
 fn find(kind: UnaryKind, dtype: DType) -> Option<Loop<1>> {
     match compute_dtype(dtype) {
@@ -289,6 +362,8 @@ fn find(kind: UnaryKind, dtype: DType) -> Option<Loop<1>> {
         DType::I8 => of_i8(kind),
         DType::I16 => of_i16(kind),
         DType::I32 => of_i32(kind),
+        DType::C64 => of_c64(kind),
+        DType::C128 => of_c128(kind),
         _ => of_i64(kind),
     }
 }
@@ -298,7 +373,8 @@ pub fn unary_supports(kind: UnaryKind, dtype: DType) -> bool {
     find(kind, dtype).is_some()
 }
 
-/// Writes `kind(x)` to `out`, which has the sizes and dtype of `x` (`bool` for predicates) and may be `x` itself.
+/// Writes `kind(x)` to `out`, which has the sizes of `x`, the dtype that [`UnaryKind::result`] names, and may be `x` itself
+/// where that is its dtype too.
 ///
 /// Integers wrap. `f16` and `bf16` are computed in `f32`; `round` goes to even.
 ///
@@ -308,7 +384,7 @@ pub fn unary_supports(kind: UnaryKind, dtype: DType) -> bool {
 pub fn unary(kind: UnaryKind, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let Some(f) = find(kind, x.dtype()) else { return Err(unsupported(kind.name(), x.dtype())) };
     debug_assert_eq!(x.sizes(), out.sizes());
-    debug_assert_eq!(out.dtype(), if kind.is_predicate() { DType::Bool } else { x.dtype() });
+    debug_assert_eq!(out.dtype(), kind.result(x.dtype()));
     // SAFETY: both views describe memory they may use; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(x)]) };
     Ok(())

@@ -48,7 +48,7 @@ pub fn trunc_normal_(
 }
 
 /// Where the interval holds much of the mass: normals, redrawn until inside.
-fn by_normals<T: Element>(
+fn by_normals<T: Element + PartialOrd>(
     g: &mut Generator,
     n: usize,
     contiguous: bool,

@@ -1,0 +1,499 @@
+//! Complex numbers: views as pairs of real numbers and back (`AsReal`, `AsComplex`), views of conjugates (`Conj`) and
+//! negatives (`Negative`), and what is made of them.
+//!
+//! Gradients follow PyTorch's convention: the gradient of a real loss `L` by `z = x + iy` is `dL/dx + i dL/dy`, so that of
+//! a holomorphic `f` passes `g conj(f'(z))` on. A real input of a complex op gets the real part of what arrives, which the
+//! tape sees to.
+
+use crate::op::{Func, Layout, Prim, Value, ViewOp};
+use crate::ops::pointwise::{BinaryKind, UnaryKind, as_tensor, binary, select, unary, unary_};
+use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, positive, t};
+use crate::{DType, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch};
+
+/// A complex tensor seen as real numbers: a last dimension of real and imaginary part is added.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AsReal;
+
+impl ViewOp for AsReal {
+    const NAME: &'static str = "view_as_real";
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        if x.dims.len() == crate::dims::MAX_DIMS {
+            Dims::try_new(&[1; crate::dims::MAX_DIMS + 1])?;
+        }
+        let mut l = Layout { dims: x.dims, strides: x.strides.iter().map(|s| 2 * s).collect(), offset: 2 * x.offset };
+        l.dims.push(2);
+        l.strides.push(1);
+        Ok(l)
+    }
+    fn dtype(&self, x: DType) -> DType {
+        x.to_real()
+    }
+    fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
+        let mut dims = y.dims;
+        let last = dims.len() - 1;
+        dims[last] = 1;
+        let parts = ["stablehlo.real", "stablehlo.imag"].map(|op| {
+            let part = f.unary(op, x);
+            f.reshape(&part, &dims)
+        });
+        f.concatenate(&parts, last)
+    }
+    fn vjp(&self, _: &Meta, g: &Tensor) -> Result<Tensor> {
+        joined(g)
+    }
+    fn write_back(&self, _: &Tensor, y: &Tensor) -> Result<Tensor> {
+        joined(y)
+    }
+}
+
+/// Pairs of real numbers as complex numbers, copied first where they are not pairs in memory.
+fn joined(x: &Tensor) -> Result<Tensor> {
+    let x = x.contiguous()?;
+    dispatch::call_view(Prim::AsComplex(AsComplex), &x)
+}
+
+/// A real tensor whose last dimension holds pairs seen as complex numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AsComplex;
+
+impl ViewOp for AsComplex {
+    const NAME: &'static str = "view_as_complex";
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        let last = x.dims.len().wrapping_sub(1);
+        if x.dims.is_empty() {
+            return Err(Error::runtime("Input tensor must have one or more dimensions"));
+        }
+        if x.dims[last] != 2 {
+            return Err(Error::runtime("Tensor must have a last dimension of size 2"));
+        }
+        if x.strides[last] != 1 {
+            return Err(Error::runtime("Tensor must have a last dimension with stride 1"));
+        }
+        if (0..last).any(|d| x.strides[d] % 2 != 0) {
+            return Err(Error::runtime("Tensor must have a stride divisible by 2 for all but last dimension"));
+        }
+        if x.offset % 2 != 0 {
+            return Err(Error::runtime("Tensor must have a storage_offset divisible by 2"));
+        }
+        let half = |d: &Dims| d[..last].iter().map(|s| s / 2).collect();
+        Ok(Layout { dims: Dims::new(&x.dims[..last]), strides: half(&x.strides), offset: x.offset / 2 })
+    }
+    fn dtype(&self, x: DType) -> DType {
+        x.to_complex().unwrap_or(x)
+    }
+    fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
+        let last = x.rank() - 1;
+        let parts = [0, 1].map(|i| {
+            let (mut start, mut end) = (vec![0; last + 1], x.shape().to_vec());
+            (start[last], end[last]) = (i, i + 1);
+            let part = f.slice(x, &start, &end, &vec![1; last + 1]);
+            f.reshape(&part, &y.dims)
+        });
+        f.binary("stablehlo.complex", &parts[0], &parts[1])
+    }
+    fn vjp(&self, _: &Meta, g: &Tensor) -> Result<Tensor> {
+        pairs(g)
+    }
+    fn write_back(&self, _: &Tensor, y: &Tensor) -> Result<Tensor> {
+        pairs(y)
+    }
+}
+
+/// Complex numbers as pairs, copied first where memory holds their conjugates.
+fn pairs(x: &Tensor) -> Result<Tensor> {
+    let x = if x.is_lazy() { x.copy()? } else { x.clone() };
+    dispatch::call_view(Prim::AsReal(AsReal), &x)
+}
+
+/// A view of the conjugates.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Conj;
+
+impl ViewOp for Conj {
+    const NAME: &'static str = "_conj";
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        Ok(*x)
+    }
+    fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
+        lower_conj(f, x)
+    }
+    fn vjp(&self, _: &Meta, g: &Tensor) -> Result<Tensor> {
+        g.conj()
+    }
+    fn write_back(&self, _: &Tensor, y: &Tensor) -> Result<Tensor> {
+        y.conj()
+    }
+}
+
+/// The conjugates of a complex value.
+pub(crate) fn lower_conj(f: &mut Func, x: &Value) -> Value {
+    let (re, im) = (f.unary("stablehlo.real", x), f.unary("stablehlo.imag", x));
+    let im = f.unary("stablehlo.negate", &im);
+    f.binary("stablehlo.complex", &re, &im)
+}
+
+/// A view of the negatives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Negative;
+
+impl ViewOp for Negative {
+    const NAME: &'static str = "_neg_view";
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        Ok(*x)
+    }
+    fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
+        f.unary("stablehlo.negate", x)
+    }
+    fn vjp(&self, _: &Meta, g: &Tensor) -> Result<Tensor> {
+        g.neg()
+    }
+    fn write_back(&self, _: &Tensor, y: &Tensor) -> Result<Tensor> {
+        y.neg()
+    }
+}
+
+impl Tensor {
+    /// A view as pairs of real numbers, real part first.
+    ///
+    /// # Errors
+    /// `Type` unless complex, `Runtime` for a view of conjugates.
+    pub fn view_as_real(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return Err(Error::type_error("view_as_real is only supported for complex tensors"));
+        }
+        if self.is_conj() {
+            return Err(Error::runtime(
+                "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.",
+            ));
+        }
+        dispatch::call_view(Prim::AsReal(AsReal), self)
+    }
+    /// A view of pairs of real numbers as complex ones.
+    ///
+    /// # Errors
+    /// `NotImplemented` unless `float32` or `float64`, `Runtime` when the last dimension holds no pairs.
+    pub fn view_as_complex(&self) -> Result<Tensor> {
+        if !matches!(self.dtype(), DType::F32 | DType::F64) {
+            return Err(Error::not_implemented(format!(
+                "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {}",
+                self.dtype().scalar_type()
+            )));
+        }
+        dispatch::call_view(Prim::AsComplex(AsComplex), self)
+    }
+    /// A view of the real parts; a real tensor itself.
+    ///
+    /// # Errors
+    /// As the views it is made of.
+    pub fn real(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return Ok(self.clone());
+        }
+        let x = if self.is_conj() { self.conj()? } else { self.clone() };
+        x.view_as_real()?.select(self.dims().len() as i64, 0)
+    }
+    /// A view of the imaginary parts.
+    ///
+    /// # Errors
+    /// `Type` unless complex.
+    pub fn imag(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return Err(Error::type_error("imag is not implemented for tensors with non-complex dtypes."));
+        }
+        if self.is_conj() {
+            return self.conj()?.view_as_real()?.select(self.dims().len() as i64, 1)?.negative_view();
+        }
+        self.view_as_real()?.select(self.dims().len() as i64, 1)
+    }
+    /// A view of the conjugates; a real tensor itself.
+    ///
+    /// # Errors
+    /// None.
+    pub fn conj(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return Ok(self.clone());
+        }
+        dispatch::call_view(Prim::Conj(Conj), self)
+    }
+    /// A view of the negatives.
+    ///
+    /// # Errors
+    /// None.
+    pub fn negative_view(&self) -> Result<Tensor> {
+        dispatch::call_view(Prim::Negative(Negative), self)
+    }
+    /// The conjugates in new memory; a real tensor itself.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn conj_physical(&self) -> Result<Tensor> {
+        if !self.dtype().is_complex() {
+            return Ok(self.clone());
+        }
+        unary(UnaryKind::Conj, self)
+    }
+    /// A tensor whose memory holds the elements, not their conjugates: itself where that is so.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn resolve_conj(&self) -> Result<Tensor> {
+        if self.is_conj() { self.copy() } else { Ok(self.clone()) }
+    }
+    /// A tensor whose memory holds the elements, not their negatives: itself where that is so.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn resolve_neg(&self) -> Result<Tensor> {
+        if self.is_neg() { self.copy() } else { Ok(self.clone()) }
+    }
+    /// The angle in the complex plane; of a real number, 0 or pi.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn angle(&self) -> Result<Tensor> {
+        unary(UnaryKind::Angle, self)
+    }
+    /// `z / |z|`, zero of zero; of a real number, its sign.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn sgn(&self) -> Result<Tensor> {
+        if self.dtype().is_complex() { unary(UnaryKind::Sgn, self) } else { self.sign() }
+    }
+    /// The conjugate transpose of matrices.
+    ///
+    /// # Errors
+    /// `Runtime` for a vector.
+    pub fn adjoint(&self) -> Result<Tensor> {
+        match self.dims().len() {
+            0 => Err(Error::runtime(
+                "tensor.adjoint() is only supported on matrices or batches of matrices. Got 0-D tensor.",
+            )),
+            1 => Err(Error::runtime(
+                "tensor.adjoint() is only supported on matrices or batches of matrices. Got 1-D tensor.",
+            )),
+            _ => self.transpose(-2, -1)?.conj(),
+        }
+    }
+    /// `sum(conj(a) b)` of two vectors.
+    ///
+    /// # Errors
+    /// As [`Tensor::dot`].
+    pub fn vdot(&self, other: &Tensor) -> Result<Tensor> {
+        self.conj()?.dot(other)
+    }
+}
+
+/// Two real tensors of one dtype, as `complex` and `polar` take them.
+fn check_parts(a: &Tensor, b: &Tensor) -> Result<()> {
+    let real = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::F32 | DType::F64);
+    if !real(a) || !real(b) {
+        return Err(Error::not_implemented(format!(
+            "Expected both inputs to be Half, Float or Double tensors but got {} and {}",
+            a.dtype().scalar_type(),
+            b.dtype().scalar_type()
+        )));
+    }
+    if a.dtype() != b.dtype() {
+        return Err(Error::runtime(format!(
+            "Expected object of scalar type {} but got scalar type {} for second argument",
+            a.dtype().scalar_type(),
+            b.dtype().scalar_type()
+        )));
+    }
+    if a.dtype() == DType::F16 {
+        return Err(Error::not_implemented("complex numbers of float16 are not supported"));
+    }
+    Ok(())
+}
+
+/// Complex numbers from real and imaginary parts.
+///
+/// # Errors
+/// `NotImplemented` unless both are `float32` or `float64`, `Runtime` when they differ.
+pub fn complex(re: &Tensor, im: &Tensor) -> Result<Tensor> {
+    check_parts(re, im)?;
+    dispatch::call(Prim::Binary(super::pointwise::Binary(BinaryKind::Complex)), &[re, im])
+}
+
+/// Complex numbers from moduli and angles.
+///
+/// # Errors
+/// As [`complex`].
+pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
+    check_parts(abs, angle)?;
+    complex(&binary(BinaryKind::Mul, abs, &angle.cos()?)?, &binary(BinaryKind::Mul, abs, &angle.sin()?)?)
+}
+
+/// Applies a function of a real tensor to the real and to the imaginary parts.
+///
+/// # Errors
+/// Whatever the function reports.
+pub(crate) fn by_parts(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    complex(&f(&x.real()?)?, &f(&x.imag()?)?)
+}
+
+/// The error of ops that know no complex numbers, in an op's own words.
+pub(crate) fn unsupported(name: &str, dtype: DType) -> Error {
+    Error::not_implemented(format!("\"{name}\" not implemented for '{}'", dtype.scalar_type()))
+}
+
+/// Refuses complex numbers with the given kind of error and words.
+///
+/// # Errors
+/// When `x` is complex.
+pub(crate) fn refuse(x: &Tensor, kind: ErrorKind, message: &str) -> Result<()> {
+    if x.dtype().is_complex() { Err(Error::new(kind, message)) } else { Ok(()) }
+}
+
+/// Whether each element has no imaginary part.
+fn isreal(x: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        return Tensor::full_meta(&x.meta().with_dtype(DType::Bool), Scalar::Bool(true));
+    }
+    x.imag()?.eq_scalar(0)
+}
+
+/// Gradient of `sgn`: what remains of `g` across the direction of `z`, over its length.
+pub(crate) fn sgn_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let (abs, sgn) = (x.abs()?, x.sgn()?);
+    let along = g.mul(&sgn.conj()?)?.real()?.mul(&sgn)?;
+    let d = g.sub(&along)?.div(&abs)?;
+    select(&abs.eq_scalar(0)?, &as_tensor(Operand::Scalar(Scalar::Int(0)), d.dtype())?, &d)
+}
+
+/// Gradient of `angle`: a turn by a right angle, over the length.
+pub(crate) fn angle_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        return Tensor::zeros_like_meta(g.meta());
+    }
+    let square = x.abs()?.square()?;
+    let d = x.mul(&g.div(&square)?)?.mul_scalar((0.0, 1.0))?;
+    select(&square.eq_scalar(0)?, &as_tensor(Operand::Scalar(Scalar::Int(0)), d.dtype())?, &d)
+}
+
+fn pair() -> Vec<Sample> {
+    vec![Sample::new(vec![t(&[2, 3]), t(&[3])]).dtypes(&[DType::F64])]
+}
+
+fn of_complex() -> Vec<Sample> {
+    let mut v = only_complex();
+    v.push(Sample::new(vec![t(&[2, 3])]));
+    v
+}
+
+/// Samples of complex tensors only.
+fn only_complex() -> Vec<Sample> {
+    let transposed = SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal);
+    [t(&[2, 3]), transposed].map(|x| Sample::new(vec![x]).complex()).into()
+}
+
+/// Rows of the functions of complex numbers.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "complex(Tensor real, Tensor imag) -> Tensor",
+        Tier::Prim,
+        |a| Ok(complex(a.tensor(0)?, a.tensor(1)?)?.into()),
+        pair,
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "polar(Tensor abs, Tensor angle) -> Tensor",
+        Tier::Composed,
+        |a| Ok(polar(a.tensor(0)?, a.tensor(1)?)?.into()),
+        || vec![Sample::new(vec![positive(&[2, 3]), t(&[2, 3])])],
+    )
+    .scope(Scope::Function),
+    Row::new("real(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.real()?.into()), of_complex)
+        .scope(Scope::Function)
+        .no_out(),
+    Row::new("imag(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.imag()?.into()), only_complex)
+        .scope(Scope::Function)
+        .no_out(),
+    Row::new(
+        "view_as_real(Tensor(a) self) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.view_as_real()?.into()),
+        only_complex,
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new(
+        "view_as_complex(Tensor(a) self) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.view_as_complex()?.into()),
+        || vec![Sample::new(vec![t(&[3, 2])])],
+    )
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new("conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex).no_out(),
+    Row::new("_conj(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.conj()?.into()), of_complex)
+        .no_out(),
+    Row::new(
+        "_neg_view(Tensor(a) self) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.negative_view()?.into()),
+        of_complex,
+    )
+    .no_out(),
+    Row::new(
+        "conj_physical(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.conj_physical()?.into()),
+        only_complex,
+    )
+    .inplace_by(|a| {
+        let x = a.tensor(0)?;
+        if x.dtype().is_complex() {
+            unary_(UnaryKind::Conj, x)?;
+        }
+        Ok(Ret::Tensor(x.clone()))
+    }),
+    Row::new(
+        "resolve_conj(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.resolve_conj()?.into()),
+        of_complex,
+    )
+    .no_out(),
+    Row::new(
+        "resolve_neg(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.resolve_neg()?.into()),
+        of_complex,
+    )
+    .no_out(),
+    Row::new(
+        "adjoint(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.adjoint()?.into()),
+        of_complex,
+    )
+    .no_out(),
+    Row::new(
+        "angle(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.angle()?.into()),
+        || vec![Sample::new(vec![t(&[2, 3])])],
+    ),
+    Row::new(
+        "sgn(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.sgn()?.into()),
+        || vec![Sample::new(vec![t(&[2, 3])]).dtypes(&[DType::I64])],
+    )
+    .inplace(),
+    Row::new(
+        "isreal(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| Ok(isreal(a.tensor(0)?)?.into()),
+        || of_complex().into_iter().map(Sample::no_gradient).collect(),
+    )
+    .no_out(),
+    Row::new(
+        "vdot(Tensor self, Tensor other) -> Tensor",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.vdot(a.tensor(1)?)?.into()),
+        || vec![Sample::new(vec![t(&[4]), t(&[4])])],
+    ),
+];

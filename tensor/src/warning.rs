@@ -1,0 +1,23 @@
+//! Warnings to the user.
+
+use crate::Result;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Where warnings go. An error that it gives is raised by the call that warned.
+pub type Sink = fn(&str) -> Result<()>;
+
+static SINK: OnceLock<Sink> = OnceLock::new();
+
+/// Installs where warnings go; the first one stays. Without one, nothing is shown.
+pub fn install(sink: Sink) {
+    let _ = SINK.set(sink);
+}
+
+/// Warns, unless `said` remembers that it has been done.
+pub(crate) fn once(said: &AtomicBool, text: &str) -> Result<()> {
+    match SINK.get() {
+        Some(sink) if !said.swap(true, Relaxed) => sink(text),
+        _ => Ok(()),
+    }
+}
