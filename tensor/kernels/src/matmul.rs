@@ -412,12 +412,59 @@ fn float_product<T: Float<Acc: Multiply>>(
             run(c.as_mut_ptr(), &dense, T::Acc::ONE);
         });
     }
+    if beta == T::Acc::ZERO
+        && out.dtype() == T::DTYPE
+        && one_rounded_product(m, n, k, batch, alpha, &a, &b, out, &out_strides)
+    {
+        return;
+    }
     let mut c = Scratch::any(out.numel());
     if beta != T::Acc::ZERO {
         gather(&out.as_view(), &mut c);
     }
     run(c.as_mut_ptr(), &dense, beta);
     scatter(&c, out);
+}
+
+/// A product of one right operand whose sums are rounded as they leave the registers; says whether it was possible.
+fn one_rounded_product<T: Float<Acc: Multiply>>(
+    m: usize,
+    n: usize,
+    k: usize,
+    batch: &[usize],
+    alpha: T::Acc,
+    a: &Operand<T>,
+    b: &Operand<T>,
+    out: &ViewMut,
+    strides: &[usize],
+) -> bool {
+    let Some(kernel) = T::Acc::half_kernel(T::DTYPE, level()) else { return false };
+    let rank = strides.len();
+    let rows: usize = m * batch.iter().product::<usize>();
+    if rows < 2 || n < 2 || k == 0 || rows * n * k <= 32 * 32 * 32 || strides[rank - 1] != 1 {
+        return false;
+    }
+    let sizes: Vec<usize> = batch.iter().copied().chain([m]).collect();
+    let row = |batch: &[usize], row: usize| {
+        let strides: Vec<usize> = batch.iter().copied().chain([row]).collect();
+        match merged(&sizes, &strides).1[..] {
+            [] => Some(row),
+            [step] => Some(step),
+            _ => None,
+        }
+    };
+    if b.batch.iter().any(|&s| s != 0) && rows != m {
+        return false;
+    }
+    let (Some(a_row), Some(c_row)) = (row(&a.batch, a.row), row(&strides[..rank - 2], strides[rank - 2])) else {
+        return false;
+    };
+    let parallel = num_threads() > 1 && rows * n * k >= SERIAL;
+    // SAFETY: views cover the elements that the sizes reach, and the merged rows are the batches' rows.
+    unsafe {
+        let (a, b) = (Mat::at(a.ptr, a_row, a.col), Mat::at(b.ptr, b.row, b.col));
+        gemm::rounded::<T>(kernel, rows, n, k, alpha, &a.rows(), &b.columns(), out.ptr().cast(), c_row, parallel)
+    }
 }
 
 /// # Safety

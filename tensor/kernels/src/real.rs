@@ -287,7 +287,7 @@ simd! {
 }
 
 simd! {
-    fn round<T: Float>(x: &[T::Acc], out: &mut [T]) {
+    pub(crate) fn round<T: Float>(x: &[T::Acc], out: &mut [T]) {
         for (o, x) in out.iter_mut().zip(x) {
             *o = T::down(*x);
         }

@@ -169,7 +169,7 @@ fn run(workers: usize, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
     while pool.state.load(Ordering::Acquire) & INSIDE != 0 {
         // A worker that the system has put aside in the middle of a piece needs the processor.
         waits += 1;
-        if waits % 4096 == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+        if waits.is_multiple_of(4096) { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
     BUSY.set(false);
     if let Some(panic) = pool.panic.lock().unwrap_or_else(|e| e.into_inner()).take() {

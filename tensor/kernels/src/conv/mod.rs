@@ -314,6 +314,7 @@ fn forward<A: Multiply>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &m
                     row: ys,
                     columns: &Images { positions: ys, image: out_image },
                     parallel: parallel && work >= SERIAL,
+                    rounded: None,
                 };
                 if depth > 0 {
                     let w = Mat::new(&w[group * og * depth..][..og * depth], depth, 1);
@@ -480,6 +481,7 @@ fn input_grad<A: Multiply>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                         row: xs,
                         columns: if phases == 1 { &Images { positions: xs, image } } else { &columns },
                         parallel: parallel && work >= SERIAL,
+                        rounded: None,
                     };
                     // Where few kernel positions are read, they are picked one by one.
                     let elements = if reads_all && s.ks() > 8 { Elements::Run(s.ks()) } else { Elements::At(&picks) };
@@ -535,6 +537,7 @@ fn weight_grad<A: Multiply>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
                     row: depth,
                     columns: &Adjacent,
                     parallel: parallel && work >= SERIAL,
+                    rounded: None,
                 };
                 product(A::kernel(level()), &g, &windows.transposed(), &p);
             }

@@ -170,7 +170,7 @@ pub(super) struct Transposed<'a, A>(&'a Windows<A>);
 impl<A: Real> Lines<A> for Transposed<'_, A> {
     unsafe fn pack(&self, part: &Part, out: &mut [A]) {
         #[cfg(target_arch = "x86_64")]
-        if TypeId::of::<A>() == TypeId::of::<f32>() && level() >= Level::Avx512 && part.k.start % GROUP == 0 {
+        if TypeId::of::<A>() == TypeId::of::<f32>() && level() >= Level::Avx512 && part.k.start.is_multiple_of(GROUP) {
             // SAFETY: as for `Windows`.
             return unsafe {
                 x86::pack_transposed(&*(self.0 as *const Windows<A>).cast(), part, out.as_mut_ptr().cast())

@@ -40,8 +40,6 @@ pub(crate) struct Kernel<S: 'static> {
     steps: usize,
     /// Elements of the summed dimension in a block, about.
     k_block: usize,
-    /// Rows that a thread packs at a time where rows are split, about.
-    m_block: usize,
     /// Whether the tile stores parts of itself; else the driver does through a buffer.
     masks: bool,
     /// Format of the operands.
@@ -204,6 +202,19 @@ pub(crate) struct Product<'a, S> {
     pub(crate) columns: &'a dyn Columns,
     /// Whether to use the other threads.
     pub(crate) parallel: bool,
+    /// Where results are rounded to as they leave the registers, instead of to `c`; sums of one block only.
+    pub(crate) rounded: Option<Rounded<S>>,
+}
+
+/// A result of a narrower type. Rows, columns and strides are those of the product's `c`, which is not touched.
+#[derive(Clone, Copy)]
+pub(crate) struct Rounded<S> {
+    /// First element.
+    pub(crate) at: *mut u8,
+    /// Bytes of an element.
+    pub(crate) size: usize,
+    /// Rounds numbers to elements side by side.
+    pub(crate) write: unsafe fn(&[S], *mut u8),
 }
 
 // SAFETY: threads write disjoint tiles of the result.
@@ -211,7 +222,7 @@ unsafe impl<S: Sync> Sync for Product<'_, S> {}
 
 /// Lines that are packed for all threads at a time, at most.
 const SHARED_LINES: usize = 4096;
-/// Bytes of panels that a thread packs at a time where columns are split: half of a second-level cache.
+/// Bytes that a thread packs at a time for itself: half of a second-level cache.
 const GROUP_BYTES: usize = 512 << 10;
 
 /// Computes a product; `k` is not zero.
@@ -223,6 +234,7 @@ pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &
     // Blocks start where packing in groups of 16 can start, and with a packed step.
     let k_block = p.k.div_ceil(blocks).next_multiple_of((kernel.per_step * kernel.steps).max(16));
     let height = kernel.height(p.m);
+    assert!(p.rounded.is_none() || (blocks == 1 && p.beta == S::ZERO), "sums that are rounded before they are whole");
     let by_columns = p.n >= p.m;
     let (shared_lines, lanes) = if by_columns { (p.m, height) } else { (p.n, kernel.width) };
     let outer = SHARED_LINES / lanes * lanes;
@@ -332,7 +344,8 @@ unsafe fn split_rows<S: Real>(
     let (steps, width) = (kernel.steps(k.len()), kernel.width);
     let strips = p.m.div_ceil(height);
     let threads = if p.parallel { num_threads() } else { 1 };
-    let block = (strips / (4 * threads)).clamp(1, (kernel.m_block / height).max(1));
+    let most = (GROUP_BYTES / (steps * height * size_of::<S>())).max(1);
+    let block = (strips / (4 * threads)).clamp(1, most);
     each(p.parallel, strips.div_ceil(block), &|range| {
         let mut left = Scratch::<S>::any(block * steps * height);
         // SAFETY: as in `split_columns`.
@@ -379,6 +392,19 @@ unsafe fn place<S: Real>(
     let (rows, columns) = (height.min(end - i), kernel.width.min(p.n - j));
     let whole = rows == height && columns == kernel.width;
     let start = p.columns.at(j);
+    if let Some(to) = &p.rounded {
+        let mut buffer = std::mem::MaybeUninit::<Buffer<S>>::uninit();
+        let (sums, width) = (buffer.as_mut_ptr().cast::<S>(), kernel.width);
+        // SAFETY: by the caller; the tile fills the buffer's first `height` rows.
+        unsafe {
+            (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width);
+            for row in 0..rows {
+                let sums = std::slice::from_raw_parts(sums.add(row * width), columns);
+                (to.write)(sums, to.at.add(((i + row) * p.row + start) * to.size));
+            }
+        }
+        return;
+    }
     // SAFETY: by the caller.
     unsafe {
         let c = p.c.add(i * p.row + start);
@@ -398,6 +424,39 @@ unsafe fn place<S: Real>(
             }
         }
     }
+}
+
+/// `out = alpha * a @ b`, rounded to `T` once; `row` is the distance of the result's rows, whose columns are side by side. Says whether it
+/// did: sums of more than one block need a place of their own.
+///
+/// # Safety
+/// As [`product`]; `T`'s sums are of the kernel's type.
+pub(crate) unsafe fn rounded<T: Float<Acc: Multiply>>(
+    kernel: &Kernel<T::Acc>,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: T::Acc,
+    a: &dyn Lines<T::Acc>,
+    b: &dyn Lines<T::Acc>,
+    out: *mut T,
+    row: usize,
+    parallel: bool,
+) -> bool {
+    if k > kernel.k_block {
+        return false;
+    }
+    unsafe fn write<T: Float>(sums: &[T::Acc], to: *mut u8) {
+        // SAFETY: by the caller, there are as many elements at `to`.
+        crate::real::round(sums, unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), sums.len()) });
+    }
+    let to = Rounded { at: out.cast(), size: size_of::<T>(), write: write::<T> };
+    let c = std::ptr::dangling_mut();
+    let beta = T::Acc::ZERO;
+    let p = Product { m, n, k, alpha, beta, c, row, columns: &Adjacent, parallel, rounded: Some(to) };
+    // SAFETY: by the caller.
+    unsafe { product(kernel, a, b, &p) };
+    true
 }
 
 /// [`product`] into a matrix with any strides.
@@ -420,12 +479,23 @@ pub(crate) unsafe fn matrices<S: Multiply>(
     unsafe {
         let at = c.element(0, 0);
         if c.col() == 1 || n == 1 {
-            let p = Product { m, n, k, alpha, beta, c: at, row: c.row(), columns: &Adjacent, parallel };
+            let p = Product { m, n, k, alpha, beta, c: at, row: c.row(), columns: &Adjacent, parallel, rounded: None };
             return product(kernel, a, b, &p);
         }
         // Columns apart from each other: a dense result first.
         let mut dense = Scratch::<S>::any(m * n);
-        let p = Product { m, n, k, alpha, beta: S::ZERO, c: dense.as_mut_ptr(), row: n, columns: &Adjacent, parallel };
+        let p = Product {
+            m,
+            n,
+            k,
+            alpha,
+            beta: S::ZERO,
+            c: dense.as_mut_ptr(),
+            row: n,
+            columns: &Adjacent,
+            parallel,
+            rounded: None,
+        };
         product(kernel, a, b, &p);
         for i in 0..m {
             for j in 0..n {

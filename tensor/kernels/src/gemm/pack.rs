@@ -236,17 +236,17 @@ pub(crate) mod x86 {
     #[target_feature(enable = "avx512f")]
     pub(crate) unsafe fn put(columns: [__m512; 16], out: *mut f32, lanes: usize, count: usize, store: u16) {
         macro_rules! put {
-            ($($i:literal)*) => {$(
-                if $i < count {
+            ($count:expr; $($i:literal)*) => {$(
+                if $i < $count {
                     // SAFETY: by the caller; the mask keeps the store within the step.
                     unsafe { _mm512_mask_storeu_ps(out.wrapping_add($i * lanes), store, columns[$i]) };
                 }
             )*};
         }
         if count == 16 {
-            put!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+            put!(16; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         } else {
-            put!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+            put!(count; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         }
     }
 

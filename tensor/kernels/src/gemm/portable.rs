@@ -15,7 +15,6 @@ macro_rules! kernel {
             per_step: 1,
             steps: 1,
             k_block: 256,
-            m_block: 64,
             masks: false,
             format: Format::Plain,
             tile: tile::<$t>,

@@ -12,8 +12,8 @@ const fn kernel(tile: super::Tile<f32>) -> Kernel<f32> {
         heights: &[SIDE],
         per_step: 2,
         steps: 16,
-        k_block: 1024,
-        m_block: 256,
+        // One block for most products: sums that leave the registers once are worth more than shorter strips.
+        k_block: 4096,
         masks: true,
         format: Format::Squares,
         tile,
