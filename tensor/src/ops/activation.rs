@@ -336,7 +336,7 @@ fn rrelu(x: &Tensor, lower: f64, upper: f64, training: bool, generator: Option<&
     if lower > upper {
         return Err(Error::runtime("Lower bound should be less than or equal to the upper bound"));
     }
-    expect_float("rrelu_with_noise_out_cpu", x)?;
+    expect_float(if training { "rrelu_with_noise_out_cpu" } else { "leaky_relu_cpu" }, x)?;
     if !training {
         return leaky_relu(x, (lower + upper) / 2.0);
     }
@@ -377,7 +377,7 @@ fn hardsigmoid(x: &Tensor) -> Result<Tensor> {
 }
 
 fn softshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
-    expect_float("softshrink_cpu", x)?;
+    expect_float("softshrink_check", x)?;
     if lambda < 0.0 {
         return Err(Error::runtime(format!("lambda must be greater or equal to 0, but found to be {lambda}.")));
     }
@@ -404,6 +404,7 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
             weight.dtype().scalar_type()
         )));
     }
+    expect_float("prelu_cpu", x)?;
     let w = if weight.numel() == 1 {
         weight.reshape_dims(Dims::EMPTY)?
     } else {
@@ -431,6 +432,7 @@ fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
     if x.dims().is_empty() {
         return Err(Error::runtime("glu does not support 0-dimensional tensors"));
     }
+    expect_float("glu_cpu", x)?;
     let d = normalize_dim(dim, x.dims().len())?;
     let size = x.dims()[d] as i64;
     if size % 2 != 0 {
@@ -637,6 +639,7 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| {
             let x = a.tensor(0)?;
+            expect_float("mish_cpu", x)?;
             ok(x.mul(&softplus(x, 1.0, 20.0)?.tanh()?)?)
         },
         plain,

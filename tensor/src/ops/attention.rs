@@ -362,10 +362,8 @@ Row::new(
         if a.float(3)? != 0.0 {
             return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Currently do not support dropout > 0"));
         }
-        if let Some(m) = mask {
-            if m.dims().len() != 2 && m.dims().len() != 4 {
-                return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Attention mask dim in {2, 4}"));
-            }
+        if mask.is_some_and(|m| m.dims().len() != 2 && m.dims().len() != 4) {
+            return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Attention mask dim in {2, 4}"));
         }
         let scale = a.opt_float(6)?.unwrap_or(1.0 / (q.dims()[3] as f64).sqrt());
         let op = Attention { scale: F64::new(scale), is_causal: a.bool(4)?, mask: mask.is_some() };

@@ -43,6 +43,13 @@ impl Op for Conv {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (s, a, w) = (&self.0, x[0].dims(), x[1].dims());
+        if !x[0].dtype().is_float() && x[1].dtype() != x[0].dtype() {
+            return Err(Error::runtime(format!(
+                "expected scalar type {} but found {}",
+                x[0].dtype().scalar_type(),
+                x[1].dtype().scalar_type()
+            )));
+        }
         expect_float("slow_conv2d_cpu", x[0])?;
         if w.len() != 2 + s.spatial || a.len() != w.len() {
             return Err(Error::runtime(format!(

@@ -2,7 +2,7 @@
 
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::activation::compute_dtype;
-use crate::ops::indexing::{count_up, defer, gather, index_add, index_copy, index_select, scatter_reduce};
+use crate::ops::indexing::{count_up, defer_index, gather, index_add, index_copy, index_select, scatter_reduce};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
 use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, state};
@@ -266,7 +266,7 @@ impl<'a> Bags<'a> {
                 "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {v}"
             ))
         };
-        let last = |v: String| {
+        let last = move |v: String| {
             Error::runtime(format!("offsets[-1] can not be greater than input's length {n} but got offsets[-1] of {v}"))
         };
         match o.device().kind {
@@ -282,8 +282,9 @@ impl<'a> Bags<'a> {
             }
             DeviceKind::Meta => Ok(()),
             DeviceKind::Tpu => state::no_grad(|| {
-                defer(&o.select(0, 0)?.ne_scalar(0i64)?, first("another".into()))?;
-                defer(&o.select(0, -1)?.gt_scalar(n)?, last("more".into()))
+                let (head, tail) = (o.select(0, 0)?, o.select(0, -1)?);
+                defer_index(&head.ne_scalar(0i64)?, &head, move |v| first(v.to_string()))?;
+                defer_index(&tail.gt_scalar(n)?, &tail, move |v| last(v.to_string()))
             }),
         }
     }

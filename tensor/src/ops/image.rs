@@ -5,7 +5,7 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::creation::sizes;
 use crate::ops::indexing::{Scatter, ScatterKind, guard};
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
-use crate::{DType, Dims, Error, ErrorKind, Meta, Result, Tensor, dispatch, samples};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::columns as kernels;
 use torchtpu_kernels::columns::Blocks;
@@ -407,13 +407,13 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
     let invalid =
         move |i: i64| Error::runtime(format!("Found an invalid max index: {i} (output volumes are of size {volume}"));
     let op = Scatter { dim: lead, kind: ScatterKind::Set, include_self: true };
-    let y = dispatch::call(Prim::Scatter(op), &[&zeros, &at, &v]).map_err(|e| {
-        let bad = at.to_vec::<i64>().ok().and_then(|v| v.into_iter().find(|&i| i < 0 || i as usize >= plane));
-        match bad {
-            Some(i) if e.kind() == ErrorKind::Index => invalid(i),
-            _ => e,
+    let y = match dispatch::call(Prim::Scatter(op), &[&zeros, &at, &v]) {
+        Ok(y) => y,
+        Err(e) => {
+            let outside = |v: Vec<i64>| v.into_iter().find(|&i| i < 0 || i as usize >= plane);
+            return Err(at.to_vec::<i64>().ok().and_then(outside).map_or(e, invalid));
         }
-    })?;
+    };
     guard(&at, 0, plane, invalid)?;
     y.reshape_dims(whole)
 }

@@ -6,7 +6,7 @@ use crate::ops::indexing::{gather, guard, index_select, scatter_add};
 use crate::ops::loss::{Reduction, reduced};
 use crate::ops::pointwise::{BinaryKind, binary, select, select_scalar};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
-use crate::{DType, Dims, Error, ErrorKind, Result, Scalar, Tensor, samples};
+use crate::{DType, Dims, Error, Result, Scalar, Tensor, samples};
 
 fn reduction(a: &Args<'_>, i: usize) -> Result<Reduction> {
     Reduction::from_int(a.int(i)?)
@@ -36,7 +36,7 @@ fn expect_long(x: &Tensor) -> Result<()> {
 
 /// An index that was out of range in a loss's words.
 fn or_out_of_range<T>(r: Result<T>, text: &'static str) -> Result<T> {
-    r.map_err(|e| if e.kind() == ErrorKind::Index { Error::runtime(text) } else { e })
+    r.map_err(|e| if e.message().contains("is out of bounds") { Error::runtime(text) } else { e })
 }
 
 // ------------------------------------------------------------------------------------------------ one class

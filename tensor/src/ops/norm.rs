@@ -421,6 +421,12 @@ fn native_group_norm(a: &Args<'_>) -> Result<Ret> {
         let (var, average) = super::reduce::var_mean(&each, Some(&[2]), 0.0, false)?;
         (mean, rstd) = (average, var.add_scalar(eps)?.rsqrt()?);
     }
+    // The parameters have no part in them, yet a gradient, which is zero.
+    for p in [w, a.opt_tensor(2)?, (x.numel() == 0).then_some(x)].into_iter().flatten().filter(|p| p.requires_grad()) {
+        let number = p.sum()?;
+        (mean, rstd) =
+            (super::pointwise::independent_of(&number, mean)?, super::pointwise::independent_of(&number, rstd)?);
+    }
     // Statistics come in the parameters' dtype.
     let stats = w.unwrap_or(x).dtype();
     Ok((y.reshape_dims(*x.dims())?, mean.to_dtype(stats)?, rstd.to_dtype(stats)?).into())
