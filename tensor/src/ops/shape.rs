@@ -396,7 +396,7 @@ impl Tensor {
         }
         let dim = normalize_dim(dim, self.dims().len())?;
         if step <= 0 {
-            return Err(Error::value("slice step must be positive"));
+            return Err(Error::runtime("slice step must be positive"));
         }
         let size = self.dims()[dim] as i64;
         let clip = |v: i64| if v < 0 { (v + size).max(0) } else { v.min(size) };

@@ -54,7 +54,7 @@ pub fn erfcx<T: Analytic>(x: &T) -> T {
     let y = T::choose(&a.above(4.0), far, || polynomial(&a, &C) / polynomial(&a, &D));
     let square = || x.squared().exp();
     T::choose(
-        &a.below(0.46875),
+        &a.below(0.468_75),
         || square() * x.erfc(),
         || T::choose(&x.below(0.0), || square() * 2.0 - y.clone(), || y.clone()),
     )
