@@ -37,7 +37,10 @@ fn recurrent_layers_hold_and_give_what_pytorchs_do() {
     assert_eq!(names(&lstm)[3..6], ["bias_hh_l0", "weight_ih_l0_reverse", "weight_hh_l0_reverse"]);
     manual_seed(1);
     let cell = GRUCell::new(3, 2, true).unwrap();
-    close(&cell.forward(&randn(&[2, 3])).unwrap().flatten(0, -1).unwrap(), &[0.122609, -0.472166, -0.156735, -0.246374]);
+    close(
+        &cell.forward(&randn(&[2, 3])).unwrap().flatten(0, -1).unwrap(),
+        &[0.122609, -0.472166, -0.156735, -0.246374],
+    );
 }
 
 #[test]
@@ -71,9 +74,16 @@ fn layers_equal_their_cells_on_every_device() {
 #[test]
 fn settings_that_make_no_sense_are_refused() {
     let wrong = |o: RnnOptions| GRU::new(3, 2, o).unwrap_err().message().to_string();
-    assert!(wrong(RnnOptions { proj_size: 1, ..RnnOptions::default() }).starts_with("proj_size argument is only supported"));
-    assert!(wrong(RnnOptions { dropout: 2.0, ..RnnOptions::default() }).starts_with("dropout should be a number in range"));
-    assert!(wrong(RnnOptions { num_layers: 0, ..RnnOptions::default() }).starts_with("num_layers must be greater than zero"));
+    assert!(
+        wrong(RnnOptions { proj_size: 1, ..RnnOptions::default() }).starts_with("proj_size argument is only supported")
+    );
+    assert!(
+        wrong(RnnOptions { dropout: 2.0, ..RnnOptions::default() }).starts_with("dropout should be a number in range")
+    );
+    assert!(
+        wrong(RnnOptions { num_layers: 0, ..RnnOptions::default() })
+            .starts_with("num_layers must be greater than zero")
+    );
     let layer = GRU::new(3, 2, RnnOptions::default()).unwrap();
     let e = layer.forward(&randn(&[4, 2, 5])).unwrap_err();
     assert_eq!(e.message(), "input.size(-1) must be equal to input_size. Expected 3, got 5");
@@ -184,7 +194,8 @@ fn schedules_are_those_of_pytorch() {
     assert_eq!(rates(both.unwrap(), 8), [0.01, 0.04, 0.07, 0.1, 0.090451, 0.065451, 0.034549, 0.009549, 0.0]);
     let p = vec![Parameter::new(randn(&[1])).unwrap()];
     let mut optimizer = Sgd::new(p, SgdOptions { lr: 1.0, ..SgdOptions::default() }).unwrap();
-    let mut plateau = ReduceLROnPlateau { patience: 1, ..ReduceLROnPlateau::new(false) };
+    let mut plateau = ReduceLROnPlateau::new(false);
+    plateau.patience = 1;
     for measure in [1.0, 0.5, 0.6, 0.7, 0.8] {
         plateau.step(measure, &mut optimizer);
     }
