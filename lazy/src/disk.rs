@@ -278,6 +278,34 @@ mod tests {
     }
 
     #[test]
+    fn many_processes_may_write_read_and_evict_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let rejected = COUNTERS.disk_cache_rejected.load(Relaxed);
+        // Each has its own view of the folder, as processes do.
+        std::thread::scope(|s| {
+            for t in 0..4u8 {
+                let cache = DiskCache::new(dir.path().into(), 20_000);
+                s.spawn(move || {
+                    for i in 0..200u8 {
+                        let key = [i % 40];
+                        match cache.load(&key) {
+                            Some(found) => assert_eq!(found, vec![key[0]; 1000]),
+                            None => cache.store(&key, &vec![key[0]; 1000]),
+                        }
+                        if i % 50 == t {
+                            cache.evict();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(COUNTERS.disk_cache_rejected.load(Relaxed), rejected, "a file was seen half written");
+        DiskCache::new(dir.path().into(), 20_000).evict();
+        let left: u64 = fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
+        assert!(left <= 20_000, "{left}");
+    }
+
+    #[test]
     fn an_executable_beyond_the_limit_is_not_stored() {
         let dir = tempfile::tempdir().unwrap();
         let cache = DiskCache::new(dir.path().into(), 100);

@@ -14,18 +14,18 @@ use crate::form::{self, Arg, DTYPES, Form, Input, MAX_ITEMS, Node, mix};
 use crate::lower;
 use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::mode::{self, EagerMode};
-use crate::repeat::Repeat;
+use crate::repeat::{Early, Repeat};
 use crate::slot::{Failure, Slot};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_stablehlo::Platform;
-use torchtpu_tensor::backend::{Backend, Operand};
+use torchtpu_tensor::backend::{ALL_WELL, Backend, DeferredError, Operand};
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{DType, Error, ErrorKind, Meta, Result};
 
@@ -36,6 +36,11 @@ const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
 const MAX_IN_FLIGHT_STRICT: usize = 64;
+/// Where nothing else is asked for, a segment goes out early after so many ops on a device that does not share the host's
+/// processor. On XLA:CPU, which does, overlap gains nothing and the cut costs fusion.
+const DEFAULT_EARLY_OPS: usize = 512;
+/// Until the device is known.
+const EARLY_UNDECIDED: usize = usize::MAX - 1;
 const NO_OWNER: u32 = u32::MAX;
 
 /// A handle's target.
@@ -90,6 +95,9 @@ struct Stream {
     /// Bytes of pending values that a handle keeps alive.
     live_bytes: usize,
     repeat: Repeat,
+    early: Early,
+    /// The last segment that went to the background: later ones are launched after it.
+    background: Option<Arc<Launched>>,
 }
 
 /// A segment that was cut.
@@ -99,7 +107,22 @@ struct Segment {
     reason: CutReason,
     /// Whether the host waits for it and looks at its results.
     debug: bool,
+    /// The stream that it was cut from.
+    stream: u32,
 }
+
+/// Set when a segment that is compiled in the background has been launched, or has failed.
+type Launched = OnceLock<()>;
+
+/// A program that is being compiled in the background.
+struct Compiling {
+    hash: u64,
+    form: Form,
+    launched: Arc<Launched>,
+}
+
+/// Compiles in the background at most so many segments at once: more would only share the processor.
+const MAX_BACKGROUND: usize = 4;
 
 /// A segment that was launched.
 struct InFlight {
@@ -137,16 +160,24 @@ struct Recording {
     nodes_recorded: u64,
 }
 
-/// A value that must turn out false, and what to raise in its thread if it does not.
+/// Something that may turn out wrong, and is told to the thread that asked for it.
 struct Check {
     thread: std::thread::ThreadId,
-    handle: u64,
-    error: Error,
+    finding: Finding,
 }
+
+enum Finding {
+    /// The value of this handle will tell.
+    Open(u64, DeferredError),
+    Wrong(Error),
+}
+
+/// Beyond so many open checks, those that are known are settled: a program that never reads must not pile them up.
+const MAX_OPEN_CHECKS: usize = 64;
 
 pub(crate) struct Engine {
     recording: Mutex<Recording>,
-    /// Values that must turn out false, by the thread that recorded them; see [`Backend::defer_check`].
+    /// See [`Backend::defer_check`].
     checks: Mutex<Vec<Check>>,
     cache: ProcessCache,
     in_flight: Mutex<VecDeque<InFlight>>,
@@ -154,6 +185,11 @@ pub(crate) struct Engine {
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
     max_pending_bytes: AtomicUsize,
+    /// A segment of so many ops is launched early if the device would idle; see [`Early`].
+    early_ops: AtomicUsize,
+    compiling: Mutex<Vec<Compiling>>,
+    /// Segments in the background, so that launching need not look for them when there are none.
+    in_background: AtomicUsize,
     check_numerics: AtomicBool,
     dumped: AtomicU64,
 }
@@ -171,6 +207,9 @@ impl Default for Engine {
                 number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64),
             ),
             max_pending_bytes: AtomicUsize::new(number("TORCHTPU_PENDING_BYTES").unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
+            early_ops: AtomicUsize::new(number("TORCHTPU_EARLY_OPS").unwrap_or(EARLY_UNDECIDED)),
+            compiling: Mutex::default(),
+            in_background: AtomicUsize::new(0),
             check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),
             dumped: AtomicU64::new(0),
         }
@@ -190,8 +229,12 @@ impl Drop for StreamGuard {
         }
         let engine = crate::engine();
         engine.recording.lock().free_streams.push(id);
+        let is_ours = device::loaded().is_some_and(|d| d.check_process().is_ok());
+        if is_ours {
+            engine.await_background();
+        }
         let launched = std::mem::take(&mut *engine.in_flight.lock());
-        if device::loaded().is_some_and(|d| d.check_process().is_ok()) {
+        if is_ours {
             launched.iter().for_each(|l| drop(l.event.await_ready()));
         } else {
             std::mem::forget(launched); // A forked child would wait forever.
@@ -219,7 +262,14 @@ impl Recording {
         let id = self.free_streams.pop().unwrap_or_else(|| {
             self.serial += 1;
             let (serial, body) = (self.serial, Body::default());
-            self.streams.push(Stream { body, serial, live_bytes: 0, repeat: Repeat::default() });
+            self.streams.push(Stream {
+                body,
+                serial,
+                live_bytes: 0,
+                repeat: Repeat::default(),
+                early: Early::default(),
+                background: None,
+            });
             self.streams.len() as u32 - 1
         });
         STREAM.set(id);
@@ -340,6 +390,8 @@ impl Engine {
                     CutReason::Size
                 } else if s.live_bytes > self.max_pending_bytes.load(Relaxed) {
                     CutReason::Memory
+                } else if len == self.early_ops.load(Relaxed) && s.early.pass(s.repeat.place(), || self.is_idle()) {
+                    CutReason::Idle
                 } else {
                     return Ok(None);
                 }
@@ -377,7 +429,7 @@ impl Engine {
         let spare = r.spare.pop().unwrap_or_default();
         let s = &mut r.streams[stream];
         match reason {
-            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::OtherThread => {}
+            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle | CutReason::OtherThread => {}
             _ => s.repeat.anchor(),
         }
         if s.body.form.nodes.is_empty() {
@@ -385,6 +437,7 @@ impl Engine {
             return None;
         }
         count(&COUNTERS.cuts[reason as usize], 1);
+        s.early.ended(s.body.form.nodes.len(), self.early_ops.load(Relaxed));
         let mut body = std::mem::replace(&mut s.body, spare);
         r.serial += 1;
         s.serial = r.serial;
@@ -407,42 +460,137 @@ impl Engine {
         if !(debug && self.check_numerics.load(Relaxed)) {
             donate(&mut body, stream as u32);
         }
-        Some(Segment { body, outputs: Outputs(outputs), reason, debug })
+        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32 })
     }
 
     /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an outcome.
     fn run(&self, segment: Segment) -> std::result::Result<(), Arc<Failure>> {
-        let Segment { body, outputs, reason, debug } = segment;
-        if outputs.0.is_empty() {
+        if segment.outputs.0.is_empty() {
             count(&COUNTERS.segments_dropped, 1);
-            self.recycle(body);
+            self.recycle(segment.body);
             return Ok(());
         }
+        let hash = segment.body.hash & self.hash_mask.load(Relaxed);
         let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
             device.check_process()?;
-            let hash = body.hash & self.hash_mask.load(Relaxed);
-            match self.cache.get(hash, &body.form) {
-                Some(c) => {
-                    count(&COUNTERS.process_cache_hits, 1);
-                    Ok((device, c))
-                }
-                None => Ok((device, self.compile(device, hash, &body.form, reason)?)),
+            if self.early_ops.load(Relaxed) == EARLY_UNDECIDED {
+                let ops = if device.platform == Platform::Cpu { usize::MAX } else { DEFAULT_EARLY_OPS };
+                self.early_ops.store(ops, Relaxed);
             }
+            Ok((device, self.find(hash, &segment.body.form)))
         });
-        let (device, compiled) = match prepared {
+        let (device, found) = match prepared {
             Ok(p) => p,
-            Err(f) => {
-                outputs.fail(&f);
-                self.recycle(body);
-                return Err(f);
-            }
+            Err(f) => return self.finish(segment, Err(f)),
         };
-        let result = self.launch(device, &compiled, &body, &outputs, debug);
-        if let Err(f) = &result {
-            outputs.fail(f);
+        let (compiled, segment) = match found {
+            Some(c) => (Ok(c), segment),
+            None => match self.to_background(device, hash, segment) {
+                None => return Ok(()),
+                Some(s) => (self.compile(device, hash, &s.body.form, s.reason), s),
+            },
+        };
+        let before = self.background_of(segment.stream);
+        self.launch_after(before, device, compiled, segment)
+    }
+
+    /// An executable that is in memory, or is just being compiled.
+    fn find(&self, hash: u64, form: &Form) -> Option<Arc<Compiled>> {
+        let found = self.cache.get(hash, form).or_else(|| {
+            if self.in_background.load(Relaxed) == 0 {
+                return None;
+            }
+            let same = |c: &&Compiling| c.hash == hash && c.form == *form;
+            let launched = self.compiling.lock().iter().find(same).map(|c| c.launched.clone())?;
+            launched.wait();
+            self.cache.get(hash, form)
+        });
+        if found.is_some() {
+            count(&COUNTERS.process_cache_hits, 1);
         }
-        self.recycle(body);
+        found
+    }
+
+    /// The last segment of a stream that went to the background, if it may still be there.
+    fn background_of(&self, stream: u32) -> Option<Arc<Launched>> {
+        if self.in_background.load(Relaxed) == 0 {
+            return None;
+        }
+        self.recording.lock().streams[stream as usize].background.clone()
+    }
+
+    /// Compiles and launches a segment on a thread of its own, where the caller goes on recording: a cut inside of a step,
+    /// whose other segments can be compiled meanwhile. Otherwise gives the segment back.
+    fn to_background(&self, device: &'static Device, hash: u64, segment: Segment) -> Option<Segment> {
+        let goes_on = matches!(
+            segment.reason,
+            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle
+        );
+        if !goes_on || segment.debug {
+            return Some(segment);
+        }
+        let launched = Arc::new(Launched::new());
+        {
+            let mut compiling = self.compiling.lock();
+            if compiling.len() >= MAX_BACKGROUND {
+                return Some(segment);
+            }
+            compiling.push(Compiling { hash, form: segment.body.form.clone(), launched: launched.clone() });
+        }
+        self.in_background.fetch_add(1, Relaxed);
+        let before =
+            self.recording.lock().streams[segment.stream as usize].background.replace(launched.clone());
+        let done = Background(launched);
+        let shared = Arc::new(Mutex::new(Some(segment)));
+        let taken = shared.clone();
+        let work = move || {
+            if let Some(segment) = taken.lock().take() {
+                let engine = crate::engine();
+                let compiled = engine.compile(device, hash, &segment.body.form, segment.reason);
+                // Failures are in the outputs; whoever reads them is told.
+                let _ = engine.launch_after(before, device, compiled, segment);
+            }
+            drop(done);
+        };
+        match std::thread::Builder::new().name("torchtpu-compile".into()).spawn(work) {
+            Ok(_) => None,
+            // No thread to be had: then here.
+            Err(_) => shared.lock().take(),
+        }
+    }
+
+    /// Launches a segment after one that went to the background before: it may destroy what that one reads.
+    fn launch_after(
+        &self,
+        before: Option<Arc<Launched>>,
+        device: &Device,
+        compiled: std::result::Result<Arc<Compiled>, Arc<Failure>>,
+        segment: Segment,
+    ) -> std::result::Result<(), Arc<Failure>> {
+        if let Some(before) = before {
+            before.wait();
+        }
+        let result = compiled.and_then(|c| self.launch(device, &c, &segment.body, &segment.outputs, segment.debug));
+        self.finish(segment, result)
+    }
+
+    /// Tells the outputs of a failure, and keeps the body's memory.
+    fn finish(
+        &self,
+        segment: Segment,
+        result: std::result::Result<(), Arc<Failure>>,
+    ) -> std::result::Result<(), Arc<Failure>> {
+        if let Err(f) = &result {
+            segment.outputs.fail(f);
+        }
+        self.recycle(segment.body);
         result
+    }
+
+    /// Whether nothing is running that was launched; `false` when that cannot be told at once.
+    fn is_idle(&self) -> bool {
+        self.in_background.load(Relaxed) == 0
+            && self.in_flight.try_lock().is_some_and(|l| l.iter().all(|l| l.event.is_ready().unwrap_or(true)))
     }
 
     /// Launches, and fills the outputs.
@@ -620,27 +768,67 @@ impl Engine {
                 return Ok(());
             }
             let mut r = self.recording.lock();
-            let pending = |h: u64, r: &mut Recording| matches!(r.entry(h).map(|e| &e.state), Ok(State::Pending { .. }));
-            let (later, due) =
-                std::mem::take(&mut *checks).into_iter().partition(|c| c.thread != thread || pending(c.handle, &mut r));
+            let pending = |f: &Finding, r: &mut Recording| match f {
+                Finding::Open(h, _) => matches!(r.entry(*h).map(|e| &e.state), Ok(State::Pending { .. })),
+                Finding::Wrong(_) => false,
+            };
+            let (later, due) = std::mem::take(&mut *checks)
+                .into_iter()
+                .partition(|c| c.thread != thread || pending(&c.finding, &mut r));
             *checks = later;
             due
         };
         let mut failed = None;
-        for Check { handle, error, .. } in due {
-            let mut bad = [0u8];
-            let outcome = match failed {
-                None => self.copy_out(handle, &mut bad, CutReason::Read),
-                Some(_) => Ok(()),
+        for check in due {
+            let finding = match check.finding {
+                Finding::Open(handle, error) if failed.is_none() => self.settle(handle, error),
+                Finding::Open(handle, _) => {
+                    Tpu.release(handle);
+                    None
+                }
+                Finding::Wrong(e) => Some(e),
             };
-            Tpu.release(handle);
-            match outcome {
-                Ok(()) if bad[0] != 0 => failed = Some(error),
-                Ok(()) => {}
-                Err(e) => failed = failed.or(Some(e)),
-            }
+            failed = failed.or(finding);
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Reads the value of a check and gives its handle back.
+    fn settle(&self, handle: u64, error: DeferredError) -> Option<Error> {
+        let mut found = [0u8; 8];
+        let outcome = self.copy_out(handle, &mut found, CutReason::Read);
+        Tpu.release(handle);
+        match (outcome, i64::from_ne_bytes(found)) {
+            (Ok(()), ALL_WELL) => None,
+            (Ok(()), wrong) => Some(error(wrong)),
+            (Err(e), _) => Some(e),
+        }
+    }
+
+    /// Settles the checks of this thread whose values are computed.
+    fn settle_known_checks(&self) {
+        let thread = std::thread::current().id();
+        let known: Vec<Check> = {
+            let mut checks = self.checks.lock();
+            let mut r = self.recording.lock();
+            let is_known = |c: &Check, r: &mut Recording| match &c.finding {
+                Finding::Open(h, _) if c.thread == thread => match r.entry(*h).map(|e| &e.state) {
+                    Ok(State::Held(slot)) => slot.is_computed(),
+                    _ => false,
+                },
+                _ => false,
+            };
+            let (known, later) = std::mem::take(&mut *checks).into_iter().partition(|c| is_known(c, &mut r));
+            *checks = later;
+            known
+        };
+        for check in known {
+            if let Finding::Open(handle, error) = check.finding
+                && let Some(e) = self.settle(handle, error)
+            {
+                self.checks.lock().push(Check { thread, finding: Finding::Wrong(e) });
+            }
+        }
     }
 
     fn copy_out(&self, handle: u64, out: &mut [u8], reason: CutReason) -> Result<()> {
@@ -686,15 +874,26 @@ impl Engine {
     /// Cuts all segments and waits for everything that was launched.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.cut_all(CutReason::Synchronize);
-        self.answer_checks()?;
         if let Some(d) = device::loaded() {
             d.check_process().map_err(|f| f.error())?;
         }
+        self.await_background();
+        self.answer_checks()?;
         let launched = std::mem::take(&mut *self.in_flight.lock());
         for l in launched {
             l.event.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error())?;
         }
         Ok(())
+    }
+
+    /// Waits until nothing is left in the background.
+    fn await_background(&self) {
+        if self.in_background.load(Relaxed) > 0 {
+            let all: Vec<_> = self.compiling.lock().iter().map(|c| c.launched.clone()).collect();
+            all.iter().for_each(|l| {
+                l.wait();
+            });
+        }
     }
 
     pub(crate) fn metrics(&self) -> metrics::Metrics {
@@ -723,6 +922,10 @@ impl Engine {
         self.max_pending_bytes.store(n, Relaxed);
     }
 
+    pub(crate) fn set_early_ops(&self, n: usize) {
+        self.early_ops.store(n, Relaxed);
+    }
+
     pub(crate) fn set_hash_mask(&self, mask: u64) {
         self.cache.clear();
         self.hash_mask.store(mask, Relaxed);
@@ -734,6 +937,18 @@ impl Engine {
 
     /// The module that would compute a value that is still to be computed.
     pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
+        let (form, value) = self.pending(handle)?;
+        lower::module(&form, &[value], platform).map_err(|f| f.error())
+    }
+
+    /// The ops that would compute a value that is still to be computed, a line each.
+    pub(crate) fn dump_graph(&self, handle: u64) -> Result<String> {
+        let (form, value) = self.pending(handle)?;
+        Ok(form.graph(value))
+    }
+
+    /// The segment that computes a value, and which of its values that is.
+    fn pending(&self, handle: u64) -> Result<(Form, u32)> {
         let mut r = self.recording.lock();
         let (stream, value) = match &r.entry(handle)?.state {
             State::Pending { stream, value } => (*stream as usize, *value),
@@ -741,9 +956,18 @@ impl Engine {
                 return Err(Error::value("the value is computed already; only one still to be computed has a program"));
             }
         };
-        let form = r.streams[stream].body.form.clone();
-        drop(r);
-        lower::module(&form, &[value], platform).map_err(|f| f.error())
+        Ok((r.streams[stream].body.form.clone(), value))
+    }
+}
+
+/// A segment that is in the background, until dropped.
+struct Background(Arc<Launched>);
+impl Drop for Background {
+    fn drop(&mut self) {
+        let engine = crate::engine();
+        engine.compiling.lock().retain(|c| !Arc::ptr_eq(&c.launched, &self.0));
+        let _ = self.0.set(());
+        engine.in_background.fetch_sub(1, Relaxed);
     }
 }
 
@@ -931,15 +1155,20 @@ impl Backend for Tpu {
         engine.answer_checks()
     }
 
-    fn defer_check(&self, handle: u64, error: Error) -> Result<()> {
+    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
         let engine = crate::engine();
-        if mode::get() == EagerMode::Debug {
-            let mut bad = [0u8];
-            engine.copy_out(handle, &mut bad, CutReason::Debug)?;
-            return if bad[0] != 0 { Err(error) } else { Ok(()) };
-        }
         self.retain(handle);
-        engine.checks.lock().push(Check { thread: std::thread::current().id(), handle, error });
+        if mode::get() == EagerMode::Debug {
+            return engine.settle(handle, error).map_or(Ok(()), Err);
+        }
+        let open = {
+            let mut checks = engine.checks.lock();
+            checks.push(Check { thread: std::thread::current().id(), finding: Finding::Open(handle, error) });
+            checks.len()
+        };
+        if open.is_multiple_of(MAX_OPEN_CHECKS) {
+            engine.settle_known_checks();
+        }
         Ok(())
     }
 

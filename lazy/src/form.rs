@@ -116,6 +116,31 @@ impl Form {
         }
         node
     }
+    /// The ops that value `wanted` depends on, in order, a line each: `%3: f32[2, 4] = add(%1, argument 0)`.
+    pub(crate) fn graph(&self, wanted: u32) -> String {
+        let needed = self.needed(&[wanted]);
+        let ty = |m: &Meta| format!("{}{:?}", m.dtype.name(), &m.dims[..]);
+        let name = |input: &Input| match input.source() {
+            Source::Value(i) => format!("%{i}"),
+            Source::Arg(i) => format!("argument {i}: {}", ty(&self.args[i].meta)),
+            Source::Number(d, i) => format!("number {i}: {}", d.name()),
+        };
+        let mut text = String::new();
+        for (i, node) in self.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+            let values: Vec<String> =
+                self.values_of(i).map(|v| format!("%{v}: {}", ty(&self.values[v]))).collect();
+            let inputs: Vec<String> = self.inputs_of(i).iter().map(name).collect();
+            text.push_str(&format!("{} = {}({})", values.join(", "), node.op.name(), inputs.join(", ")));
+            // `Reduce { kind: Sum }` says more than its name; `Add` does not.
+            let attributes = format!("{:?}", node.op);
+            if attributes.contains(['{', '[']) {
+                text.push_str(&format!("  # {attributes}"));
+            }
+            text.push('\n');
+        }
+        text.push_str(&format!("return %{wanted}\n"));
+        text
+    }
     /// Empties every list and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.nodes.clear();

@@ -31,6 +31,7 @@
 //! | `TORCHTPU_CHECK_NUMERICS=1` | Debug mode refuses NaN and infinities that come from finite inputs |
 //! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment, 1500 |
 //! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this, 2 GiB |
+//! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle, 512; on XLA:CPU never |
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
 //! | `TORCHTPU_CACHE_BYTES` | the most they may take, 2 GiB |
@@ -185,6 +186,20 @@ pub fn set_cache_folder(folder: Option<std::path::PathBuf>) -> Result<()> {
 /// Adds a folder in which plugins are looked for before all others: a Python program names its site-packages.
 pub fn add_plugin_search_path(folder: impl Into<std::path::PathBuf>) {
     torchtpu_pjrt::add_search_path(folder);
+}
+
+/// Sets after how many ops a segment is launched early where the device would idle; `usize::MAX` for never. At first 512 on
+/// accelerators, and never on XLA:CPU, which shares the host's processor.
+pub fn set_early_ops(n: usize) {
+    engine().set_early_ops(n);
+}
+
+/// The recorded ops that would compute a pending value, a line each.
+///
+/// # Errors
+/// `Value` when the value is computed already.
+pub fn dump_graph(handle: u64) -> Result<String> {
+    engine().dump_graph(handle)
 }
 
 /// The StableHLO text of the program that would compute a pending value.

@@ -29,11 +29,13 @@ pub enum CutReason {
     Explicit,
     /// Another thread uses a value of this one's segment.
     OtherThread,
+    /// The device would have idled while the rest was recorded.
+    Idle,
 }
 
 impl CutReason {
     /// All of them.
-    pub const ALL: [CutReason; 10] = [
+    pub const ALL: [CutReason; 11] = [
         CutReason::Debug,
         CutReason::Strict,
         CutReason::Read,
@@ -44,6 +46,7 @@ impl CutReason {
         CutReason::RepeatFound,
         CutReason::Explicit,
         CutReason::OtherThread,
+        CutReason::Idle,
     ];
     /// In words, as reports show it.
     pub fn name(self) -> &'static str {
@@ -58,6 +61,7 @@ impl CutReason {
             CutReason::RepeatFound => "repeat found",
             CutReason::Explicit => "explicit",
             CutReason::OtherThread => "used by another thread",
+            CutReason::Idle => "device idle",
         }
     }
 }

@@ -11,6 +11,7 @@
 //! for steps.
 
 use crate::metrics::CutReason;
+use rustc_hash::FxHashMap;
 
 /// How many ops make a place recognisable.
 const WINDOW: usize = 32;
@@ -74,9 +75,66 @@ impl Repeat {
         Some(CutReason::Size)
     }
 
+    /// What stands before the next op: a hash of the last [`WINDOW`] ops and their distance from the anchor.
+    pub(crate) fn place(&self) -> u64 {
+        crate::form::mix(self.hash, self.run as u64)
+    }
+
     /// The segment was cut where the program itself has a boundary.
     pub(crate) fn anchor(&mut self) {
         *self = Repeat::default();
+    }
+}
+
+/// Where segments are launched before they are complete, so that the device works while the host records the rest.
+///
+/// Whether the device idles depends on time, and cuts must not: a segment that is cut here in one step and there in the next is
+/// another program each time. So a place is looked at twice, first to learn how long its segment becomes, then to see whether
+/// the device idles there while there is as much still to come; that answer stays.
+#[derive(Default)]
+pub(crate) struct Early {
+    places: FxHashMap<u64, Decision>,
+    /// The place that the segment now being recorded has passed.
+    passed: Option<u64>,
+}
+
+enum Decision {
+    /// Ops in the segment that passed the place first, where it ended.
+    Length { at: usize, end: usize },
+    Cut(bool),
+}
+
+/// A program that passes ever new places repeats nowhere.
+const MAX_PLACES: usize = 1 << 16;
+
+impl Early {
+    /// Takes note of a place; says whether to cut there.
+    #[cold]
+    pub(crate) fn pass(&mut self, place: u64, idle: impl FnOnce() -> bool) -> bool {
+        match self.places.get_mut(&place) {
+            Some(Decision::Cut(cut)) => *cut,
+            Some(decision @ Decision::Length { .. }) => {
+                let Decision::Length { at, end } = *decision else { return false };
+                let cut = end >= 2 * at && idle();
+                *decision = Decision::Cut(cut);
+                cut
+            }
+            None => {
+                if self.places.len() >= MAX_PLACES {
+                    self.places.clear();
+                }
+                self.passed = Some(place);
+                false
+            }
+        }
+    }
+
+    /// The segment ended after `len` ops.
+    #[inline]
+    pub(crate) fn ended(&mut self, len: usize, at: usize) {
+        if let Some(place) = self.passed.take() {
+            self.places.insert(place, Decision::Length { at, end: len });
+        }
     }
 }
 

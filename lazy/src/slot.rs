@@ -108,6 +108,14 @@ impl Slot {
     pub(crate) fn wait(&self) -> &Outcome {
         self.outcome.wait()
     }
+    /// Whether its outcome is known, so that nobody need wait for it.
+    pub(crate) fn is_computed(&self) -> bool {
+        match self.outcome.get() {
+            Some(Ok(buffer)) => buffer.is_ready().unwrap_or(true),
+            Some(Err(_)) => true,
+            None => false,
+        }
+    }
     /// The ops that computed it; empty for uploads.
     pub(crate) fn origin(&self) -> &str {
         self.origin.get().map_or("", |o| o)

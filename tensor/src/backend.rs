@@ -38,18 +38,21 @@ pub trait Backend: Sync + Send {
     /// # Errors
     /// When there is no device, or no memory on it.
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
-    /// Looks at a 0-d `bool` value later: when it turns out true, `error` is raised by the next call that reads values or
-    /// waits for the device (in a mode that executes at once, by this one). The reference is borrowed for the call.
+    /// Looks at a 0-d `int64` value later: unless it is [`ALL_WELL`], the error made of it is raised by the next call that reads
+    /// values or waits for the device (in a mode that executes at once, by this one). The reference is borrowed for the call.
     ///
     /// An index that is out of range shows only in the values; this is how it becomes an error without a wait at every
     /// indexing op. The default reads the value at once.
     ///
     /// # Errors
-    /// `error`, or whatever computing the value reports.
-    fn defer_check(&self, handle: u64, error: Error) -> Result<()> {
-        let mut bad = [0u8];
-        self.read(handle, &mut bad)?;
-        if bad[0] != 0 { Err(error) } else { Ok(()) }
+    /// The error, or whatever computing the value reports.
+    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
+        let mut found = [0u8; 8];
+        self.read(handle, &mut found)?;
+        match i64::from_ne_bytes(found) {
+            ALL_WELL => Ok(()),
+            wrong => Err(error(wrong)),
+        }
     }
     /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
     fn step_boundary(&self) {}
@@ -59,6 +62,12 @@ pub trait Backend: Sync + Send {
     /// When no plugin can be loaded.
     fn device_count(&self) -> Result<usize>;
 }
+
+/// Makes the error of a deferred check from the value that should not be.
+pub type DeferredError = Box<dyn FnOnce(i64) -> Error + Send + Sync>;
+
+/// What a deferred check finds where there is nothing to say. No index is as small.
+pub const ALL_WELL: i64 = i64::MIN;
 
 static BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
 

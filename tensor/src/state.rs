@@ -70,3 +70,15 @@ pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     let _guard = GradMode::set(false);
     f()
 }
+
+static PLACE: std::sync::OnceLock<fn() -> Option<String>> = std::sync::OnceLock::new();
+
+/// Installs what says where in the user's program the current call is: a language binding knows. The first one stays.
+pub fn install_place(f: fn() -> Option<String>) {
+    let _ = PLACE.set(f);
+}
+
+/// Where in the user's program the current call is, if anybody knows; for errors that are raised later.
+pub(crate) fn place() -> Option<String> {
+    PLACE.get().and_then(|f| f())
+}

@@ -25,6 +25,7 @@ fn turn() -> MutexGuard<'static, ()> {
     lazy::set_max_segment_ops(1500);
     lazy::set_max_pending_bytes(2 << 30);
     lazy::set_check_numerics(false);
+    lazy::set_early_ops(usize::MAX);
     lazy::set_hash_mask(u64::MAX);
     lazy::synchronize().expect("an earlier test left a failure behind");
     lazy::reset_metrics();

@@ -2,7 +2,7 @@
 
 use crate::{cuts, tpu, turn, values};
 use torchtpu_lazy::{self as lazy, CutReason};
-use torchtpu_tensor::Tensor;
+use torchtpu_tensor::{DType, Device, ErrorKind, Tensor};
 
 #[test]
 fn ten_thousand_steps_grow_nothing() {
@@ -165,4 +165,139 @@ fn another_thread_may_synchronize_at_any_time() {
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     assert_eq!(values(&w), [500.0; 64]);
+}
+
+/// A training step with a schedule, a loss that is read now and then, and an evaluation now and then.
+fn irregular_step(w: &Tensor, i: usize) {
+    // Batches of two sizes take turns.
+    let n = if i % 2 == 0 { 4 } else { 3 };
+    let x = tpu(&vec![0.5; n * 2], &[n, 2]);
+    let loss = x.matmul(w).unwrap().square().unwrap().mean().unwrap();
+    let g = x.transpose(0, 1).unwrap().matmul(&x.matmul(w).unwrap()).unwrap();
+    let lr = 1e-3 / (1.0 + i as f64);
+    w.sub_(&g.mul_scalar(lr).unwrap()).unwrap();
+    lazy::step_boundary();
+    if i % 3 == 0 {
+        assert!(loss.item_f64().unwrap().is_finite());
+    }
+    if i % 5 == 0 {
+        let y = tpu(&[1.0; 20], &[10, 2]).matmul(w).unwrap().tanh().unwrap();
+        assert!(y.sum().unwrap().item_f64().unwrap().is_finite());
+    }
+}
+
+#[test]
+fn irregular_loops_compile_each_variant_once() {
+    let _turn = turn();
+    let w = tpu(&[0.5, -0.25, 0.125, 0.5], &[2, 2]);
+    (0..30).for_each(|i| irregular_step(&w, i));
+    let before = lazy::metrics();
+    assert!(before.compilations <= 10, "{:#?}", lazy::explain());
+    (30..120).for_each(|i| irregular_step(&w, i));
+    assert_eq!(lazy::metrics().compilations, before.compilations, "{:#?}", lazy::explain());
+}
+
+#[test]
+fn a_growing_sequence_compiles_each_length_once_and_says_why() {
+    let _turn = turn();
+    let w = tpu(&[0.5, -0.25, 0.125, 0.5], &[2, 2]);
+    let grow = || {
+        let mut s = tpu(&[1.0, 2.0], &[1, 2]);
+        for _ in 0..8 {
+            let n = s.dims()[0] as i64;
+            let next = s.matmul(&w).unwrap().narrow(0, n - 1, 1).unwrap();
+            s = torchtpu_tensor::ops::concat::cat(&[&s, &next], 0).unwrap();
+            lazy::mark_step();
+        }
+        values(&s)
+    };
+    let first = grow();
+    let before = lazy::metrics().compilations;
+    assert!(before <= 8);
+    assert_eq!(grow(), first);
+    assert_eq!(lazy::metrics().compilations, before);
+    let why = lazy::explain().last().expect("something was compiled").to_string();
+    assert!(why.contains("argument 0: dimension 0 is 8 instead of 7"), "{why}");
+}
+
+#[test]
+fn segments_inside_of_a_step_are_compiled_in_the_background() {
+    let _turn = turn();
+    lazy::set_max_segment_ops(40);
+    let run = |device| {
+        let w = Tensor::from_slice_on(&[1.0f32, -0.5, 0.25, 2.0], &[4], device).unwrap();
+        let one = Tensor::from_slice_on(&[1.0f32; 4], &[4], device).unwrap();
+        for _ in 0..3 {
+            for i in 0..300usize {
+                // No two segments alike, and each writes over what the one before it read.
+                match i * i % 7 {
+                    0 => w.add_(&one).unwrap(),
+                    1 => w.mul_(&w.tanh().unwrap()).unwrap(),
+                    2 => w.sub_(&w.mul_scalar(0.125).unwrap()).unwrap(),
+                    _ => w.add_(&one.sub(&w).unwrap().mul_scalar(0.5).unwrap()).unwrap(),
+                };
+            }
+        }
+        values(&w)
+    };
+    let found = run(Device::TPU);
+    let m = lazy::metrics();
+    assert!(m.compilations >= 5 && m.donations > 0, "{m:?}");
+    for (a, b) in found.iter().zip(run(Device::CPU)) {
+        assert!((a - b).abs() < 1e-4, "{a} instead of {b}");
+    }
+}
+
+#[test]
+fn a_failure_in_the_background_reaches_whoever_reads() {
+    let _turn = turn();
+    lazy::set_max_segment_ops(2);
+    let huge = Tensor::ones(&[1 << 42], DType::F32, Device::TPU).unwrap();
+    let part = huge.narrow(0, 0, 1).unwrap().add_scalar(1.0).unwrap();
+    let rest = part.add_scalar(1.0).unwrap().add_scalar(1.0).unwrap();
+    drop(part);
+    assert_eq!(rest.to_vec::<f32>().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    assert_eq!(values(&tpu(&[1.0], &[1]).add_scalar(1.0).unwrap()), [2.0]);
+}
+
+#[test]
+fn a_segment_goes_out_early_at_the_same_place_each_time() {
+    let _turn = turn();
+    lazy::set_early_ops(20);
+    let x = tpu(&[0.5, 0.25], &[2]);
+    let step = || {
+        let mut y = x.clone();
+        for i in 0..60 {
+            y = if i % 7 == 0 { y.tanh().unwrap() } else { y.add(&x).unwrap() };
+        }
+        values(&y)
+    };
+    let first = step();
+    assert_eq!(cuts(CutReason::Idle), 0, "the first pass only learns how long the segment is");
+    (0..5).for_each(|_| assert_eq!(step(), first));
+    let before = lazy::metrics();
+    assert!(cuts(CutReason::Idle) >= 1, "{before:?}");
+    (0..20).for_each(|_| assert_eq!(step(), first));
+    lazy::set_early_ops(usize::MAX);
+    assert_eq!(lazy::metrics().compilations, before.compilations);
+    assert!(cuts(CutReason::Idle) >= 21);
+}
+
+#[test]
+fn pending_bytes_are_bounded() {
+    let _turn = turn();
+    lazy::set_max_pending_bytes(1 << 20);
+    let x = tpu(&[1.0; 1 << 14], &[1 << 14]);
+    let kept: Vec<Tensor> = (0..100).map(|i| x.mul_scalar(f64::from(i)).unwrap()).collect();
+    assert!(cuts(CutReason::Memory) >= 5, "{:?}", lazy::metrics());
+    assert_eq!(values(&kept[99])[0], 99.0);
+    // Values that nobody holds take nothing.
+    lazy::synchronize().unwrap();
+    lazy::reset_metrics();
+    let mut y = x.clone();
+    for _ in 0..100 {
+        y = y.add(&x).unwrap();
+    }
+    assert_eq!(cuts(CutReason::Memory), 0);
+    assert_eq!(values(&y)[0], 101.0);
 }

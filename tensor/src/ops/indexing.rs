@@ -46,28 +46,44 @@ fn lower_positions(f: &mut Func, index: &Value, size: usize, wrap: bool) -> Valu
 }
 
 /// On a device, arranges for an error when an index is outside `low..size`. On `cpu` the kernel looks itself.
-pub(crate) fn guard(index: &Tensor, low: i64, size: usize, error: impl FnOnce() -> Error) -> Result<()> {
+pub(crate) fn guard(
+    index: &Tensor,
+    low: i64,
+    size: usize,
+    error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
+) -> Result<()> {
     if index.device().kind != DeviceKind::Tpu || index.numel() == 0 {
         return Ok(());
     }
     state::no_grad(|| {
         let bad = index.lt_scalar(low)?.logical_or(&index.ge_scalar(size as i64)?)?;
-        defer(&bad, error())
+        defer_index(&bad, index, error)
     })
+}
+
+/// On a device, arranges for the error of one of the elements of `index` where `bad` turns out true.
+pub(crate) fn defer_index(
+    bad: &Tensor,
+    index: &Tensor,
+    error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
+) -> Result<()> {
+    let shown = super::loss::select_int(bad, &index.to_dtype(DType::I64)?, backend::ALL_WELL)?;
+    let worst = if shown.dims().is_empty() { shown } else { shown.amax(&[], false)? };
+    let place = state::place();
+    let error = move |wrong| match place {
+        Some(place) => error(wrong).note(format!("the call was at {place}")),
+        None => error(wrong),
+    };
+    backend::get()?.defer_check(worst.device_value()?, Box::new(error))
 }
 
 /// On a device, arranges for `error` when any element of `bad` turns out true.
 pub(crate) fn defer(bad: &Tensor, error: Error) -> Result<()> {
-    let any = if bad.dims().is_empty() {
-        bad.clone()
-    } else {
-        super::reduce::reduce(super::reduce::ReduceKind::Any, bad, None, false)?
-    };
-    backend::get()?.defer_check(any.device_value()?, error)
+    defer_index(bad, &bad.to_dtype(DType::I64)?, move |_| error)
 }
 
-fn out_of_bounds(dim: usize, size: usize) -> Error {
-    Error::index(format!("index out of bounds for dimension {dim} with size {size}"))
+fn out_of_bounds(index: i64, dim: usize, size: usize) -> Error {
+    Error::index(format!("index {index} is out of bounds for dimension {dim} with size {size}"))
 }
 
 /// `gather` and `scatter` report an index as an error of the call, not of the index, as in PyTorch.
@@ -78,12 +94,12 @@ fn unplaced(e: torchtpu_kernels::KernelError) -> Error {
     }
 }
 
-fn unplaced_on_device(dim: usize, size: usize) -> Error {
-    Error::runtime(format!("index out of bounds for dimension {dim} with size {size}"))
+fn unplaced_on_device(index: i64, dim: usize, size: usize) -> Error {
+    Error::runtime(format!("index {index} is out of bounds for dimension {dim} with size {size}"))
 }
 
-fn out_of_range_in_self() -> Error {
-    Error::index("index out of range in self")
+fn out_of_range_in_self(index: i64, size: usize) -> Error {
+    Error::index("index out of range in self").note(format!("an index is {index}, in a dimension of size {size}"))
 }
 
 /// Requires integer indices, as `gather` and its kin do.
@@ -720,7 +736,7 @@ pub fn gather(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
     let size = x1.dims()[dim];
     let y = dispatch::call(Prim::Gather(Gather { dim }), &[&x1, &i1])?;
-    guard(index, 0, size, || unplaced_on_device(dim, size).in_op("gather"))?;
+    guard(index, 0, size, move |i| unplaced_on_device(i, dim, size).in_op("gather"))?;
     y.reshape_dims(*index.dims())
 }
 
@@ -764,7 +780,8 @@ fn scatter_kind(
     }
     let size = x1.dims()[dim];
     let y = dispatch::call(Prim::Scatter(op), &[&x1, &i1, &s1])?;
-    guard(index, 0, size, || unplaced_on_device(dim, size).in_op(op.label()))?;
+    let label = op.label();
+    guard(index, 0, size, move |i| unplaced_on_device(i, dim, size).in_op(label))?;
     y.reshape_dims(*x.dims())
 }
 
@@ -839,7 +856,8 @@ pub fn index_select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
     let (x1, i1) = (at_least_1d(x)?, index_list("index_select", index)?);
     let y = dispatch::call(Prim::IndexSelect(IndexSelect { dim }), &[&x1, &i1])?;
-    guard(&i1, 0, x1.dims()[dim], || out_of_range_in_self().in_op("index_select"))?;
+    let size = x1.dims()[dim];
+    guard(&i1, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_select"))?;
     if x.dims().is_empty() && y.numel() == 1 { y.view_dims(Dims::EMPTY) } else { Ok(y) }
 }
 
@@ -858,11 +876,11 @@ fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bo
     }
     let y = dispatch::call(Prim::IndexAdd(op), &[&x1, &i1, &s1])?;
     let size = x1.dims()[dim];
-    guard(&i1, 0, size, || {
+    guard(&i1, 0, size, move |i| {
         if accumulate {
-            out_of_range_in_self().in_op("index_add")
+            out_of_range_in_self(i, size).in_op("index_add")
         } else {
-            Error::index(format!("index_copy_(): index is out of bounds for dimension {dim} with size {size}"))
+            Error::index(format!("index_copy_(): index {i} is out of bounds for dimension {dim} with size {size}"))
                 .in_op("index_copy")
         }
     })?;
@@ -896,7 +914,7 @@ pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> R
     }
     let (x1, i1) = (at_least_1d(x)?, index_list("index_fill", index)?);
     let size = x1.dims()[dim];
-    guard(&i1, -(size as i64), size, || out_of_bounds(dim, size).in_op("index_fill"))?;
+    guard(&i1, -(size as i64), size, move |i| out_of_bounds(i, dim, size).in_op("index_fill"))?;
     let wrapped = pointwise::select(&i1.lt_scalar(0)?, &i1.add_scalar(size as i64)?, &i1)?;
     let value = fill_value("index_fill_", x, value)?;
     dispatch::call(Prim::IndexAdd(IndexAdd { dim, accumulate: false }), &[&x1, &wrapped, &value])?
@@ -983,7 +1001,7 @@ pub fn take(x: &Tensor, index: &Tensor) -> Result<Tensor> {
 fn index_flat(x: &Tensor, index: &Tensor) -> Result<Tensor> {
     let size = x.numel();
     let y = dispatch::call(Prim::Index(Index { dims: Dims::new(&[0]) }), &[x, index])?;
-    guard(index, -(size as i64), size, || flat_error(out_of_bounds(0, size), size).in_op("take"))?;
+    guard(index, -(size as i64), size, move |i| flat_error(out_of_bounds(i, 0, size), size).in_op("take"))?;
     Ok(y)
 }
 
@@ -1031,7 +1049,7 @@ pub fn put(x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Res
     let op = IndexPut { dims: Dims::new(&[0]), accumulate };
     let (flat, at, src) = (x.reshape(&[-1])?, index.reshape(&[-1])?, source.reshape(&[-1])?);
     let y = dispatch::call(Prim::IndexPut(op), &[&flat, &src, &at]).map_err(|e| flat_error(e, size))?;
-    guard(index, -(size as i64), size, || flat_error(out_of_bounds(0, size), size).in_op("put"))?;
+    guard(index, -(size as i64), size, move |i| flat_error(out_of_bounds(i, 0, size), size).in_op("put"))?;
     y.reshape_dims(*x.dims())
 }
 
@@ -1169,7 +1187,7 @@ impl Plan {
     fn guard(&self, x: &Tensor, op: &'static str) -> Result<()> {
         for (i, &d) in self.indices.iter().zip(&self.dims) {
             let size = x.dims()[d];
-            guard(i, -(size as i64), size, || out_of_bounds(d, size).in_op(op))?;
+            guard(i, -(size as i64), size, move |i| out_of_bounds(i, d, size).in_op(op))?;
         }
         Ok(())
     }
@@ -1545,7 +1563,7 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
             if classes == -1 { most } else { classes }
         }
         (n, DeviceKind::Tpu) => {
-            guard(x, 0, n.max(0) as usize, || Error::runtime(too_large).in_op("one_hot"))?;
+            guard(x, 0, n.max(0) as usize, move |_| Error::runtime(too_large).in_op("one_hot"))?;
             n
         }
         (n, DeviceKind::Meta) => n,

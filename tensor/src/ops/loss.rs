@@ -118,7 +118,7 @@ impl CrossEntropy {
 }
 
 /// `x` where `cond` holds, else an integer.
-fn select_int(cond: &Tensor, x: &Tensor, other: i64) -> Result<Tensor> {
+pub(super) fn select_int(cond: &Tensor, x: &Tensor, other: i64) -> Result<Tensor> {
     select(cond, x, &Tensor::number(Scalar::Int(other), x.dtype())?)
 }
 
@@ -431,6 +431,10 @@ pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> R
     let mut inputs = vec![x, target];
     inputs.extend(a.weight);
     let y = dispatch::call_n(Prim::CrossEntropy(op), &inputs)?;
+    if target.device().kind == DeviceKind::Tpu {
+        // On `cpu` the kernel looks itself.
+        check_targets(target, x.dims()[class_dim(x.dims().len())], a.ignore_index)?;
+    }
     match a.reduction {
         Reduction::None => Ok(y[0].clone()),
         Reduction::Sum => y[0].sum(),
@@ -462,10 +466,12 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
     }
 }
 
-/// Refuses targets that are no class, where the values are at hand.
+/// Refuses targets that are no class: at once where the values are at hand, on a device when the host next reads.
 fn check_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<()> {
-    if target.device().kind != DeviceKind::Cpu {
-        return Ok(());
+    match target.device().kind {
+        DeviceKind::Cpu => {}
+        DeviceKind::Tpu if target.numel() > 0 => return defer_targets(target, classes, ignore_index),
+        _ => return Ok(()),
     }
     let target = target.contiguous()?;
     let wrong = |t: &&i64| **t != ignore_index && !(0..classes as i64).contains(*t);
@@ -473,6 +479,14 @@ fn check_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<(
         Some(t) => Err(Error::index(format!("Target {t} is out of bounds."))),
         None => Ok(()),
     }
+}
+
+fn defer_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<()> {
+    state::no_grad(|| {
+        let outside = target.lt_scalar(0)?.logical_or(&target.ge_scalar(classes as i64)?)?;
+        let bad = outside.logical_and(&target.ne_scalar(ignore_index)?)?;
+        super::indexing::defer_index(&bad, target, |t| Error::index(format!("Target {t} is out of bounds.")))
+    })
 }
 
 /// `torch.nn.functional.nll_loss`: minus the weighted log-probability of each row's class.

@@ -3,7 +3,7 @@
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::activation::expect_float;
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pool as kernels;
 use torchtpu_kernels::pool::PoolSpec;
@@ -774,14 +774,23 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
         )));
     }
     expect_float(name, x)?;
-    let gx = dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(w))), &[g, &x.detach(), at])?;
+    let gx = if x.device().kind == DeviceKind::Tpu {
+        // The op's lowering looks for the maxima in x again; here the positions are what counts.
+        let lead = x.dims().len() - spatial;
+        let flat = |d: &Dims| -> Dims { d[..lead].iter().copied().chain([d[lead..].iter().product()]).collect() };
+        let zeros = Tensor::zeros_like_meta(&x.meta().with_dims(flat(x.dims())))?;
+        let (g, at) = (g.reshape_dims(flat(g.dims()))?, at.reshape_dims(flat(at.dims()))?);
+        super::indexing::scatter_add(&zeros, lead as i64, &at, &g)?.reshape_dims(*x.dims())?
+    } else {
+        dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(w))), &[g, &x.detach(), at])?
+    };
     super::pointwise::independent_of(x, gx)
 }
 
 /// Rows of gradients that may be called by themselves.
 pub const BACKWARD_ROWS: &[Row] = &[
-    Row::new("max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 2, "max_pool2d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 2, 2]), t(&[1, 2, 4, 4]), ints(&[2, 2]), ints(&[2, 2]), ints(&[0, 0]), ints(&[1, 1]), n(false), index(&[1, 2, 2, 2], 16)]).no_gradient()]).scope(Scope::Aten),
-    Row::new("max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 3, "max_pool3d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 2, 2]), t(&[1, 2, 2, 4, 4]), ints(&[2, 2, 2]), ints(&[2, 2, 2]), ints(&[0, 0, 0]), ints(&[1, 1, 1]), n(false), index(&[1, 2, 1, 2, 2], 32)]).no_gradient()]).scope(Scope::Aten),
+    Row::new("max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 2, "max_pool2d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 1]), t(&[1, 2, 4, 4]), ints(&[4, 4]), ints(&[4, 4]), ints(&[0, 0]), ints(&[1, 1]), n(false), index(&[1, 2, 1, 1], 16)]).no_gradient()]).scope(Scope::Aten),
+    Row::new("max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 3, "max_pool3d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 1, 1]), t(&[1, 2, 2, 4, 4]), ints(&[2, 4, 4]), ints(&[2, 4, 4]), ints(&[0, 0, 0]), ints(&[1, 1, 1]), n(false), index(&[1, 2, 1, 1, 1], 32)]).no_gradient()]).scope(Scope::Aten),
 ];
 
 macro_rules! pool_rows {

@@ -120,6 +120,21 @@ def dump_stablehlo(tensor):
     return _C._tpu_dump_stablehlo(tensor)
 
 
+def dump_graph(tensor):
+    """The recorded ops that would compute a tensor, a line each."""
+    return _C._tpu_dump_graph(tensor)
+
+
+def set_max_pending_bytes(n):
+    """Sets how many bytes of pending values may be in use before they are computed."""
+    _C._tpu_set_max_pending_bytes(n)
+
+
+def set_max_segment_ops(n):
+    """Sets the greatest number of ops that are compiled as one program."""
+    _C._tpu_set_max_segment_ops(n)
+
+
 def manual_seed(seed):
     """Seeds the generator."""
     from .. import random
