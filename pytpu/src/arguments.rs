@@ -144,7 +144,7 @@ fn takes_numbers(name: &str) -> bool {
         "heaviside",
         "isin",
     ];
-    NAMES.contains(&name)
+    NAMES.contains(&name) || name == "special_zeta" || name.starts_with("special_") && name.contains("_polynomial_")
 }
 
 /// Functions that take a number in place of the second tensor only.

@@ -133,7 +133,17 @@ number! {
 pub(crate) fn cast<A: Number, R: Number>(a: A) -> R {
     if matches!(R::DTYPE, DType::Bool) {
         R::from_i64(a.is_true() as i64)
-    } else if !A::DTYPE.is_float() || R::DTYPE.is_int() {
+    } else if A::DTYPE.is_float() && R::DTYPE.is_int() {
+        // What is out of range becomes the least integer of the width that the processor converts to, as in PyTorch.
+        let v = a.to_f64();
+        if matches!(R::DTYPE, DType::I32) {
+            let fits = v > -2_147_483_649.0 && v < 2_147_483_648.0;
+            R::from_i64(if fits { v as i32 } else { i32::MIN } as i64)
+        } else {
+            let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&v);
+            R::from_i64(if fits { v as i64 } else { i64::MIN })
+        }
+    } else if !A::DTYPE.is_float() {
         R::from_i64(a.to_i64())
     } else if matches!(R::DTYPE, DType::F64) {
         R::from_f64(a.to_f64())

@@ -86,7 +86,7 @@ pub fn embedding_grad(g: &View, idx: &View, padding_idx: Option<usize>, out: &mu
         output::<A, _>(out, |out| {
             let to = Shared::new(out);
             // Each thread owns a range of the table and reads all indices; the gradient is read once.
-            parallel_for(rows, (rows / crate::par::num_threads()).max((1usize << 14).div_ceil(n.max(1))), |range| {
+            parallel_for(rows, (rows / num_threads()).max((1usize << 14).div_ceil(n.max(1))), |range| {
                 // SAFETY: ranges are disjoint.
                 let table = unsafe { to.slice(range.start * n, range.len() * n) };
                 table.fill(A::ZERO);

@@ -412,7 +412,7 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
             _ => e,
         }
     })?;
-    guard(&at, 0, plane, || invalid(""))?;
+    guard(&at, 0, plane, move |_| invalid(""))?;
     y.reshape_dims(whole)
 }
 

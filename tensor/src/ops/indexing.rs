@@ -1726,7 +1726,7 @@ fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, i
         // A bad index is named differently here than by scatter.
         if e.message().contains("is out of bounds") { out_of_range_in_self() } else { e }
     })?;
-    guard(index, 0, size, || out_of_range_in_self().in_op("index_reduce"))?;
+    guard(index, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_reduce"))?;
     y.reshape_dims(*x.dims())
 }
 
