@@ -20,8 +20,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_stablehlo::Platform;
@@ -429,7 +429,8 @@ impl Engine {
         let spare = r.spare.pop().unwrap_or_default();
         let s = &mut r.streams[stream];
         match reason {
-            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle | CutReason::OtherThread => {}
+            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle | CutReason::OtherThread => {
+            }
             _ => s.repeat.anchor(),
         }
         if s.body.form.nodes.is_empty() {
@@ -522,10 +523,8 @@ impl Engine {
     /// Compiles and launches a segment on a thread of its own, where the caller goes on recording: a cut inside of a step,
     /// whose other segments can be compiled meanwhile. Otherwise gives the segment back.
     fn to_background(&self, device: &'static Device, hash: u64, segment: Segment) -> Option<Segment> {
-        let goes_on = matches!(
-            segment.reason,
-            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle
-        );
+        let goes_on =
+            matches!(segment.reason, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle);
         if !goes_on || segment.debug {
             return Some(segment);
         }
@@ -538,8 +537,7 @@ impl Engine {
             compiling.push(Compiling { hash, form: segment.body.form.clone(), launched: launched.clone() });
         }
         self.in_background.fetch_add(1, Relaxed);
-        let before =
-            self.recording.lock().streams[segment.stream as usize].background.replace(launched.clone());
+        let before = self.recording.lock().streams[segment.stream as usize].background.replace(launched.clone());
         let done = Background(launched);
         let shared = Arc::new(Mutex::new(Some(segment)));
         let taken = shared.clone();

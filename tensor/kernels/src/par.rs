@@ -1,6 +1,6 @@
 //! What the neural-network kernels need to work on several threads: the pool, pointers that they share, and reusable scratch memory.
 
-pub(crate) use crate::threads::{num_threads as threads, parallel_for};
+pub(crate) use crate::threads::parallel_for;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};

@@ -1724,7 +1724,7 @@ fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, i
     let size = x1.dims()[d];
     let y = dispatch::call(Prim::Scatter(op), &[&x1, &at, &s1]).map_err(|e| {
         // A bad index is named differently here than by scatter.
-        if e.message().contains("is out of bounds") { out_of_range_in_self() } else { e }
+        if e.message().contains("is out of bounds") { Error::index("index out of range in self") } else { e }
     })?;
     guard(index, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_reduce"))?;
     y.reshape_dims(*x.dims())

@@ -15,7 +15,7 @@ mod windows;
 use crate::cpu::level;
 use crate::gemm::{Adjacent, Columns, Multiply, Product, product};
 use crate::matmul::Mat;
-use crate::par::{Scratch, Shared};
+use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
 use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
