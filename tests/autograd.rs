@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use torchtpu::autograd::function::{Context, Function, apply};
-use torchtpu::autograd::{backward, checkpoint, checkpoint_sequential, grad};
+use torchtpu::autograd::{Layer, backward, checkpoint, checkpoint_sequential, grad};
 use torchtpu::op::{Grads, Outs};
 use torchtpu::random::manual_seed;
 use torchtpu::saved::{Packed, SavedHooks, SavedTensorHooks, disable_hooks};
@@ -149,10 +149,10 @@ fn errors_of_functions_and_hooks_pass_through_and_leave_the_graph_usable() {
     }
     let x = leaf(&[1.0, 2.0]);
     let y = apply(Fails(Arc::default()), &[&x.square().unwrap()]).unwrap()[0].sum().unwrap();
-    let e = backward(&[y.clone()], &[], Some(true), false, None).unwrap_err();
+    let e = backward(std::slice::from_ref(&y), &[], Some(true), false, None).unwrap_err();
     assert_eq!((e.kind(), e.message()), (ErrorKind::Value, "not yet"));
     assert!(x.grad().is_none() && torchtpu::state::grad_enabled());
-    backward(&[y.clone()], &[], None, false, None).unwrap();
+    backward(std::slice::from_ref(&y), &[], None, false, None).unwrap();
     assert_eq!(values(&x.grad().unwrap()), [4.0, 8.0]);
     let e = backward(&[y], &[], None, false, None).unwrap_err();
     assert!(e.message().starts_with("Trying to backward through the graph a second time"));
@@ -191,9 +191,7 @@ fn checkpoints_give_the_gradients_of_what_they_run_again() {
     runs.store(0, Relaxed);
     assert_eq!(run(true), plain);
     assert_eq!(runs.load(Relaxed), 2);
-    let layer = |k: f64| -> Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync> {
-        Box::new(move |x: &Tensor| x.mul_scalar(k)?.tanh())
-    };
+    let layer = |k: f64| -> Layer { Box::new(move |x: &Tensor| x.mul_scalar(k)?.tanh()) };
     check(
         |x| checkpoint_sequential(vec![layer(0.5), layer(1.5), layer(0.7), layer(1.1), layer(0.9)], 2, x),
         &[0.4, -0.3],

@@ -164,15 +164,14 @@ pub fn checkpoint(
     (frame.work)(&inputs)
 }
 
+/// A function of one tensor.
+pub type Layer = Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
+
 /// Runs functions one after the other in `segments` pieces, each a [`checkpoint`] but for the last.
 ///
 /// # Errors
 /// As [`checkpoint`]; `Value` without segments.
-pub fn checkpoint_sequential(
-    functions: Vec<Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>>,
-    segments: usize,
-    x: &Tensor,
-) -> Result<Tensor> {
+pub fn checkpoint_sequential(functions: Vec<Layer>, segments: usize, x: &Tensor) -> Result<Tensor> {
     if segments == 0 {
         return Err(Error::value("checkpoint_sequential: segments must be greater than 0"));
     }

@@ -54,10 +54,10 @@ fn reached_from(roots: &[Edge]) -> FxHashSet<Address> {
     let mut stack: Vec<Edge> = roots.to_vec();
     while let Some(e) = stack.pop() {
         let Some(at) = address(&e) else { continue };
-        if seen.insert(at) {
-            if let Edge::Node(n, _) = &e {
-                stack.extend(n.edges().iter().cloned());
-            }
+        if seen.insert(at)
+            && let Edge::Node(n, _) = &e
+        {
+            stack.extend(n.edges().iter().cloned());
         }
     }
     seen

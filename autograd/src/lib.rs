@@ -25,6 +25,6 @@ mod current;
 mod engine;
 pub mod function;
 
-pub use checkpoint::{checkpoint, checkpoint_sequential};
+pub use checkpoint::{Layer, checkpoint, checkpoint_sequential};
 pub use current::{graph_task_id, will_reach};
 pub use engine::{Place, backward, backward_at, grad, grad_at};

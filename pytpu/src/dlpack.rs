@@ -9,7 +9,6 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_void};
-use std::ptr::null_mut;
 use torchtpu_tensor::{DType, Device, DeviceKind, Dims, Meta, Tensor};
 
 const CPU: i32 = 1;
@@ -266,7 +265,7 @@ fn layout(t: &DlTensor) -> PyResult<(Meta, Vec<usize>, *mut u8)> {
     // SAFETY: the producer's lists have `ndim` entries; strides may be missing.
     let (shape, strides) = unsafe {
         let list = |p: *mut i64| if rank == 0 { &[] } else { std::slice::from_raw_parts(p.cast_const(), rank) };
-        if rank > 0 && t.shape == null_mut() {
+        if rank > 0 && t.shape.is_null() {
             return Err(PyBufferError::new_err("from_dlpack: no shape"));
         }
         (list(t.shape), if t.strides.is_null() { None } else { Some(list(t.strides)) })
@@ -292,7 +291,7 @@ fn layout(t: &DlTensor) -> PyResult<(Meta, Vec<usize>, *mut u8)> {
             .collect::<PyResult<_>>()?,
     };
     let data = (t.data as usize).wrapping_add(t.byte_offset as usize);
-    if meta.numel() > 0 && (data == 0 || data % dtype.size_bytes().min(8) != 0) {
+    if meta.numel() > 0 && (data == 0 || !data.is_multiple_of(dtype.size_bytes().min(8))) {
         return Err(PyBufferError::new_err(
             "from_dlpack: the memory is not aligned to its element size; copy the array first",
         ));

@@ -5,7 +5,6 @@ gives them their places. Everything that costs time to import (``nn``, ``optim``
 """
 
 import importlib as _importlib
-import os as _os
 import sys as _sys
 from math import e, inf, nan, pi  # noqa: F401
 
@@ -111,11 +110,6 @@ def __getattr__(name):
 
 def __dir__():
     return sorted(set(globals()) | _LAZY_MODULES | set(_LAZY_NAMES))
-
-
-# A forked process has none of the threads that kernels share their work with.
-if hasattr(_os, "register_at_fork"):
-    _os.register_at_fork(after_in_child=lambda: _C._set_num_threads(1))
 
 
 def _look_for_plugins():

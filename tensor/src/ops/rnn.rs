@@ -360,10 +360,8 @@ fn over_packed(kind: Kind, a: &Args<'_>) -> Result<Ret> {
 }
 
 fn one_step(kind: Kind, a: &Args<'_>) -> Result<Ret> {
-    if let (Kind::Lstm, Ok(v)) = (kind, a.tensors(1)) {
-        if v.len() != 2 {
-            return Err(Error::runtime("lstm_cell expects two hidden states"));
-        }
+    if kind == Kind::Lstm && a.tensors(1).is_ok_and(|v| v.len() != 2) {
+        return Err(Error::runtime("lstm_cell expects two hidden states"));
     }
     let w = Weights { ih: a.tensor(2)?, hh: a.tensor(3)?, b_ih: a.opt_tensor(4)?, b_hh: a.opt_tensor(5)?, hr: None };
     let s = cell(kind, a.tensor(0)?, &states(kind, a, 1)?, &w)?;
