@@ -38,6 +38,8 @@ fn values(n: usize, fill: Fill, salt: usize) -> Vec<f64> {
                 }
                 Fill::Positive => 0.25 + u * 1.7,
                 Fill::Unit => u * 1.6 - 0.8,
+                Fill::Probability => 0.05 + u * 0.9,
+                Fill::Fraction => u * 0.8 + 0.1,
                 Fill::Index(bound) => ((i * 3 + salt) as i64 % bound.max(1)) as f64,
                 Fill::Mask => ((i * 5 + salt) % 3 == 0) as u8 as f64,
             }
@@ -187,17 +189,25 @@ fn tolerance(dtype: DType) -> f64 {
     }
 }
 
+/// The question that samples with random results are asked, and the others are not.
+const RANDOM: &str = "random";
+
 /// Runs a question over every row and sample, and reports all failures at once.
 fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std::result::Result<(), String>) {
     let mut failures = Vec::new();
     let mut asked = 0;
     let only = std::env::var("TORCHTPU_TEST_OP").ok();
     for row in ops::rows() {
-        if limited(row, question) || only.as_deref().is_some_and(|o| row.schema.split('(').next() != Some(o)) {
+        if limited(row, question)
+            || only.as_deref().is_some_and(|o| !o.split(',').any(|o| row.schema.split('(').next() == Some(o)))
+        {
             continue;
         }
         let schema = Schema::parse(row.schema).expect("every schema parses");
         for (i, sample) in (row.samples)().iter().enumerate() {
+            if sample.random != (question == RANDOM) {
+                continue;
+            }
             asked += 1;
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(row, &schema, sample)))
                 .unwrap_or_else(|p| {
@@ -233,12 +243,10 @@ fn infer_equals_what_is_produced() {
     every("infer", |row, schema, sample| {
         let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
         let y = call(row, &args).map_err(|e| e.to_string())?;
-        let meta = match on(&args, Device::META).and_then(|a| call(row, &a)) {
-            Ok(m) => m,
-            // What reads values cannot answer from shapes.
-            Err(e) if e.to_string().contains("meta") => return Ok(()),
-            Err(e) => return Err(e.to_string()),
-        };
+        let meta = on(&args, Device::META).and_then(|a| call(row, &a)).map_err(|e| e.to_string())?;
+        if y.len() != meta.len() {
+            return Err(format!("{} results were inferred as {}", y.len(), meta.len()));
+        }
         for (y, m) in y.iter().zip(&meta) {
             if y.dims() != m.dims() || y.dtype() != m.dtype() {
                 return Err(format!("{y:?} was inferred as {m:?}"));
@@ -248,6 +256,93 @@ fn infer_equals_what_is_produced() {
     });
 }
 
+/// Copies of tensors as leaves; those of floats require gradients.
+fn leaves(args: &[Owned]) -> Result<Vec<Owned>> {
+    let leaf = |t: &Tensor| {
+        let t = t.detach();
+        if t.dtype().is_float() {
+            t.requires_grad_(true)?;
+        }
+        Ok(t)
+    };
+    args.iter().map(|a| a.map(&mut |t| leaf(t))).collect()
+}
+
+fn requiring_grad(args: &[Owned]) -> Vec<Tensor> {
+    args.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect()
+}
+
+/// Compares gradients by all floats among `args`, in order, with central differences of `value`.
+fn equal_differences(
+    args: &[Owned],
+    got: &[Option<Tensor>],
+    tolerance: f64,
+    value: &dyn Fn(&[Owned]) -> Result<f64>,
+) -> std::result::Result<(), String> {
+    let text = |e: torchtpu::Error| e.to_string();
+    let eps = 1e-6;
+    let mut at = 0;
+    for (which, leaf) in args.iter().enumerate() {
+        for (inner, x) in leaf.tensors().into_iter().enumerate() {
+            if !x.dtype().is_float() {
+                continue;
+            }
+            let found = match &got[at] {
+                Some(g) => g.to_vec::<f64>().map_err(text)?,
+                None => vec![0.0; x.numel()],
+            };
+            at += 1;
+            let base = x.to_vec::<f64>().map_err(text)?;
+            let dims: Vec<usize> = x.dims().to_vec();
+            for i in 0..x.numel() {
+                let shifted = |d: f64| -> Result<f64> {
+                    let mut v = base.clone();
+                    v[i] += d;
+                    let changed: Vec<Owned> = args
+                        .iter()
+                        .enumerate()
+                        .map(|(k, a)| {
+                            let mut seen = 0;
+                            a.map(&mut |t| {
+                                let here = k == which && seen == inner;
+                                seen += 1;
+                                if here { Tensor::from_slice(&v, &dims) } else { Ok(t.clone()) }
+                            })
+                        })
+                        .collect::<Result<_>>()?;
+                    value(&changed)
+                };
+                let n = (shifted(eps).map_err(text)? - shifted(-eps).map_err(text)?) / (2.0 * eps);
+                if (found[i] - n).abs() > tolerance * (1.0 + n.abs()) {
+                    return Err(format!("argument {which}.{inner} element {i}: {} against {n}", found[i]));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The results that carry gradients, each times its weight, summed.
+fn weighed(row: &Row, args: &[Owned], weights: &[Owned]) -> Result<Option<Tensor>> {
+    let mut total: Option<Tensor> = None;
+    let mut weights = weights.iter().flat_map(Owned::tensors);
+    for y in call(row, args)?.iter().filter(|y| y.dtype().is_float()) {
+        let w = weights.next().expect("a weight for every result");
+        let part = y.to_dtype(DType::F64)?.mul(w)?.sum()?;
+        total = Some(match total {
+            None => part,
+            Some(t) => t.add(&part)?,
+        });
+    }
+    Ok(total)
+}
+
+fn weights(row: &Row, args: &[Owned]) -> Result<Vec<Owned>> {
+    let y = call(row, args)?;
+    let floats = y.iter().filter(|y| y.dtype().is_float()).enumerate();
+    floats.map(|(k, y)| tensor(y.dims(), Fill::Normal, 91 + k, DType::F64).map(Owned::Tensor)).collect()
+}
+
 #[test]
 fn gradients_equal_central_differences() {
     every("gradient", |row, schema, sample| {
@@ -255,87 +350,68 @@ fn gradients_equal_central_differences() {
             return Ok(());
         }
         let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
-        let loss = |args: &[Owned]| -> Result<Option<Tensor>> {
-            let mut total: Option<Tensor> = None;
-            for (k, y) in call(row, args)?.iter().enumerate() {
-                if !y.dtype().is_float() {
-                    continue;
-                }
-                let dims: Vec<usize> = y.dims().to_vec();
-                let w = tensor(&dims, Fill::Normal, 91 + k, DType::F64)?.to_device(y.device())?;
-                let part = y.to_dtype(DType::F64)?.mul(&w)?.sum()?;
-                total = Some(match total {
-                    None => part,
-                    Some(t) => t.add(&part)?,
-                });
-            }
-            Ok(total)
-        };
-        let leaves: Vec<Owned> = args
-            .iter()
-            .map(|a| {
-                a.map(&mut |t| {
-                    let t = t.detach();
-                    if t.dtype().is_float() {
-                        t.requires_grad_(true)?;
-                    }
-                    Ok(t)
-                })
-            })
-            .collect::<Result<_>>()
-            .map_err(|e| e.to_string())?;
-        let floats: Vec<Tensor> =
-            leaves.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect();
+        let w = weights(row, &args).map_err(|e| e.to_string())?;
+        let leaves = leaves(&args).map_err(|e| e.to_string())?;
+        let floats = requiring_grad(&leaves);
         if floats.is_empty() {
             return Ok(());
         }
-        let Some(y) = loss(&leaves).map_err(|e| e.to_string())? else { return Ok(()) };
+        let Some(y) = weighed(row, &leaves, &w).map_err(|e| e.to_string())? else { return Ok(()) };
         if !y.requires_grad() {
             return Err("the result does not require a gradient".into());
         }
         let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, false, true).map_err(|e| e.to_string())?;
-        let eps = 1e-6;
-        let mut at = 0;
-        for (which, leaf) in args.iter().enumerate() {
-            for (inner, x) in leaf.tensors().into_iter().enumerate() {
-                if !x.dtype().is_float() {
-                    continue;
-                }
-                let got = match &grads[at] {
-                    Some(g) => g.to_vec::<f64>().map_err(|e| e.to_string())?,
-                    None => vec![0.0; x.numel()],
-                };
-                at += 1;
-                let base = x.to_vec::<f64>().map_err(|e| e.to_string())?;
-                let dims: Vec<usize> = x.dims().to_vec();
-                for i in 0..x.numel() {
-                    let shifted = |d: f64| -> Result<f64> {
-                        let mut v = base.clone();
-                        v[i] += d;
-                        let mut seen = 0;
-                        let changed: Vec<Owned> = args
-                            .iter()
-                            .enumerate()
-                            .map(|(k, a)| {
-                                seen = 0;
-                                a.map(&mut |t| {
-                                    let here = k == which && seen == inner;
-                                    seen += 1;
-                                    if here { Tensor::from_slice(&v, &dims) } else { Ok(t.clone()) }
-                                })
-                            })
-                            .collect::<Result<_>>()?;
-                        loss(&changed)?.expect("the same results as before").item_f64()
-                    };
-                    let n = (shifted(eps).map_err(|e| e.to_string())? - shifted(-eps).map_err(|e| e.to_string())?)
-                        / (2.0 * eps);
-                    if (got[i] - n).abs() > 2e-5 * (1.0 + n.abs()) {
-                        return Err(format!("argument {which}.{inner} element {i}: {} against {n}", got[i]));
-                    }
+        equal_differences(&args, &grads, 2e-5, &|args| {
+            weighed(row, args, &w)?.expect("the same results as before").item_f64()
+        })
+    });
+}
+
+/// Gradients of gradients, by the arguments and by the gradients that came in.
+#[test]
+fn second_gradients_equal_central_differences_of_first_ones() {
+    every("second gradient", |row, schema, sample| {
+        if !sample.gradient {
+            return Ok(());
+        }
+        let args = arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?;
+        let count = args.len();
+        let all: Vec<Owned> = args
+            .into_iter()
+            .chain(
+                weights(row, &arguments(schema, sample, DType::F64).map_err(|e| e.to_string())?)
+                    .map_err(|e| e.to_string())?,
+            )
+            .collect();
+        // The gradients by all floats, each times fixed numbers, summed: one number, to be differentiated again.
+        let first = |all: &[Owned], create_graph: bool| -> Result<Option<(Tensor, Vec<Tensor>)>> {
+            let leaves = leaves(all)?;
+            let floats = requiring_grad(&leaves[..count]);
+            if floats.is_empty() {
+                return Ok(None);
+            }
+            let Some(y) = weighed(row, &leaves[..count], &leaves[count..])? else { return Ok(None) };
+            if !y.requires_grad() {
+                return Ok(None);
+            }
+            let grads = torchtpu::autograd::grad(&[y], &floats, &[], None, create_graph, true)?;
+            let mut total = Tensor::full(&[], 0.0, DType::F64, Device::CPU)?;
+            for (k, g) in grads.iter().enumerate() {
+                if let Some(g) = g {
+                    total = total.add(&g.mul(&tensor(g.dims(), Fill::Normal, 37 + k, DType::F64)?)?.sum()?)?;
                 }
             }
-        }
-        Ok(())
+            Ok(Some((total, requiring_grad(&leaves))))
+        };
+        let Some((total, floats)) = first(&all, true).map_err(|e| e.to_string())? else { return Ok(()) };
+        let found = if total.requires_grad() {
+            torchtpu::autograd::grad(&[total], &floats, &[], None, false, true).map_err(|e| e.to_string())?
+        } else {
+            vec![None; floats.len()]
+        };
+        equal_differences(&all, &found, 1e-4, &|all| {
+            first(all, false)?.expect("the same results as before").0.item_f64()
+        })
     });
 }
 
@@ -391,7 +467,7 @@ fn lowerings_are_as_recorded() {
     for (family, rows) in ops::FAMILIES {
         for row in *rows {
             let schema = Schema::parse(row.schema).expect("every schema parses");
-            let Some(sample) = (row.samples)().into_iter().next() else { continue };
+            let Some(sample) = (row.samples)().into_iter().find(|s| !s.random) else { continue };
             let args = arguments(&schema, &sample, DType::F32).and_then(|a| on(&a, tpu)).expect("arguments");
             let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
             let text = texts.entry(*family).or_default();
@@ -475,16 +551,13 @@ fn in_place_forms_equal_the_functions() {
         let args = arguments(schema, sample, DType::F32).map_err(|e| e.to_string())?;
         let Owned::Tensor(x) = &args[0] else { return Ok(()) };
         let want = call(row, &args).map_err(|e| e.to_string())?.swap_remove(0);
-        if want.dims() != x.dims() || !torchtpu::can_cast(want.dtype(), x.dtype()) {
-            return Ok(());
-        }
         let target = x.copy().map_err(|e| e.to_string())?;
         let version = target.version();
         let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
-        match row.inplace {
+        let outcome = match row.inplace {
             Some(f) => {
                 a[0] = Arg::Tensor(&target);
-                f(&Args(&a)).map_err(|e| e.to_string())?;
+                f(&Args(&a)).map(drop)
             }
             None => torchtpu::inplace::apply(&target, |alias| {
                 let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
@@ -494,8 +567,16 @@ fn in_place_forms_equal_the_functions() {
                     other => panic!("{other:?}"),
                 }
             })
-            .map_err(|e| e.to_string())?,
+            .map(drop),
+        };
+        if !torchtpu::can_cast(want.dtype(), x.dtype()) || (want.dims() != x.dims() && target.dims() == x.dims()) {
+            // What does not fit must be refused, and must leave the target as it was.
+            return match outcome {
+                Ok(()) => Err(format!("{want:?} was written into {x:?}")),
+                Err(_) => close(&target, x, 0.0),
+            };
         }
+        outcome.map_err(|e| e.to_string())?;
         if target.version() == version {
             return Err("the version did not change".into());
         }
@@ -513,7 +594,7 @@ fn samples_reach_every_node() {
     for row in ops::rows() {
         let schema = Schema::parse(row.schema).expect("every schema parses");
         for sample in (row.samples)() {
-            let Ok(args) = arguments(&schema, &sample, DType::F32) else { continue };
+            let args = arguments(&schema, &sample, DType::F32).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
             let leaves: Vec<Owned> = args
                 .iter()
                 .map(|a| {
@@ -527,7 +608,7 @@ fn samples_reach_every_node() {
                 })
                 .collect::<Result<_>>()
                 .expect("leaves");
-            let Ok(y) = call(row, &leaves) else { continue };
+            let y = call(row, &leaves).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
             let y: Vec<Tensor> = y.into_iter().filter(Tensor::requires_grad).collect();
             if !y.is_empty() {
                 let g: Vec<_> =
@@ -559,4 +640,102 @@ fn broadcasting_follows_numpy() {
         e.to_string(),
         "The size of tensor a (2) must match the size of tensor b (4) at non-singleton dimension 0"
     );
+}
+
+#[test]
+fn random_results_are_as_described_and_a_seed_repeats_them() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every(RANDOM, |row, schema, sample| {
+        let draw = |device: Device, seed: u64| -> Result<Tensor> {
+            torchtpu::random::manual_seed(seed);
+            let args = on(&arguments(schema, sample, DType::F32)?, device)?;
+            let args: Vec<Arg<'_>> = args
+                .iter()
+                .zip(&schema.params)
+                .map(|(a, p)| if p.ty == Ty::Device { Arg::Device(device) } else { a.as_arg() })
+                .collect();
+            match (row.call)(&Args(&args))? {
+                Ret::Tensor(t) => Ok(t),
+                other => panic!("{other:?}"),
+            }
+        };
+        let described = draw(Device::META, 1).map_err(|e| format!("meta: {e}"))?;
+        for device in [Device::CPU, tpu] {
+            let get =
+                |seed| draw(device, seed).and_then(|y| y.to_device(Device::CPU)).map_err(|e| format!("{device}: {e}"));
+            let (a, b, c) = (get(7)?, get(7)?, get(8)?);
+            if a.dims() != described.dims() || a.dtype() != described.dtype() {
+                return Err(format!("{a:?} on {device}, {described:?} on meta"));
+            }
+            close(&a, &b, 0.0).map_err(|e| format!("{device}: the same seed: {e}"))?;
+            if close(&a, &c, 0.0).is_ok() {
+                return Err(format!("{device}: another seed gives the same numbers"));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// libtpu compiles the first sample of every row, those of a family in one program. Where it is not installed, it is asked all the
+/// same, and must say so.
+#[test]
+fn libtpu_accepts_the_lowerings() {
+    use torchtpu::lazy;
+    const MACHINE: &str = "v5e:2x2";
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    lazy::set_eager_mode(lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    let one = Tensor::ones(&[2], DType::F32, tpu).and_then(|t| t.add_scalar(1.0)).expect("an op");
+    if let Err(e) = lazy::aot::compile_values(&[one.device_value().expect("a value")], MACHINE) {
+        assert!(e.message().contains("needs libtpu"), "{e}");
+        println!("libtpu is not installed; the lowerings were not compiled for a TPU");
+        return;
+    }
+    let results = |row: &Row| -> Vec<Tensor> {
+        let schema = Schema::parse(row.schema).expect("every schema parses");
+        let Some(sample) = (row.samples)().into_iter().next() else { return vec![] };
+        let args = arguments(&schema, &sample, DType::F32).and_then(|a| on(&a, tpu)).expect("arguments");
+        let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+        y.into_iter().filter(|y| y.device() == tpu).collect()
+    };
+    // What is computed already, or is a view of an argument, has no program.
+    let pending = |y: &[Tensor]| -> Vec<u64> {
+        y.iter().filter_map(|y| y.device_value().ok()).filter(|h| lazy::dump_graph(*h).is_ok()).collect()
+    };
+    // A row that reads values on the way cuts the segment, and is compiled by itself.
+    let reads = |row: &Row| {
+        let before = [Tensor::ones(&[2], DType::F32, tpu).and_then(|t| t.add_scalar(1.0)).expect("an op")];
+        results(row);
+        pending(&before).is_empty()
+    };
+    let mut groups: std::collections::VecDeque<Vec<&Row>> = std::collections::VecDeque::new();
+    for (_, rows) in ops::FAMILIES {
+        let (alone, together): (Vec<&Row>, Vec<&Row>) =
+            rows.iter().filter(|r| !limited(r, "libtpu")).partition(|r| reads(r));
+        groups.push_back(together);
+        groups.extend(alone.into_iter().map(|r| vec![r]));
+    }
+    let (mut compiled, mut failures) = (0, Vec::new());
+    while let Some(rows) = groups.pop_front() {
+        lazy::mark_step();
+        let y: Vec<Tensor> = rows.iter().flat_map(|r| results(r)).collect();
+        let handles = pending(&y);
+        if handles.is_empty() {
+            continue;
+        }
+        match lazy::aot::compile_values(&handles, MACHINE) {
+            Ok(_) => compiled += handles.len(),
+            Err(e) if rows.len() == 1 => {
+                let name = rows[0].schema.split('(').next().unwrap_or_default();
+                failures.push(format!("{name}: {}", e.message().lines().next().unwrap_or_default()));
+            }
+            // One by one, to name those that are refused.
+            Err(_) => groups.extend(rows.into_iter().map(|r| vec![r])),
+        }
+    }
+    println!("libtpu compiled {compiled} results");
+    assert!(compiled > 300, "only {compiled} results were compiled");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -402,7 +402,7 @@ fn a_chain_on_the_device_runs_and_is_dropped() {
 fn tensors_without_elements_and_without_dimensions_work() {
     on_both(|d| {
         let e = Tensor::zeros(&[0, 3], DType::F32, d)?;
-        assert_eq!(v(&e.add_scalar(1.0)?), []);
+        assert!(v(&e.add_scalar(1.0)?).is_empty());
         assert_eq!(e.sum()?.item_f64()?, 0.0);
         assert_eq!(v(&e.sum_dim(&[0], false)?), [0.0; 3]);
         assert!(e.mean()?.item_f64()?.is_nan());

@@ -1,10 +1,11 @@
 //! The loop over the graph.
 
+use crate::{anomaly, current};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use torchtpu_tensor::graph::{Edge, Leaf, Node};
-use torchtpu_tensor::{Error, GradMode, GradRef, Result, Scalar, Tensor};
+use torchtpu_tensor::graph::{Edge, GradList, Leaf, Node, NodeHooks};
+use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor};
 
 /// A node that waits for its turn, ordered by number.
 struct Ready(Arc<Node>);
@@ -26,9 +27,9 @@ impl Ord for Ready {
     }
 }
 
-type Address = usize;
+pub(crate) type Address = usize;
 
-fn node_at(n: &Arc<Node>) -> Address {
+pub(crate) fn node_at(n: &Arc<Node>) -> Address {
     Arc::as_ptr(n) as usize
 }
 fn leaf_at(l: &Arc<Leaf>) -> Address {
@@ -137,6 +138,16 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
 fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut targets: Targets) -> Result<Targets> {
     let _mode = GradMode::set(create_graph);
     let mut pending: FxHashMap<Address, Pending> = FxHashMap::default();
+    let _current = current::Current::start(
+        &roots,
+        match &targets {
+            Targets::Leaves => None,
+            Targets::Only(c) => {
+                Some(c.needed.iter().chain(c.leaves.keys()).copied().chain(c.nodes.keys().map(|k| k.0)))
+            }
+        },
+    );
+    let watch = anomaly::Watch::start();
     let mut leaves: Vec<(Arc<Leaf>, Option<Tensor>)> = Vec::new();
     let mut leaf_index: FxHashMap<Address, usize> = FxHashMap::default();
     let mut heap: BinaryHeap<Ready> = BinaryHeap::new();
@@ -182,13 +193,15 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
         let at = node_at(&node);
         let p = pending.remove(&at).expect("a node in the heap has gradients");
         let mut g = p.into_all(node.outputs().len());
+        let mut hooks = NodeHooks::default();
         if let Some(extras) = node.extras_if_any() {
             // Hooks may register hooks, so the lock is not held while they run.
-            let (hooks, retained) = {
+            let (before, retained) = {
                 let e = extras.lock().unwrap_or_else(|e| e.into_inner());
+                hooks = e.hooks.clone();
                 (e.before.clone(), e.retained.clone())
             };
-            for (_, nr, hook) in &hooks {
+            for (_, nr, hook) in &before {
                 if let Some(slot) = g.get_mut(*nr as usize) {
                     if let Some(t) = slot.as_ref() {
                         if let Some(new) = hook(t)? {
@@ -213,8 +226,10 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
             run_it = c.needed.contains(&at);
         }
         if run_it {
-            let grads = node.apply(&g).map_err(|e| e.in_op("backward"))?;
-            drop(g);
+            before_step(&hooks, &mut g)?;
+            let running = watch.enter(&node);
+            let grads = node.apply(&g).map_err(|e| watch.failed(&node, e.in_op("backward")))?;
+            drop(running);
             if grads.len() > node.edges().len() {
                 return Err(Error::runtime(format!(
                     "function {} returned an incorrect number of gradients (expected {}, got {})",
@@ -223,22 +238,40 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                     grads.len()
                 )));
             }
-            for (e, g) in node.edges().iter().zip(grads) {
-                if let Some(g) = g {
-                    let g = fitted(&node, e, g)?;
-                    deliver(e, g, &mut heap, &mut pending, &targets)?;
+            watch.check(&node, &grads)?;
+            if hooks.post.is_empty() {
+                drop(g);
+                for (i, (e, g)) in node.edges().iter().zip(grads).enumerate() {
+                    if let Some(g) = g {
+                        deliver(e, fitted(&node, i, g)?, &mut heap, &mut pending, &targets)?;
+                    }
+                }
+            } else {
+                let mut found: GradList = node
+                    .edges()
+                    .iter()
+                    .zip(grads)
+                    .enumerate()
+                    .map(|(i, (e, g))| if e.is_some() { g.map(|g| fitted(&node, i, g)).transpose() } else { Ok(None) })
+                    .collect::<Result<_>>()?;
+                found.resize_with(node.edges().len(), || None);
+                after_step(&hooks, &mut found, &g)?;
+                for (i, (e, g)) in node.edges().iter().zip(found).enumerate() {
+                    if let Some(g) = g {
+                        deliver(e, fitted(&node, i, g)?, &mut heap, &mut pending, &targets)?;
+                    }
                 }
             }
-        }
-        if !keep_graph {
-            node.release();
+            if !keep_graph {
+                node.release();
+            }
         }
     }
     for (leaf, g) in leaves {
         let Some(mut g) = g else { continue };
         let hooks = {
             let h = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
-            (h.before.clone(), h.after.clone())
+            (h.before.clone(), h.after.clone(), h.node.clone())
         };
         for (_, hook) in &hooks.0 {
             if let Some(new) = hook(&g)? {
@@ -252,21 +285,58 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                 }
             }
             Targets::Leaves => {
-                accumulate_into(&leaf, g, create_graph)?;
+                let mut given = vec![Some(g)];
+                before_step(&hooks.2, &mut given)?;
+                let seen = if hooks.2.post.is_empty() { Vec::new() } else { given.clone() };
+                if let Some(g) = given.swap_remove(0) {
+                    accumulate_into(&leaf, g, create_graph)?;
+                }
                 for (_, hook) in &hooks.1 {
                     let g = leaf.grad.lock().unwrap_or_else(|e| e.into_inner()).clone();
                     if let Some(g) = g {
                         hook(&g)?;
                     }
                 }
+                after_step(&hooks.2, &mut Vec::new(), &seen)?;
             }
         }
     }
     Ok(targets)
 }
 
+fn wrong_number(what: &str, got: usize, expected: usize) -> Error {
+    Error::runtime(format!("hooks return value has wrong number of {what}: got {got}, but expected {expected}"))
+}
+
+/// Runs the hooks that come before a step.
+fn before_step(hooks: &NodeHooks, g: &mut GradList) -> Result<()> {
+    for (_, hook) in &hooks.pre {
+        if let Some(new) = hook(g)? {
+            if new.len() != g.len() {
+                return Err(wrong_number("grad_outputs", new.len(), g.len()));
+            }
+            *g = new;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the hooks that come after a step.
+fn after_step(hooks: &NodeHooks, found: &mut GradList, g: &[Option<Tensor>]) -> Result<()> {
+    for (_, hook) in &hooks.post {
+        if let Some(new) = hook(found, g)? {
+            if new.len() != found.len() {
+                return Err(wrong_number("grad_inputs", new.len(), found.len()));
+            }
+            *found = new;
+        }
+    }
+    Ok(())
+}
+
 /// A gradient in the dtype of what it is a gradient of.
-fn fitted(node: &Node, e: &Edge, g: Tensor) -> Result<Tensor> {
+fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
+    let e = &node.edges()[index];
     let meta = match e {
         Edge::Leaf(l) => l.meta(),
         Edge::Node(n, nr) => &n.outputs()[*nr as usize],
@@ -286,7 +356,7 @@ fn fitted(node: &Node, e: &Edge, g: Tensor) -> Result<Tensor> {
         s
     } else {
         return Err(Error::runtime(format!(
-            "Function {} returned an invalid gradient - got {} but expected shape compatible with {}",
+            "Function {} returned an invalid gradient at index {index} - got {} but expected shape compatible with {}",
             node.name(),
             g.dims(),
             meta.dims
@@ -317,8 +387,31 @@ fn accumulate_into(leaf: &Leaf, g: Tensor, create_graph: bool) -> Result<()> {
     Ok(())
 }
 
+/// Something to differentiate, or to differentiate by: a place in the graph and what lies there.
+#[derive(Clone)]
+pub struct Place {
+    /// The place.
+    pub edge: Edge,
+    /// Sizes, dtype and device there.
+    pub meta: Meta,
+}
+
+impl Place {
+    /// The place of a tensor; nowhere when it requires no gradient.
+    ///
+    /// # Errors
+    /// When the history of a view cannot be made anew.
+    pub fn of(x: &Tensor) -> Result<Place> {
+        Ok(Place { edge: x.history_edge()?, meta: *x.meta() })
+    }
+}
+
+fn places(x: &[Tensor]) -> Result<Vec<Place>> {
+    x.iter().map(Place::of).collect()
+}
+
 /// The gradients to start from: those given, or one for a tensor of one element.
-fn start(outputs: &[Tensor], grads: &[Option<Tensor>], create_graph: bool) -> Result<Vec<(Edge, Tensor)>> {
+fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Result<Vec<(Edge, Tensor)>> {
     let _mode = GradMode::set(create_graph);
     if !grads.is_empty() && grads.len() != outputs.len() {
         return Err(Error::runtime(format!("got {} tensors and {} gradients", outputs.len(), grads.len())));
@@ -327,35 +420,35 @@ fn start(outputs: &[Tensor], grads: &[Option<Tensor>], create_graph: bool) -> Re
         .iter()
         .enumerate()
         .map(|(i, y)| {
-            if !y.requires_grad() {
+            if !y.edge.is_some() {
                 return Err(Error::runtime(format!(
                     "element {i} of tensors does not require grad and does not have a grad_fn"
                 )));
             }
             let g = match grads.get(i).cloned().flatten() {
-                Some(g) if g.dims() != y.dims() => {
+                Some(g) if *g.dims() != y.meta.dims => {
                     return Err(Error::runtime(format!(
                         "Mismatch in shape: grad_output[{i}] has a shape of torch.Size({}) and output[{i}] has a shape of torch.Size({}).",
                         g.dims(),
-                        y.dims()
+                        y.meta.dims
                     )));
                 }
                 Some(g) => g,
-                None if y.numel() == 1 => Tensor::full_meta(y.meta(), Scalar::Int(1))?,
+                None if y.meta.numel() == 1 => Tensor::full_meta(&y.meta, Scalar::Int(1))?,
                 None => return Err(Error::runtime("grad can be implicitly created only for scalar outputs")),
             };
-            Ok((y.history_edge()?, g))
+            Ok((y.edge.clone(), g))
         })
         .collect()
 }
 
-fn captures(inputs: &[Tensor], roots: &[(Edge, Tensor)]) -> Result<Captures> {
+fn captures(inputs: &[Place], roots: &[(Edge, Tensor)]) -> Result<Captures> {
     let mut c = Captures { found: vec![None; inputs.len()], ..Captures::default() };
     for (i, x) in inputs.iter().enumerate() {
-        match x.history()? {
-            Some(GradRef::Leaf(l)) if l.requires_grad() => c.leaves.entry(leaf_at(&l)).or_default().push(i),
-            Some(GradRef::Node(n)) => c.nodes.entry((node_at(&n), x.output_nr())).or_default().push(i),
-            _ => return Err(Error::runtime("One of the differentiated Tensors does not require grad")),
+        match &x.edge {
+            Edge::Leaf(l) => c.leaves.entry(l.address()).or_default().push(i),
+            Edge::Node(n, nr) => c.nodes.entry((node_at(n), *nr)).or_default().push(i),
+            Edge::None => return Err(Error::runtime("One of the differentiated Tensors does not require grad")),
         }
     }
     mark_needed(&roots.iter().map(|(e, _)| e.clone()).collect::<Vec<_>>(), &mut c);
@@ -377,6 +470,21 @@ pub fn backward(
     create_graph: bool,
     inputs: Option<&[Tensor]>,
 ) -> Result<()> {
+    let inputs = inputs.map(places).transpose()?;
+    backward_at(&places(outputs)?, grads, retain_graph, create_graph, inputs.as_deref())
+}
+
+/// [`backward`] for places in the graph.
+///
+/// # Errors
+/// As [`backward`].
+pub fn backward_at(
+    outputs: &[Place],
+    grads: &[Option<Tensor>],
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    inputs: Option<&[Place]>,
+) -> Result<()> {
     let roots = start(outputs, grads, create_graph)?;
     let keep = retain_graph.unwrap_or(create_graph);
     let Some(inputs) = inputs else {
@@ -392,9 +500,14 @@ pub fn backward(
     };
     for (x, g) in inputs.iter().zip(c.found) {
         let Some(g) = g else { continue };
-        match x.history()? {
-            Some(GradRef::Leaf(l)) => accumulate_into(&l, g, create_graph)?,
-            _ => return Err(Error::runtime("backward's inputs must be leaf tensors")),
+        match &x.edge {
+            Edge::Leaf(l) => {
+                let leaf = l.leaf()?;
+                accumulate_into(&leaf, g, create_graph)?;
+            }
+            // As for `retain_grad`: the gradient of this pass, kept where `.grad` of the tensor finds it.
+            Edge::Node(n, nr) => n.keep_grad(*nr, g),
+            Edge::None => unreachable!("refused by `captures`"),
         }
     }
     Ok(())
@@ -407,6 +520,21 @@ pub fn backward(
 pub fn grad(
     outputs: &[Tensor],
     inputs: &[Tensor],
+    grad_outputs: &[Option<Tensor>],
+    retain_graph: Option<bool>,
+    create_graph: bool,
+    allow_unused: bool,
+) -> Result<Vec<Option<Tensor>>> {
+    grad_at(&places(outputs)?, &places(inputs)?, grad_outputs, retain_graph, create_graph, allow_unused)
+}
+
+/// [`grad`] for places in the graph.
+///
+/// # Errors
+/// As [`grad`].
+pub fn grad_at(
+    outputs: &[Place],
+    inputs: &[Place],
     grad_outputs: &[Option<Tensor>],
     retain_graph: Option<bool>,
     create_graph: bool,

@@ -5,8 +5,8 @@
 //! with the largest number first is a topological order: no dependency count, no recursion, and a chain of a million nodes
 //! is a loop.
 //!
-//! Three functions to know: [`backward`], [`grad`], and [`graph::Node::function`](torchtpu_tensor::graph::Node::function),
-//! which puts a hand-written backward on the tape.
+//! To know: [`backward`] and [`grad`]; [`function::Function`], an operation with a gradient of one's own; [`checkpoint()`],
+//! which trades time for memory; [`anomaly::DetectAnomaly`], which finds the forward call that is to blame.
 //!
 //! ```
 //! use torchtpu_tensor::Tensor;
@@ -19,6 +19,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod anomaly;
+mod checkpoint;
+mod current;
 mod engine;
+pub mod function;
 
-pub use engine::{backward, grad};
+pub use checkpoint::{checkpoint, checkpoint_sequential};
+pub use current::{graph_task_id, will_reach};
+pub use engine::{Place, backward, backward_at, grad, grad_at};

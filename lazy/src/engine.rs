@@ -20,8 +20,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_stablehlo::Platform;
@@ -429,7 +429,8 @@ impl Engine {
         let spare = r.spare.pop().unwrap_or_default();
         let s = &mut r.streams[stream];
         match reason {
-            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle | CutReason::OtherThread => {}
+            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle | CutReason::OtherThread => {
+            }
             _ => s.repeat.anchor(),
         }
         if s.body.form.nodes.is_empty() {
@@ -522,10 +523,8 @@ impl Engine {
     /// Compiles and launches a segment on a thread of its own, where the caller goes on recording: a cut inside of a step,
     /// whose other segments can be compiled meanwhile. Otherwise gives the segment back.
     fn to_background(&self, device: &'static Device, hash: u64, segment: Segment) -> Option<Segment> {
-        let goes_on = matches!(
-            segment.reason,
-            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle
-        );
+        let goes_on =
+            matches!(segment.reason, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle);
         if !goes_on || segment.debug {
             return Some(segment);
         }
@@ -538,8 +537,7 @@ impl Engine {
             compiling.push(Compiling { hash, form: segment.body.form.clone(), launched: launched.clone() });
         }
         self.in_background.fetch_add(1, Relaxed);
-        let before =
-            self.recording.lock().streams[segment.stream as usize].background.replace(launched.clone());
+        let before = self.recording.lock().streams[segment.stream as usize].background.replace(launched.clone());
         let done = Background(launched);
         let shared = Arc::new(Mutex::new(Some(segment)));
         let taken = shared.clone();
@@ -822,11 +820,20 @@ impl Engine {
             *checks = later;
             known
         };
+        // One error is told; those that follow it are mostly its consequences.
+        let mut wrong = None;
         for check in known {
-            if let Finding::Open(handle, error) = check.finding
-                && let Some(e) = self.settle(handle, error)
-            {
-                self.checks.lock().push(Check { thread, finding: Finding::Wrong(e) });
+            match check.finding {
+                Finding::Open(handle, error) if wrong.is_none() => wrong = self.settle(handle, error),
+                Finding::Open(handle, _) => Tpu.release(handle),
+                Finding::Wrong(_) => {}
+            }
+        }
+        let is_told = |c: &Check| c.thread == thread && matches!(c.finding, Finding::Wrong(_));
+        if let Some(e) = wrong {
+            let mut checks = self.checks.lock();
+            if !checks.iter().any(is_told) {
+                checks.push(Check { thread, finding: Finding::Wrong(e) });
             }
         }
     }
@@ -939,6 +946,26 @@ impl Engine {
     pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
         let (form, value) = self.pending(handle)?;
         lower::module(&form, &[value], platform).map_err(|f| f.error())
+    }
+
+    /// The module that would compute several values of one segment.
+    pub(crate) fn dump_all(&self, handles: &[u64], platform: Platform) -> Result<String> {
+        let mut r = self.recording.lock();
+        let mut from = None;
+        let mut values = Vec::with_capacity(handles.len());
+        for &h in handles {
+            match &r.entry(h)?.state {
+                State::Pending { stream, value } if from.is_none_or(|s| s == *stream) => {
+                    from = Some(*stream);
+                    values.push(*value);
+                }
+                _ => return Err(Error::value("the values are not all to be computed by one segment")),
+            }
+        }
+        let Some(stream) = from else { return Err(Error::value("no value was named")) };
+        let form = r.streams[stream as usize].body.form.clone();
+        drop(r);
+        lower::module(&form, &values, platform).map_err(|f| f.error())
     }
 
     /// The ops that would compute a value that is still to be computed, a line each.

@@ -127,8 +127,7 @@ impl Form {
         };
         let mut text = String::new();
         for (i, node) in self.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
-            let values: Vec<String> =
-                self.values_of(i).map(|v| format!("%{v}: {}", ty(&self.values[v]))).collect();
+            let values: Vec<String> = self.values_of(i).map(|v| format!("%{v}: {}", ty(&self.values[v]))).collect();
             let inputs: Vec<String> = self.inputs_of(i).iter().map(name).collect();
             text.push_str(&format!("{} = {}({})", values.join(", "), node.op.name(), inputs.join(", ")));
             // `Reduce { kind: Sum }` says more than its name; `Add` does not.

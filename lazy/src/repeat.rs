@@ -100,7 +100,10 @@ pub(crate) struct Early {
 
 enum Decision {
     /// Ops in the segment that passed the place first, where it ended.
-    Length { at: usize, end: usize },
+    Length {
+        at: usize,
+        end: usize,
+    },
     Cut(bool),
 }
 

@@ -41,6 +41,7 @@ mod module;
 mod modules;
 pub mod optim;
 mod parameter;
+pub mod safetensors;
 mod table;
 
 pub use loss::{

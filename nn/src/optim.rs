@@ -3,6 +3,17 @@
 //! A step is one fused op a parameter: one kernel on `cpu`, one node of the trace on `tpu`, where learning rate and step
 //! count are operands, so that changing them compiles nothing. At its end the device hears that a training step is over.
 
+mod adaptive;
+mod clip;
+mod schedule;
+
+pub use adaptive::{Adagrad, AdagradOptions, RMSprop, RMSpropOptions};
+pub use clip::{clip_grad_norm, clip_grad_value};
+pub use schedule::{
+    CosineAnnealingLR, ExponentialLR, LambdaLR, LinearLR, MultiStepLR, OneCycleLR, ReduceLROnPlateau, Schedule,
+    Scheduler, SequentialLR, StepLR,
+};
+
 use crate::Parameter;
 use std::fmt::Debug;
 use torchtpu_tensor::ops::optim as ops;

@@ -2,14 +2,18 @@
 
 use crate::enter::{self, OrRaise, callback_error};
 use crate::tensor_type::{extract, to_python};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use torchtpu_tensor::graph::{BackwardFn, Edge, Hook, Leaf, LeafHook, Node};
+use torchtpu_autograd::Place;
+use torchtpu_tensor::graph::{BackwardFn, Edge, GradList, Hook, Leaf, LeafHook, Node, NodeHooks, PostHook, PreHook};
 use torchtpu_tensor::op::Grads;
+use torchtpu_tensor::saved::{self, Packed, SavedTensor, SavedTensorHooks};
 use torchtpu_tensor::{Error, GradRef, Meta, Result, Tensor, state};
 
 fn tensor_in(o: &Bound<'_, PyAny>) -> PyResult<Tensor> {
@@ -31,6 +35,33 @@ fn optional_object<'py>(py: Python<'py>, t: Option<Tensor>) -> PyResult<Bound<'p
     t.map_or_else(|| Ok(py.None().into_bound(py)), |t| to_python(py, t))
 }
 
+/// A tensor, or a `GradientEdge`: a node and the number of an output.
+fn place_in(o: &Bound<'_, PyAny>) -> PyResult<Place> {
+    if let Some(t) = extract(o) {
+        return Place::of(t).or_raise();
+    }
+    let Ok(node) = o.getattr("node") else {
+        return Err(PyTypeError::new_err(format!(
+            "expected a Tensor or a GradientEdge, but got {}",
+            o.get_type().name()?
+        )));
+    };
+    let node = node.cast::<PyNode>()?.get();
+    let nr: u32 = o.getattr("output_nr")?.extract()?;
+    match &node.0 {
+        Edge::Leaf(l) => Ok(Place { edge: node.0.clone(), meta: *l.meta() }),
+        Edge::Node(n, _) => match n.outputs().get(nr as usize) {
+            Some(meta) => Ok(Place { edge: Edge::Node(n.clone(), nr), meta: *meta }),
+            None => Err(PyRuntimeError::new_err(format!("{} has no output {nr}", n.name()))),
+        },
+        Edge::None => Err(PyRuntimeError::new_err("an edge without a node")),
+    }
+}
+
+fn places_in(o: &Bound<'_, PyAny>) -> PyResult<Vec<Place>> {
+    o.try_iter()?.map(|t| place_in(&t?)).collect()
+}
+
 /// Accumulates gradients into leaves.
 #[pyfunction]
 fn _backward(
@@ -40,9 +71,9 @@ fn _backward(
     create_graph: bool,
     inputs: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    let (y, g) = (tensors_in(tensors)?, optional_tensors_in(grads)?);
-    let inputs = inputs.map(tensors_in).transpose()?;
-    let run = || torchtpu_autograd::backward(&y, &g, retain_graph, create_graph, inputs.as_deref());
+    let (y, g) = (places_in(tensors)?, optional_tensors_in(grads)?);
+    let inputs = inputs.map(places_in).transpose()?;
+    let run = || torchtpu_autograd::backward_at(&y, &g, retain_graph, create_graph, inputs.as_deref());
     // A graph of small tensors is quick, but hooks and functions in it may be anything: they attach for themselves.
     enter::without_gil(run).or_raise()
 }
@@ -58,8 +89,8 @@ fn _grad<'py>(
     create_graph: bool,
     allow_unused: bool,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let (y, x, g) = (tensors_in(outputs)?, tensors_in(inputs)?, optional_tensors_in(grads)?);
-    let found = enter::without_gil(|| torchtpu_autograd::grad(&y, &x, &g, retain_graph, create_graph, allow_unused))
+    let (y, x, g) = (places_in(outputs)?, places_in(inputs)?, optional_tensors_in(grads)?);
+    let found = enter::without_gil(|| torchtpu_autograd::grad_at(&y, &x, &g, retain_graph, create_graph, allow_unused))
         .or_raise()?;
     let found: Vec<_> = found.into_iter().map(|t| optional_object(py, t)).collect::<PyResult<_>>()?;
     PyTuple::new(py, found)
@@ -78,8 +109,8 @@ fn _set_grad_enabled(on: bool) -> bool {
 
 // ---- nodes
 
-/// A step of the backward graph, `x.grad_fn`.
-#[pyclass(frozen, name = "Node", module = "torch.autograd.graph")]
+/// A step of the backward graph, `x.grad_fn`. Its type is a subclass with the name of the step.
+#[pyclass(frozen, subclass, name = "Node", module = "torch.autograd.graph")]
 pub struct PyNode(Edge);
 
 impl PyNode {
@@ -93,16 +124,41 @@ impl PyNode {
             Edge::None => 0,
         }
     }
+    fn class_name(&self) -> String {
+        self.node().map_or_else(|| "AccumulateGrad".into(), |n| n.name())
+    }
+    fn python_function(&self) -> Option<&PythonBackward> {
+        self.node()?.user_function()?.as_any()?.downcast_ref()
+    }
+    /// The hooks of the step, where they can be changed.
+    fn with_hooks<R>(&self, f: impl FnOnce(&mut NodeHooks) -> R) -> PyResult<R> {
+        match &self.0 {
+            Edge::Node(n, _) => Ok(f(&mut n.extras().lock().unwrap_or_else(|e| e.into_inner()).hooks)),
+            Edge::Leaf(l) => Ok(f(&mut l.leaf().or_raise()?.hooks.lock().unwrap_or_else(|e| e.into_inner()).node)),
+            Edge::None => Err(PyRuntimeError::new_err("no step")),
+        }
+    }
+    fn owner(&self) -> PyResult<At> {
+        match &self.0 {
+            Edge::Node(n, _) => Ok(At::Node(n.clone())),
+            Edge::Leaf(l) => l.leaf().map(At::Leaf).or_raise(),
+            Edge::None => Err(PyRuntimeError::new_err("no step")),
+        }
+    }
 }
 
 #[pymethods]
 impl PyNode {
+    #[new]
+    fn new(of: &PyNode) -> PyNode {
+        PyNode(of.0.clone())
+    }
     fn name(&self) -> String {
         self.node().map_or_else(|| "torch::autograd::AccumulateGrad".into(), |n| n.name())
     }
     fn __repr__(&self) -> String {
-        let name = self.node().map_or_else(|| "AccumulateGrad".into(), |n| n.name());
-        format!("<{name} object at {:#x}>", self.address())
+        let place = if self.python_function().is_some() { "torch.autograd.function." } else { "" };
+        format!("<{place}{} object at {:#x}>", self.class_name(), self.address())
     }
     fn __hash__(&self) -> usize {
         self.address() >> 4
@@ -110,12 +166,23 @@ impl PyNode {
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
         other.cast::<PyNode>().is_ok_and(|o| o.get().address() == self.address())
     }
+    /// What `ctx` of a `torch.autograd.Function` holds can be read here.
+    fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match slf.get().python_function() {
+            Some(f) => f.objects().context.bind(slf.py()).getattr(name.cast::<pyo3::types::PyString>()?),
+            None => Err(PyAttributeError::new_err(format!(
+                "'{}' object has no attribute '{}'",
+                slf.get().class_name(),
+                name.str()?
+            ))),
+        }
+    }
     #[getter]
     fn next_functions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let edges = self.node().map_or(&[][..], |n| n.edges());
         let next = edges.iter().map(|e| {
             let nr = if let Edge::Node(_, nr) = e { *nr } else { 0 };
-            let o = if e.is_some() { Bound::new(py, PyNode(e.clone()))?.into_any() } else { py.None().into_bound(py) };
+            let o = if e.is_some() { edge_object(py, e.clone())? } else { py.None().into_bound(py) };
             Ok((o, nr))
         });
         PyTuple::new(py, next.collect::<PyResult<Vec<_>>>()?)
@@ -124,19 +191,100 @@ impl PyNode {
     fn _sequence_nr(&self) -> u64 {
         self.node().map_or(u64::MAX, |n| n.seq())
     }
-    /// Calls `fn(grad_outputs)` before the node runs.
-    fn register_prehook(&self, hook: Py<PyAny>) -> PyResult<u64> {
-        let node = self.node().ok_or_else(|| PyRuntimeError::new_err("a leaf's hooks are registered on the tensor"))?;
+    /// The leaf into whose `grad` an `AccumulateGrad` adds.
+    #[getter]
+    fn variable<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.0 {
+            Edge::Leaf(l) => to_python(py, l.tensor().clone()),
+            _ => Err(PyAttributeError::new_err(format!("'{}' object has no attribute 'variable'", self.class_name()))),
+        }
+    }
+    #[getter]
+    fn requires_grad(&self) -> bool {
+        true
+    }
+    /// A dictionary for whatever a user wants to attach.
+    #[getter]
+    fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let known = self.with_hooks(|h| h.metadata.clone())?;
+        if let Some(d) = known.as_deref().and_then(|d| d.downcast_ref::<Py<PyDict>>()) {
+            return Ok(d.bind(py).clone());
+        }
+        let new = PyDict::new(py);
+        let kept = Arc::new(new.clone().unbind());
+        self.with_hooks(|h| h.metadata = Some(kept))?;
+        Ok(new)
+    }
+    /// Calls `fn(grad_outputs)` before the step runs; a tuple that it returns takes their place.
+    fn register_prehook(&self, hook: Py<PyAny>) -> PyResult<HookOwner> {
         let id = next_id();
-        let f: Hook = Arc::new(move |g| call_hook(&hook, g, true));
-        node.extras().lock().unwrap_or_else(|e| e.into_inner()).before.push((id, 0, f));
-        Ok(id)
+        let f: PreHook = Arc::new(move |g| call_node_hook(&hook, &[g], g.len()));
+        self.with_hooks(|h| h.pre.push((id, f)))?;
+        Ok(HookOwner { at: self.owner()?, id })
+    }
+    /// Calls `fn(grad_inputs, grad_outputs)` after the step has run; a tuple that it returns takes the place of the former.
+    fn register_hook(&self, hook: Py<PyAny>) -> PyResult<HookOwner> {
+        let id = next_id();
+        let f: PostHook = Arc::new(move |found, g| call_node_hook(&hook, &[found, g], found.len()));
+        self.with_hooks(|h| h.post.push((id, f)))?;
+        Ok(HookOwner { at: self.owner()?, id })
     }
 }
 
+static NODE_CLASSES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+
+/// The object of a step, of a class with its name.
+fn edge_object(py: Python<'_>, e: Edge) -> PyResult<Bound<'_, PyAny>> {
+    let node = PyNode(e);
+    let name = node.class_name();
+    let classes = NODE_CLASSES.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+    let class = match classes.get_item(&name)? {
+        Some(c) => c,
+        None => {
+            let module = if node.python_function().is_some() { "torch.autograd.function" } else { "builtins" };
+            let body = PyDict::new(py);
+            body.set_item("__module__", module)?;
+            body.set_item("__slots__", ())?;
+            let class = py.get_type::<PyType>().call1((&name, (py.get_type::<PyNode>(),), body))?;
+            classes.set_item(&name, &class)?;
+            class
+        }
+    };
+    class.call1((Bound::new(py, node)?,))
+}
+
 /// The object of a node.
-pub fn node_object(py: Python<'_>, n: Arc<Node>) -> PyResult<Bound<'_, PyNode>> {
-    Bound::new(py, PyNode(Edge::Node(n, 0)))
+pub fn node_object(py: Python<'_>, n: Arc<Node>) -> PyResult<Bound<'_, PyAny>> {
+    edge_object(py, Edge::Node(n, 0))
+}
+
+/// The step that a tensor's gradient goes to, and the number of the output there.
+#[pyfunction]
+fn _gradient_edge<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, u32)> {
+    let t = tensor_in(x)?;
+    match t.history_edge().or_raise()? {
+        Edge::None => Err(PyRuntimeError::new_err(
+            "It is not possible to get the gradient edge for a Tensor that does not require gradients",
+        )),
+        e => {
+            let nr = if let Edge::Node(_, nr) = &e { *nr } else { 0 };
+            Ok((edge_object(x.py(), e)?, nr))
+        }
+    }
+}
+
+/// Number of the backward pass that this thread is in, or -1.
+#[pyfunction]
+fn _current_graph_task_id() -> i64 {
+    torchtpu_autograd::graph_task_id()
+}
+
+/// Whether the backward pass that this thread is in reaches a node.
+#[pyfunction]
+fn _will_engine_execute_node(node: &PyNode) -> PyResult<bool> {
+    torchtpu_autograd::will_reach(&node.0).ok_or_else(|| {
+        PyRuntimeError::new_err("_get_should_execute_nodes should only be called during the backward pass")
+    })
 }
 
 // ---- hooks
@@ -146,19 +294,17 @@ fn next_id() -> u64 {
     NEXT_ID.fetch_add(1, Relaxed)
 }
 
-fn call_hook(hook: &Py<PyAny>, g: &Tensor, in_tuple: bool) -> Result<Option<Tensor>> {
+fn call_hook(hook: &Py<PyAny>, g: &Tensor) -> Result<Option<Tensor>> {
     Python::attach(|py| {
-        let g = to_python(py, g.clone())?;
-        let r = if in_tuple { hook.bind(py).call1(((g,),))? } else { hook.bind(py).call1((g,))? };
+        let r = hook.bind(py).call1((to_python(py, g.clone())?,))?;
         if r.is_none() {
             return Ok(None);
         }
-        let r = if let (true, Ok(t)) = (in_tuple, r.cast::<PyTuple>()) { t.get_item(0)? } else { r };
         match extract(&r) {
             Some(t) => Ok(Some(t.clone())),
             None => Err(PyTypeError::new_err(format!(
                 "hook '{}' has returned an incompatible type: expected Tensor, got {}",
-                hook.bind(py).getattr("__name__").map_or_else(|_| "<unknown>".into(), |n| n.to_string()),
+                hook_name(py, hook),
                 r.get_type().name()?
             ))),
         }
@@ -166,7 +312,42 @@ fn call_hook(hook: &Py<PyAny>, g: &Tensor, in_tuple: bool) -> Result<Option<Tens
     .map_err(callback_error)
 }
 
-/// Where hooks of a tensor are kept.
+fn hook_name(py: Python<'_>, hook: &Py<PyAny>) -> String {
+    hook.bind(py).getattr("__name__").map_or_else(|_| "<unknown>".into(), |n| n.to_string())
+}
+
+/// Calls a hook of a node with tuples of gradients; it may give `expected` others.
+fn call_node_hook(hook: &Py<PyAny>, given: &[&[Option<Tensor>]], expected: usize) -> Result<Option<GradList>> {
+    Python::attach(|py| {
+        let lists = given
+            .iter()
+            .map(|g| PyTuple::new(py, g.iter().map(|g| optional_object(py, g.clone())).collect::<PyResult<Vec<_>>>()?))
+            .collect::<PyResult<Vec<_>>>()?;
+        let r = hook.bind(py).call1(PyTuple::new(py, lists)?)?;
+        if r.is_none() {
+            return Ok(None);
+        }
+        // A single gradient need not be wrapped.
+        let found = if expected == 1 && extract(&r).is_some() {
+            vec![Some(tensor_in(&r)?)]
+        } else if r.is_instance_of::<PyTuple>() || r.is_instance_of::<PyList>() {
+            optional_tensors_in(&r)?
+        } else {
+            return Err(PyTypeError::new_err(format!("expected tuple, but hook returned '{}'", r.get_type().name()?)));
+        };
+        if found.len() != expected {
+            return Err(PyRuntimeError::new_err(format!(
+                "hook '{}' has returned an incorrect number of values (got {}, but expected {expected})",
+                hook_name(py, hook),
+                found.len()
+            )));
+        }
+        Ok(Some(found))
+    })
+    .map_err(callback_error)
+}
+
+/// Where hooks of a tensor or of a node are kept.
 #[pyclass(frozen)]
 struct HookOwner {
     at: At,
@@ -182,13 +363,29 @@ impl HookOwner {
     /// Removes the hook.
     fn remove(&self) {
         match &self.at {
-            At::Node(n) => n.extras().lock().unwrap_or_else(|e| e.into_inner()).before.retain(|h| h.0 != self.id),
+            At::Node(n) => {
+                let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
+                extras.before.retain(|h| h.0 != self.id);
+                extras.hooks.remove(self.id);
+            }
             At::Leaf(l) => {
                 let mut hooks = l.hooks.lock().unwrap_or_else(|e| e.into_inner());
                 hooks.before.retain(|h| h.0 != self.id);
                 hooks.after.retain(|h| h.0 != self.id);
+                hooks.node.remove(self.id);
             }
         }
+    }
+    #[getter]
+    fn id(&self) -> u64 {
+        self.id
+    }
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, _error: &Bound<'_, PyTuple>) {
+        self.remove();
     }
 }
 
@@ -197,7 +394,7 @@ impl HookOwner {
 fn _register_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) -> PyResult<HookOwner> {
     let t = tensor_in(x)?;
     let id = next_id();
-    let f: Hook = Arc::new(move |g| call_hook(&hook, g, false));
+    let f: Hook = Arc::new(move |g| call_hook(&hook, g));
     match t.history().or_raise()? {
         Some(GradRef::Node(n)) => {
             n.extras().lock().unwrap_or_else(|e| e.into_inner()).before.push((id, t.output_nr(), f));
@@ -241,25 +438,44 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
 
 // ---- torch.autograd.Function
 
+/// Objects that library code keeps: dropped at once, not when the interpreter next finds the time.
+struct Kept<T>(Option<T>);
+
+impl<T> Kept<T> {
+    fn new(value: T) -> Kept<T> {
+        Kept(Some(value))
+    }
+    fn get(&self) -> &T {
+        self.0.as_ref().expect("taken only when dropped")
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        let value = self.0.take();
+        Python::try_attach(|_| drop(value));
+    }
+}
+
+struct FunctionObjects {
+    /// Gradients of the outputs in, a tuple of gradients of the inputs out.
+    run: Py<PyAny>,
+    /// Called when what was saved may go.
+    release: Py<PyAny>,
+    /// The user's `ctx`.
+    context: Py<PyAny>,
+}
+
 /// A backward written in Python.
 struct PythonBackward {
     name: String,
-    /// Gradients of the outputs in, a tuple of gradients of the inputs out; and what to call when what was saved may go.
-    functions: Option<(Py<PyAny>, Py<PyAny>)>,
+    objects: Kept<FunctionObjects>,
     inputs: usize,
 }
 
 impl PythonBackward {
-    fn functions(&self) -> &(Py<PyAny>, Py<PyAny>) {
-        self.functions.as_ref().expect("taken only when dropped")
-    }
-}
-
-/// What the functions keep goes with the node, not when PyO3 next finds the time.
-impl Drop for PythonBackward {
-    fn drop(&mut self) {
-        let functions = self.functions.take();
-        Python::try_attach(|_| drop(functions));
+    fn objects(&self) -> &FunctionObjects {
+        self.objects.get()
     }
 }
 
@@ -270,7 +486,7 @@ impl BackwardFn for PythonBackward {
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
         Python::attach(|py| {
             let g: Vec<_> = g.iter().map(|g| optional_object(py, g.clone())).collect::<PyResult<_>>()?;
-            let r = self.functions().0.bind(py).call1(PyTuple::new(py, g)?)?;
+            let r = self.objects().run.bind(py).call1(PyTuple::new(py, g)?)?;
             let found = optional_tensors_in(&r)?;
             if found.len() != self.inputs {
                 return Err(PyRuntimeError::new_err(format!(
@@ -286,10 +502,13 @@ impl BackwardFn for PythonBackward {
     }
     fn release(&self) {
         Python::attach(|py| {
-            if let Err(e) = self.functions().1.bind(py).call0() {
+            if let Err(e) = self.objects().release.bind(py).call0() {
                 e.write_unraisable(py, None);
             }
         });
+    }
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }
 
@@ -302,13 +521,18 @@ fn _attach_function(
     differentiable: Vec<bool>,
     run: Py<PyAny>,
     release: Py<PyAny>,
+    context: Py<PyAny>,
 ) -> PyResult<WeakNode> {
     let x = tensors_in(inputs)?;
     let y = tensors_in(outputs)?;
     let edges: SmallVec<[Edge; 2]> = x.iter().map(Tensor::history_edge).collect::<Result<_>>().or_raise()?;
     let metas: SmallVec<[Meta; 1]> = y.iter().map(|t| *t.meta()).collect();
     let node = Node::function(
-        Box::new(PythonBackward { name, functions: Some((run, release)), inputs: x.len() }),
+        Box::new(PythonBackward {
+            name,
+            objects: Kept::new(FunctionObjects { run, release, context }),
+            inputs: x.len(),
+        }),
         edges,
         metas,
     );
@@ -325,18 +549,117 @@ fn _attach_function(
 struct WeakNode(Weak<Node>);
 
 #[pyfunction]
-fn _node_of<'py>(py: Python<'py>, weak: &WeakNode) -> PyResult<Option<Bound<'py, PyNode>>> {
+fn _node_of<'py>(py: Python<'py>, weak: &WeakNode) -> PyResult<Option<Bound<'py, PyAny>>> {
     weak.0.upgrade().map(|n| node_object(py, n)).transpose()
 }
 
-/// An alias of `x` whose history is output `nr` of `node`: a saved output, when it is wanted back.
+/// A tensor that `ctx` keeps, through hooks on saved tensors if there are any.
+#[pyclass(frozen)]
+struct SavedByFunction {
+    saved: SavedTensor,
+    output: Option<u32>,
+}
+
+/// Keeps a tensor for backward; `output` is its number when it is an output of the node that keeps it.
 #[pyfunction]
-fn _output_of<'py>(x: &Bound<'py, PyAny>, node: &PyNode, nr: u32) -> PyResult<Bound<'py, PyAny>> {
-    let t = tensor_in(x)?.shallow_alias().or_raise()?;
-    if let Some(n) = node.node() {
-        t.set_grad_ref(Some(GradRef::Node(n.clone())), nr);
+fn _save(x: &Bound<'_, PyAny>, output: Option<u32>) -> PyResult<SavedByFunction> {
+    let t = tensor_in(x)?;
+    let saved = if output.is_some() { SavedTensor::output(&t) } else { SavedTensor::new(t) };
+    Ok(SavedByFunction { saved: saved.or_raise()?, output })
+}
+
+/// The tensor that was kept; an output gets the history of the node.
+#[pyfunction]
+fn _unsave<'py>(py: Python<'py>, kept: &SavedByFunction, node: &WeakNode) -> PyResult<Bound<'py, PyAny>> {
+    let t = match (kept.output, node.0.upgrade()) {
+        (Some(nr), Some(node)) => kept.saved.get_output(&node, nr),
+        _ => kept.saved.get(),
+    };
+    to_python(py, t.or_raise()?)
+}
+
+// ---- hooks on saved tensors
+
+/// The user's two functions.
+struct PythonHooks(Kept<(Py<PyAny>, Py<PyAny>)>);
+
+impl SavedTensorHooks for PythonHooks {
+    fn pack(&self, x: &Tensor) -> Result<Packed> {
+        Python::attach(|py| {
+            let kept = self.0.get().0.bind(py).call1((to_python(py, x.clone())?,))?;
+            Ok(Box::new(Kept::new(kept.unbind())) as Packed)
+        })
+        .map_err(callback_error)
     }
-    to_python(x.py(), t)
+    fn unpack(&self, kept: &Packed) -> Result<Tensor> {
+        Python::attach(|py| {
+            let kept = kept.downcast_ref::<Kept<Py<PyAny>>>().expect("made by pack").get();
+            let t = self.0.get().1.bind(py).call1((kept,))?;
+            match extract(&t) {
+                Some(t) => Ok(t.clone()),
+                None => Err(PyTypeError::new_err(format!(
+                    "Output of saved tensor unpack_hook expected to be a Tensor but got result of type {}",
+                    t.get_type().name()?
+                ))),
+            }
+        })
+        .map_err(callback_error)
+    }
+}
+
+#[pyfunction]
+fn _push_saved_tensors_hooks(pack: Py<PyAny>, unpack: Py<PyAny>) -> PyResult<()> {
+    saved::push_hooks(Arc::new(PythonHooks(Kept::new((pack, unpack))))).or_raise()
+}
+
+#[pyfunction]
+fn _pop_saved_tensors_hooks() {
+    saved::pop_hooks();
+}
+
+/// Forbids hooks, with a text that says why, or allows them; gives what held before.
+#[pyfunction]
+fn _disable_saved_tensors_hooks(why: Option<String>) -> PyResult<Option<String>> {
+    saved::disable_hooks(why).or_raise()
+}
+
+// ---- anomaly mode
+
+/// Switches anomaly mode and gives what held before: whether it was on, and whether it looked for NaN.
+#[pyfunction]
+fn _set_anomaly_enabled(detect: bool, check_nan: bool) -> (bool, bool) {
+    saved::set_anomaly(detect, check_nan)
+}
+
+#[pyfunction]
+fn is_anomaly_enabled() -> bool {
+    saved::anomaly().0
+}
+
+#[pyfunction]
+fn is_anomaly_check_nan_enabled() -> bool {
+    saved::anomaly().1
+}
+
+/// The interpreter's stack, innermost call last.
+fn python_stack() -> String {
+    let text = Python::try_attach(|py| -> PyResult<String> {
+        let lines = py.import("traceback")?.getattr("format_stack")?.call0()?;
+        pyo3::types::PyString::new(py, "").call_method1("join", (lines,))?.extract()
+    });
+    match text {
+        Some(Ok(text)) => text,
+        _ => "(no interpreter)\n".into(),
+    }
+}
+
+fn warn(text: &str) {
+    Python::attach(|py| {
+        let warned = py.import("warnings").and_then(|w| w.getattr("warn")).and_then(|w| w.call1((text,)));
+        if let Err(e) = warned {
+            e.write_unraisable(py, None); // warnings as errors: the error of the pass itself is to be seen
+        }
+    });
 }
 
 /// Counts a write to a tensor, as `ctx.mark_dirty` asks.
@@ -366,7 +689,20 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_attach_function, m)?)?;
     m.add_class::<WeakNode>()?;
     m.add_function(wrap_pyfunction!(_node_of, m)?)?;
-    m.add_function(wrap_pyfunction!(_output_of, m)?)?;
+    m.add_class::<SavedByFunction>()?;
+    m.add_function(wrap_pyfunction!(_save, m)?)?;
+    m.add_function(wrap_pyfunction!(_unsave, m)?)?;
+    m.add_function(wrap_pyfunction!(_push_saved_tensors_hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(_pop_saved_tensors_hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(_disable_saved_tensors_hooks, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_anomaly_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(is_anomaly_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(is_anomaly_check_nan_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_gradient_edge, m)?)?;
+    m.add_function(wrap_pyfunction!(_current_graph_task_id, m)?)?;
+    m.add_function(wrap_pyfunction!(_will_engine_execute_node, m)?)?;
+    saved::set_traceback(python_stack);
+    torchtpu_autograd::anomaly::set_report(warn);
     m.add_function(wrap_pyfunction!(_bump_version, m)?)?;
     m.add_function(wrap_pyfunction!(_zeros_for, m)?)?;
     Ok(())

@@ -29,12 +29,14 @@ mod arguments;
 mod autograd;
 mod convert;
 mod device;
+mod dlpack;
 mod dtype;
 mod enter;
 mod indexing;
 mod methods;
 mod number;
 mod random;
+mod safetensors;
 mod size;
 mod table;
 mod tensor_type;
@@ -46,10 +48,23 @@ use pyo3::prelude::*;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Number of threads that kernels on `cpu` use.
+#[pyfunction]
+fn _num_threads() -> usize {
+    torchtpu_kernels::threads::num_threads()
+}
+
+#[pyfunction]
+fn _set_num_threads(n: usize) {
+    torchtpu_kernels::threads::set_num_threads(n);
+}
+
 #[pymodule]
 #[pyo3(name = "_C")]
 fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_function(wrap_pyfunction!(_num_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_num_threads, m)?)?;
     enter::register(m)?;
     dtype::register(m)?;
     device::register(m)?;
@@ -61,6 +76,8 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     convert::register(m)?;
     methods::register(m)?;
     autograd::register(m)?;
+    dlpack::register(m)?;
+    safetensors::register(m)?;
     tpu::register(m)?;
     Ok(())
 }

@@ -83,7 +83,7 @@ getters! {
     get_requires_grad |x| boolean(x.requires_grad());
     get_grad |x| match x.grad() { Some(g) => Ok(wrap(g)), None => none() };
     get_is_leaf |x| boolean(x.is_leaf());
-    get_data |x| Ok(wrap(x.detach()));
+    get_data |x| Ok(wrap(x.data()));
     get_transposed |x| Ok(wrap(transposed(x)?));
     get_matrix_transposed |x| Ok(wrap(matrix_transposed(x)?));
     get_is_cpu |x| boolean(x.device().kind == DeviceKind::Cpu);
@@ -184,6 +184,7 @@ fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
             let mut kept = new.hooks.lock().unwrap_or_else(|e| e.into_inner());
             kept.before.clone_from(&hooks.before);
             kept.after.clone_from(&hooks.after);
+            kept.node.clone_from(&hooks.node);
             drop(kept);
             Some(GradRef::Leaf(Arc::new(new)))
         }

@@ -9,6 +9,10 @@ use pyo3::prelude::*;
 use torchtpu_tensor::random::{self, Generator};
 use torchtpu_tensor::{DType, Device, Tensor};
 
+/// A point of a generator's stream.
+#[pyclass(frozen, name = "_Snapshot", module = "torch._C")]
+struct Snapshot(random::Snapshot);
+
 /// A source of random numbers.
 #[pyclass(frozen, name = "Generator", module = "torch")]
 pub struct PyGenerator(Generator);
@@ -51,6 +55,13 @@ impl PyGenerator {
         let bytes = self.0.get_state().or_raise()?;
         to_python(py, Tensor::from_slice(&bytes, &[bytes.len()]).or_raise()?)
     }
+    /// Where the stream stands, without waiting for a device; for `_restore`.
+    fn _snapshot(&self) -> Snapshot {
+        Snapshot(self.0.snapshot())
+    }
+    fn _restore(&self, then: &Snapshot) -> PyResult<()> {
+        self.0.restore(&then.0).or_raise()
+    }
     fn set_state(slf: Py<Self>, state: &Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         let t = tensor(state)
             .filter(|t| t.dtype() == DType::U8)
@@ -81,7 +92,18 @@ pub unsafe fn extract<'a>(o: *mut PyObject) -> Option<&'a Generator> {
     })
 }
 
+/// The generator that draws for a device where none is given.
+#[pyfunction]
+fn _default_generator(device: &Bound<'_, PyAny>) -> PyResult<PyGenerator> {
+    // SAFETY: a living object.
+    match unsafe { device::extract(device.as_ptr()) }.or_raise()? {
+        Some(d) => Ok(PyGenerator(random::default_generator(d))),
+        None => Err(PyTypeError::new_err("_default_generator(): argument 'device' must be torch.device")),
+    }
+}
+
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyGenerator>()?;
+    m.add_function(wrap_pyfunction!(_default_generator, m)?)?;
     m.add("default_generator", Py::new(m.py(), PyGenerator(random::default_generator(Device::CPU)))?)
 }

@@ -393,8 +393,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         all.add(&*d.name, &f)?;
         let has = |s: Scope| scopes[i].contains(&(s as u8));
         let in_place = d.overloads.iter().all(|o| o.form == Form::InPlace);
-        // `torch.relu_` exists; `torch.add_` does not.
-        if (has(Scope::Both) || has(Scope::Function)) && (!in_place || d.overloads.iter().any(Overload::is_unary)) {
+        let is_function = if in_place { in_place_function(d) } else { has(Scope::Both) || has(Scope::Function) };
+        if is_function {
             functions.add(&*d.name, &f)?;
         }
         if has(Scope::Nn) {
@@ -425,6 +425,35 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     FIRST.store(table.as_ptr().cast_mut(), Relaxed);
     m.add_function(wrap_pyfunction!(_schemas, m)?)?;
     Ok(())
+}
+
+/// Whether an in-place form is a function of `torch` too. `torch.relu_` is, `torch.add_` is not; only PyTorch knows why.
+fn in_place_function(d: &Descriptor) -> bool {
+    const MORE: &[&str] = &[
+        "addmv_",
+        "alpha_dropout_",
+        "celu_",
+        "clamp_",
+        "clamp_max_",
+        "clamp_min_",
+        "clip_",
+        "dropout_",
+        "embedding_renorm_",
+        "feature_alpha_dropout_",
+        "feature_dropout_",
+        "gcd_",
+        "index_put_",
+        "lcm_",
+        "ldexp_",
+        "logit_",
+        "nan_to_num_",
+        "round_",
+        "rrelu_",
+        "threshold_",
+        "xlogy_",
+    ];
+    let unary = |o: &Overload| o.is_unary() && matches!(o.row.scope, Scope::Both | Scope::Function);
+    MORE.contains(&d.name.as_str()) || d.overloads.iter().any(unary)
 }
 
 impl Overload {

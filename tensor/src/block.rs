@@ -54,11 +54,15 @@ struct Storage {
     bytes: usize,
     owner: Owner,
     class: u8,
+    /// Writes through [`Tensor::data`], which `version` leaves out.
+    unseen: AtomicU32,
     keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// Set on tensors that stand for a number, which promote by category only.
 const WRAPPED_NUMBER: u8 = 1;
+/// Set on `x.data` and on views of it: their writes count apart.
+const UNVERSIONED: u8 = 2;
 
 #[repr(C, align(64))]
 struct Header {
@@ -341,6 +345,10 @@ impl LeafEdge {
             _ => Err(Error::runtime("a leaf Variable that requires grad has been moved into the graph interior")),
         }
     }
+    /// The tensor whose leaf it is.
+    pub fn tensor(&self) -> &Tensor {
+        &self.0
+    }
     /// Address of the leaf, which tells leaves apart while they live.
     #[inline]
     pub fn address(&self) -> usize {
@@ -562,7 +570,7 @@ impl Tensor {
         unsafe {
             header.write(Header {
                 refs: AtomicU32::new(1),
-                flags: AtomicU8::new(0),
+                flags: AtomicU8::new(self.header().flags.load(Ordering::Relaxed) & UNVERSIONED),
                 contiguous: torchtpu_kernels::is_contiguous(&meta.dims, &strides),
                 class: 0,
                 storage: self.header().storage,
@@ -653,15 +661,30 @@ impl Tensor {
     pub fn handle_count(&self) -> u32 {
         self.header().refs.load(Ordering::Relaxed)
     }
-    /// How often the storage was written in place.
+    #[inline(always)]
+    fn counter(&self) -> &AtomicU32 {
+        let st = self.storage();
+        if self.header().flags.load(Ordering::Relaxed) & UNVERSIONED == 0 { &st.version } else { &st.unseen }
+    }
+    /// How often the storage was written in place; writes through [`Tensor::data`] are counted apart.
     #[inline(always)]
     pub fn version(&self) -> u32 {
-        self.storage().version.load(Ordering::Relaxed)
+        self.counter().load(Ordering::Relaxed)
     }
     /// Counts a write in place.
     #[inline(always)]
     pub fn bump_version(&self) {
-        self.storage().version.fetch_add(1, Ordering::Relaxed);
+        self.counter().fetch_add(1, Ordering::Relaxed);
+    }
+    /// How often the storage was written at all.
+    #[inline]
+    pub(crate) fn writes(&self) -> u32 {
+        let st = self.storage();
+        st.version.load(Ordering::Relaxed).wrapping_add(st.unseen.load(Ordering::Relaxed))
+    }
+    /// Counts this tensor's writes, and those of views of it, apart.
+    pub(crate) fn mark_unversioned(&self) {
+        self.header().flags.fetch_or(UNVERSIONED, Ordering::Relaxed);
     }
     /// How this view was made, when it is one.
     #[inline(always)]
@@ -904,6 +927,7 @@ impl Storage {
             bytes,
             owner,
             class: class as u8,
+            unseen: AtomicU32::new(0),
             keep: None,
         }
     }

@@ -8,8 +8,10 @@
 pub use crate::block::LeafEdge;
 use crate::block::NewArc;
 use crate::op::{Grads, Prim, Saved};
+use crate::saved::{self, SavedTensor};
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -17,6 +19,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
 /// A function that sees a leaf's accumulated gradient.
 pub type LeafHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
+
+/// A list of gradients, one an input or output; a gradient that did not come is `None`.
+pub type GradList = Vec<Option<Tensor>>;
+/// A function that sees the gradients of all outputs of a node before it runs and may replace them.
+pub type PreHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
+/// A function that sees the gradients of the inputs and of the outputs of a node that has run and may replace the former.
+pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
 
 /// Where the gradient of an input goes. Its tag is a whole word, so that an edge just made is moved by whole words.
 #[derive(Clone, Default)]
@@ -64,6 +73,27 @@ pub struct LeafHooks {
     pub before: Vec<(u64, Hook)>,
     /// See the accumulated gradient.
     pub after: Vec<(u64, LeafHook)>,
+    /// Hooks on the accumulation itself.
+    pub node: NodeHooks,
+}
+
+/// Hooks on a step of the graph, by the id that removes them.
+#[derive(Clone, Default)]
+pub struct NodeHooks {
+    /// Before the step runs.
+    pub pre: Vec<(u64, PreHook)>,
+    /// After it has run.
+    pub post: Vec<(u64, PostHook)>,
+    /// The binding's word: whatever a user attaches to the step.
+    pub metadata: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl NodeHooks {
+    /// Removes a hook.
+    pub fn remove(&mut self, id: u64) {
+        self.pre.retain(|h| h.0 != id);
+        self.post.retain(|h| h.0 != id);
+    }
 }
 
 impl Leaf {
@@ -79,33 +109,6 @@ impl Leaf {
     /// Sizes, dtype and device of the tensor.
     pub fn meta(&self) -> &Meta {
         &self.meta
-    }
-}
-
-/// A tensor kept for backward, with the version it must still have.
-pub struct SavedTensor {
-    tensor: Tensor,
-    version: u32,
-}
-
-impl SavedTensor {
-    #[inline]
-    fn new(tensor: Tensor) -> SavedTensor {
-        let version = tensor.version();
-        SavedTensor { tensor, version }
-    }
-    fn check(&self, producer: &dyn Fn() -> String) -> Result<()> {
-        let now = self.tensor.version();
-        if now == self.version {
-            return Ok(());
-        }
-        Err(Error::runtime(format!(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: [torch.{}Tensor {}]{}, is at version {now}; expected version {} instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
-            self.tensor.dtype().scalar_type(),
-            self.tensor.dims(),
-            producer(),
-            self.version
-        )))
     }
 }
 
@@ -135,6 +138,10 @@ pub trait BackwardFn: Send + Sync {
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads>;
     /// Drops what was kept; a second backward is an error.
     fn release(&self) {}
+    /// The function itself, for a binding that wants to know its own.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 /// How a node computes gradients.
@@ -143,6 +150,8 @@ pub enum Rule {
     Op(Prim),
     /// By a function.
     Function(Box<dyn BackwardFn>),
+    /// The node is being dropped.
+    Gone,
 }
 
 /// Hooks and rarely used state of a node.
@@ -152,8 +161,12 @@ pub struct NodeExtras {
     pub before: Vec<(u64, u32, Hook)>,
     /// `retain_grad`: where the gradient of output `.0` is kept.
     pub retained: Vec<(u32, Arc<Mutex<Option<Tensor>>>)>,
-    /// Forward traceback, in anomaly mode.
+    /// Hooks on the node itself.
+    pub hooks: NodeHooks,
+    /// Where the node was made, in anomaly mode.
     pub traceback: Option<String>,
+    /// The node whose gradient made this one, in anomaly mode.
+    pub parent: Option<Arc<Node>>,
 }
 
 /// One step of the backward graph.
@@ -170,14 +183,18 @@ impl Node {
     /// A node for a function; `outputs` describes what it differentiates.
     pub fn function(f: Box<dyn BackwardFn>, edges: SmallVec<[Edge; 2]>, outputs: SmallVec<[Meta; 1]>) -> Arc<Node> {
         let seq = take_seq(edges.iter().map(Edge::next_seq).max().unwrap_or(0));
-        Arc::new(Node {
+        let node = Arc::new(Node {
             rule: Rule::Function(f),
             seq,
             edges,
             outputs,
             kept: Mutex::new(Some(Kept::default())),
             extras: OnceLock::new(),
-        })
+        });
+        if saved::anomaly().0 {
+            saved::remember(&node);
+        }
+        node
     }
     /// Position in time: larger than that of every node it leads to.
     #[inline]
@@ -199,6 +216,7 @@ impl Node {
         match &self.rule {
             Rule::Op(op) => format!("{}Backward0", op.backward_name()),
             Rule::Function(f) => f.name(),
+            Rule::Gone => String::new(),
         }
     }
     /// Hooks and other rare state, made on first use.
@@ -211,6 +229,23 @@ impl Node {
         self.extras.get().map(|b| &**b)
     }
 
+    /// The function of a node that is not an op's, for who made it.
+    pub fn user_function(&self) -> Option<&dyn BackwardFn> {
+        if let Rule::Function(f) = &self.rule { Some(&**f) } else { None }
+    }
+    /// Puts a gradient where `.grad` of output `nr` finds it.
+    pub fn keep_grad(&self, nr: u32, g: Tensor) {
+        let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
+        let slot = match extras.retained.iter().position(|(k, _)| *k == nr) {
+            Some(i) => i,
+            None => {
+                extras.retained.push((nr, Arc::default()));
+                extras.retained.len() - 1
+            }
+        };
+        *extras.retained[slot].1.lock().unwrap_or_else(|e| e.into_inner()) = Some(g);
+    }
+
     /// Gradients of the inputs for the given gradients of the outputs.
     ///
     /// # Errors
@@ -219,10 +254,10 @@ impl Node {
         let op = match &self.rule {
             Rule::Function(f) => return f.backward(g),
             Rule::Op(op) => op,
+            Rule::Gone => return Err(second_backward()),
         };
         let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         let Some(kept) = &*kept else { return Err(second_backward()) };
-        let grad_mode = state::grad_enabled();
         let mut x: SmallVec<[Option<Tensor>; 2]> = SmallVec::with_capacity(self.edges.len());
         let mut metas: SmallVec<[Meta; 2]> = SmallVec::with_capacity(self.edges.len());
         let mut needs = 0u64;
@@ -232,34 +267,12 @@ impl Node {
             }
             let input = kept.inputs.get(i);
             metas.push(input.and_then(|k| k.meta.as_deref()).copied().unwrap_or(self.outputs[0]));
-            x.push(match input.and_then(|k| k.saved.as_ref()) {
-                None => None,
-                Some(s) => {
-                    s.check(&|| match edge {
-                        Edge::Node(n, nr) => format!(", which is output {nr} of {}", n.name()),
-                        _ => String::new(),
-                    })?;
-                    Some(s.tensor.clone())
-                }
-            });
+            x.push(input.and_then(|k| k.saved.as_ref()).map(SavedTensor::get).transpose()?);
         }
+        // What is kept of an output has no history, so that a node does not own itself; double backward needs it back.
         let mut y: SmallVec<[Option<Tensor>; 1]> = SmallVec::with_capacity(kept.outputs.len());
         for (nr, out) in kept.outputs.iter().enumerate() {
-            y.push(match out {
-                None => None,
-                Some(s) => {
-                    s.check(&|| format!(", which is output {nr} of {}", self.name()))?;
-                    let t = s.tensor.clone();
-                    // The kept alias has no history, so that a node does not own itself; double backward needs it back.
-                    Some(if grad_mode {
-                        let t = t.shallow_alias()?;
-                        t.set_grad_ref(Some(GradRef::Node(self.clone())), nr as u32);
-                        t
-                    } else {
-                        t
-                    })
-                }
-            });
+            y.push(out.as_ref().map(|s| s.get_output(self, nr as u32)).transpose()?);
         }
         let zero;
         let first = match &g[0] {
@@ -282,8 +295,9 @@ impl Node {
     }
 }
 
+/// The error of a backward through what has been freed.
 #[cold]
-fn second_backward() -> Error {
+pub fn second_backward() -> Error {
     Error::runtime(
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.",
     )
@@ -294,6 +308,10 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Saved tensors hold the nodes before this one; they go while the edges still do too.
         *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
+        if matches!(self.rule, Rule::Function(_)) {
+            // So may whatever a function keeps.
+            self.rule = Rule::Gone;
+        }
         let ours = self.edges.len();
         if !self.edges.iter().any(|e| matches!(e, Edge::Node(n, _) if Arc::strong_count(n) <= ours)) {
             return; // nothing below goes with this node
@@ -341,9 +359,9 @@ fn input(t: &Tensor, first: &Meta, save: bool) -> Result<Input> {
     let saved = if !save {
         None
     } else if state::with(|s| s.overwritten.get()) == t.storage_id() {
-        Some(SavedTensor::new(t.copy()?)) // an in-place op is about to overwrite it
+        Some(SavedTensor::new(t.copy()?)?) // an in-place op is about to overwrite it
     } else {
-        Some(SavedTensor::new(t.clone()))
+        Some(SavedTensor::new(t.clone())?)
     };
     Ok(Input { meta: if t.meta() != first { Some(Box::new(*t.meta())) } else { None }, saved })
 }
@@ -386,7 +404,7 @@ fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<
     };
     let outputs = match saves.y & 1 {
         0 => SmallVec::new(),
-        _ => SmallVec::from_buf([Some(SavedTensor::new(y.shallow_alias()?))]),
+        _ => SmallVec::from_buf([Some(SavedTensor::output(y)?)]),
     };
     let differentiable = op.differentiable_outputs() & 1 != 0 && y.dtype().is_float();
     let seq = ea.next_seq().max(eb.next_seq());
@@ -399,6 +417,9 @@ fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<
         kept: Mutex::new(Some(Kept { inputs, outputs })),
         extras: OnceLock::new(),
     });
+    if saved::anomaly().0 {
+        saved::remember(&node);
+    }
     if differentiable {
         y.set_grad_ref(Some(GradRef::Node(node)), 0);
     }
@@ -426,7 +447,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     }
     for (i, t) in y.iter().enumerate() {
         let save = saves.y >> i & 1 != 0;
-        kept.outputs.push(if save { Some(SavedTensor::new(t.shallow_alias()?)) } else { None });
+        kept.outputs.push(if save { Some(SavedTensor::output(t)?) } else { None });
     }
     let differentiable = op.differentiable_outputs();
     let node = Arc::new(Node {
@@ -437,6 +458,9 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kept: Mutex::new(Some(kept)),
         extras: OnceLock::new(),
     });
+    if saved::anomaly().0 {
+        saved::remember(&node);
+    }
     for (i, t) in y.iter().enumerate() {
         if t.dtype().is_float() && differentiable >> i & 1 != 0 {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), i as u32);
@@ -580,6 +604,13 @@ impl Tensor {
             }
             _ => Err(Error::runtime("can't retain_grad on Tensor that has requires_grad=False")),
         }
+    }
+
+    /// `x.data`: [`Tensor::detach`] whose writes in place no saved tensor of this one notices.
+    pub fn data(&self) -> Tensor {
+        let t = self.detach();
+        t.mark_unversioned();
+        t
     }
 
     /// The same elements without history; shares the storage.

@@ -37,6 +37,7 @@ mod operators;
 pub mod ops;
 mod print;
 pub mod random;
+pub mod saved;
 mod scalar;
 pub mod schema;
 pub mod state;

@@ -28,6 +28,16 @@ struct Inner {
     engine: Mutex<Engine>,
 }
 
+/// A point of a generator's stream, from [`Generator::snapshot`].
+#[derive(Clone)]
+pub struct Snapshot(Stand);
+
+#[derive(Clone)]
+enum Stand {
+    Host(Box<[u8; STATE_BYTES]>),
+    Device(u64, u64, Option<Tensor>),
+}
+
 /// A source of random numbers for one device; cloning shares it.
 #[derive(Clone)]
 pub struct Generator(Arc<Inner>);
@@ -119,6 +129,27 @@ impl Generator {
                 }
                 Ok(())
             }
+        }
+    }
+    /// Where the stream stands now. Unlike [`Generator::get_state`] it waits for no device.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(match &*self.engine() {
+            Engine::Host(g) => Stand::Host(Box::new(g.get_state())),
+            Engine::Device { seed, counter, state } => Stand::Device(*seed, *counter, state.clone()),
+        })
+    }
+    /// Goes back to where the stream stood.
+    ///
+    /// # Errors
+    /// `Runtime` when the snapshot is of a generator for another kind of device.
+    pub fn restore(&self, then: &Snapshot) -> Result<()> {
+        match (&mut *self.engine(), &then.0) {
+            (Engine::Host(g), Stand::Host(bytes)) => g.set_state(&bytes[..]).map_err(kernel_error),
+            (e @ Engine::Device { .. }, Stand::Device(seed, counter, state)) => {
+                *e = Engine::Device { seed: *seed, counter: *counter, state: state.clone() };
+                Ok(())
+            }
+            _ => Err(Error::runtime("the state is of a generator for another kind of device")),
         }
     }
     /// Number of bytes of the state of a `cpu` generator.

@@ -437,6 +437,8 @@ pub enum Scope {
     Method,
     /// `torch._C._nn.f(x)`, reached through `torch.nn.functional`.
     Nn,
+    /// `torch.ops.aten.f(x)` only.
+    Aten,
 }
 
 /// Tier of an op, for the docs.
@@ -527,6 +529,10 @@ pub enum Fill {
     Positive,
     /// Within (-0.9, 0.9).
     Unit,
+    /// Within (0.05, 0.95).
+    Probability,
+    /// Within (0.1, 0.9).
+    Fraction,
     /// Integers from 0 up to a bound.
     Index(i64),
     /// True and false.
@@ -567,16 +573,23 @@ pub struct Sample {
     pub dtypes: &'static [DType],
     /// Whether gradients with respect to the floating-point tensors can be compared with differences.
     pub gradient: bool,
+    /// Whether the result is random: only its description, and that a seed repeats it, can be checked.
+    pub random: bool,
 }
 
 impl Sample {
     /// A differentiable sample.
     pub fn new(args: Vec<SampleArg>) -> Sample {
-        Sample { args, dtypes: &[], gradient: true }
+        Sample { args, dtypes: &[], gradient: true, random: false }
     }
     /// Without a comparison of gradients: integers, kinks, random numbers.
     pub fn no_gradient(mut self) -> Sample {
         self.gradient = false;
+        self
+    }
+    /// With a random result.
+    pub fn random(mut self) -> Sample {
+        (self.gradient, self.random) = (false, true);
         self
     }
     /// With further dtypes.
@@ -597,6 +610,10 @@ pub fn positive(dims: &[usize]) -> SampleArg {
 /// A tensor of numbers within (-1, 1).
 pub fn unit(dims: &[usize]) -> SampleArg {
     SampleArg::Tensor(dims.to_vec(), Fill::Unit)
+}
+/// A tensor of numbers within (0, 1).
+pub fn probability(dims: &[usize]) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Probability)
 }
 /// A tensor of integers below a bound.
 pub fn index(dims: &[usize], bound: i64) -> SampleArg {

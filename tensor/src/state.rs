@@ -10,13 +10,15 @@ pub struct State {
     pub seq: Cell<u64>,
     /// Storage that the running in-place op is about to overwrite; 0 for none. What backward keeps of it must be copied.
     pub overwritten: Cell<usize>,
+    /// Whether hooks decide how tensors are kept for backward; see [`saved`](crate::saved).
+    pub saved_hooks: Cell<bool>,
 }
 
 /// Whether an observer of ops is installed; see [`dispatch::observe`](crate::dispatch::observe).
 pub(crate) static OBSERVED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 thread_local! {
-    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0) } };
+    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0), saved_hooks: Cell::new(false) } };
 }
 
 /// The current thread's state.

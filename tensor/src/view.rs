@@ -12,7 +12,7 @@ pub struct ViewInfo {
     pub base: Tensor,
     /// The view ops from the base to this tensor.
     pub ops: SmallVec<[Prim; 1]>,
-    /// On a device: the value read last, and the storage version it was read at.
+    /// On a device: the value read last, and the number of writes to the storage it was read at.
     memo: Mutex<Option<(u32, u64)>>,
     /// Storage version at which this view's history was made.
     history_version: AtomicU32,
@@ -122,7 +122,7 @@ impl Tensor {
         if info.ops.is_empty() {
             return info.base.device_value();
         }
-        let version = self.version();
+        let version = self.writes();
         let mut memo = info.memo.lock().unwrap_or_else(|e| e.into_inner());
         if let Some((v, handle)) = *memo {
             if v == version {

@@ -99,11 +99,18 @@ impl LayerNorm {
     /// # Errors
     /// Out of memory.
     pub fn new(normalized_shape: &[usize]) -> Result<LayerNorm> {
+        LayerNorm::with_eps(normalized_shape, 1e-5)
+    }
+    /// A layer with an `eps` of one's own.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn with_eps(normalized_shape: &[usize], eps: f64) -> Result<LayerNorm> {
         let of = |v: i64| Tensor::full(normalized_shape, v, DType::F32, Device::CPU);
         Ok(LayerNorm {
             weight: Parameter::new(of(1)?)?,
             bias: Parameter::new(of(0)?)?,
-            eps: 1e-5,
+            eps,
             shape: normalized_shape.iter().map(|&n| n as i64).collect(),
         })
     }

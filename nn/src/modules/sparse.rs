@@ -45,7 +45,7 @@ impl Embedding {
 
 impl Module for Embedding {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        embedding(&self.weight.tensor(), x, self.padding)
+        embedding(&self.weight.tensor(), x, self.padding, false)
     }
     fn visit(&self, v: &mut Visitor<'_>) {
         v.parameter("weight", &self.weight);

@@ -5,6 +5,7 @@ gives them their places. Everything that costs time to import (``nn``, ``optim``
 """
 
 import importlib as _importlib
+import os as _os
 import sys as _sys
 from math import e, inf, nan, pi  # noqa: F401
 
@@ -73,16 +74,23 @@ _LAZY_MODULES = {
     "library",
     "linalg",
     "nn",
+    "ops",
     "optim",
     "overrides",
     "profiler",
+    "safetensors",
     "serialization",
     "special",
     "testing",
     "tpu",
     "utils",
 }
-_LAZY_NAMES = {"save": "serialization", "load": "serialization"}
+_LAZY_NAMES = {
+    "save": "serialization",
+    "load": "serialization",
+    "from_dlpack": "utils.dlpack",
+    "to_dlpack": "utils.dlpack",
+}
 
 
 def __getattr__(name):
@@ -101,6 +109,11 @@ def __getattr__(name):
 
 def __dir__():
     return sorted(set(globals()) | _LAZY_MODULES | set(_LAZY_NAMES))
+
+
+# A forked process has none of the threads that kernels share their work with.
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(after_in_child=lambda: _C._set_num_threads(1))
 
 
 def _look_for_plugins():

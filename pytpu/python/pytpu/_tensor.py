@@ -290,6 +290,30 @@ def resize_(self, *size, memory_format=None):
 
 
 @method
+def resize_as_(self, the_template, *, memory_format=None):
+    """Changes the sizes to those of another tensor."""
+    return self.resize_(the_template.size(), memory_format=memory_format)
+
+
+@method
+def fill_diagonal_(self, fill_value, wrap=False):
+    """Fills the main diagonal; with ``wrap`` that of a tall matrix starts again below its end."""
+    if self.dim() < 2:
+        raise RuntimeError("dimensions must larger than 1")
+    if self.dim() > 2 and len(set(self.shape)) > 1:
+        raise RuntimeError("all dimensions of input must be of equal length")
+    if self.numel() == 0:
+        return self
+    step = sum(self.stride())
+    rows, columns = self.size(0), self.size(1)
+    self.as_strided((min(self.shape),), (step,)).fill_(fill_value)
+    if wrap and self.dim() == 2 and rows > columns + 1:
+        tall = self[columns + 1 :]
+        tall.fill_diagonal_(fill_value, wrap=True)
+    return self
+
+
+@method
 def set_(self, source=None):
     """Makes this tensor look at another's memory."""
     _C._swap_tensor(self, self.new_empty((0,)) if source is None else source)
@@ -308,7 +332,7 @@ def _view_in_place(name):
     return f
 
 
-for _name in ("squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
+for _name in ("as_strided", "squeeze", "unsqueeze", "t", "transpose", "swapaxes", "swapdims"):
     method(_view_in_place(_name))
 
 
@@ -376,8 +400,17 @@ def apply_(self, f):
 
 
 @method
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    from .utils.dlpack import export
+
+    return export(self, stream, max_version, dl_device, copy)
+
+
+@method
 def __dlpack_device__(self):
-    return (1, 0)
+    from .utils.dlpack import tensor_device
+
+    return tensor_device(self)
 
 
 @method

@@ -3,7 +3,7 @@
 from . import _C
 
 __all__ = [
-    "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
+    "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_floating_point", "is_inference", "is_inference_mode_enabled",
     "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
@@ -265,6 +265,35 @@ def dist(input, other, p=2):
     return _C._ops.linalg_vector_norm(input - other, p)
 
 
+_CDIST_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """The ``p``-norm of every difference of a row of ``x1`` and a row of ``x2``."""
+    if compute_mode not in _CDIST_MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    return _C._ops.cdist(x1, x2, p, _CDIST_MODES[compute_mode])
+
+
+def detach_(input):
+    """The in-place form of ``detach``."""
+    return input.detach_()
+
+
+def as_strided_(input, size, stride, storage_offset=None):
+    """The in-place form of ``as_strided``."""
+    return input.as_strided_(size, stride, storage_offset)
+
+
+def resize_as_(input, the_template, *, memory_format=None):
+    """Changes the sizes of ``input`` to those of another tensor."""
+    return input.resize_as_(the_template, memory_format=memory_format)
+
+
 def row_stack(tensors, *, out=None):
     """See ``vstack``."""
     return _C._ops.vstack(tensors, out=out)
@@ -346,21 +375,17 @@ def typename(obj):
 
 
 def set_num_threads(n):
-    """Asks for a number of threads; must be called before the first parallel op."""
+    """Says how many threads ops on ``cpu`` use from now on."""
     if not isinstance(n, int):
         raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
     if n <= 0:
         raise RuntimeError("set_num_threads expects a positive integer")
-    import os
-
-    os.environ["RAYON_NUM_THREADS"] = str(n)
+    _C._set_num_threads(n)
 
 
 def get_num_threads():
     """Number of threads that ops on ``cpu`` use."""
-    import os
-
-    return int(os.environ.get("RAYON_NUM_THREADS") or os.cpu_count() or 1)
+    return _C._num_threads()
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):

@@ -5,8 +5,9 @@
 //! backward pass computes the weights again. A row that may see nothing gives zeros, and its log-sum-exp is minus infinity.
 
 use crate::matmul::{Mat, MatMut, gemm};
-use crate::par::{Scratch, Shared, parallel_for, threads};
+use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of2};
+use crate::threads::{num_threads, parallel_for};
 use crate::{DType, View, ViewMut};
 
 /// What scores go through before the softmax.
@@ -157,7 +158,7 @@ pub fn attention_backward(
         output::<A, _>(gq, |gq| output::<A, _>(gk, |gk| output::<A, _>(gv, |gv| {
             let (gq, gk, gv) = (Shared::new(gq), Shared::new(gk), Shared::new(gv));
             // Few heads: the products themselves run on several threads instead.
-            let inside = pairs < threads();
+            let inside = pairs < num_threads();
             let work = (z.l * z.s * (z.e + z.ev)).max(1);
             parallel_for(pairs, if inside { pairs.max(1) } else { (1usize << 18).div_ceil(work) }, |range| {
                 let mut scratch = Scratch::<A>::any(2 * BLOCK.min(z.l) * z.s);

@@ -1,7 +1,8 @@
 //! Rows of a table by index, and the gradient of that.
 
-use crate::par::{Shared, parallel_for};
+use crate::par::Shared;
 use crate::real::{Real, for_acc, input, merged, offset_of, output, simd};
+use crate::threads::{num_threads, parallel_for};
 use crate::{DType, KernelError, View, ViewMut};
 
 /// The elements of an integer view, in row-major order.
@@ -85,7 +86,7 @@ pub fn embedding_grad(g: &View, idx: &View, padding_idx: Option<usize>, out: &mu
         output::<A, _>(out, |out| {
             let to = Shared::new(out);
             // Each thread owns a range of the table and reads all indices; the gradient is read once.
-            parallel_for(rows, rows.div_ceil(crate::par::threads()).max((1usize << 14).div_ceil(n.max(1))), |range| {
+            parallel_for(rows, (rows / num_threads()).max((1usize << 14).div_ceil(n.max(1))), |range| {
                 // SAFETY: ranges are disjoint.
                 let table = unsafe { to.slice(range.start * n, range.len() * n) };
                 table.fill(A::ZERO);

@@ -7,7 +7,8 @@
 //! Writes to equal positions happen in index order on one thread, so results do not depend on the number of threads.
 //! A value that is a scalar is passed as a view whose strides are zero.
 
-use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_for, row_major};
+use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, row_major};
+use crate::threads::parallel_for;
 use crate::{Element, KernelError, View, ViewMut, for_dtype};
 
 /// All indices in row-major order. Any integer dtype.

@@ -6,15 +6,19 @@
 //! Three types to know: [`DType`], [`View`], [`ViewMut`].
 
 pub mod attention;
+pub mod columns;
 pub mod conv;
 mod convert;
 pub mod copy;
+pub mod cpu;
 pub mod creation;
+pub mod distance;
 mod dtype;
 mod element;
 pub mod embedding;
 mod error;
-mod gemm_bf16;
+mod gemm;
+pub mod grid;
 pub mod index;
 mod loops;
 pub mod loss;
@@ -27,10 +31,12 @@ pub mod pool;
 pub mod random;
 mod real;
 pub mod reduce;
+pub mod resample;
 pub mod scan;
 mod select;
 pub mod softmax;
 pub mod sort;
+pub mod special;
 mod strided;
 pub mod threads;
 mod view;

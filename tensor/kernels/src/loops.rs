@@ -14,8 +14,6 @@ use crate::threads::parallel_for;
 use crate::{DType, View, ViewMut};
 use std::mem::MaybeUninit;
 
-use std::sync::atomic::{AtomicU8, Ordering};
-
 /// Elements that are staged at a time.
 pub(crate) const TILE: usize = 512;
 /// Elements of cheap work below which a second thread is not worth waking.
@@ -28,39 +26,6 @@ pub(crate) type Params = [f64; 4];
 
 /// A kernel on `n` contiguous elements: parameters, output, inputs, `n`. Output and inputs do not overlap.
 pub(crate) type Loop<const N: usize> = unsafe fn(&Params, *mut u8, &[*const u8; N], usize);
-
-/// The widest vectors that this machine has and we have code for: 0 baseline, 1 AVX2 with FMA, 2 AVX-512.
-#[inline(always)]
-pub(crate) fn simd_level() -> u8 {
-    static LEVEL: AtomicU8 = AtomicU8::new(u8::MAX);
-    let level = LEVEL.load(Ordering::Relaxed);
-    if level != u8::MAX {
-        return level;
-    }
-    detect(&LEVEL)
-}
-
-#[cold]
-fn detect(slot: &AtomicU8) -> u8 {
-    #[cfg(target_arch = "x86_64")]
-    let level = {
-        let avx2 = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("f16c");
-        let avx512 = avx2
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        let widest = std::env::var("TORCHTPU_CPU_SIMD").ok().and_then(|v| v.parse().ok()).unwrap_or(2u8);
-        (avx2 as u8 + avx512 as u8).min(widest)
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let level = 0;
-    slot.store(level, Ordering::Relaxed);
-    level
-}
 
 /// Whether fused multiply-add is an instruction of the baseline target.
 pub(crate) const BASELINE_FMA: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
@@ -86,10 +51,10 @@ macro_rules! multiversion {
                 }
                 // SAFETY: the caller's contract; the machine has the features that the level stands for.
                 unsafe {
-                    match $crate::loops::simd_level() {
-                        2 => return avx512::<$($g),*>($($arg),*),
-                        1 => return avx2::<$($g),*>($($arg),*),
-                        _ => {}
+                    match $crate::cpu::level() {
+                        $crate::cpu::Level::Portable => {}
+                        $crate::cpu::Level::Avx2 => return avx2::<$($g),*>($($arg),*),
+                        _ => return avx512::<$($g),*>($($arg),*),
                     }
                 }
             }

@@ -4,8 +4,9 @@
 //! total weight for a mean. Cross entropy keeps the log-sum-exp of each row (one number) instead of all probabilities.
 
 use crate::embedding::indices;
-use crate::par::{Shared, parallel_for};
+use crate::par::Shared;
 use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of};
+use crate::threads::parallel_for;
 use crate::{KernelError, View, ViewMut};
 
 /// How cross entropy weighs classes and targets.

@@ -1,7 +1,10 @@
 //! Matrix products of batches with any strides.
 
-use crate::par::{Scratch, Shared, parallel_for, threads};
-use crate::real::{Input, Real, for_acc, gather, merged, offset_of, output, scatter, simd};
+use crate::cpu::level;
+use crate::gemm::{self, Multiply};
+use crate::par::{Scratch, Shared};
+use crate::real::{Float, Real, for_float, gather, merged, offset_of, output, scatter, simd};
+use crate::threads::{num_threads, parallel_for};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 
 /// A matrix somewhere in memory: element `(i, j)` lies at `i * row + j * col`.
@@ -50,7 +53,7 @@ impl<A: Copy> Mat<A> {
         unsafe { *self.ptr.add(i * self.row + j * self.col) }
     }
     #[inline(always)]
-    unsafe fn skip(self, elements: usize) -> Mat<A> {
+    pub(crate) unsafe fn skip(self, elements: usize) -> Mat<A> {
         // SAFETY: the caller stays within the matrix.
         Mat { ptr: unsafe { self.ptr.add(elements) }, ..self }
     }
@@ -84,6 +87,10 @@ impl<A: Real> MatMut<A> {
         self.row
     }
     #[inline(always)]
+    pub(crate) fn col(self) -> usize {
+        self.col
+    }
+    #[inline(always)]
     pub(crate) unsafe fn element(self, i: usize, j: usize) -> *mut A {
         // SAFETY: the caller stays within the matrix.
         unsafe { self.ptr.add(i * self.row + j * self.col) }
@@ -100,21 +107,21 @@ const SERIAL: usize = 1 << 20;
 ///
 /// # Safety
 /// The matrices have the sizes that `m`, `n`, `k` say, and `c` overlaps neither operand.
-pub(crate) unsafe fn gemm<A: Real>(
+pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
     k: usize,
-    alpha: A,
-    a: Mat<A>,
-    b: Mat<A>,
-    beta: A,
-    c: MatMut<A>,
+    alpha: T::Acc,
+    a: Mat<T>,
+    b: Mat<T>,
+    beta: T::Acc,
+    c: MatMut<T::Acc>,
     parallel: bool,
 ) {
     if m == 0 || n == 0 {
         return;
     }
-    let parallel = parallel && threads() > 1 && m * n * k.max(1) >= SERIAL;
+    let parallel = parallel && num_threads() > 1 && m * n * k.max(1) >= SERIAL;
     // SAFETY: by the caller, for every path.
     unsafe {
         if k == 0 {
@@ -125,31 +132,29 @@ pub(crate) unsafe fn gemm<A: Real>(
             vector_matrix(m, k, alpha, b.t(), a.t(), beta, c.t(), parallel);
         } else if m * n * k <= 32 * 32 * 32 && n <= 64 && k <= 64 {
             tiny(m, n, k, alpha, a, b, beta, c);
+        } else if c.col != 1 && c.row == 1 {
+            packed(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel);
         } else {
-            let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
-            gemm::gemm(
-                m,
-                n,
-                k,
-                c.ptr,
-                c.col as isize,
-                c.row as isize,
-                beta != A::ZERO,
-                a.ptr,
-                a.col as isize,
-                a.row as isize,
-                b.ptr,
-                b.col as isize,
-                b.row as isize,
-                beta,
-                alpha,
-                false,
-                false,
-                false,
-                parallelism,
-            );
+            packed(m, n, k, alpha, a, b, beta, c, parallel);
         }
     }
+}
+
+unsafe fn packed<T: Float<Acc: Multiply>>(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: T::Acc,
+    a: Mat<T>,
+    b: Mat<T>,
+    beta: T::Acc,
+    c: MatMut<T::Acc>,
+    parallel: bool,
+) {
+    let level = level();
+    let kernel = T::Acc::half_kernel(T::DTYPE, level).unwrap_or_else(|| T::Acc::kernel(level));
+    // SAFETY: by the caller; the processor has the level.
+    unsafe { gemm::matrices(kernel, m, n, k, alpha, &a.rows(), &b.columns(), beta, c, parallel) }
 }
 
 unsafe fn scale<A: Real>(m: usize, n: usize, beta: A, c: MatMut<A>) {
@@ -169,26 +174,26 @@ unsafe fn store<A: Real>(at: *mut A, v: A, beta: A) {
 }
 
 /// One row times a matrix: sums of rows of `b` where they are contiguous, else dot products with its columns.
-unsafe fn vector_matrix<A: Real>(
+unsafe fn vector_matrix<T: Float>(
     n: usize,
     k: usize,
-    alpha: A,
-    a: Mat<A>,
-    b: Mat<A>,
-    beta: A,
-    c: MatMut<A>,
+    alpha: T::Acc,
+    a: Mat<T>,
+    b: Mat<T>,
+    beta: T::Acc,
+    c: MatMut<T::Acc>,
     parallel: bool,
 ) {
     let mut x = Scratch::any(k);
     for (p, x) in x.iter_mut().enumerate() {
         // SAFETY: within the matrix.
-        *x = alpha * unsafe { a.get(0, p) };
+        *x = alpha * unsafe { a.get(0, p) }.up();
     }
-    let x: &[A] = &x;
+    let x: &[T::Acc] = &x;
     let grain = if parallel { (1usize << 16).div_ceil(k) } else { n };
     parallel_for(n, grain, |columns| {
         const WIDTH: usize = 256;
-        let mut sums = [A::ZERO; WIDTH];
+        let mut sums = [T::Acc::ZERO; WIDTH];
         let mut start = columns.start;
         while start < columns.end {
             let width = WIDTH.min(columns.end - start);
@@ -203,9 +208,9 @@ unsafe fn vector_matrix<A: Real>(
                     }
                 } else {
                     for (j, sum) in sums.iter_mut().enumerate() {
-                        *sum = A::ZERO;
+                        *sum = T::Acc::ZERO;
                         for (p, &x) in x.iter().enumerate() {
-                            *sum += x * b.get(p, start + j);
+                            *sum += x * b.get(p, start + j).up();
                         }
                     }
                 }
@@ -219,22 +224,23 @@ unsafe fn vector_matrix<A: Real>(
 }
 
 simd! {
-    fn dot<A: Real>(x: &[A], y: &[A]) -> A {
-        crate::real::sum_of2(x, y, |a, b| a * b)
+    fn dot<T: Float>(x: &[T::Acc], y: &[T]) -> T::Acc {
+        crate::real::sum_of2(x, y, |a, b: T| a * b.up())
     }
 }
 
 simd! {
-    fn sum_rows<A: Real>(x: &[A], b: *const A, row: usize, sums: &mut [A]) {
-        sums.fill(A::ZERO);
+    fn sum_rows<T: Float>(x: &[T::Acc], b: *const T, row: usize, sums: &mut [T::Acc]) {
+        sums.fill(T::Acc::ZERO);
         let n = sums.len();
         let mut p = 0;
         // Four rows at a time: one load and store of the sums for four products.
         while p + 4 <= x.len() {
             // SAFETY: the caller vouches for `x.len()` rows of `n` elements.
-            let rows: [&[A]; 4] = std::array::from_fn(|i| unsafe { std::slice::from_raw_parts(b.add((p + i) * row), n) });
+            let rows: [&[T]; 4] = std::array::from_fn(|i| unsafe { std::slice::from_raw_parts(b.add((p + i) * row), n) });
             for j in 0..n {
-                sums[j] += (x[p] * rows[0][j] + x[p + 1] * rows[1][j]) + (x[p + 2] * rows[2][j] + x[p + 3] * rows[3][j]);
+                sums[j] += (x[p] * rows[0][j].up() + x[p + 1] * rows[1][j].up())
+                    + (x[p + 2] * rows[2][j].up() + x[p + 3] * rows[3][j].up());
             }
             p += 4;
         }
@@ -242,7 +248,7 @@ simd! {
             // SAFETY: as above.
             let values = unsafe { std::slice::from_raw_parts(b.add(p * row), n) };
             for j in 0..n {
-                sums[j] += x[p] * values[j];
+                sums[j] += x[p] * values[j].up();
             }
             p += 1;
         }
@@ -251,26 +257,28 @@ simd! {
 
 simd! {
     /// A product so small that packing it would cost more than computing it.
-    fn tiny<A: Real>(m: usize, n: usize, k: usize, alpha: A, a: Mat<A>, b: Mat<A>, beta: A, c: MatMut<A>) {
-        let mut packed = [A::ZERO; 64 * 64];
+    fn tiny<T: Float>(
+        m: usize, n: usize, k: usize, alpha: T::Acc, a: Mat<T>, b: Mat<T>, beta: T::Acc, c: MatMut<T::Acc>
+    ) {
+        let mut widened = [T::Acc::ZERO; 64 * 64];
         // SAFETY: indices stay within the sizes that the caller vouches for.
         unsafe {
-            let (rows, stride) = if b.col == 1 {
-                (b.ptr, b.row)
+            let (rows, stride) = if b.col == 1 && T::DTYPE == <T::Acc as Element>::DTYPE {
+                (b.ptr.cast::<T::Acc>(), b.row)
             } else {
                 for p in 0..k {
                     for j in 0..n {
-                        packed[p * n + j] = b.get(p, j);
+                        widened[p * n + j] = b.get(p, j).up();
                     }
                 }
-                (packed.as_ptr(), n)
+                (widened.as_ptr(), n)
             };
-            let mut sums = [A::ZERO; 64];
+            let mut sums = [T::Acc::ZERO; 64];
             for i in 0..m {
                 let sums = &mut sums[..n];
-                sums.fill(A::ZERO);
+                sums.fill(T::Acc::ZERO);
                 for p in 0..k {
-                    let x = a.get(i, p);
+                    let x = a.get(i, p).up();
                     let row = std::slice::from_raw_parts(rows.add(p * stride), n);
                     for j in 0..n {
                         sums[j] += x * row[j];
@@ -284,53 +292,20 @@ simd! {
     }
 }
 
-/// A batched operand: accumulators, batch strides, row and column stride.
-struct Operand<'a, A> {
-    data: Input<'a, A>,
-    ptr: *const A,
+/// A batched operand, read where it lies.
+struct Operand<T> {
+    ptr: *const T,
     batch: Vec<usize>,
     row: usize,
     col: usize,
 }
 
-/// Reads an operand in place when it is of the accumulator type, whatever its strides; else converts each element once,
-/// leaving broadcast dimensions broadcast.
-fn operand<'a, A: Real>(x: &View<'a>) -> Operand<'a, A> {
-    let rank = x.sizes().len();
-    let strides = x.strides();
-    if x.dtype() == A::DTYPE {
-        return Operand {
-            data: Input::Borrowed(&[]),
-            ptr: x.ptr().cast(),
-            batch: strides[..rank - 2].to_vec(),
-            row: strides[rank - 2],
-            col: strides[rank - 1],
-        };
-    }
-    let sizes: Vec<usize> = x.sizes().iter().zip(strides).map(|(&n, &s)| if s == 0 { n.min(1) } else { n }).collect();
-    // A matrix stored column by column is converted in that order.
-    let transposed = strides[rank - 2] < strides[rank - 1] && strides[rank - 2] != 0;
-    let (mut sizes, mut from) = (sizes, strides.to_vec());
-    if transposed {
-        sizes.swap(rank - 2, rank - 1);
-        from.swap(rank - 2, rank - 1);
-    }
-    let mut dense = vec![0; rank];
-    let mut step = 1;
-    for d in (0..rank).rev() {
-        dense[d] = if from[d] == 0 { 0 } else { step };
-        step *= sizes[d];
-    }
-    let mut copy = Scratch::any(step);
-    // SAFETY: each size is at most the view's own.
-    gather(&unsafe { View::new(x.ptr(), &sizes, &from, x.dtype()) }, &mut copy);
-    if transposed {
-        dense.swap(rank - 2, rank - 1);
-    }
-    let ptr = copy.as_ptr();
-    let (row, col) = (dense[rank - 2], dense[rank - 1]);
-    dense.truncate(rank - 2);
-    Operand { data: Input::Copied(copy), ptr, batch: dense, row, col }
+/// The operand of a view, with batch strides as the output's batch of `rank` dimensions sees them.
+fn operand<T: Element>(x: &View, rank: usize) -> Operand<T> {
+    assert_eq!(x.dtype(), T::DTYPE, "matmul: operands of different types");
+    let (strides, last) = (x.strides(), x.strides().len() - 2);
+    let batch = broadcast(&strides[..last], &x.sizes()[..last], rank);
+    Operand { ptr: x.ptr().cast(), batch, row: strides[last], col: strides[last + 1] }
 }
 
 /// Strides of an operand's batch dimensions as the output's batch sees them: missing or size-one dimensions repeat.
@@ -376,7 +351,7 @@ fn product(
     match out.dtype() {
         DType::Bool => Err(KernelError::Other("\"addmm_impl_cpu_\" not implemented for 'Bool'".into())),
         d if d.is_float() => {
-            for_acc!(d, A => float_product::<A>(m, n, k, a, b, out, A::of(alpha), A::of(beta), bias));
+            for_float!(a.dtype(), T => float_product::<T>(m, n, k, a, b, out, alpha, beta, bias));
             Ok(())
         }
         d => {
@@ -400,55 +375,28 @@ fn fill_bias<A: Real>(bias: &View, out_sizes: &[usize], out: &mut [A]) {
     gather(&unsafe { View::new(bias.ptr(), out_sizes, &strides, bias.dtype()) }, out);
 }
 
-fn float_product<A: Real>(
+fn float_product<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
     k: usize,
     a: &View,
     b: &View,
     out: &mut ViewMut,
-    alpha: A,
-    beta: A,
+    alpha: f64,
+    beta: f64,
     bias: Option<&View>,
 ) {
-    #[cfg(target_arch = "x86_64")]
-    if A::DTYPE == DType::F32
-        && a.dtype() == DType::BF16
-        && b.dtype() == DType::BF16
-        && m.min(n) > 1
-        && m * n * k >= 32 * 32 * 32
-        && crate::gemm_bf16::is_available()
-    {
-        return bf16_product(m, n, k, a, b, out, alpha.to_f64() as f32, beta.to_f64() as f32, bias);
-    }
     let rank = out.sizes().len();
     let batch = &out.sizes()[..rank - 2];
     let out_strides = out.strides().to_vec();
-    let (a, b) =
-        ((operand::<A>(a), &a.sizes()[..a.sizes().len() - 2]), (operand::<A>(b), &b.sizes()[..b.sizes().len() - 2]));
-    let a_batch = broadcast(&a.0.batch, a.1, rank - 2);
-    let b_batch = broadcast(&b.0.batch, b.1, rank - 2);
-    let run = |c: *mut A, c_strides: &[usize], beta: A| {
+    let (a, b) = (operand::<T>(a, rank - 2), operand::<T>(b, rank - 2));
+    let (alpha, beta) = (T::Acc::of(alpha), T::Acc::of(beta));
+    let run = |c: *mut T::Acc, c_strides: &[usize], beta: T::Acc| {
         let (c_row, c_col) = (c_strides[rank - 2], c_strides[rank - 1]);
         // SAFETY: views cover the elements that the sizes reach.
-        unsafe {
-            batches(
-                m,
-                n,
-                k,
-                batch,
-                alpha,
-                &a.0,
-                &a_batch,
-                &b.0,
-                &b_batch,
-                beta,
-                (c, &c_strides[..rank - 2], c_row, c_col),
-            )
-        };
+        unsafe { batches(m, n, k, batch, alpha, &a, &b, beta, (c, &c_strides[..rank - 2], c_row, c_col)) };
     };
-    let _keep = (&a.0.data, &b.0.data);
-    if out.dtype() == A::DTYPE && bias.is_none() {
+    if out.dtype() == <T::Acc as Element>::DTYPE && bias.is_none() {
         return run(out.ptr().cast(), &out_strides, beta);
     }
     let sizes = out.sizes();
@@ -457,101 +405,33 @@ fn float_product<A: Real>(
         dense[d] = dense[d + 1] * sizes[d + 1];
     }
     if let Some(bias) = bias {
-        return output::<A, _>(out, |c| {
+        return output::<T::Acc, _>(out, |c| {
             fill_bias(bias, sizes, c);
-            run(c.as_mut_ptr(), &dense, A::ONE);
+            run(c.as_mut_ptr(), &dense, T::Acc::ONE);
         });
     }
     let mut c = Scratch::any(out.numel());
-    if beta != A::ZERO {
+    if beta != T::Acc::ZERO {
         gather(&out.as_view(), &mut c);
     }
     run(c.as_mut_ptr(), &dense, beta);
     scatter(&c, out);
 }
 
-/// Products of `bf16` read where they lie, with sums in `f32` scratch memory that is rounded once.
-#[cfg(target_arch = "x86_64")]
-fn bf16_product(
-    m: usize,
-    n: usize,
-    k: usize,
-    a: &View,
-    b: &View,
-    out: &mut ViewMut,
-    alpha: f32,
-    beta: f32,
-    bias: Option<&View>,
-) {
-    let rank = out.sizes().len();
-    let sizes = out.sizes();
-    let batch = &sizes[..rank - 2];
-    let batch_strides = |x: &View| {
-        let r = x.sizes().len() - 2;
-        broadcast(&x.strides()[..r], &x.sizes()[..r], rank - 2)
-    };
-    let (a_batch, b_batch) = (batch_strides(a), batch_strides(b));
-    let matrix = |x: &View, offset: usize| {
-        let r = x.sizes().len();
-        // SAFETY: the offset is that of a batch of the view.
-        unsafe { Mat::at(x.ptr().cast::<crate::bf16>().add(offset), x.strides()[r - 2], x.strides()[r - 1]) }
-    };
-    let mut c = Scratch::<f32>::any(out.numel());
-    let beta = match bias {
-        Some(bias) => {
-            fill_bias(bias, sizes, &mut c);
-            1.0
-        }
-        None => {
-            if beta != 0.0 {
-                gather(&out.as_view(), &mut c);
-            }
-            beta
-        }
-    };
-    let mut count: usize = batch.iter().product();
-    let mut rows = m;
-    let mut a_row = a.strides()[a.strides().len() - 2];
-    // One matrix for all batches, and rows that follow one another: a single product of all rows.
-    if count > 1 && b_batch.iter().all(|&s| s == 0) {
-        let all: Vec<usize> = a_batch.iter().copied().chain([a_row]).collect();
-        let (_, s) = merged(&sizes[..rank - 1], &all);
-        if let [row] = s[..] {
-            (rows, count, a_row) = (m * count, 1, row);
-        }
-    }
-    let inside = count < threads() || rows * n * k >= 512 * 512 * 512;
-    let to = Shared::new(&mut c);
-    parallel_for(count, if inside { count } else { SERIAL.div_ceil(rows * n * k) }, |range| {
-        for i in range {
-            let x = Mat { row: a_row, ..matrix(a, offset_of(i, batch, &a_batch)) };
-            let y = matrix(b, offset_of(i, batch, &b_batch));
-            // SAFETY: the processor was asked; views cover their elements; batches of the output are disjoint.
-            unsafe {
-                let c = MatMut::at(to.ptr().add(i * rows * n), n, 1);
-                let parallel = inside && threads() > 1 && rows * n * k >= SERIAL;
-                crate::gemm_bf16::gemm(rows, n, k, alpha, x, y, beta, c, parallel);
-            }
-        }
-    });
-    scatter(&c, out);
-}
-
 /// # Safety
 /// As [`gemm`], for every batch.
-unsafe fn batches<A: Real>(
+unsafe fn batches<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
     k: usize,
     batch: &[usize],
-    alpha: A,
-    a: &Operand<A>,
-    a_batch: &[usize],
-    b: &Operand<A>,
-    b_batch: &[usize],
-    beta: A,
-    c: (*mut A, &[usize], usize, usize),
+    alpha: T::Acc,
+    a: &Operand<T>,
+    b: &Operand<T>,
+    beta: T::Acc,
+    c: (*mut T::Acc, &[usize], usize, usize),
 ) {
+    let (a_batch, b_batch) = (&a.batch[..], &b.batch[..]);
     let count: usize = batch.iter().product();
     let (c_ptr, c_batch, c_row, c_col) = c;
     // SAFETY: by the caller.
@@ -600,7 +480,7 @@ unsafe fn batches<A: Real>(
         return one(0, 0, 0, m, true);
     }
     let work = m * n * k.max(1);
-    if count < threads() || work >= 512 * 512 * 512 {
+    if count < num_threads() || work >= 512 * 512 * 512 {
         for i in 0..count {
             one(offset_of(i, batch, a_batch), offset_of(i, batch, b_batch), offset_of(i, batch, c_batch), m, true);
         }

@@ -4,8 +4,9 @@
 //! floating-point type; `f32` is right for `f16` and `bf16` data. Weights, biases and the outputs of backward passes are
 //! optional where the caller may not need them. Outputs must not overlap inputs.
 
-use crate::par::{Scratch, Shared, parallel_for, threads};
+use crate::par::{Scratch, Shared};
 use crate::real::{Input, Real, for_acc, input, output, simd, sum_of, sum_of2};
+use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
 
 /// Elements of work below which another thread is not worth waking.
@@ -187,7 +188,7 @@ fn rows_backward(
         optional_output::<A, _>(gx, |gx| {
             let gx = shared(gx);
             // One pair of partial sums a piece; pieces are added in order, so results do not depend on timing.
-            let pieces = if rows * n < GRAIN { 1 } else { threads().min(rows.max(1)) };
+            let pieces = if rows * n < GRAIN { 1 } else { num_threads().min(rows.max(1)) };
             let mut partial = Scratch::filled(2 * pieces * n, A::ZERO);
             let sums = Shared::new(&mut partial);
             parallel_for(pieces, 1, |range| {

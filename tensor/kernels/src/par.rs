@@ -1,32 +1,8 @@
-//! Threads and reusable scratch memory of the neural-network kernels.
+//! Reusable scratch memory, and pointers that threads share.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut, Range};
-
-/// How many threads work on a kernel.
-pub(crate) fn threads() -> usize {
-    rayon::current_num_threads()
-}
-
-/// Calls `f` with ranges that cover `0..n`, on several threads when there are more than `grain` items.
-pub(crate) fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
-    if n == 0 {
-        return;
-    }
-    let pieces = n.div_ceil(grain.max(1)).min(4 * threads());
-    if pieces <= 1 || threads() == 1 {
-        return f(0..n);
-    }
-    let at = |piece: usize| piece * n / pieces;
-    rayon::scope(|scope| {
-        for piece in 1..pieces {
-            let f = &f;
-            scope.spawn(move |_| f(at(piece)..at(piece + 1)));
-        }
-        f(at(0)..at(1));
-    });
-}
+use std::ops::{Deref, DerefMut};
 
 /// A pointer that threads share; they write disjoint elements through it.
 pub(crate) struct Shared<T>(*mut T);

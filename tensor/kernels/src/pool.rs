@@ -4,8 +4,9 @@
 //! view, so rounding up (`ceil_mode`) is the caller's arithmetic. Outputs must not overlap inputs.
 
 use crate::embedding::indices;
-use crate::par::{Shared, parallel_for};
+use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// Windows of a pooling. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.

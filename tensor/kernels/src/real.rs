@@ -4,7 +4,8 @@
 //! Kernels compute on contiguous `f32` or `f64`. A contiguous view of either is used where it lies; anything else (strides,
 //! `f16`, `bf16`) is converted once into scratch memory, and results are rounded once when they leave.
 
-use crate::par::{Scratch, Shared, parallel_for};
+use crate::par::{Scratch, Shared};
+use crate::threads::parallel_for;
 use crate::{DType, Element, View, ViewMut, bf16, f16};
 use std::ops::{Add, AddAssign, Deref, Div, Mul, MulAssign, Neg, Sub};
 
@@ -24,12 +25,12 @@ macro_rules! simd {
                 fn v4 $(<$($g: $bound),*>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
                 #[target_feature(enable = "avx2,fma,f16c")]
                 fn v3 $(<$($g: $bound),*>)? ($($arg: $ty),*) $(-> $ret)? { body($($arg),*) }
-                match $crate::real::level() {
+                match $crate::cpu::level() {
+                    $crate::cpu::Level::Portable => {}
                     // SAFETY: the level says that the processor has these features.
-                    4 => return unsafe { v4($($arg),*) },
+                    $crate::cpu::Level::Avx2 => return unsafe { v3($($arg),*) },
                     // SAFETY: as above.
-                    3 => return unsafe { v3($($arg),*) },
-                    _ => {}
+                    _ => return unsafe { v4($($arg),*) },
                 }
             }
             body($($arg),*)
@@ -37,37 +38,6 @@ macro_rules! simd {
     };
 }
 pub(crate) use simd;
-
-/// The x86-64 level that `simd!` functions run at: 4 (AVX-512), 3 (AVX2 and FMA) or 1.
-#[inline]
-pub(crate) fn level() -> u8 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        static LEVEL: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
-        let level = LEVEL.load(std::sync::atomic::Ordering::Relaxed);
-        if level != 0 {
-            return level;
-        }
-        let v3 =
-            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-        let v4 = v3
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        let level = if v4 {
-            4
-        } else if v3 {
-            3
-        } else {
-            1
-        };
-        LEVEL.store(level, std::sync::atomic::Ordering::Relaxed);
-        level
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    1
-}
 
 /// What kernels compute in: `f32` or `f64`.
 pub(crate) trait Real:
@@ -87,6 +57,8 @@ pub(crate) trait Real:
     fn exp(self) -> Self;
     fn ln(self) -> Self;
     fn sqrt(self) -> Self;
+    /// `self * b + c`, rounded once.
+    fn fused(self, b: Self, c: Self) -> Self;
     #[inline(always)]
     fn of(v: f64) -> Self {
         Self::from_f64(v)
@@ -114,6 +86,10 @@ impl Real for f32 {
     fn sqrt(self) -> f32 {
         f32::sqrt(self)
     }
+    #[inline(always)]
+    fn fused(self, b: f32, c: f32) -> f32 {
+        self.mul_add(b, c)
+    }
 }
 
 impl Real for f64 {
@@ -131,6 +107,10 @@ impl Real for f64 {
     #[inline(always)]
     fn sqrt(self) -> f64 {
         f64::sqrt(self)
+    }
+    #[inline(always)]
+    fn fused(self, b: f64, c: f64) -> f64 {
+        self.mul_add(b, c)
     }
 }
 
@@ -473,7 +453,7 @@ pub(crate) fn sum_of<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
 
 /// Sum of `f(x, y)` in a fixed order.
 #[inline(always)]
-pub(crate) fn sum_of2<A: Real>(x: &[A], y: &[A], f: impl Fn(A, A) -> A) -> A {
+pub(crate) fn sum_of2<A: Real, B: Copy>(x: &[A], y: &[B], f: impl Fn(A, B) -> A) -> A {
     let mut lanes = [A::ZERO; LANES];
     let n = x.len().min(y.len());
     let (x, y) = (&x[..n], &y[..n]);

@@ -4,8 +4,9 @@
 //! cache. A dimension that is not the last is worked on in blocks of neighbouring columns, with running maxima and sums. Rows of only `-inf` give NaN, as
 //! the formula says. Outputs must not overlap inputs.
 
-use crate::par::{Shared, parallel_for};
+use crate::par::Shared;
 use crate::real::{LANES, Real, for_acc, input, lanes_sum, max_of, output, simd, sum_of, sum_of2};
+use crate::threads::parallel_for;
 use crate::{View, ViewMut};
 
 /// Elements of work below which another thread is not worth waking.

@@ -7,7 +7,8 @@
 //! `values` and `indices` are distinct views; `indices` is I64. Where a dimension is reduced, its size there is 1.
 
 use crate::select::{introsort, nth_element, partial_sort, quick_select};
-use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_for, parallel_sort};
+use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_sort};
+use crate::threads::parallel_for;
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 use std::cmp::Ordering;
 

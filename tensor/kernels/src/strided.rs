@@ -1,32 +1,26 @@
 //! Walking several strided operands in step, row by row, on all threads.
 
-use rayon::prelude::*;
-use std::ops::Range;
+use crate::par::Shared;
+use crate::threads::{num_threads, parallel_for};
 
 /// Elements that are worth a thread.
 pub(crate) const GRAIN: usize = 1 << 15;
 
-/// Calls `f` with ranges that cover `0..n`, from several threads when `n` exceeds `grain`.
-pub(crate) fn parallel_for(n: usize, grain: usize, f: impl Fn(Range<usize>) + Sync) {
-    let grain = grain.max(1);
-    let threads = rayon::current_num_threads();
-    if n <= grain || threads == 1 {
-        if n > 0 {
-            f(0..n);
+/// Sorts on all threads when that pays: a piece for each, then runs that the standard sort merges.
+pub(crate) fn parallel_sort<T: Ord + Copy + Send>(x: &mut [T]) {
+    let pieces = num_threads().min(x.len() / GRAIN);
+    if pieces < 2 {
+        return x.sort_unstable();
+    }
+    let (n, all) = (x.len(), Shared::new(x));
+    parallel_for(pieces, 1, |range| {
+        for piece in range {
+            let (start, end) = (piece * n / pieces, (piece + 1) * n / pieces);
+            // SAFETY: pieces are disjoint.
+            unsafe { all.slice(start, end - start) }.sort_unstable();
         }
-        return;
-    }
-    let chunk = grain.max(n.div_ceil(4 * threads));
-    (0..n.div_ceil(chunk)).into_par_iter().for_each(|i| f(i * chunk..n.min((i + 1) * chunk)));
-}
-
-/// Sorts on all threads when that pays.
-pub(crate) fn parallel_sort<T: Ord + Send>(x: &mut [T]) {
-    if x.len() > GRAIN && rayon::current_num_threads() > 1 {
-        x.par_sort_unstable();
-    } else {
-        x.sort_unstable();
-    }
+    });
+    x.sort();
 }
 
 /// An address that threads may share; they touch disjoint elements.
@@ -109,7 +103,7 @@ impl<const K: usize> Nest<K> {
             None
         } else {
             // The outermost dimension long enough for every thread keeps rows whole.
-            let enough = 4 * rayon::current_num_threads();
+            let enough = 4 * num_threads();
             let free = || (0..self.dims.len()).filter(|&d| !self.dims[d].serial);
             free().find(|&d| self.dims[d].size >= enough).or_else(|| free().max_by_key(|&d| self.dims[d].size))
         };

@@ -4,9 +4,12 @@
 //! that a branch that is not taken can never put a NaN into the gradient.
 
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
+use crate::ops::indexing::masked_scatter;
 use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of, select, select_scalar, where_};
+use crate::ops::random::{Distribution, sample};
+use crate::random::Generator;
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, positive, t, unit};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
@@ -33,7 +36,7 @@ pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_float() {
         return Ok(());
     }
-    Err(Error::runtime(format!("\"{name}\" not implemented for '{}'", x.dtype().scalar_type())))
+    Err(Error::not_implemented(format!("\"{name}\" not implemented for '{}'", x.dtype().scalar_type())))
 }
 
 // ------------------------------------------------------------------------------------------------ ReLU's gradient
@@ -306,6 +309,33 @@ fn leaky_relu(x: &Tensor, slope: f64) -> Result<Tensor> {
     choose(&x.gt_scalar(0.0)?, x, &x.mul_scalar(slope)?)
 }
 
+/// `x` above zero; below, `x` times a slope drawn for each element, or the mean slope outside training.
+fn rrelu(x: &Tensor, lower: f64, upper: f64, training: bool, generator: Option<&Generator>) -> Result<Tensor> {
+    if !(lower.is_finite() && upper.is_finite()) {
+        return Err(Error::runtime(format!("rrelu: lower and upper must be finite, got {lower} and {upper}")));
+    }
+    if lower > upper {
+        return Err(Error::runtime("Lower bound should be less than or equal to the upper bound"));
+    }
+    expect_float("rrelu_with_noise_out_cpu", x)?;
+    if !training {
+        return leaky_relu(x, (lower + upper) / 2.0);
+    }
+    // The bounds are rounded to what arithmetic on the data is done in.
+    let [lower, upper] = [lower, upper].map(|v| if x.dtype() == DType::F64 { v } else { f64::from(v as f32) });
+    let draws = Distribution::Uniform(lower, upper);
+    let below = x.detach().le_scalar(0.0)?;
+    let slopes = if x.device().kind == DeviceKind::Cpu {
+        // PyTorch's stream: a draw of double precision for each element that needs one, in order.
+        let count = below.to_dtype(DType::I64)?.sum()?.item()?.to_i64() as usize;
+        let drawn = sample(draws, &Meta::new(&[count], DType::F64, x.device()), generator)?.to_dtype(x.dtype())?;
+        masked_scatter(&Tensor::full_meta(x.meta(), Scalar::Float(1.0))?, &below, &drawn)?
+    } else {
+        select_scalar(&below.logical_not()?, 1.0, &sample(draws, x.meta(), generator)?)?
+    };
+    x.mul(&slopes)
+}
+
 /// `log(1 + exp(beta x)) / beta`, and `x` where `beta x` is above the threshold.
 pub(crate) fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     expect_float("softplus_cpu", x)?;
@@ -525,6 +555,15 @@ pub const ROWS: &[Row] = &[
     )
     .inplace()
     .scope(Scope::Nn),
+    Row::new(
+        "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
+        Tier::Composed,
+        |a| ok(rrelu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.bool(3)?, a.opt_generator(4)?)?),
+        samples!([t(&[2, 3])], [t(&[2, 3]), n(0.1), n(0.5)]),
+    )
+    .inplace()
+    .no_out()
+    .scope(Scope::Function),
     Row::new(
         "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
         Tier::Composed,

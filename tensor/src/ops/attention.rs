@@ -333,7 +333,8 @@ fn attention_samples() -> Vec<Sample> {
 }
 
 /// Rows of attention.
-pub const ROWS: &[Row] = &[Row::new(
+pub const ROWS: &[Row] = &[
+Row::new(
     "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
     Tier::Fused,
     |a| {
@@ -348,4 +349,32 @@ pub const ROWS: &[Row] = &[Row::new(
     },
     attention_samples,
 )
-.scope(Scope::Nn)];
+.scope(Scope::Nn),
+Row::new(
+    "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor, Tensor)",
+    Tier::Fused,
+    |a| {
+        let (q, k, v, mask) = (a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(5)?);
+        expect_float("flash_attention", q)?;
+        if [q, k, v].iter().any(|t| t.dims().len() != 4) {
+            return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Accept only 4 dims inputs shape of {(B, H, T, K)}"));
+        }
+        if a.float(3)? != 0.0 {
+            return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Currently do not support dropout > 0"));
+        }
+        if let Some(m) = mask {
+            if m.dims().len() != 2 && m.dims().len() != 4 {
+                return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Attention mask dim in {2, 4}"));
+            }
+        }
+        let scale = a.opt_float(6)?.unwrap_or(1.0 / (q.dims()[3] as f64).sqrt());
+        let op = Attention { scale: F64::new(scale), is_causal: a.bool(4)?, mask: mask.is_some() };
+        let mut x = vec![q, k, v];
+        x.extend(mask);
+        let y = dispatch::call_n(Prim::Attention(op), &x)?;
+        Ok((y[0].clone(), y[1].clone()).into())
+    },
+    || vec![Sample::new(vec![t(&[1, 2, 3, 4]), t(&[1, 2, 5, 4]), t(&[1, 2, 5, 4])]).no_gradient()],
+)
+.scope(Scope::Aten),
+];

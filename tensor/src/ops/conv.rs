@@ -1,6 +1,8 @@
 //! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of it.
 
-use crate::op::{Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device};
+use crate::op::{
+    Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device,
+};
 use crate::ops::activation::{c_name, expect_float};
 use crate::ops::conv_lower;
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};

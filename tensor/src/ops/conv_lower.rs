@@ -12,8 +12,8 @@
 //! `docs/architecture.md` has the measurements.
 
 use super::conv::{ConvSpec, spread};
-use crate::op::{Func, Value};
 use crate::Dims;
+use crate::op::{Func, Value};
 use torchtpu_stablehlo::{ConvDims, ElementType, Platform};
 
 /// Weights with fewer elements are moved faster than a product of matrices is set up.
@@ -198,8 +198,7 @@ fn fold(f: &mut Func, g: &Value, w: &Value, s: &ConvSpec, x: &Dims) -> Value {
     let rows = f.reshape(&rows, &[n * out.iter().product::<usize>(), g.shape()[1]]);
     let matrix = f.reshape(w, &[w.shape()[0], w.shape()[1..].iter().product()]);
     let v = dot(f, &rows, &matrix, 1, 0);
-    let shape: Vec<usize> =
-        [n].into_iter().chain(out.iter().copied()).chain([x[1]]).chain(k.iter().copied()).collect();
+    let shape: Vec<usize> = [n].into_iter().chain(out.iter().copied()).chain([x[1]]).chain(k.iter().copied()).collect();
     let mut v = f.reshape(&v, &shape);
     let zero = f.scalar(0.0, v.element());
     for d in (0..s.spatial).rev() {

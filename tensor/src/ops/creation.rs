@@ -263,6 +263,114 @@ fn plain(args: Vec<crate::schema::SampleArg>) -> Vec<Sample> {
     vec![Sample::new(args).no_gradient()]
 }
 
+/// Memory of its own, seen with given strides.
+fn empty_strided(dims: &[i64], strides: &[i64], o: (DType, Device)) -> Result<Tensor> {
+    if dims.len() != strides.len() {
+        return Err(Error::runtime(format!(
+            "dimensionality of sizes ({}) must match dimensionality of strides ({})",
+            dims.len(),
+            strides.len()
+        )));
+    }
+    let d = sizes(dims)?;
+    let mut last = dims.iter().zip(strides).map(|(&n, &s)| (n - 1).checked_mul(s).filter(|v| *v >= 0 || n == 0));
+    let last = last.try_fold(0i64, |a, v| a.checked_add(v?.max(0)));
+    let Some(last) = last.filter(|_| strides.iter().all(|s| *s >= 0)) else {
+        return Err(Error::runtime(format!(
+            "Storage size calculation overflowed with sizes={dims:?} and strides={strides:?}"
+        )));
+    };
+    let count = if d.contains(&0) { 0 } else { last + 1 };
+    let flat = empty(&[count], o)?;
+    if d.contains(&0) {
+        return flat.reshape(dims);
+    }
+    Ok(flat.as_strided(dims, strides, Some(0))?.detach())
+}
+
+/// Memory whose dimensions lie in the given order, the last one densest.
+fn empty_permuted(dims: &[i64], layout: &[i64], o: (DType, Device)) -> Result<Tensor> {
+    if dims.len() != layout.len() {
+        return Err(Error::runtime(format!(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {} is not equal to len(physical_layout) = {}",
+            dims.len(),
+            layout.len()
+        )));
+    }
+    let n = dims.len();
+    let mut back = vec![n; n];
+    let mut physical = Vec::new();
+    for (i, &d) in layout.iter().enumerate() {
+        if d < 0 || d as usize >= n {
+            return Err(Error::runtime(format!(
+                "Dimension out of range (expected to be between 0 and {}, but got {d} at index {i}).  NB: negative dims not currently supported; file an issue if you want it.",
+                n - 1
+            )));
+        }
+        if back[d as usize] != n {
+            return Err(Error::runtime("Duplicate dim not allowed"));
+        }
+        back[d as usize] = i;
+        physical.push(dims[d as usize]);
+    }
+    Ok(empty(&physical, o)?.permute(&back.iter().map(|&i| i as i64).collect::<Vec<_>>())?.detach())
+}
+
+/// `start, start + step, ...` up to `end`, which is included.
+fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Device)) -> Result<Tensor> {
+    let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
+    if s == 0.0 {
+        return Err(Error::runtime("step must be nonzero"));
+    }
+    if !a.is_finite() || !b.is_finite() {
+        return Err(Error::runtime(format!("unsupported range: {a} -> {b}")));
+    }
+    if (s > 0.0 && a > b) || (s < 0.0 && a < b) {
+        return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
+    }
+    counted(((b - a) / s).floor() as usize + 1, start, step, o.0, o.1)
+}
+
+/// `x` with a number everywhere; a 0-d tensor is a number whose gradient counts.
+fn filled(x: &Tensor, v: crate::schema::Operand<'_>) -> Result<Tensor> {
+    match v {
+        crate::schema::Operand::Scalar(s) => super::pointwise::independent_of(x, Tensor::full_meta(x.meta(), s)?),
+        crate::schema::Operand::Tensor(v) if !v.dims().is_empty() => Err(Error::runtime(format!(
+            "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
+            v.dims().len()
+        ))),
+        crate::schema::Operand::Tensor(v) => {
+            let y = v.to_dtype(x.dtype())?.to_device(x.device())?.expand_dims(x.dims())?.copy()?;
+            super::pointwise::independent_of(x, y)
+        }
+    }
+}
+
+/// A bound given as a tensor, which must have no dimensions.
+fn bound(name: &str, what: &str, x: &Tensor) -> Result<Scalar> {
+    if !x.dims().is_empty() {
+        return Err(Error::runtime(format!(
+            "{name} only supports 0-dimensional start and end tensors, but got {what} with {} dimension(s).",
+            x.dims().len()
+        )));
+    }
+    x.item()
+}
+
+/// [`bound`] of an argument that may be a number.
+pub(crate) fn bound_of(name: &str, what: &str, a: &Args<'_>, i: usize) -> Result<Scalar> {
+    match a.operand(i)? {
+        crate::schema::Operand::Tensor(x) => bound(name, what, x),
+        crate::schema::Operand::Scalar(s) => Ok(s),
+    }
+}
+
+fn linspace_row(a: &Args<'_>) -> Result<crate::schema::Ret> {
+    let (d, dev) = options(a, 3, default_dtype(), Device::CPU)?;
+    let (start, end) = (bound_of("linspace", "start", a, 0)?, bound_of("linspace", "end", a, 1)?);
+    Ok(Tensor::linspace(start.to_f64(), end.to_f64(), a.int(2)?, d, dev)?.into())
+}
+
 /// Rows of the creation functions.
 pub const ROWS: &[Row] = &[
     Row::new("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(0), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
@@ -303,24 +411,31 @@ pub const ROWS: &[Row] = &[
         let (d, dev) = options(a, 3, default_dtype(), Device::CPU)?;
         Ok(Tensor::linspace(a.float(0)?, a.float(1)?, a.int(2)?, d, dev)?.into())
     }, || plain(vec![n(0), n(1), n(5)])).scope(Scope::Function),
+    Row::new("range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(4)])).scope(Scope::Function),
+    Row::new("range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(1), n(3), n(0.5)])).scope(Scope::Function),
+    Row::new("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function),
+    Row::new("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function),
+    Row::new("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, linspace_row, Vec::new).scope(Scope::Function),
+    Row::new("empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function).no_out(),
+    Row::new("empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_permuted(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function).no_out(),
+    Row::new("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(empty_strided(a.ints(1)?, a.ints(2)?, options(a, 3, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), Vec::new).scope(Scope::Method).no_out(),
+    Row::new("fill.Scalar(Tensor self, Scalar value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), n(2.5)])]).no_out().scope(Scope::Function),
+    Row::new("fill.Tensor(Tensor self, Tensor value) -> Tensor", Tier::Composed, |a| Ok(filled(a.tensor(0)?, a.operand(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3]), t(&[])])]).no_out().scope(Scope::Function),
     Row::new("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(3)])).scope(Scope::Function),
     Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function),
     Row::new("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", Tier::Composed, |a| {
         let x = a.tensor(0)?;
         inplace::apply(x, |y| Tensor::full_meta(y.meta(), a.scalar(1)?))?;
         Ok(x.clone().into())
-    }, Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new).no_out(),
     Row::new("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", Tier::Composed, |a| {
         let (x, v) = (a.tensor(0)?, a.tensor(1)?);
-        if !v.dims().is_empty() {
-            return Err(Error::runtime(format!("fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.", v.dims().len())));
-        }
-        inplace::apply(x, |y| v.to_dtype(y.dtype())?.to_device(y.device())?.expand_dims(y.dims()))?;
+        inplace::apply(x, |y| filled(y, crate::schema::Operand::Tensor(v)))?;
         Ok(x.clone().into())
-    }, Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new).no_out(),
     Row::new("zero_(Tensor(a!) self) -> Tensor(a!)", Tier::Composed, |a| {
         let x = a.tensor(0)?;
         inplace::apply(x, |y| Tensor::zeros_like_meta(y.meta()))?;
         Ok(x.clone().into())
-    }, Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new).no_out(),
 ];

@@ -2,8 +2,8 @@
 
 use crate::op::normalize_dim;
 use crate::ops::pointwise::{select, select_scalar};
-use crate::schema::{Call, Row, Sample, Scope, Tier, n, t};
-use crate::{Dims, Error, Result, Scalar, Tensor};
+use crate::schema::{Call, Row, Sample, Scope, Tier, mask, n, t};
+use crate::{DType, Dims, Error, Result, Scalar, Tensor};
 
 /// Which elements share a draw.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ fn check(p: f64) -> Result<()> {
 }
 
 /// Whether each element, or each channel of `[n, c, ..]`, is kept.
-fn mask(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
+fn keeps(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
     let mut meta = *x.meta();
     if unit == Unit::Channel {
         let rank = meta.dims.len();
@@ -41,10 +41,10 @@ fn drop(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
     if p == 1.0 {
         return x.mul_scalar(if x.dtype().is_float() { Scalar::Float(0.0) } else { Scalar::Int(0) });
     }
-    let kept = mask(x, p, unit)?;
+    let kept = keeps(x, p, unit)?;
     // The factor is rounded as the quotient of two numbers of the dtype.
     let factor = match x.dtype() {
-        crate::DType::F64 => 1.0 / (1.0 - p),
+        DType::F64 => 1.0 / (1.0 - p),
         _ => (1.0f32 / (1.0 - p) as f32) as f64,
     };
     let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
@@ -70,7 +70,7 @@ fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> 
     }
     const LIMIT: f64 = 1.758_099_340_847_376_7;
     let scale = 1.0 / ((LIMIT * LIMIT * p + 1.0) * (1.0 - p)).sqrt();
-    let kept = mask(x, p, unit)?;
+    let kept = keeps(x, p, unit)?;
     let shift = LIMIT * scale * p;
     let y = x.mul_scalar(scale)?.add_scalar(shift)?;
     let gone = super::pointwise::unary(torchtpu_kernels::pointwise::UnaryKind::LogicalNot, &kept)?;
@@ -91,6 +91,18 @@ macro_rules! dropout_row {
         .inplace()
         .scope(Scope::Function)
     };
+}
+
+/// `torch.native_dropout`: the result and what was kept.
+fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Tensor)> {
+    let meta = x.meta().with_dtype(DType::Bool);
+    if x.numel() == 0 || train == Some(false) {
+        return Ok((x.copy()?, Tensor::full_meta(&meta, Scalar::Bool(true))?));
+    }
+    check(p)?;
+    let kept = super::random::keep_mask(&meta, 1.0 - p, None)?;
+    let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
+    Ok((x.mul(&kept)?.mul_scalar(scale)?, kept))
 }
 
 fn samples() -> Vec<Sample> {
@@ -117,4 +129,24 @@ pub const ROWS: &[Row] = &[
     dropout_row!("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", |x: &Tensor, p, train| {
         alpha_dropout(x, p, train, Unit::Channel)
     }),
+    Row::new(
+        "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(native_dropout(a.tensor(0)?, a.float(1)?, a.opt_bool(2)?)?.into()),
+        || vec![Sample::new(vec![t(&[2, 3]), n(0.5), n(false)]), Sample::new(vec![t(&[2, 3]), n(0.0), n(true)])],
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let (g, mask) = (a.tensor(0)?, a.tensor(1)?);
+            if mask.dtype() != DType::Bool {
+                return Err(Error::runtime(format!("Mask should be Bool Scalar Type{}", mask.dtype().scalar_type())));
+            }
+            Ok(g.mul(&mask.to_dtype(g.dtype())?.mul_scalar(a.float(2)?)?)?.into())
+        },
+        || vec![Sample::new(vec![t(&[2, 3]), mask(&[2, 3]), n(2.0)])],
+    )
+    .scope(Scope::Aten),
 ];

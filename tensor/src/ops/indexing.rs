@@ -46,7 +46,7 @@ fn lower_positions(f: &mut Func, index: &Value, size: usize, wrap: bool) -> Valu
 }
 
 /// On a device, arranges for an error when an index is outside `low..size`. On `cpu` the kernel looks itself.
-fn guard(
+pub(crate) fn guard(
     index: &Tensor,
     low: i64,
     size: usize,
@@ -84,6 +84,18 @@ pub(crate) fn defer(bad: &Tensor, error: Error) -> Result<()> {
 
 fn out_of_bounds(index: i64, dim: usize, size: usize) -> Error {
     Error::index(format!("index {index} is out of bounds for dimension {dim} with size {size}"))
+}
+
+/// `gather` and `scatter` report an index as an error of the call, not of the index, as in PyTorch.
+fn unplaced(e: torchtpu_kernels::KernelError) -> Error {
+    match e {
+        torchtpu_kernels::KernelError::IndexOutOfRange(text) => Error::runtime(text),
+        e => kernel_error(e),
+    }
+}
+
+fn unplaced_on_device(index: i64, dim: usize, size: usize) -> Error {
+    Error::runtime(format!("index {index} is out of bounds for dimension {dim} with size {size}"))
 }
 
 fn out_of_range_in_self(index: i64, size: usize) -> Error {
@@ -169,7 +181,7 @@ impl Op for Gather {
         Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), device: same_device(x)? })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-        kernels::gather(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error)
+        kernels::gather(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(unplaced)
     }
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         let at = lower_positions(f, &x[1], x[0].shape()[self.dim], false);
@@ -240,14 +252,14 @@ impl Op for Scatter {
         let out = &mut y[0].view_mut();
         use kernels::ScatterReduce as R;
         let reduce = match self.kind {
-            ScatterKind::Set => return kernels::scatter(out, self.dim, &index, &src).map_err(kernel_error),
+            ScatterKind::Set => return kernels::scatter(out, self.dim, &index, &src).map_err(unplaced),
             ScatterKind::Add => R::Sum,
             ScatterKind::Mul => R::Prod,
             ScatterKind::Max => R::Amax,
             ScatterKind::Min => R::Amin,
             ScatterKind::Mean => R::Mean,
         };
-        kernels::scatter_reduce(out, self.dim, &index, &src, reduce, self.include_self).map_err(kernel_error)
+        kernels::scatter_reduce(out, self.dim, &index, &src, reduce, self.include_self).map_err(unplaced)
     }
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         let at = lower_positions(f, &x[1], x[0].shape()[self.dim], false);
@@ -724,7 +736,7 @@ pub fn gather(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
     let size = x1.dims()[dim];
     let y = dispatch::call(Prim::Gather(Gather { dim }), &[&x1, &i1])?;
-    guard(index, 0, size, move |i| out_of_bounds(i, dim, size).in_op("gather"))?;
+    guard(index, 0, size, move |i| unplaced_on_device(i, dim, size).in_op("gather"))?;
     y.reshape_dims(*index.dims())
 }
 
@@ -769,7 +781,7 @@ fn scatter_kind(
     let size = x1.dims()[dim];
     let y = dispatch::call(Prim::Scatter(op), &[&x1, &i1, &s1])?;
     let label = op.label();
-    guard(index, 0, size, move |i| out_of_bounds(i, dim, size).in_op(label))?;
+    guard(index, 0, size, move |i| unplaced_on_device(i, dim, size).in_op(label))?;
     y.reshape_dims(*x.dims())
 }
 
@@ -1654,6 +1666,151 @@ fn scatter_reduced() -> Vec<Sample> {
     ]
 }
 
+/// `torch.index_reduce`: rows of `src` joined with rows of `x` along a dimension.
+fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, include_self: bool) -> Result<Tensor> {
+    let kind = match how {
+        "prod" => ScatterKind::Mul,
+        "mean" => ScatterKind::Mean,
+        "amax" => ScatterKind::Max,
+        "amin" => ScatterKind::Min,
+        other => {
+            return Err(Error::runtime(format!(
+                "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {other}."
+            )));
+        }
+    };
+    let d = normalize_dim(dim, x.dims().len())?;
+    let fail = |text: String| Err(Error::runtime(format!("index_reduce_(): {text}")));
+    if index.dims().len() > 1 {
+        return Err(Error::index(format!(
+            "index_reduce_(): Index is supposed to be a vector, but got dim: {} with type: {} and size: {}",
+            index.dims().len(),
+            index.dtype().scalar_type(),
+            index.dims()
+        )));
+    }
+    if !matches!(index.dtype(), DType::I64 | DType::I32) {
+        return fail(format!("Expected dtype int32/int64 for index but got: {}", index.dtype().scalar_type()));
+    }
+    if x.dtype() != src.dtype() {
+        return fail(format!(
+            "self ({}) and source ({}) must have the same scalar type",
+            x.dtype().scalar_type(),
+            src.dtype().scalar_type()
+        ));
+    }
+    let (x1, s1) = (at_least_1d(x)?, at_least_1d(src)?);
+    if index.numel() != s1.dims().get(d).copied().unwrap_or(1) {
+        return fail(format!(
+            "Number of indices ({}) should be equal to source.size(dim): ({}), for dim: {d}",
+            index.numel(),
+            s1.dims().get(d).copied().unwrap_or(1)
+        ));
+    }
+    if s1.dims().len() != x1.dims().len() || (0..x1.dims().len()).any(|e| e != d && x1.dims()[e] != s1.dims()[e]) {
+        return Err(Error::runtime(format!(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
+            x.dims(),
+            src.dims()
+        )));
+    }
+    if s1.numel() == 0 {
+        return x.copy();
+    }
+    let mut along = Dims::filled(1, x1.dims().len());
+    along[d] = index.numel();
+    let at = index.reshape_dims(along)?.expand_dims(s1.dims())?;
+    let op = Scatter { dim: d, kind, include_self };
+    let size = x1.dims()[d];
+    let y = dispatch::call(Prim::Scatter(op), &[&x1, &at, &s1]).map_err(|e| {
+        // A bad index is named differently here than by scatter.
+        if e.message().contains("is out of bounds") { Error::index("index out of range in self") } else { e }
+    })?;
+    guard(index, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_reduce"))?;
+    y.reshape_dims(*x.dims())
+}
+
+/// Indices with those that the mask leaves out made zero, which is always within.
+fn where_masked(mask: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+    let clear = |i: &Tensor| {
+        let zero = Tensor::number(Scalar::Int(0), i.dtype())?;
+        pointwise::select(mask, i, &zero)
+    };
+    indices.iter().map(|i| i.as_ref().map(clear).transpose()).collect()
+}
+
+/// Advanced indexing where a mask holds, and a number elsewhere.
+fn masked_index(x: &Tensor, mask: &Tensor, indices: &[Option<Tensor>], fill: Operand<'_>) -> Result<Tensor> {
+    if x.numel() == 0 {
+        let some = indices.iter().flatten().map(|i| *i.dims()).collect::<Vec<_>>();
+        let mut dims = *mask.dims();
+        for d in some {
+            dims = crate::op::broadcast_dims(&dims, &d)?;
+        }
+        let empty = pointwise::independent_of(&x.sum()?, zeros_like(&x.meta().with_dims(dims))?)?;
+        return masked_fill(&empty, &mask.logical_not()?, fill);
+    }
+    masked_fill(&index(x, &where_masked(mask, indices)?)?, &mask.logical_not()?, fill)
+}
+
+/// Adds values at indices where a mask holds.
+fn masked_index_add(x: &Tensor, mask: &Tensor, indices: &[Option<Tensor>], values: &Tensor) -> Result<Tensor> {
+    if x.numel() == 0 {
+        return x.copy();
+    }
+    let zero = Tensor::number(Scalar::Int(0), values.dtype())?;
+    let values = pointwise::select(mask, values, &zero)?;
+    index_put(x, &where_masked(mask, indices)?, &values, true)
+}
+
+/// Positions of the elements that are not zero, as many as were asked for; missing ones are `fill`. Reads nothing back.
+fn nonzero_static(x: &Tensor, size: i64, fill: i64) -> Result<Tensor> {
+    if size < 0 {
+        return Err(Error::runtime("nonzero_static: 'size' must be an non-negative integer"));
+    }
+    let (x, size) = (x.detach(), size as usize);
+    let rank = x.dims().len();
+    let full = |dims: &[usize]| Tensor::full(dims, fill, DType::I64, x.device());
+    if rank == 0 || x.numel() == 0 || size == 0 {
+        return full(&[size, rank]);
+    }
+    let found = x.reshape(&[-1])?.ne_scalar(0)?;
+    // The number of each among those found; what is not found, or too many, goes to one place more.
+    let number = found.to_dtype(DType::I64)?.cumsum(0)?.sub_scalar(1)?;
+    let beyond = Tensor::number(Scalar::Int(size as i64), DType::I64)?;
+    let fits = found.logical_and(&number.lt_scalar(size as i64)?)?;
+    let place = pointwise::select(&fits, &number, &beyond)?;
+    let none = Tensor::full(&[size + 1], -1, DType::I64, x.device())?;
+    let at = index_copy(&none, 0, &place, &count_up(x.numel(), x.device())?)?.narrow(0, 0, size as i64)?;
+    let missing = at.lt_scalar(0)?;
+    let filler = Tensor::number(Scalar::Int(fill), DType::I64)?;
+    let mut columns = Vec::new();
+    let mut rest = at;
+    for &n in x.dims().iter().rev() {
+        let part = rest.remainder_scalar(n as i64)?;
+        columns.push(pointwise::select(&missing, &filler, &part)?);
+        rest = rest.floor_divide_scalar(n as i64)?;
+    }
+    columns.reverse();
+    super::concat::stack(&columns.iter().collect::<Vec<_>>(), 1)
+}
+
+fn index_reduced() -> Vec<Sample> {
+    let one = |how: &'static str, keep: bool| {
+        Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[4], 3), t(&[4, 4]), str_arg(how), n(keep)])
+    };
+    vec![
+        one("prod", true).dtypes(&[DType::F64, DType::I64]),
+        one("prod", false),
+        one("mean", true),
+        one("mean", false),
+        one("amax", true),
+        one("amax", false),
+        one("amin", true),
+        one("amin", false),
+    ]
+}
+
 /// Rows of gather, scatter, advanced indexing, masks, triangles and sets.
 pub const ROWS: &[Row] = &[
     Row::new("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", Tier::Prim, |a| ok(gather(a.tensor(0)?, a.int(1)?, a.tensor(2)?)), || {
@@ -1712,6 +1869,34 @@ pub const ROWS: &[Row] = &[
         ]
     })
     .inplace(),
+    Row::new("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", Tier::Composed, |a| {
+        ok(index_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
+    }, index_reduced)
+    .inplace(),
+    Row::new("_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", Tier::Composed, |a| {
+        ok(masked_index(a.tensor(0)?, a.tensor(1)?, a.opt_tensors(2)?, a.operand(3)?))
+    }, || {
+        let at = SampleArg::OptTensors(vec![some(&[2, 2], Fill::Index(3))]);
+        vec![Sample::new(vec![t(&[3]), mask_arg(&[2, 2]), at, n(0.5)])]
+    })
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new("_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor", Tier::Composed, |a| {
+        ok(masked_index_add(a.tensor(0)?, a.tensor(1)?, a.opt_tensors(2)?, a.tensor(3)?))
+    }, || {
+        let at = SampleArg::OptTensors(vec![some(&[2, 2], Fill::Index(3))]);
+        vec![Sample::new(vec![t(&[3]), mask_arg(&[2, 2]), at, t(&[2, 2])])]
+    })
+    .scope(Scope::Function)
+    .no_out(),
+    Row::new("nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor", Tier::Composed, |a| {
+        ok(nonzero_static(a.tensor(0)?, a.int(1)?, a.int(2)?))
+    }, || {
+        vec![
+            Sample::new(vec![mask_arg(&[3, 4]), n(6)]).no_gradient(),
+            Sample::new(vec![index_arg(&[5], 2), n(2), n(7)]).no_gradient(),
+        ]
+    }),
     Row::new("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Tier::Prim, |a| ok(index_copy(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
         vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[1, 4])]).dtypes(KINDS)]
     })

@@ -7,7 +7,7 @@ use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, 
 use crate::ops::activation::{clamp, compute_dtype, expect_float, log_sigmoid, narrowed, widened};
 use crate::ops::indexing::{gather, index_select};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
-use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t, unit};
+use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
@@ -39,7 +39,7 @@ impl Reduction {
     }
 }
 
-fn reduced(loss: Tensor, r: Reduction) -> Result<Tensor> {
+pub(crate) fn reduced(loss: Tensor, r: Reduction) -> Result<Tensor> {
     match r {
         Reduction::None => Ok(loss),
         Reduction::Mean => loss.mean(),
@@ -368,12 +368,12 @@ fn check_target(x: &Tensor, target: &Tensor) -> Result<()> {
     if d.is_empty() {
         return Err(Error::runtime("input tensor should be 1D or 2D"));
     }
-    if target.dtype() != DType::I64 {
-        return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().scalar_type())));
-    }
     let want = without(d, class_dim(d.len()));
     if *td == want {
-        return Ok(());
+        if target.dtype() == DType::I64 {
+            return Ok(());
+        }
+        return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().scalar_type())));
     }
     if d.len() >= 2 && td.first().is_some_and(|n| *n != d[0]) {
         return Err(Error::value(format!(
@@ -718,6 +718,9 @@ pub const ROWS: &[Row] = &[
 ];
 
 fn bce_samples() -> Vec<Sample> {
-    // No fill draws probabilities, so the samples are empty and only shapes and dtypes are tried.
-    vec![Sample::new(vec![SampleArg::Tensor(vec![0, 3], crate::schema::Fill::Unit), unit(&[0, 3])])]
+    vec![
+        Sample::new(vec![probability(&[2, 3]), probability(&[2, 3])]),
+        Sample::new(vec![probability(&[2, 3]), probability(&[2, 3]), t(&[3]), n(2)]),
+        Sample::new(vec![probability(&[0, 3]), probability(&[0, 3])]),
+    ]
 }

@@ -248,6 +248,66 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     }
 }
 
+/// `torch.nn.functional.bilinear`: `y[.., o] = a[.., i] w[o, i, j] b[.., j] + bias[o]`.
+///
+/// # Errors
+/// `Runtime` for sizes or dtypes that do not fit.
+pub fn bilinear(a: &Tensor, b: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    if a.dtype() != b.dtype() || a.dtype() != w.dtype() {
+        let name = crate::ops::activation::c_name;
+        return Err(Error::runtime(format!(
+            "All tensors must have the same dtype, got input1: {}, input2: {}, weight: {}",
+            name(a.dtype()),
+            name(b.dtype()),
+            name(w.dtype())
+        )));
+    }
+    let (da, db, dw) = (a.dims(), b.dims(), w.dims());
+    if da.len() != db.len() {
+        return Err(Error::runtime(format!(
+            "bilinear(): input dimensions do not match: got {} and {}",
+            da.len(),
+            db.len()
+        )));
+    }
+    if da.is_empty() || dw.len() != 3 {
+        return Err(Error::runtime(format!(
+            "bilinear(): expected inputs with dimensions and a 3-D weight, got {da} and {dw}"
+        )));
+    }
+    let rank = da.len();
+    if let Some(i) = (0..rank - 1).find(|&i| da[i] != db[i]) {
+        return Err(Error::runtime(format!(
+            "bilinear(): input batch dimensions do not match at dim {i}: got {} and {}",
+            da[i], db[i]
+        )));
+    }
+    for (which, have, want) in [(1, da[rank - 1], dw[1]), (2, db[rank - 1], dw[2])] {
+        if have != want {
+            return Err(Error::runtime(format!(
+                "bilinear(): input{which} size does not match weight size: got {have} but expected {want}"
+            )));
+        }
+    }
+    if let Some(bias) = bias.filter(|b| b.numel() != dw[0]) {
+        return Err(Error::runtime(format!(
+            "bilinear(): bias size does not match weight size: got {} but expected {}",
+            bias.numel(),
+            dw[0]
+        )));
+    }
+    let (batch, [o, i, j]) = (da[..rank - 1].iter().product(), [dw[0], dw[1], dw[2]]);
+    let flat = a.reshape_dims(Dims::new(&[batch, i]))?;
+    let matrices = w.permute(&[1, 0, 2])?.reshape_dims(Dims::new(&[i, o * j]))?;
+    let half = flat.mm(&matrices)?.reshape_dims(Dims::new(&[batch, o, j]))?;
+    let y = half.bmm(&b.reshape_dims(Dims::new(&[batch, j, 1]))?)?;
+    let y = y.reshape_dims(da[..rank - 1].iter().copied().chain([o]).collect())?;
+    match bias {
+        Some(bias) => y.add(bias),
+        None => Ok(y),
+    }
+}
+
 impl Tensor {
     /// `torch.matmul`: vectors, matrices and batches, leading sizes broadcast.
     ///
@@ -468,5 +528,6 @@ pub const ROWS: &[Row] = &[
     product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.outer(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace(),
     product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.bmm(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, super::reduce::sum_mask(&a.tensor(1)?.bmm(a.tensor(2)?)?, 1)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
+    Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function),
     Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])])).scope(Scope::Nn),
 ];

@@ -4,16 +4,25 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
+mod analytic;
 pub mod attention;
 pub mod concat;
 pub mod conv;
 mod conv_lower;
 pub mod convert;
 pub mod creation;
+pub mod distance;
 pub mod dropout;
+pub mod einsum;
 pub mod embedding;
+pub mod fractional_pool;
+pub mod frexp;
+pub mod grid;
+pub mod image;
 pub mod indexing;
+pub mod linalg;
 pub mod loss;
+pub mod margin_loss;
 pub mod matmul;
 pub mod norm;
 pub mod optim;
@@ -23,11 +32,15 @@ pub mod pool;
 pub mod random;
 pub mod rearrange;
 pub mod reduce;
+pub mod resample;
+pub mod rnn;
 pub mod scan;
 pub mod shape;
 pub mod softmax;
 pub mod sort;
 pub mod special;
+pub mod statistics;
+pub mod window;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::Row;
@@ -170,6 +183,7 @@ op_table! {
         prim  TopK = sort::TopK;
         prim  Pick = sort::Pick;
         prim  RandomBits = random::RandomBits;
+        prim  Frexp = frexp::Frexp;
         view  Permute = shape::Permute;
         view  Expand = shape::Expand;
         view  Slice = shape::Slice;
@@ -189,6 +203,9 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
+        fused CDist = distance::CDist;
+        fused GridSample = grid::GridSample;
+        fused GridSampleBackward = grid::GridSampleBackward;
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
     }
@@ -199,6 +216,9 @@ op_table! {
         prim  Conv = conv::Conv;
         prim  MaxPool = pool::MaxPool;
         prim  MaxPoolBackward = pool::MaxPoolBackward;
+        prim  Resample = resample::Resample;
+        prim  Im2Col = image::Im2Col;
+        prim  Col2Im = image::Col2Im;
         prim  AvgPool = pool::AvgPool;
         prim  AvgPoolBackward = pool::AvgPoolBackward;
         view  AsStrided = shape::AsStrided;
@@ -213,6 +233,8 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("pointwise", pointwise::BINARY_ROWS),
     ("pointwise", pointwise::COMPARE_ROWS),
     ("pointwise", pointwise::ROWS),
+    ("special", pointwise::SPECIAL_UNARY_ROWS),
+    ("special", pointwise::SPECIAL_BINARY_ROWS),
     ("special", special::ROWS),
     ("rearrange", rearrange::ROWS),
     ("activation", activation::ROWS),
@@ -228,14 +250,30 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("sort", sort::ROWS),
     ("indexing", indexing::ROWS),
     ("matmul", matmul::ROWS),
+    ("einsum", einsum::ROWS),
+    ("linalg", linalg::ROWS),
+    ("pointwise", frexp::ROWS),
+    ("statistics", statistics::ROWS),
+    ("creation", window::ROWS),
     ("conv", conv::ROWS),
     ("pool", pool::ROWS),
+    ("pool", pool::BACKWARD_ROWS),
+    ("resample", resample::ROWS),
+    ("grid", grid::ROWS),
+    ("image", image::ROWS),
+    ("fractional_pool", fractional_pool::ROWS),
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
     ("dropout", dropout::ROWS),
     ("embedding", embedding::ROWS),
     ("attention", attention::ROWS),
     ("loss", loss::ROWS),
+    ("rnn", rnn::LSTM_ROWS),
+    ("rnn", rnn::GRU_ROWS),
+    ("rnn", rnn::TANH_ROWS),
+    ("rnn", rnn::RELU_ROWS),
+    ("margin_loss", margin_loss::ROWS),
+    ("distance", distance::ROWS),
     ("optim", optim::ROWS),
 ];
 

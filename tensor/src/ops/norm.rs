@@ -7,7 +7,7 @@ use crate::op::F64;
 use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::reduce::sum_mask;
-use crate::schema::{Ret, Row, SampleArg, Scope, Tier, ints, n, positive, t};
+use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, inplace, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::norm as kernels;
@@ -330,6 +330,17 @@ fn per_channel(p: &Tensor, rank: usize) -> Result<Tensor> {
 /// # Errors
 /// `Runtime` when groups do not divide the channels or parameters are no vectors of one number a channel.
 pub fn group_norm(x: &Tensor, groups: i64, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<Tensor> {
+    Ok(group_norm_with_statistics(x, groups, w, b, eps)?.0)
+}
+
+/// The result, and mean and inverse deviation of each group of each sample.
+fn group_norm_with_statistics(
+    x: &Tensor,
+    groups: i64,
+    w: Option<&Tensor>,
+    b: Option<&Tensor>,
+    eps: f64,
+) -> Result<(Tensor, Tensor, Tensor)> {
     let d = *x.dims();
     if d.len() < 2 {
         return Err(Error::runtime(format!(
@@ -360,18 +371,50 @@ pub fn group_norm(x: &Tensor, groups: i64, w: Option<&Tensor>, b: Option<&Tensor
     if x.numel() == 0 {
         // Nothing to normalise; the parameters still get gradients.
         let y = w.map_or_else(|| Ok(x.clone()), |w| x.mul(&per_channel(w, d.len())?))?;
-        return b.map_or_else(|| Ok(y.clone()), |b| y.add(&per_channel(b, d.len())?))?.to_dtype(x.dtype());
+        let y = b.map_or_else(|| Ok(y.clone()), |b| y.add(&per_channel(b, d.len())?))?.to_dtype(x.dtype())?;
+        let none = Tensor::zeros(&[d[0], groups as usize], compute_dtype(x.dtype()), x.device())?;
+        return Ok((y, none.clone(), none));
     }
+    // The parameters apply to what is not yet rounded.
     let row = x.numel() / rows;
-    let flat = x.reshape_dims(Dims::new(&[rows, row]))?;
-    let mut y = row_norm(&flat, Dims::new(&[row]), None, None, eps, false)?.swap_remove(0).reshape_dims(d)?;
-    if let Some(w) = parameter(x, w)? {
-        y = y.mul(&per_channel(&w, d.len())?)?;
+    let (w, b) = (parameter(x, w)?, parameter(x, b)?);
+    let v = if w.is_some() || b.is_some() { widened(x)? } else { x.clone() };
+    let flat = v.reshape_dims(Dims::new(&[rows, row]))?;
+    let normed = row_norm(&flat, Dims::new(&[row]), None, None, eps, false)?;
+    let mut y = normed[0].reshape_dims(d)?;
+    if let Some(w) = w {
+        y = y.mul(&per_channel(&w.to_dtype(v.dtype())?, d.len())?)?;
     }
-    if let Some(b) = parameter(x, b)? {
-        y = y.add(&per_channel(&b, d.len())?)?;
+    if let Some(b) = b {
+        y = y.add(&per_channel(&b.to_dtype(v.dtype())?, d.len())?)?;
     }
-    Ok(y)
+    let y = narrowed(y, x.dtype())?;
+    let each = Dims::new(&[d[0], groups as usize]);
+    Ok((y, normed[1].reshape_dims(each)?, normed[2].reshape_dims(each)?))
+}
+
+/// `torch.native_group_norm`, whose sizes are given apart.
+fn native_group_norm(a: &Args<'_>) -> Result<Ret> {
+    let (x, w) = (a.tensor(0)?, a.opt_tensor(1)?);
+    let [n, c, rest] = [a.int(3)?, a.int(4)?, a.int(5)?];
+    if n.checked_mul(c).and_then(|v| v.checked_mul(rest)) != Some(x.numel() as i64) {
+        return Err(Error::runtime(format!(
+            "Expected X.numel() == N * C * HxW, but got {} and {n} * {c} * {rest}",
+            x.numel()
+        )));
+    }
+    let flat = x.reshape(&[n, c, rest])?;
+    let (groups, eps) = (a.int(6)?, a.float(7)?);
+    let (y, mut mean, mut rstd) = group_norm_with_statistics(&flat, groups, w, a.opt_tensor(2)?, eps)?;
+    if state::grad_enabled() && x.requires_grad() && x.numel() > 0 {
+        // Those of the fused op carry no gradient.
+        let each = widened(x)?.reshape(&[n, groups, c / groups * rest])?;
+        let (var, average) = super::reduce::var_mean(&each, Some(&[2]), 0.0, false)?;
+        (mean, rstd) = (average, var.add_scalar(eps)?.rsqrt()?);
+    }
+    // Statistics come in the parameters' dtype.
+    let stats = w.unwrap_or(x).dtype();
+    Ok((y.reshape_dims(*x.dims())?, mean.to_dtype(stats)?, rstd.to_dtype(stats)?).into())
 }
 
 // ------------------------------------------------------------------------------------------------ batch norm
@@ -699,7 +742,7 @@ fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor> {
     Ok(y)
 }
 
-fn batch_args<'a>(a: &crate::schema::Args<'a>) -> Result<BatchNormArgs<'a>> {
+fn batch_args<'a>(a: &Args<'a>) -> Result<BatchNormArgs<'a>> {
     Ok(BatchNormArgs {
         weight: a.opt_tensor(1)?,
         bias: a.opt_tensor(2)?,
@@ -709,6 +752,68 @@ fn batch_args<'a>(a: &crate::schema::Args<'a>) -> Result<BatchNormArgs<'a>> {
         momentum: a.float(6)?,
         eps: a.float(7)?,
     })
+}
+
+/// Settings of one of aten's batch normalisations, given where their parameters stand.
+fn legit_args<'a>(a: &Args<'a>, running: bool, training: bool, momentum: usize) -> Result<BatchNormArgs<'a>> {
+    Ok(BatchNormArgs {
+        weight: a.opt_tensor(1)?,
+        bias: a.opt_tensor(2)?,
+        running_mean: if running { a.opt_tensor(3)? } else { None },
+        running_var: if running { a.opt_tensor(4)? } else { None },
+        training,
+        momentum: a.float(momentum)?,
+        eps: a.float(momentum + 1)?,
+    })
+}
+
+/// The result and the batch's statistics in the parameters' dtype; without training those have no elements.
+fn with_statistics(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Vec<Tensor>> {
+    let (y, mean, invstd) = batch_norm(x, p)?;
+    let stats = p.weight.unwrap_or(x).dtype();
+    Ok(vec![y, mean.to_dtype(stats)?, invstd.to_dtype(stats)?])
+}
+
+/// The same with new running statistics as further results; those that were given stay.
+fn functional(x: &Tensor, p: &BatchNormArgs<'_>, reserve: bool) -> Result<Ret> {
+    let copy = |r: Option<&Tensor>| r.map(|r| r.detach().copy()).transpose();
+    let (mean, var) = (copy(p.running_mean)?, copy(p.running_var)?);
+    let moved = BatchNormArgs { running_mean: mean.as_ref(), running_var: var.as_ref(), ..*p };
+    let mut y = with_statistics(x, &moved)?;
+    if reserve {
+        y.push(reserved(x)?);
+    }
+    y.extend(mean.into_iter().chain(var));
+    Ok(Ret::Tuple(y))
+}
+
+/// What a backend keeps for its gradient; here nothing.
+fn reserved(x: &Tensor) -> Result<Tensor> {
+    Tensor::zeros(&[0], DType::U8, x.device())
+}
+
+fn legit(a: &Args<'_>) -> Result<Ret> {
+    Ok(Ret::Tuple(with_statistics(a.tensor(0)?, &legit_args(a, true, a.bool(5)?, 6)?)?))
+}
+
+fn no_stats(a: &Args<'_>) -> Result<Ret> {
+    Ok(Ret::Tuple(with_statistics(a.tensor(0)?, &legit_args(a, false, a.bool(3)?, 4)?)?))
+}
+
+fn with_reserve(a: &Args<'_>, training: bool) -> Result<Ret> {
+    let mut y = with_statistics(a.tensor(0)?, &legit_args(a, true, training, 5)?)?;
+    y.push(reserved(a.tensor(0)?)?);
+    Ok(Ret::Tuple(y))
+}
+
+/// Samples with running statistics; what follows them is given.
+fn batch_samples(rest: &[SampleArg], running: bool) -> Vec<Sample> {
+    let mut args = vec![t(&[3, 2, 2]), positive(&[2]), t(&[2])];
+    if running {
+        args.extend([t(&[2]), positive(&[2])]);
+    }
+    args.extend_from_slice(rest);
+    vec![Sample::new(args).no_gradient()]
 }
 
 fn none() -> SampleArg {
@@ -724,7 +829,7 @@ pub const ROWS: &[Row] = &[
         let stats = a.opt_tensor(2)?.unwrap_or(a.tensor(0)?).dtype();
         let y = y.into_iter().enumerate().map(|(i, y)| if i == 0 { Ok(y) } else { y.to_dtype(stats) });
         Ok(Ret::Tuple(y.collect::<Result<_>>()?))
-    }, || vec![crate::schema::Sample::new(vec![t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4]), n(1e-5)]).no_gradient()]).scope(Scope::Function),
+    }, || vec![Sample::new(vec![t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4]), n(1e-5)]).no_gradient()]).scope(Scope::Function),
     Row::new("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", Tier::Fused, |a| Ok(rms_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_float(3)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), n(1e-6)], [t(&[2, 3, 4]), ints(&[3, 4])])).scope(Scope::Function),
     Row::new("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor", Tier::Composed, |a| Ok(group_norm(a.tensor(0)?, a.int(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[2, 4, 3]), n(2), positive(&[4]), t(&[4])], [t(&[2, 4, 2, 2]), n(4)])).scope(Scope::Function),
     Row::new("batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor", Tier::Fused, |a| Ok(batch_norm(a.tensor(0)?, &batch_args(a)?)?.0.into()), samples!([t(&[3, 2, 2]), positive(&[2]), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5), n(false)], [t(&[3, 2]), none(), none(), none(), none(), n(true), n(0.1), n(1e-5), n(false)])).scope(Scope::Function),
@@ -733,8 +838,16 @@ pub const ROWS: &[Row] = &[
         let stats = a.opt_tensor(1)?.unwrap_or(a.tensor(0)?).dtype();
         Ok((y, m.to_dtype(stats)?, s.to_dtype(stats)?).into())
     }, || vec![
-        crate::schema::Sample::new(vec![t(&[3, 2, 2]), positive(&[2]), t(&[2]), t(&[2]), positive(&[2]), n(false), n(0.1), n(1e-5)]).no_gradient(),
-        crate::schema::Sample::new(vec![t(&[3, 2, 2]), none(), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5)]).no_gradient(),
+        Sample::new(vec![t(&[3, 2, 2]), positive(&[2]), t(&[2]), t(&[2]), positive(&[2]), n(false), n(0.1), n(1e-5)]).no_gradient(),
+        Sample::new(vec![t(&[3, 2, 2]), none(), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5)]).no_gradient(),
     ]).scope(Scope::Function),
     Row::new("instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor", Tier::Composed, |a| Ok(instance_norm(a.tensor(0)?, &batch_args(a)?)?.into()), samples!([t(&[2, 2, 3]), positive(&[2]), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5), n(false)])).scope(Scope::Function),
+    Row::new("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)", Tier::Composed, native_group_norm, || vec![Sample::new(vec![t(&[2, 4, 3]), positive(&[4]), t(&[4]), n(2), n(4), n(3), n(2), n(1e-5)]).no_gradient()]).scope(Scope::Function),
+    Row::new("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, legit, || batch_samples(&[n(false), n(0.1), n(1e-5)], true)).scope(Scope::Function),
+    Row::new("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, no_stats, || batch_samples(&[n(true), n(0.1), n(1e-5)], false)).scope(Scope::Function),
+    Row::new("_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| Ok(Ret::Tuple(with_statistics(a.tensor(0)?, &legit_args(a, true, false, 5)?)?)), || batch_samples(&[n(0.1), n(1e-5)], true)).scope(Scope::Function),
+    Row::new("_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", Tier::Fused, |a| functional(a.tensor(0)?, &legit_args(a, true, a.bool(5)?, 6)?, false), || batch_samples(&[n(true), n(0.1), n(1e-5)], true)).no_out().scope(Scope::Aten),
+    Row::new("_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)", Tier::Fused, |a| with_reserve(a, true), || batch_samples(&[n(0.1), n(1e-5)], true)).scope(Scope::Aten),
+    Row::new("_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)", Tier::Fused, |a| functional(a.tensor(0)?, &legit_args(a, true, true, 5)?, true), || batch_samples(&[n(0.1), n(1e-5)], true)).no_out().scope(Scope::Aten),
+    Row::new("_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)", Tier::Fused, |a| with_reserve(a, a.opt_tensor(3)?.is_none()), || batch_samples(&[n(0.1), n(1e-5)], true)).scope(Scope::Aten),
 ];

@@ -3,6 +3,7 @@
 //! One op with a kind, since shape rule, kernel loop and lowering are shared. Operands broadcast inside the op; both
 //! have the same dtype there, because the functions below promote first (and promotion is a recorded `Cast`).
 
+use super::analytic;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Args, Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor};
@@ -11,6 +12,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::View;
 use torchtpu_kernels::pointwise as kernels;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
+use torchtpu_kernels::special;
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// Turns a kernel's error into ours.
@@ -91,7 +93,10 @@ impl Op for Unary {
     fn saves(&self, _needs: u64) -> Saves {
         use UnaryKind::*;
         match self.0 {
-            Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Reciprocal | Tanh | Sigmoid | Relu | Tan | Erfinv => Saves::outputs(1),
+            Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Reciprocal | Tanh | Sigmoid | Relu | Tan | Erfinv | Ndtri => {
+                Saves::outputs(1)
+            }
+            I0e | I1 | I1e | ModifiedBesselI1 | BesselJ1 | BesselY1 | ModifiedBesselK1 | Erfcx => Saves::both(1, 1),
             Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite => {
                 Saves::NONE
             }
@@ -144,6 +149,7 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
         Erfinv => "chlo.erf_inv",
         Lgamma => "chlo.lgamma",
         Digamma => "chlo.digamma",
+        kind if is_special(kind) => return analytic::unary(f, SpecialUnary(kind), x),
         Square => return f.binary(if e == ElementType::Pred { "stablehlo.and" } else { "stablehlo.multiply" }, x, x),
         Reciprocal => {
             let one = f.splat(1.0, x.ty());
@@ -197,8 +203,71 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
                 }
             };
         }
+        kind => unreachable!("{} is a special function", kind.name()),
     };
     f.unary(name, x)
+}
+
+/// The special functions, which are written once for kernels and programs.
+struct SpecialUnary(UnaryKind);
+
+impl analytic::OfOne for SpecialUnary {
+    fn of<T: special::Analytic>(self, x: &T) -> T {
+        use UnaryKind as K;
+        match self.0 {
+            K::I0 => special::i0(x),
+            K::I0e => special::i0e(x),
+            K::I1 => special::i1(x),
+            K::I1e => special::i1e(x),
+            K::ModifiedBesselI0 => special::i0(x),
+            K::ModifiedBesselI1 => special::i1(x),
+            K::ModifiedBesselK0 => special::k0(x),
+            K::ModifiedBesselK1 => special::k1(x),
+            K::ScaledModifiedBesselK0 => special::k0e(x),
+            K::ScaledModifiedBesselK1 => special::k1e(x),
+            K::BesselJ0 => special::j0(x),
+            K::BesselJ1 => special::j1(x),
+            K::BesselY0 => special::y0(x),
+            K::BesselY1 => special::y1(x),
+            K::SphericalBesselJ0 => special::spherical_j0(x),
+            K::AiryAi => special::airy_ai(x),
+            K::Erfcx => special::erfcx(x),
+            K::LogNdtr => special::log_ndtr(x),
+            K::Ndtri => special::ndtri(x),
+            kind => unreachable!("{} is no special function", kind.name()),
+        }
+    }
+}
+
+fn is_special(k: UnaryKind) -> bool {
+    use UnaryKind::*;
+    matches!(
+        k,
+        I0 | I0e
+            | I1
+            | I1e
+            | ModifiedBesselI0
+            | ModifiedBesselI1
+            | ModifiedBesselK0
+            | ModifiedBesselK1
+            | ScaledModifiedBesselK0
+            | ScaledModifiedBesselK1
+            | BesselJ0
+            | BesselJ1
+            | BesselY0
+            | BesselY1
+            | SphericalBesselJ0
+            | AiryAi
+            | Erfcx
+            | LogNdtr
+            | Ndtri
+    )
+}
+
+/// Special functions for which PyTorch has no derivative: their results need no gradient.
+fn has_no_derivative(k: UnaryKind) -> bool {
+    use UnaryKind::*;
+    matches!(k, SphericalBesselJ0 | AiryAi | ScaledModifiedBesselK0 | ScaledModifiedBesselK1)
 }
 
 fn unary_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
@@ -250,13 +319,52 @@ fn unary_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor
         Lgamma => mul(g, &s.x(0).digamma()?)?,
         Digamma => mul(g, &crate::ops::special::polygamma(1, s.x(0))?)?,
         Relu => crate::ops::activation::threshold_backward(g, s.y(0))?,
+        I0 => mul(g, &unary(I1, s.x(0))?)?,
+        ModifiedBesselI0 => mul(g, &unary(ModifiedBesselI1, s.x(0))?)?,
+        I0e => mul(g, &unary(I1e, s.x(0))?.sub(&mul(&s.x(0).sign()?, s.y(0))?)?)?,
+        I1 | ModifiedBesselI1 => mul(g, &unary(I0, s.x(0))?.sub(&over_argument(s)?)?)?,
+        I1e => {
+            let slope = unary(I0e, s.x(0))?.sub(&mul(s.y(0), &s.x(0).sign()?)?)?;
+            mul(g, &slope.sub(&over_argument(s)?)?)?
+        }
+        BesselJ0 => mul(g, &unary(BesselJ1, s.x(0))?)?.neg()?,
+        BesselJ1 => mul(g, &unary(BesselJ0, s.x(0))?.sub(&over_argument(s)?)?)?,
+        BesselY0 => mul(g, &unary(BesselY1, s.x(0))?)?.neg()?,
+        BesselY1 => mul(g, &unary(BesselY0, s.x(0))?.sub(&binary(BinaryKind::Div, s.y(0), s.x(0))?)?)?,
+        ModifiedBesselK0 => mul(g, &unary(ModifiedBesselK1, s.x(0))?)?.neg()?,
+        ModifiedBesselK1 => {
+            let slope = unary(ModifiedBesselK0, s.x(0))?.add(&binary(BinaryKind::Div, s.y(0), s.x(0))?)?;
+            mul(g, &slope)?.neg()?
+        }
+        Erfcx => mul(g, &affine(&mul(s.x(0), s.y(0))?, 2.0, -std::f64::consts::FRAC_2_SQRT_PI)?)?,
+        LogNdtr => {
+            let tail = unary(Erfcx, &scaled(s.x(0), -std::f64::consts::FRAC_1_SQRT_2)?)?;
+            let root = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+            binary(BinaryKind::Div, &scaled(g, root)?, &tail)?
+        }
+        Ndtri => {
+            let bell = scaled(&s.y(0).square()?, 0.5)?.exp()?;
+            scaled(&mul(g, &bell)?, (2.0 * std::f64::consts::PI).sqrt())?
+        }
+        SphericalBesselJ0 | AiryAi | ScaledModifiedBesselK0 | ScaledModifiedBesselK1 => return Ok(None),
     }))
+}
+
+/// `y / x` of functions that are odd with slope one half at zero.
+fn over_argument(s: &Saved<'_>) -> Result<Tensor> {
+    let (x, y) = (s.x(0), s.y(0));
+    let zero = x.eq_scalar(0.0)?;
+    let safe = select_scalar(&zero, 1.0, x)?;
+    select_scalar(&zero, 0.5, &binary(BinaryKind::Div, y, &safe)?)
 }
 
 /// Applies a unary op; integers become the default floating-point dtype where the result is not an integer.
 pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
     if kind == UnaryKind::Square && x.dtype() == DType::Bool {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(DType::I64)?]); // a power
+    }
+    if has_no_derivative(kind) && x.requires_grad() {
+        return unary(kind, &x.detach());
     }
     if !keeps_integers(kind) && !x.dtype().is_float() {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(default_dtype())?]);
@@ -289,7 +397,32 @@ fn is_bitwise(k: BinaryKind) -> bool {
 /// Kinds whose result is floating point whatever the operands are.
 fn is_float_only(k: BinaryKind) -> bool {
     use BinaryKind::*;
-    matches!(k, Div | Atan2 | Hypot | NextAfter | Copysign)
+    matches!(k, Div | Atan2 | Hypot | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
+}
+
+/// Kinds of integers alone.
+fn is_integer_only(k: BinaryKind) -> bool {
+    is_bitwise(k) || matches!(k, BinaryKind::Gcd | BinaryKind::Lcm)
+}
+
+/// The family of orthogonal polynomials that a kind is.
+fn polynomial(k: BinaryKind) -> Option<special::PolynomialKind> {
+    special::PolynomialKind::ALL.into_iter().find(|p| p.name() == k.name())
+}
+
+/// As [`SpecialUnary`], of two operands.
+struct SpecialBinary(BinaryKind);
+
+impl analytic::OfTwo for SpecialBinary {
+    fn of<T: special::Analytic>(self, a: &T, b: &T) -> T {
+        match (self.0, polynomial(self.0)) {
+            (BinaryKind::Igamma, _) => special::igamma(a, b),
+            (BinaryKind::Igammac, _) => special::igammac(a, b),
+            (BinaryKind::Zeta, _) => special::zeta(a, b),
+            (_, Some(p)) => special::orthogonal(p, a, b),
+            (kind, None) => unreachable!("{} is no special function", kind.name()),
+        }
+    }
 }
 
 impl Op for Binary {
@@ -308,7 +441,7 @@ impl Op for Binary {
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
             ));
         }
-        if is_bitwise(self.0) && dtype.is_float() {
+        if is_integer_only(self.0) && dtype.is_float() {
             return Err(Error::runtime(format!(
                 "\"{}_cpu\" not implemented for '{}'",
                 self.0.name(),
@@ -346,7 +479,7 @@ impl Op for Binary {
             Mul => Saves::inputs(((b as u64) * 0b01) | ((a as u64) * 0b10)),
             Div => Saves::inputs(if b { 0b11 } else { 0b10 }),
             Pow => Saves::both(0b11, b as u64),
-            FloorDivide | NextAfter => Saves::NONE,
+            FloorDivide | NextAfter | Gcd | Lcm => Saves::NONE,
             Remainder | Fmod => Saves::inputs(if b { 0b11 } else { 0 }),
             _ => Saves::inputs(0b11),
         }
@@ -398,6 +531,20 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             return f.select(&na, b, &m);
         }
         Fmod => "stablehlo.remainder",
+        Gcd => return lower_gcd(f, a, b),
+        Lcm => {
+            let g = lower_gcd(f, a, b);
+            let (zero, one) = (f.splat_i64(0, a.ty()), f.splat_i64(1, a.ty()));
+            let none = f.compare(Direction::Eq, &g, &zero);
+            let safe = f.select(&none, &one, &g);
+            let y = f.binary("stablehlo.divide", a, &safe);
+            let y = f.binary("stablehlo.multiply", &y, b);
+            return lower_unary(UnaryKind::Abs, f, &y, DType::I64);
+        }
+        Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
+        | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
+            return analytic::binary(f, SpecialBinary(kind), a, b);
+        }
         Remainder => {
             let zero = if e.is_float() { f.splat(0.0, a.ty()) } else { f.splat_i64(0, a.ty()) };
             let r = f.binary("stablehlo.remainder", a, b);
@@ -473,6 +620,33 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
     f.binary(name, a, b)
 }
 
+fn no_derivative(function: &str, argument: &str) -> Error {
+    Error::not_implemented(format!("the derivative for '{function}: {argument}' is not implemented."))
+}
+
+/// Euclid's algorithm for all elements at once, until the last has ended.
+fn lower_gcd(f: &mut Func, a: &Value, b: &Value) -> Value {
+    let a = lower_unary(UnaryKind::Abs, f, a, DType::I64);
+    let b = lower_unary(UnaryKind::Abs, f, b, DType::I64);
+    let all: Vec<usize> = (0..a.rank()).collect();
+    let y = f.while_loop(
+        &[a, b],
+        |f, s| {
+            let zero = f.splat_i64(0, s[0].ty());
+            let live = f.compare(Direction::Ne, &s[0], &zero);
+            f.reduce(&live, torchtpu_stablehlo::ReduceKind::Or, &all)
+        },
+        |f, s| {
+            let (zero, one) = (f.splat_i64(0, s[0].ty()), f.splat_i64(1, s[0].ty()));
+            let done = f.compare(Direction::Eq, &s[0], &zero);
+            let divisor = f.select(&done, &one, &s[0]);
+            let r = f.binary("stablehlo.remainder", &s[1], &divisor);
+            vec![f.select(&done, &zero, &r), f.select(&done, &s[1], &s[0])]
+        },
+    );
+    y[1].clone()
+}
+
 fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
     use BinaryKind::*;
     let (na, nb) = (s.needs(0), s.needs(1));
@@ -543,9 +717,27 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             when(nb, &|| Tensor::zeros_like_meta(g.meta()))?,
         ),
         NextAfter => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?),
-        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor => {
-            (None, None)
+        Igamma | Igammac => {
+            if na {
+                return Err(no_derivative(kind.name(), "input"));
+            }
+            let (a, x) = (s.x(0), s.x(1));
+            // The density of the gamma distribution.
+            let less = arith(Sub, Operand::Tensor(a), Operand::Scalar(Scalar::Int(1)))?;
+            let density = mul(&less, &x.log()?)?.sub(x)?.sub(&a.lgamma()?)?.exp()?;
+            let d = mul(g, &density)?;
+            (None, when(nb, &|| if kind == Igamma { Ok(d.clone()) } else { d.neg() })?)
         }
+        Zeta => {
+            if na {
+                return Err(no_derivative("zeta", "input"));
+            }
+            let next = arith(Add, Operand::Tensor(s.x(0)), Operand::Scalar(Scalar::Int(1)))?;
+            (None, when(nb, &|| mul(&mul(g, &s.x(0).neg()?)?, &binary(Zeta, &next, s.x(1))?))?)
+        }
+        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor | Gcd
+        | Lcm | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT | ShiftedChebyshevU
+        | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => (None, None),
     })
 }
 
@@ -1129,9 +1321,100 @@ unary_rows! {
     "relu" Relu samples!([t(&[2, 3])]);
     "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
     "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()];
+    "i0" I0 samples!([t(&[2, 3])]);
     "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
     "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
     "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+}
+
+fn special_samples(fill: fn(&[usize]) -> crate::schema::SampleArg, gradient: bool) -> Vec<crate::schema::Sample> {
+    let s = crate::schema::Sample::new(vec![fill(&[2, 3])]).dtypes(&[DType::F64, DType::I64]);
+    vec![if gradient { s } else { s.no_gradient() }]
+}
+
+macro_rules! special_rows {
+    ($($name:literal $kind:ident $fill:ident $gradient:literal;)*) => {
+        /// Rows of the special functions of one operand.
+        pub const SPECIAL_UNARY_ROWS: &[Row] = &[$(
+            Row::new(concat!("special_", $name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), || special_samples($fill, $gradient))
+                .scope(crate::schema::Scope::Nn),
+        )*];
+    };
+}
+
+special_rows! {
+    "i0" I0 t true;
+    "i0e" I0e t true;
+    "i1" I1 t true;
+    "i1e" I1e t true;
+    "modified_bessel_i0" ModifiedBesselI0 t true;
+    "modified_bessel_i1" ModifiedBesselI1 t true;
+    "modified_bessel_k0" ModifiedBesselK0 positive true;
+    "modified_bessel_k1" ModifiedBesselK1 positive true;
+    "scaled_modified_bessel_k0" ScaledModifiedBesselK0 positive false;
+    "scaled_modified_bessel_k1" ScaledModifiedBesselK1 positive false;
+    "bessel_j0" BesselJ0 t true;
+    "bessel_j1" BesselJ1 t true;
+    "bessel_y0" BesselY0 positive true;
+    "bessel_y1" BesselY1 positive true;
+    "spherical_bessel_j0" SphericalBesselJ0 t false;
+    "airy_ai" AiryAi t false;
+    "erfcx" Erfcx t true;
+    "log_ndtr" LogNdtr t true;
+    "ndtri" Ndtri fraction true;
+}
+
+/// Numbers within (0, 1): `ndtri` of integers is infinite or none, which is compared too.
+fn fraction(dims: &[usize]) -> crate::schema::SampleArg {
+    crate::schema::SampleArg::Tensor(dims.to_vec(), crate::schema::Fill::Fraction)
+}
+
+macro_rules! special_binary_rows {
+    ($($name:literal $kind:ident;)*) => {
+        /// Rows of the orthogonal polynomials and the zeta function.
+        pub const SPECIAL_BINARY_ROWS: &[Row] = &[$(
+            Row::new($name, Tier::Prim, |a| Ok(special_binary(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), || polynomial_samples(BinaryKind::$kind))
+                .scope(crate::schema::Scope::Nn),
+        )*];
+    };
+}
+
+special_binary_rows! {
+    "special_zeta(Tensor self, Tensor other) -> Tensor" Zeta;
+    "special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor" ChebyshevT;
+    "special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor" ChebyshevU;
+    "special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor" ChebyshevV;
+    "special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor" ChebyshevW;
+    "special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevT;
+    "special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevU;
+    "special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevV;
+    "special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevW;
+    "special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor" HermiteH;
+    "special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor" HermiteHe;
+    "special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor" Laguerre;
+    "special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor" Legendre;
+}
+
+/// Gradients reach only the zeta function's second operand.
+fn special_binary(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    if polynomial(kind).is_some() {
+        let detached = |x: Operand<'_>| if let Operand::Tensor(t) = x { Some(t.detach()) } else { None };
+        let (da, db) = (detached(a), detached(b));
+        return arith(kind, da.as_ref().map_or(a, Operand::Tensor), db.as_ref().map_or(b, Operand::Tensor));
+    }
+    arith(kind, a, b)
+}
+
+fn polynomial_samples(kind: BinaryKind) -> Vec<crate::schema::Sample> {
+    use crate::schema::Sample;
+    if kind == BinaryKind::Zeta {
+        return vec![Sample::new(vec![n(2.5), positive(&[2, 3])]), Sample::new(vec![n(3), t(&[2, 3])])];
+    }
+    vec![
+        Sample::new(vec![t(&[2, 3]), index(&[2, 3], 7)]).no_gradient().dtypes(&[DType::F64]),
+        Sample::new(vec![unit(&[4]), n(11)]).no_gradient().dtypes(&[DType::F64]),
+        Sample::new(vec![t(&[4]), t(&[4])]).no_gradient(),
+    ]
 }
 
 macro_rules! binary_rows {
@@ -1153,6 +1436,13 @@ fn two_integers() -> Vec<crate::schema::Sample> {
         crate::schema::Sample::new(vec![index(&[2, 3], 9), index(&[3], 5)]).no_gradient(),
         crate::schema::Sample::new(vec![index(&[2, 3], 9), n(3)]).no_gradient(),
     ]
+}
+fn two_integer_tensors() -> Vec<crate::schema::Sample> {
+    vec![crate::schema::Sample::new(vec![index(&[2, 3], 9), index(&[3], 7)]).no_gradient()]
+}
+fn incomplete_gammas() -> Vec<crate::schema::Sample> {
+    // The gradient to the first operand is not implemented, as in PyTorch.
+    vec![crate::schema::Sample::new(vec![positive(&[2, 3]), positive(&[3])]).no_gradient().dtypes(&[DType::F64])]
 }
 fn two_masks() -> Vec<crate::schema::Sample> {
     vec![
@@ -1179,6 +1469,11 @@ binary_rows! {
     "hypot(Tensor self, Tensor other) -> Tensor" Hypot samples!([t(&[2, 3]), positive(&[3])]);
     "nextafter(Tensor self, Tensor other) -> Tensor" NextAfter || vec![crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()];
     "copysign.Tensor(Tensor self, Tensor other) -> Tensor" Copysign samples!([t(&[2, 3]), t(&[3])]);
+    "arctan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "gcd(Tensor self, Tensor other) -> Tensor" Gcd two_integer_tensors;
+    "lcm(Tensor self, Tensor other) -> Tensor" Lcm two_integer_tensors;
+    "igamma(Tensor self, Tensor other) -> Tensor" Igamma incomplete_gammas;
+    "igammac(Tensor self, Tensor other) -> Tensor" Igammac incomplete_gammas;
     "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers;
     "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers;
     "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers;

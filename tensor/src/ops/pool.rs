@@ -2,7 +2,7 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::activation::expect_float;
-use crate::schema::{Args, Row, Scope, Tier, ints, n, t};
+use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pool as kernels;
@@ -415,7 +415,7 @@ fn cover(f: &mut Func, w: &Windows, d: usize, input: usize, e: ElementType) -> V
 }
 
 /// Contracts dimension `at` of `v` with dimension `side` of a matrix.
-fn contract(f: &mut Func, v: &Value, m: &Value, at: usize, side: usize) -> Value {
+pub(crate) fn contract(f: &mut Func, v: &Value, m: &Value, at: usize, side: usize) -> Value {
     let e = v.element();
     let y = f.dot_general(v, m, (&[], &[]), (&[at], &[side]), e, Some("HIGHEST"));
     // The new dimension came last; it belongs where the old one was.
@@ -743,6 +743,46 @@ fn adaptive_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Ten
     let x = a.tensor(0)?;
     max_pool(adaptive(x, a.ints(1)?, spatial, name)?, x)
 }
+
+/// Gradient of a max pooling from where the maxima were found.
+fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
+    let (g, x, at) = (a.tensor(0)?, a.tensor(1)?, a.tensor(7)?);
+    let p = Fixed {
+        name,
+        kernel: a.ints(2)?,
+        stride: a.ints(3)?,
+        padding: a.ints(4)?,
+        dilation: a.ints(5)?,
+        ceil: a.bool(6)?,
+    };
+    let w = p.windows(x, spatial)?;
+    let out = w.output(x.dims());
+    for (t, what) in [(g, "gradOutput"), (at, "indices")] {
+        if *t.dims() != out {
+            return Err(Error::runtime(format!(
+                "{name}(): Expected {what} to be of shape {out}, but got: {}",
+                t.dims()
+            )));
+        }
+    }
+    if at.dtype() != DType::I64 || g.dtype() != x.dtype() {
+        return Err(Error::runtime(format!(
+            "{name}(): Expected indices of type Long and a gradient of type {}, but got {} and {}",
+            x.dtype().scalar_type(),
+            at.dtype().scalar_type(),
+            g.dtype().scalar_type()
+        )));
+    }
+    expect_float(name, x)?;
+    let gx = dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(w))), &[g, &x.detach(), at])?;
+    super::pointwise::independent_of(x, gx)
+}
+
+/// Rows of gradients that may be called by themselves.
+pub const BACKWARD_ROWS: &[Row] = &[
+    Row::new("max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 2, "max_pool2d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 1]), t(&[1, 2, 4, 4]), ints(&[4, 4]), ints(&[4, 4]), ints(&[0, 0]), ints(&[1, 1]), n(false), index(&[1, 2, 1, 1], 16)]).no_gradient()]).scope(Scope::Aten),
+    Row::new("max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 3, "max_pool3d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 1, 1]), t(&[1, 2, 2, 4, 4]), ints(&[2, 4, 4]), ints(&[2, 4, 4]), ints(&[0, 0, 0]), ints(&[1, 1, 1]), n(false), index(&[1, 2, 1, 1, 1], 32)]).no_gradient()]).scope(Scope::Aten),
+];
 
 macro_rules! pool_rows {
     ($($spatial:literal $x:expr, $scope1:expr, $scope:expr,

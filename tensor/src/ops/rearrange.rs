@@ -192,6 +192,78 @@ fn two(a: &[usize], b: &[usize]) -> SampleArg {
     SampleArg::Tensors(vec![a.to_vec(), b.to_vec()], Fill::Normal)
 }
 
+/// `x` with the elements that a window on its storage looks at replaced by `src`.
+fn as_strided_scatter(x: &Tensor, src: &Tensor, sizes: &[i64], strides: &[i64], offset: Option<i64>) -> Result<Tensor> {
+    let window = x.detach().as_strided(sizes, strides, offset)?;
+    if window.dims() != src.dims() {
+        return Err(Error::runtime(format!(
+            "expected src to have a size equal to the slice of self. src size = {}, slice size = {}",
+            src.dims(),
+            window.dims()
+        )));
+    }
+    // Which element of `src` comes to which place of the storage, and which place each element of `x` has.
+    let mut from = std::collections::HashMap::new();
+    let mut k = 0i64;
+    let offset = offset.map_or(x.storage_offset(), |o| o as usize);
+    each_place(window.dims(), &strides.iter().map(|&s| s as usize).collect::<Vec<_>>(), offset, &mut |place| {
+        from.insert(place, k);
+        k += 1;
+    });
+    let (mut to, mut taken, mut e) = (Vec::new(), Vec::new(), 0i64);
+    each_place(x.dims(), x.strides(), x.storage_offset(), &mut |place| {
+        if let Some(&k) = from.get(&place) {
+            to.push(e);
+            taken.push(k);
+        }
+        e += 1;
+    });
+    let list = |v: &[i64]| Tensor::from_slice_on(v, &[v.len()], x.device());
+    let values = super::indexing::index_select(&src.reshape(&[-1])?, 0, &list(&taken)?)?;
+    let y = super::indexing::index_copy(&x.reshape(&[-1])?, 0, &list(&to)?, &values)?;
+    y.reshape(&x.dims().iter().map(|&n| n as i64).collect::<Vec<_>>())
+}
+
+/// Places in the storage of all elements, row by row.
+fn each_place(dims: &[usize], strides: &[usize], offset: usize, f: &mut dyn FnMut(usize)) {
+    match (dims, strides) {
+        ([n, dims @ ..], [s, strides @ ..]) => (0..*n).for_each(|i| each_place(dims, strides, offset + i * s, f)),
+        _ => f(offset),
+    }
+}
+
+/// Tensors cut into equally many chunks along a dimension, zeros behind, and the chunks of the same number side by side.
+fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
+    let [first, ..] = xs else {
+        return Err(Error::runtime("_chunk_cat expects a non-empty input tensor list"));
+    };
+    if chunks < 1 {
+        return Err(Error::runtime("_chunk_cat expects positive num_chunks"));
+    }
+    let d = normalize_dim(dim, first.dims().len())?;
+    let mut parts = Vec::new();
+    for x in xs {
+        if x.numel() == 0 {
+            return Err(Error::runtime("_chunk_cat expects non-empty tensor"));
+        }
+        if x.dtype() != first.dtype() {
+            return Err(Error::runtime("_chunk_cat expects all input tensors with the same dtype"));
+        }
+        if x.dims().len() <= d || x.dims()[..d] != first.dims()[..d] {
+            return Err(Error::runtime("_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors"));
+        }
+        let n = x.dims()[d] as i64;
+        let more = (n + chunks - 1) / chunks * chunks - n;
+        let mut spec = vec![(0, 0); x.dims().len()];
+        spec[d] = (0, more);
+        let padded = super::pad::pad_constant(x, &spec, Scalar::Int(0))?;
+        let mut sizes: Vec<i64> = x.dims()[..d].iter().map(|&n| n as i64).collect();
+        sizes.extend([chunks, -1]);
+        parts.push(padded.reshape(&sizes)?);
+    }
+    cat(&parts.iter().collect::<Vec<_>>(), d as i64 + 1)
+}
+
 /// Rows of the rearranging functions.
 pub const ROWS: &[Row] = &[
     Row::new("tensor_split.sections(Tensor(a) self, SymInt sections, int dim=0) -> Tensor(a)[]", Tier::Composed, |a| Ok(Ret::Tuple(split_evenly(a.tensor(0)?, a.int(1)?, a.int(2)?)?)), samples!([t(&[5, 2]), n(3)])).no_out(),
@@ -222,6 +294,10 @@ pub const ROWS: &[Row] = &[
         y.diagonal(offset, 0, 1)?.copy_(&x)?;
         Ok(y.into())
     }, samples!([t(&[2, 2]), n(1)])),
+    Row::new("as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", Tier::Composed, |a| {
+        Ok(as_strided_scatter(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, a.opt_int(4)?)?.into())
+    }, samples!([t(&[3, 4]), t(&[2, 2]), ints(&[2, 2]), ints(&[4, 2]), n(1)])),
+    Row::new("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", Tier::Composed, |a| Ok(chunk_cat(&a.tensors(0)?, a.int(1)?, a.int(2)?)?.into()), samples!([two(&[5, 2], &[3, 3]), n(0), n(2)])).scope(Scope::Function),
     Row::new("block_diag(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(block_diag(&a.tensors(0)?)?.into()), samples!([two(&[2, 3], &[1, 2])])).scope(Scope::Function),
     Row::new("column_stack(Tensor[] tensors) -> Tensor", Tier::Composed, |a| Ok(column_stack(&a.tensors(0)?)?.into()), samples!([two(&[2], &[2, 3])])).scope(Scope::Function),
     Row::new("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", Tier::Composed, |a| {

@@ -83,8 +83,15 @@ impl Op for Scan {
             ScanKind::LogSumExp => {
                 // Sum of g_k e^(x - y_k) over k from here on, with the two signs of g apart so that it stays logarithmic.
                 let (x, y) = (s.x(0), s.y(0));
-                let log_g = g.abs()?.log()?;
-                let none = Tensor::number(Scalar::Float(f64::NEG_INFINITY), g.dtype())?;
+                // Nothing is infinite here, for differences of infinities have no gradient.
+                let one = Tensor::number(Scalar::Float(1.0), g.dtype())?;
+                let log_g = pointwise::select(&g.eq_scalar(0.0)?, &one, &g.abs()?)?.log()?;
+                let lowest = match g.dtype() {
+                    DType::F16 => -3e4,
+                    DType::F64 => f64::MIN / 2.0,
+                    _ => f32::MIN as f64 / 2.0,
+                };
+                let none = Tensor::number(Scalar::Float(lowest), g.dtype())?;
                 let part = |sign: &Tensor| -> Result<Tensor> {
                     let logs = pointwise::select(sign, &log_g, &none)?.sub(y)?;
                     let d = [self.dim as i64];

@@ -844,6 +844,41 @@ pub const COPY_ROWS: &[Row] = &[
     )
     .scope(Scope::Function),
     Row::new(
+        "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
+        Tier::Composed,
+        |a| copies(a.tensor(0)?.split(a.int(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), n(2)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)),
+        samples!([t(&[5, 3]), n(0), n(1), n(5), n(2)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.select(a.int(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), n(1), n(-1)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "detach_copy(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| copied(Ok(a.tensor(0)?.detach())),
+        || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()],
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), ints(&[2, 3])]),
+    )
+    .no_out(),
+    Row::new(
         "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
         Tier::Composed,
         |a| views(a.tensor(0)?.chunk(a.int(1)?, a.int(2)?)),
@@ -962,14 +997,6 @@ pub const ROWS: &[Row] = &[
     )
     .no_out(),
     Row::new(
-        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-        Tier::Prim,
-        |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
-        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[5, 3]), n(1), n(3), n(9)]),
-    )
-    .scope(Scope::Nn)
-    .no_out(),
-    Row::new(
         "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.narrow(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
@@ -1064,6 +1091,14 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[2, 3, 4]), ints(&[0, 1]), ints(&[2, 0])]),
     )
     .no_out(),
+    Row::new(
+        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
+        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[5, 3]), n(1), n(3), n(9)], [t(&[2, 3])]),
+    )
+    .no_out()
+    .scope(Scope::Aten),
     Row::new(
         "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
         Tier::Prim,

@@ -2,7 +2,7 @@
 
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::activation::{expect_float, narrowed, widened};
-use crate::schema::{Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::softmax as kernels;
@@ -169,4 +169,48 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[2, 5]), n(1)]),
     )
     .scope(Scope::Nn),
+    Row::new(
+        "_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let x = a.tensor(0)?;
+            let dim = a.int(1)?;
+            if x.numel() == 0 {
+                return Ok(softmax(x, dim, a.opt_dtype(2)?, false)?.into());
+            }
+            // A row in which nothing is seen has weights of zero, and no gradient.
+            let hidden = x.eq_scalar(f64::NEG_INFINITY)?;
+            let hidden = super::reduce::reduce(super::reduce::ReduceKind::All, &hidden, Some(&[dim]), true)?;
+            let seen = super::pointwise::select_scalar(&hidden, 0.0, x)?;
+            let y = softmax(&seen, dim, a.opt_dtype(2)?, false)?;
+            Ok(super::pointwise::select_scalar(&hidden, 0.0, &y)?.into())
+        },
+        along,
+    )
+    .scope(Scope::Aten),
+    Row::new(
+        "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+        Tier::Fused,
+        |a| backward(a, false),
+        backward_samples,
+    )
+    .scope(Scope::Aten),
+    Row::new(
+        "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
+        Tier::Fused,
+        |a| backward(a, true),
+        backward_samples,
+    )
+    .scope(Scope::Aten),
 ];
+
+fn backward(a: &Args<'_>, log: bool) -> Result<Ret> {
+    let (g, y) = (a.tensor(0)?, a.tensor(1)?);
+    let dim = normalize_dim(a.int(2)?, g.dims().len())?;
+    let gx = dispatch::call(Prim::SoftmaxBackward(SoftmaxBackward { log, dim }), &[g, y])?;
+    Ok(gx.to_dtype(a.opt_dtype(3)?.unwrap_or(g.dtype()))?.into())
+}
+
+fn backward_samples() -> Vec<Sample> {
+    vec![Sample::new(vec![t(&[2, 5]), t(&[2, 5]), n(1), SampleArg::DType(DType::F32)]).no_gradient()]
+}

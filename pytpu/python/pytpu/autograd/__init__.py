@@ -1,20 +1,36 @@
 """Automatic differentiation."""
 
 from .. import _C
-from . import function, grad_mode, graph
-from .function import Function
+from . import anomaly_mode, function, grad_mode, graph
+from .anomaly_mode import detect_anomaly, set_detect_anomaly
+from .function import Function, NestedIOFunction
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 Variable = _C.Tensor
 
 __all__ = [
-    "Function", "Variable", "backward", "enable_grad", "grad", "inference_mode", "no_grad", "set_detect_anomaly",
-    "set_grad_enabled", "function", "grad_mode", "graph",
+    "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "function",
+    "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad",
+    "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
 ]
 
 
+def __getattr__(name):
+    # Imported when asked for: a script that trains needs none of it.
+    import importlib
+
+    if name in ("gradcheck", "gradgradcheck"):
+        module = importlib.import_module(f"{__name__}.gradcheck")
+        # The functions take the place of the module of that name.
+        globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
+        return globals()[name]
+    if name in ("functional", "variable"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
+
+
 def _tuple(x):
-    return (x,) if isinstance(x, _C.Tensor) else tuple(x)
+    return (x,) if isinstance(x, (_C.Tensor, graph.GradientEdge)) else tuple(x)
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
@@ -39,34 +55,67 @@ def grad(
     is_grads_batched=False,
     materialize_grads=False,
 ):
-    """Gradients of the sum of ``outputs`` with respect to ``inputs``, as a tuple."""
-    if is_grads_batched:
-        raise NotImplementedError("is_grads_batched is not supported")
+    """Gradients of the sum of ``outputs`` with respect to ``inputs``, as a tuple.
+
+    With ``is_grads_batched`` the first dimension of every ``grad_outputs`` counts passes, and that of the results too.
+    """
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     outputs, inputs = _tuple(outputs), _tuple(inputs)
     grads = (None,) * len(outputs) if grad_outputs is None else _tuple(grad_outputs)
     for x in inputs:
-        if not x.requires_grad:
+        if isinstance(x, _C.Tensor) and not x.requires_grad:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     allow = bool(allow_unused) or materialize_grads
-    found = _C._grad(outputs, inputs, grads, retain_graph, create_graph, allow)
+    if is_grads_batched:
+        found = _batched(outputs, inputs, grads, retain_graph, create_graph, allow)
+    else:
+        found = _C._grad(outputs, inputs, grads, retain_graph, create_graph, allow)
     if materialize_grads:
+        if any(g is None and isinstance(x, graph.GradientEdge) for g, x in zip(found, inputs)):
+            raise RuntimeError(
+                "materialize_grads cannot be used when the given input is a GradientEdge that has no gradient"
+            )
         found = tuple(_C._ops.zeros_like(x) if g is None else g for g, x in zip(found, inputs))
     return found
 
 
-class set_detect_anomaly:  # noqa: N801
-    """Accepted for compatibility. Errors of a backward name the node that failed in any case."""
+def _batched(outputs, inputs, grads, retain_graph, create_graph, allow):
+    """One pass for each of the gradients, stacked."""
+    sizes = {g.shape[0] if g.dim() else None for g in grads if g is not None}
+    if len(sizes) != 1 or None in sizes:
+        raise RuntimeError(
+            "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension, which "
+            "all of them must have, with the same size."
+        )
+    for i, (y, g) in enumerate(zip(outputs, grads)):
+        if g is not None and isinstance(y, _C.Tensor) and g.shape[1:] != y.shape:
+            raise RuntimeError(
+                f"If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. "
+                f"The sizes of the remaining dimensions are expected to match the shape of corresponding output, but a "
+                f"mismatch was detected: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of {y.shape}."
+            )
+    (size,) = sizes
+    keep = create_graph if retain_graph is None else retain_graph
+    rows = []
+    for i in range(size):
+        at = tuple(None if g is None else g[i] for g in grads)
+        rows.append(_C._grad(outputs, inputs, at, keep or i + 1 < size, create_graph, allow))
+    if not rows:
+        return tuple(_C._ops.zeros((0, *x.shape), dtype=x.dtype, device=x.device) for x in inputs)
+    return tuple(None if column[0] is None else _C._ops.stack(list(column)) for column in zip(*rows))
 
-    def __init__(self, mode, check_nan=True):
+
+class set_multithreading_enabled:  # noqa: N801
+    """Accepted: a pass runs on the thread that asks for it."""
+
+    def __init__(self, mode):
         self.mode = mode
 
     def __enter__(self):
-        return self
+        pass
 
     def __exit__(self, *_):
-        return None
-
-
-detect_anomaly = set_detect_anomaly
+        pass

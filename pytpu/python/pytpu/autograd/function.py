@@ -7,27 +7,15 @@ from .. import _C
 Tensor = _C.Tensor
 
 
-class _Saved:
-    """A saved tensor and the version it had."""
-
-    __slots__ = ("tensor", "version", "output")
-
-    def __init__(self, tensor, output):
-        # An output is kept without its history, or the node would own itself.
-        self.tensor = tensor if output is None else tensor.detach()
-        self.version = tensor._version
-        self.output = output
-
-
 class FunctionCtx:
     """What ``forward`` leaves for ``backward``."""
 
     def save_for_backward(self, *tensors):
         """Keeps tensors for ``saved_tensors``."""
-        for t in tensors:
+        for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
-                    f"save_for_backward can only save variables, but argument {tensors.index(t)} is of type {type(t).__name__}"
+                    f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
                 )
         self.to_save = tensors
 
@@ -58,36 +46,32 @@ class FunctionCtx:
                     "or if you need to access saved tensors after calling backward."
                 )
             return tuple(self.__dict__.get("to_save", ()))
-        return tuple(None if s is None else self._unpack(s) for s in saved)
+        node = self.__dict__["_key"]
+        return tuple(None if t is None else _C._unsave(t, node) for t in saved)
 
-    def _unpack(self, s):
-        if s.tensor._version != s.version:
-            t = s.tensor
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"[{t.type()} {list(t.shape)}] is at version {t._version}; expected version {s.version} instead. Hint: "
-                "enable anomaly detection to find the operation that failed to compute its gradient, with "
-                "torch.autograd.set_detect_anomaly(True)."
-            )
-        if s.output is None:
-            return s.tensor
-        node = self.__dict__["_node"]()
-        return s.tensor if node is None else _C._output_of(s.tensor, node, s.output)
+    @property
+    def saved_variables(self):
+        """An old name of ``saved_tensors``."""
+        return self.saved_tensors
 
 
-class _Meta(type):
-    """Gives each function the class of its context, which users see as the node."""
+class BackwardCFunction(FunctionCtx):
+    """The class of every ``ctx``."""
+
+
+class FunctionMeta(type):
+    """Gives each function the class of its context."""
 
     def __init__(cls, name, bases, attrs):
         super().__init__(name, bases, attrs)
-        cls._context = type(name + "Backward", (FunctionCtx,), {"_function": cls})
+        cls._context = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
 
 
 def _flatten(outputs):
     return (outputs,) if isinstance(outputs, Tensor) or not isinstance(outputs, (tuple, list)) else tuple(outputs)
 
 
-class Function(metaclass=_Meta):
+class Function(FunctionCtx, metaclass=FunctionMeta):
     """Subclass it with static methods ``forward(ctx, *args)`` and ``backward(ctx, *grads)``, and call ``apply``."""
 
     @staticmethod
@@ -126,13 +110,22 @@ class Function(metaclass=_Meta):
         needs = recording and any(ctx.needs_input_grad)
         dirty = ctx.__dict__.get("dirty_tensors", ())
         outputs = list(_flatten(result))
+        for d in dirty:
+            if not any(d is y for y in outputs):
+                raise RuntimeError(
+                    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                    "are modified inplace must all be outputs of the Function."
+                )
+            if recording and d.requires_grad and d.is_leaf:
+                raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
+        given = list(outputs)
         for i, y in enumerate(outputs):
             if isinstance(y, Tensor) and not any(y is d for d in dirty):
                 # An input that is given back, and a view made within, are new tensors outside.
                 if any(y is a for a in args) or y._is_view():
                     outputs[i] = y.detach()
         if needs:
-            cls._record(ctx, args, outputs)
+            cls._record(ctx, args, given, outputs)
         else:
             ctx.__dict__.pop("to_save", None)
         if isinstance(result, Tensor) or not isinstance(result, (tuple, list)):
@@ -140,21 +133,24 @@ class Function(metaclass=_Meta):
         return tuple(outputs)
 
     @classmethod
-    def _record(cls, ctx, args, outputs):
+    def _record(cls, ctx, args, given, outputs):
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         tensors = [y for y in outputs if isinstance(y, Tensor)]
+        # What the user's code held: it may have been replaced by an alias.
+        inner = [y for y in given if isinstance(y, Tensor)]
         fixed = ctx.__dict__.get("non_differentiable", ())
-        differentiable = [y.dtype.is_floating_point and not any(y is f for f in fixed) for y in tensors]
-        number = {id(y): i for i, y in enumerate(tensors)}
-        ctx._saved = [None if t is None else _Saved(t, number.get(id(t))) for t in ctx.__dict__.pop("to_save", ())]
+        differentiable = [
+            (y.dtype.is_floating_point or y.dtype.is_complex) and not any(i is f for f in fixed)
+            for i, y in zip(inner, tensors)
+        ]
+        number = {id(y): i for i, y in enumerate(inner) if not any(y is a for a in args) or y is tensors[i]}
+        ctx._saved = [None if t is None else _C._save(t, number.get(id(t))) for t in ctx.__dict__.pop("to_save", ())]
         rule = cls.vjp if cls.vjp is not Function.vjp else cls.backward
-
-        def node():
-            return _C._node_of(key)
 
         def run(*grads):
             if ctx.__dict__.get("materialize_grads", True):
-                grads = [_C._zeros_for(node(), i) if g is None else g for i, g in enumerate(grads)]
+                node = _C._node_of(key)
+                grads = [_C._zeros_for(node, i) if g is None else g for i, g in enumerate(grads)]
             given = iter(grads)
             grads = [next(given) if is_one else None for is_one in is_tensor]
             found = rule(ctx, *grads)
@@ -168,6 +164,9 @@ class Function(metaclass=_Meta):
                     f"function {cls.__name__}Backward returned an incorrect number of gradients "
                     f"(expected {len(args)}, got {len(found)})"
                 )
+            for g in found:
+                if g is not None and not isinstance(g, Tensor):
+                    raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
             return tuple(found[i] if ctx.needs_input_grad[i] else None for i in places)
 
         def release():
@@ -175,13 +174,24 @@ class Function(metaclass=_Meta):
             ctx.__dict__["_released"] = True
 
         is_tensor = [isinstance(y, Tensor) for y in outputs]
-        ctx._node = node
-        key = _C._attach_function(
-            cls.__name__ + "Backward", [args[i] for i in places], tensors, differentiable, run, release
+        key = ctx._key = _C._attach_function(
+            cls.__name__ + "Backward", [args[i] for i in places], tensors, differentiable, run, release, ctx
         )
         for y in tensors:
             if any(y is d for d in ctx.__dict__.get("dirty_tensors", ())):
                 _C._bump_version(y)
+
+
+class _NoSecondBackward(Function):
+    """The identity, whose gradient is an error."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        return tuple(t.detach() for t in tensors)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
 def once_differentiable(f):
@@ -191,8 +201,90 @@ def once_differentiable(f):
     def wrapper(ctx, *args):
         before = _C._set_grad_enabled(False)
         try:
-            return f(ctx, *args)
+            found = f(ctx, *args)
         finally:
             _C._set_grad_enabled(before)
+        if not before or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return found
+        found = found if isinstance(found, tuple) else (found,)
+        tensors = [g for g in found if isinstance(g, Tensor)]
+        # They depend on the arguments in a way that nothing knows how to differentiate: that is an error only when asked.
+        marked = iter(_NoSecondBackward.apply(*(g.detach().requires_grad_() for g in tensors)) if tensors else ())
+        return tuple(next(marked) if isinstance(g, Tensor) else g for g in found)
 
     return wrapper
+
+
+class InplaceFunction(Function):
+    """A function that may work in place."""
+
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.inplace = inplace
+
+
+def _map_tensors(f, value):
+    if isinstance(value, Tensor):
+        return f(value)
+    if isinstance(value, (tuple, list)):
+        mapped = [_map_tensors(f, v) for v in value]
+        return type(value)(*mapped) if hasattr(value, "_fields") else type(value)(mapped)
+    if isinstance(value, dict):
+        return {k: _map_tensors(f, v) for k, v in value.items()}
+    return value
+
+
+class NestedIOFunction(Function):
+    """A function whose arguments and results are nested tuples, lists and dictionaries of tensors."""
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Runs ``forward`` on the nested arguments and records ``backward``."""
+        flat = []
+
+        def number(t):
+            flat.append(t)
+            return _Place(len(flat) - 1)
+
+        shape = _map_tensors(number, args)
+        results = []
+
+        def fill(value, tensors):
+            if isinstance(value, _Place):
+                return tensors[value.index]
+            if isinstance(value, (tuple, list)):
+                return type(value)(fill(v, tensors) for v in value)
+            if isinstance(value, dict):
+                return {k: fill(v, tensors) for k, v in value.items()}
+            return value
+
+        class Flat(Function):
+            @staticmethod
+            def forward(ctx, *tensors):
+                nested = cls.forward(ctx, *fill(shape, tensors), **kwargs)
+                out = []
+
+                def place(t):
+                    out.append(t)
+                    return _Place(len(out) - 1)
+
+                results.append(_map_tensors(place, nested))
+                return tuple(out)
+
+            @staticmethod
+            def backward(ctx, *grads):
+                found = cls.backward(ctx, *_flatten(fill(results[0], grads)))
+                out = []
+                _map_tensors(out.append, found if isinstance(found, tuple) else (found,))
+                return tuple(out)
+
+        Flat.__name__ = cls.__name__
+        outputs = Flat.apply(*flat)
+        return fill(results[0], outputs)
+
+
+class _Place:
+    """Where a tensor stood."""
+
+    def __init__(self, index):
+        self.index = index

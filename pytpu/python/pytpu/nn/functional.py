@@ -594,16 +594,11 @@ def _max_unpool(n):
         steps = kernel if stride is None else _tuple(stride, n)
         padding = _tuple(padding, n)
         size = _unpool_output_size(input, kernel, steps, padding, output_size)
-        if indices.dtype != torch.int64:
-            raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
-        if input.shape != indices.shape:
-            raise RuntimeError(
-                f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) "
-                f"but got indices tensor with shape: {list(indices.shape)}"
-            )
-        lead = input.shape[:-n]
-        flat = input.new_zeros([*lead, math.prod(size)])
-        return flat.scatter(-1, indices.flatten(-n), input.flatten(-n)).reshape([*lead, *size[-n:]])
+        if n == 1:
+            return _ops.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*size, 1]).squeeze(-1)
+        if n == 2:
+            return _ops.max_unpool2d(input, indices, size)
+        return _ops.max_unpool3d(input, indices, size, steps, padding)
 
     unpool.__name__ = unpool.__qualname__ = f"max_unpool{n}d"
     unpool.__doc__ = "Puts pooled maxima back where they were; zero elsewhere."
@@ -651,6 +646,7 @@ _INTERPOLATE = {
     (4, "bilinear"): "upsample_bilinear2d",
     (5, "trilinear"): "upsample_trilinear3d",
     (4, "bicubic"): "upsample_bicubic2d",
+    (4, "lanczos"): "_upsample_lanczos2d",
 }
 
 
@@ -709,7 +705,7 @@ def interpolate(
         scale_factors = None
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and input.dim() == 4):
         raise ValueError(
-            "Anti-alias option is restricted to bilinear, bicubic and lanczos modes and requires a 4-D tensor as input"
+            "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
         )
     if mode == "area" and n in (1, 2, 3):
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[n - 1](input, output_size)
@@ -720,11 +716,16 @@ def interpolate(
             raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {expected[mode]} input")
         raise NotImplementedError(
             "Input Error: Only 3D, 4D and 5D input Tensors supported "
-            f"(got {input.dim()}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | "
-            f"nearest-exact (got {mode})"
+            f"(got {input.dim()}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | lanczos | "
+            f"area | nearest-exact (got {mode})"
         )
+    if mode == "lanczos":
+        if align_corners:
+            raise ValueError("Lanczos mode does not support align_corners=True")
+        if not antialias:
+            raise ValueError("Lanczos mode requires antialias=True")
     if antialias:
-        name = f"_{name}_aa"
+        name = f"_{name.lstrip('_')}_aa"
     corners = () if mode in ("nearest", "nearest-exact") else (align_corners,)
     return getattr(_ops, name)(input, output_size, *corners, scale_factors)
 
@@ -1128,16 +1129,28 @@ def linear_cross_entropy(
     options=None,
 ):
     """The cross entropy of `linear(input)`."""
+    if input.dim() not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if linear_weight.dim() < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}")
     if input.size(-1) != linear_weight.size(-1):
         raise RuntimeError(
             "expected equal input and linear_weight last dimensions (in_features), got "
             f"{input.size(-1)} and {linear_weight.size(-1)}, respectively"
         )
+    rows = tuple(linear_weight.shape[:-1])
+    if linear_bias is not None and tuple(linear_bias.shape) != rows:
+        raise RuntimeError(f"expected linear_bias shape {rows}, got {tuple(linear_bias.shape)}")
+    if linear_weight.dim() > 2 and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, "
+            f"(N, {input.size(-1)}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    if ignore_index is not None and tuple(target.shape) == (*input.shape[:-1], *rows):
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     logits = _ops.linear(input, linear_weight.flatten(0, -2), None if linear_bias is None else linear_bias.flatten())
     if linear_weight.dim() > 2:
-        logits = logits.unflatten(-1, linear_weight.shape[:-1])
-    elif logits.dim() > 2 and target.dim() == logits.dim() - 1 and not target.is_floating_point():
-        logits = logits.movedim(-1, 1)
+        logits = logits.unflatten(-1, rows)
     return cross_entropy(
         logits,
         target,

@@ -1,8 +1,12 @@
 """Optimisers and learning-rate schedules, as in `torch.optim`."""
 
 from . import lr_scheduler
+from .adafactor import Adafactor
 from .adam import Adam, AdamW
+from .lbfgs import LBFGS
+from .muon import Muon
 from .optimizer import Optimizer
 from .variants import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
 from .rmsprop import Adagrad, RMSprop
 from .sgd import SGD
+from .sparse_adam import SparseAdam

@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check, _check_lr, _fused, _scalar, _step_tensor
+from .optimizer import Optimizer, _check, _check_lr, _descent, _fused, _real, _scalar, _step_tensor
 
 
 class Adam(Optimizer):
@@ -126,21 +126,11 @@ class Adam(Optimizer):
     def _update(self, group, p, grad, state):
         beta1, beta2 = group["betas"]
         lr, eps = group["lr"], group["eps"]
-        if group["maximize"]:
-            grad = -grad
         state["step"].add_(1)
-        if group["weight_decay"] != 0:
-            if group["decoupled_weight_decay"]:
-                p.mul_(1 - lr * group["weight_decay"])
-            else:
-                grad = grad.add(p, alpha=group["weight_decay"])
-        exp_avg, exp_avg_sq = state["exp_avg"], state["exp_avg_sq"]
+        grad = _descent(group, p, grad)
         largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
         # A complex parameter is two real ones.
-        if p.is_complex():
-            grad, exp_avg, exp_avg_sq = (torch.view_as_real(t) for t in (grad, exp_avg, exp_avg_sq))
-            largest = None if largest is None else torch.view_as_real(largest)
-            p = torch.view_as_real(p)
+        p, grad, exp_avg, exp_avg_sq, largest = _real(p, grad, state["exp_avg"], state["exp_avg_sq"], largest)
         exp_avg.lerp_(grad, 1 - beta1)
         exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=_scalar(1 - beta2))
         if group["capturable"] or group["differentiable"]:

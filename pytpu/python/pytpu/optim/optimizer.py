@@ -331,6 +331,53 @@ class Optimizer:
         return params, grads
 
 
+def _real(*tensors):
+    """Complex tensors as real ones with a dimension of two more; others, and None, as they are."""
+    return tuple(torch.view_as_real(t) if t is not None and t.is_complex() else t for t in tensors)
+
+
+def _descent(group, p, grad):
+    """The gradient to step against: its sign by ``maximize``, with weight decay unless that goes to ``p`` itself."""
+    if group["maximize"]:
+        grad = -grad
+    decay = group.get("weight_decay", 0)
+    if decay != 0:
+        if group.get("decoupled_weight_decay"):
+            p.mul_(1 - group["lr"] * decay)
+        else:
+            grad = grad.add(p, alpha=decay)
+    return grad
+
+
+class PerParameter(Optimizer):
+    """An optimiser whose step is a loop over parameters."""
+
+    def _start(self, group, p, state):
+        """Makes the state of a parameter."""
+        raise NotImplementedError
+
+    def _update(self, group, p, grad, state, views):
+        """Updates one parameter; `views` is the state with complex tensors as real ones, `grad` is final."""
+        raise NotImplementedError
+
+    def step(self, closure=None):
+        """Updates the parameters once."""
+        loss = self._loss(closure)
+        for group in self.param_groups:
+            params, grads = self._collect(group, f"{type(self).__name__} does not support sparse gradients")
+            for p, grad in zip(params, grads):
+                state = self.state[p]
+                if len(state) == 0:
+                    state["step"] = _step_tensor(group, p)
+                    self._start(group, p, state)
+                state["step"].add_(1)
+                grad = _descent(group, p, grad)
+                views = {k: _real(v)[0] if isinstance(v, torch.Tensor) and k != "step" else v for k, v in state.items()}
+                p, grad = _real(p, grad)
+                self._update(group, p, grad, state, views)
+        return loss
+
+
 def _check(name, value, ok):
     """PyTorch's wording for an option out of range."""
     if not ok:

@@ -2,14 +2,10 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check, _check_lr, _step_tensor
+from .optimizer import PerParameter, _check, _check_lr, _step_tensor
 
 
-def _real(*tensors):
-    return tuple(torch.view_as_real(t) if t is not None and t.is_complex() else t for t in tensors)
-
-
-class RMSprop(Optimizer):
+class RMSprop(PerParameter):
     """Steps scaled by a running mean of the squared gradient."""
 
     def __init__(
@@ -45,44 +41,26 @@ class RMSprop(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def step(self, closure=None):
-        """Updates the parameters once."""
-        loss = self._loss(closure)
-        for group in self.param_groups:
-            params, grads = self._collect(group, "RMSprop does not support sparse gradients")
-            for p, grad in zip(params, grads):
-                state = self.state[p]
-                if len(state) == 0:
-                    state["step"] = _step_tensor(group, p)
-                    state["square_avg"] = torch.zeros_like(p)
-                    if group["momentum"] > 0:
-                        state["momentum_buffer"] = torch.zeros_like(p)
-                    if group["centered"]:
-                        state["grad_avg"] = torch.zeros_like(p)
-                self._update(group, p, grad, state)
-        return loss
+    def _start(self, group, p, state):
+        state["square_avg"] = torch.zeros_like(p)
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = torch.zeros_like(p)
+        if group["centered"]:
+            state["grad_avg"] = torch.zeros_like(p)
 
-    @staticmethod
-    def _update(group, p, grad, state):
+    def _update(self, group, p, grad, state, views):
         lr, alpha = group["lr"], group["alpha"]
-        state["step"].add_(1)
-        if group["maximize"]:
-            grad = -grad
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
-        p, grad, square_avg, buffer, grad_avg = _real(
-            p, grad, state["square_avg"], state.get("momentum_buffer"), state.get("grad_avg")
-        )
+        square_avg = views["square_avg"]
         square_avg.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
+            grad_avg = views["grad_avg"]
             grad_avg.lerp_(grad, 1 - alpha)
             avg = square_avg.addcmul(grad_avg, grad_avg, value=-1).sqrt_()
         else:
             avg = square_avg.sqrt()
         avg = avg.add(group["eps"]) if group["differentiable"] else avg.add_(group["eps"])
         if group["momentum"] > 0:
-            buffer.mul_(group["momentum"]).addcdiv_(grad, avg)
-            grad, avg = buffer, None
+            grad, avg = views["momentum_buffer"].mul_(group["momentum"]).addcdiv_(grad, avg), None
         if isinstance(lr, torch.Tensor):
             p.sub_((grad if avg is None else grad / avg) * lr)
         elif avg is None:
@@ -91,7 +69,7 @@ class RMSprop(Optimizer):
             p.addcdiv_(grad, avg, value=-lr)
 
 
-class Adagrad(Optimizer):
+class Adagrad(PerParameter):
     """Steps scaled by the sum of all squared gradients so far."""
 
     def __init__(
@@ -127,35 +105,23 @@ class Adagrad(Optimizer):
         super().__init__(params, defaults)
         for group in self.param_groups:
             for p in group["params"]:
-                start = group["initial_accumulator_value"]
-                start = complex(start, start) if p.is_complex() else start
-                self.state[p] = {"step": _step_tensor(group, p), "sum": torch.full_like(p, start)}
+                self.state[p] = {"step": _step_tensor(group, p)}
+                self._start(group, p, self.state[p])
 
-    def step(self, closure=None):
-        """Updates the parameters once."""
-        loss = self._loss(closure)
-        for group in self.param_groups:
-            params, grads = self._collect(group, "Adagrad does not support sparse gradients")
-            for p, grad in zip(params, grads):
-                state = self.state[p]
-                if len(state) == 0:
-                    state["step"] = _step_tensor(group, p)
-                    state["sum"] = torch.full_like(p, group["initial_accumulator_value"])
-                state["step"].add_(1)
-                if group["maximize"]:
-                    grad = -grad
-                if group["weight_decay"] != 0:
-                    grad = grad.add(p, alpha=group["weight_decay"])
-                size = group["lr"] / (1 + (state["step"].item() - 1) * group["lr_decay"])
-                p, grad, total = _real(p, grad, state["sum"])
-                total.addcmul_(grad, grad, value=1)
-                std = total.sqrt()
-                std = std + group["eps"] if group["differentiable"] else std.add_(group["eps"])
-                if isinstance(size, torch.Tensor):
-                    p.sub_(grad / std * size)
-                else:
-                    p.addcdiv_(grad, std, value=-size)
-        return loss
+    def _start(self, group, p, state):
+        start = group["initial_accumulator_value"]
+        state["sum"] = torch.full_like(p, complex(start, start) if p.is_complex() else start)
+
+    def _update(self, group, p, grad, state, views):
+        size = group["lr"] / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        total = views["sum"]
+        total.addcmul_(grad, grad, value=1)
+        std = total.sqrt()
+        std = std + group["eps"] if group["differentiable"] else std.add_(group["eps"])
+        if isinstance(size, torch.Tensor):
+            p.sub_(grad / std * size)
+        else:
+            p.addcdiv_(grad, std, value=-size)
 
     def share_memory(self):
         """Moves the sums to shared memory."""

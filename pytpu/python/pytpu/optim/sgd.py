@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check, _check_lr, _fused
+from .optimizer import Optimizer, _check, _check_lr, _descent, _fused
 
 
 class SGD(Optimizer):
@@ -95,10 +95,7 @@ class SGD(Optimizer):
         return loss
 
     def _update(self, group, p, grad):
-        if group["maximize"]:
-            grad = -grad
-        if group["weight_decay"] != 0:
-            grad = grad.add(p, alpha=group["weight_decay"])
+        grad = _descent(group, p, grad)
         momentum = group["momentum"]
         if momentum != 0:
             state = self.state[p]

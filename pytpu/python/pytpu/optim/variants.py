@@ -2,47 +2,10 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check, _check_lr, _step_tensor
-from .rmsprop import _real
+from .optimizer import PerParameter, _check, _check_lr
 
 
-class _PerParameter(Optimizer):
-    """An optimiser whose step is a loop over parameters."""
-
-    def _start(self, group, p, state):
-        """Makes the state of a parameter."""
-        raise NotImplementedError
-
-    def _update(self, group, p, grad, state, views):
-        """Updates one parameter; `views` is the state with complex tensors as real ones, `grad` is final."""
-        raise NotImplementedError
-
-    def step(self, closure=None):
-        """Updates the parameters once."""
-        loss = self._loss(closure)
-        name = type(self).__name__
-        for group in self.param_groups:
-            params, grads = self._collect(group, f"{name} does not support sparse gradients")
-            for p, grad in zip(params, grads):
-                state = self.state[p]
-                if len(state) == 0:
-                    state["step"] = _step_tensor(group, p)
-                    self._start(group, p, state)
-                if group["maximize"]:
-                    grad = -grad
-                decay = group.get("weight_decay", 0)
-                if decay != 0:
-                    if group.get("decoupled_weight_decay"):
-                        p.mul_(1 - group["lr"] * decay)
-                    else:
-                        grad = grad.add(p, alpha=decay)
-                views = {k: _real(v)[0] if isinstance(v, torch.Tensor) and k != "step" else v for k, v in state.items()}
-                p, grad = _real(p, grad)
-                self._update(group, p, grad, state, views)
-        return loss
-
-
-class Adadelta(_PerParameter):
+class Adadelta(PerParameter):
     """Steps scaled by the ratio of running means of squared updates and squared gradients."""
 
     def __init__(
@@ -81,14 +44,13 @@ class Adadelta(_PerParameter):
     def _update(self, group, p, grad, state, views):
         rho, eps = group["rho"], group["eps"]
         square_avg, acc_delta = views["square_avg"], views["acc_delta"]
-        state["step"].add_(1)
         square_avg.mul_(rho).addcmul_(grad, grad, value=1 - rho)
         delta = acc_delta.add(eps).sqrt() / square_avg.add(eps).sqrt() * grad
         acc_delta.mul_(rho).addcmul_(delta, delta, value=1 - rho)
         p.add_(delta, alpha=-group["lr"])
 
 
-class Adamax(_PerParameter):
+class Adamax(PerParameter):
     """Adam with the largest gradient seen in place of the mean square."""
 
     def __init__(
@@ -127,7 +89,6 @@ class Adamax(_PerParameter):
 
     def _update(self, group, p, grad, state, views):
         beta1, beta2 = group["betas"]
-        state["step"].add_(1)
         views["exp_avg"].lerp_(grad, 1 - beta1)
         largest = views["exp_inf"]
         largest.copy_(torch.maximum(largest * beta2, grad.abs().add_(group["eps"])))
@@ -135,7 +96,7 @@ class Adamax(_PerParameter):
         p.addcdiv_(views["exp_avg"], largest, value=-size)
 
 
-class NAdam(_PerParameter):
+class NAdam(PerParameter):
     """Adam with Nesterov momentum."""
 
     def __init__(
@@ -181,7 +142,6 @@ class NAdam(_PerParameter):
     def _update(self, group, p, grad, state, views):
         beta1, beta2 = group["betas"]
         lr, decay = group["lr"], group["momentum_decay"]
-        state["step"].add_(1)
         t = state["step"].item()
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (t * decay))
         mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((t + 1) * decay))
@@ -195,7 +155,7 @@ class NAdam(_PerParameter):
         p.addcdiv_(exp_avg, denom, value=-lr * mu_next / (1.0 - product * mu_next))
 
 
-class RAdam(_PerParameter):
+class RAdam(PerParameter):
     """Adam whose first steps do without the mean square until it can be trusted."""
 
     def __init__(
@@ -236,7 +196,6 @@ class RAdam(_PerParameter):
 
     def _update(self, group, p, grad, state, views):
         beta1, beta2 = group["betas"]
-        state["step"].add_(1)
         t = state["step"].item()
         exp_avg, exp_avg_sq = views["exp_avg"], views["exp_avg_sq"]
         exp_avg.lerp_(grad, 1 - beta1)
@@ -254,7 +213,7 @@ class RAdam(_PerParameter):
             p.add_(corrected * group["lr"], alpha=-1.0)
 
 
-class ASGD(_PerParameter):
+class ASGD(PerParameter):
     """Gradient descent that also keeps the average of the parameters."""
 
     def __init__(
@@ -292,7 +251,6 @@ class ASGD(_PerParameter):
         state["ax"] = torch.zeros_like(p)
 
     def _update(self, group, p, grad, state, views):
-        state["step"].add_(1)
         t = state["step"].item()
         eta, mu = state["eta"].item(), state["mu"].item()
         p.mul_(1 - group["lambd"] * eta)
@@ -306,7 +264,7 @@ class ASGD(_PerParameter):
         state["mu"] = torch.tensor(1 / max(1, t - group["t0"]), dtype=torch.float32)
 
 
-class Rprop(_PerParameter):
+class Rprop(PerParameter):
     """Steps by the sign of the gradient alone, longer while it stays the same."""
 
     def __init__(
@@ -343,7 +301,6 @@ class Rprop(_PerParameter):
     def _update(self, group, p, grad, state, views):
         shrink, grow = group["etas"]
         smallest, largest = group["step_sizes"]
-        state["step"].add_(1)
         agreement = grad * views["prev"]
         one = torch.ones_like(agreement)
         factor = torch.where(agreement > 0, one * grow, torch.where(agreement < 0, one * shrink, one))

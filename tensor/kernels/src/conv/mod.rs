@@ -5,13 +5,21 @@
 //! which crops. One table a dimension says which input position a pair of output and kernel position reads; every path works from
 //! these tables, so all of them handle every combination.
 //!
-//! Products of matrices do the arithmetic: an input's windows are unfolded, a tile at a time, into scratch memory that fits in
-//! cache. A kernel of one with unit strides needs no unfolding; a depthwise convolution is computed directly.
+//! Products of matrices do the arithmetic, over the whole batch at once: the windows of an input are an operand that is packed
+//! straight from the input. The gradient for the input is a convolution too, of the output's gradient with the weights turned around;
+//! with a stride, one for each class of input positions that the same kernel positions reach. A depthwise convolution is
+//! computed directly.
 
-use crate::matmul::{Mat, MatMut, gemm};
-use crate::par::{Scratch, Shared, parallel_for, threads};
+mod windows;
+
+use crate::cpu::level;
+use crate::gemm::{Adjacent, Columns, Multiply, Product, product};
+use crate::matmul::Mat;
+use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
+use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
+use windows::{MERGEABLE, Reads, Segments, Windows};
 
 /// What a convolution does. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -71,8 +79,7 @@ struct Shape {
     table: [Vec<u32>; 3],
     /// For each kernel position of the last dimension, the run of its reads, where output and input positions advance together.
     spans: Option<Vec<Span>>,
-    /// Windows are the input itself.
-    is_pointwise: bool,
+    stride: [usize; 3],
 }
 
 /// Output positions `first..first + count` read the input from `start` on; the others read zeros.
@@ -85,7 +92,7 @@ struct Span {
 
 /// Which positions of an input row the output row of a kernel position reads.
 #[derive(Clone, Copy)]
-struct Columns<'a> {
+struct Row<'a> {
     positions: &'a [u32],
     span: Option<Span>,
 }
@@ -118,12 +125,10 @@ impl Shape {
             }
             table
         });
-        let is_pointwise = ks == [1; 3]
-            && xs == ys
-            && (0..3).all(|d| table[d].iter().enumerate().all(|(i, &at): (usize, &u32)| at as usize == i));
         let unit_step = spec.stride[s - 1] == 1 && spec.x_dilation[s - 1] == 1 && ys[2] > 0;
         let spans = unit_step.then(|| table[2].chunks_exact(ys[2]).map(span).collect());
-        Shape { n: x[0], c: x[1], o: w[0], groups: spec.groups, x: xs, k: ks, y: ys, table, spans, is_pointwise }
+        let stride = std::array::from_fn(|d| (d + s).checked_sub(3).map_or(1, |e| spec.stride[e]));
+        Shape { n: x[0], c: x[1], o: w[0], groups: spec.groups, x: xs, k: ks, y: ys, table, spans, stride }
     }
 
     /// Input channels of a group.
@@ -157,14 +162,14 @@ impl Shape {
     /// Calls `f(kernel position, output offset, input offset, output positions, input positions)` for each kernel position and each row of
     /// output rows `rows` that reads the input at all; the positions are of the last dimension.
     #[inline(always)]
-    fn rows(&self, rows: std::ops::Range<usize>, mut f: impl FnMut(usize, usize, Option<usize>, Columns)) {
+    fn rows(&self, rows: std::ops::Range<usize>, mut f: impl FnMut(usize, usize, Option<usize>, Row)) {
         let [_, yh, yw] = self.y;
         let [kd, kh, kw] = self.k;
         for a in 0..kd {
             for b in 0..kh {
                 for c in 0..kw {
                     let k = (a * kh + b) * kw + c;
-                    let columns = Columns {
+                    let columns = Row {
                         positions: &self.table[2][c * yw..][..yw],
                         span: self.spans.as_ref().map(|spans| spans[c]),
                     };
@@ -215,30 +220,61 @@ pub fn conv_weight_grad(x: &View, g: &View, spec: &ConvSpec, gw: &mut ViewMut) {
     });
 }
 
-/// Bytes of unfolded input that a thread works on at a time: about half of a second-level cache.
-const TILE_BYTES: usize = 768 << 10;
-
-/// Rows of output (along the last dimension) that a tile holds.
-fn tile_rows<A>(s: &Shape) -> usize {
-    let rows = s.y[0] * s.y[1];
-    let row_bytes = (s.depth() * s.y[2] * size_of::<A>()).max(1);
-    (TILE_BYTES / row_bytes).clamp(1, rows.max(1))
+/// Columns of a result whose images lie `image` elements apart.
+struct Images {
+    positions: usize,
+    image: usize,
 }
 
-fn forward<A: Real>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &mut [A]) {
+impl Columns for Images {
+    #[inline(always)]
+    fn at(&self, j: usize) -> usize {
+        j / self.positions * self.image + j % self.positions
+    }
+}
+
+/// Columns of a result at some positions of images.
+struct Scattered<'a> {
+    positions: &'a [usize],
+    image: usize,
+}
+
+impl Columns for Scattered<'_> {
+    #[inline(always)]
+    fn at(&self, j: usize) -> usize {
+        let n = self.positions.len();
+        j / n * self.image + self.positions[j % n]
+    }
+}
+
+/// Kernel positions in order.
+fn kernel_positions(k: [usize; 3]) -> Vec<[usize; 3]> {
+    (0..k[0]).flat_map(|a| (0..k[1]).flat_map(move |b| (0..k[2]).map(move |c| [a, b, c]))).collect()
+}
+
+/// Calls `f(group, whether its product may use all threads)`: many groups are worked on side by side.
+fn each_group(groups: usize, work: usize, f: impl Fn(usize, bool) + Sync) {
+    if groups >= 2 * num_threads() && num_threads() > 1 {
+        parallel_for(groups, (1usize << 18).div_ceil(work.max(1)), |range| range.for_each(|g| f(g, false)));
+    } else {
+        (0..groups).for_each(|g| f(g, true));
+    }
+}
+
+/// Multiplications below which a product stays on its thread.
+const SERIAL: usize = 1 << 19;
+
+fn forward<A: Multiply>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &mut [A]) {
     let (xs, ys, og, depth) = (s.xs(), s.ys(), s.og(), s.depth());
     if out.is_empty() {
         return;
     }
     let beta = if bias.is_some() { A::ONE } else { A::ZERO };
     let to = Shared::new(out);
-    // SAFETY (of its calls): a channel's range of columns is written by one thread.
-    let start_with_bias = |n: usize, channels: std::ops::Range<usize>, columns: std::ops::Range<usize>| {
+    let start_with_bias = |plane: usize| {
         if let Some(bias) = bias {
-            for c in channels {
-                // SAFETY: by the caller.
-                unsafe { to.slice((n * s.o + c) * ys + columns.start, columns.len()) }.fill(bias[c]);
-            }
+            // SAFETY: planes are disjoint.
+            unsafe { to.slice(plane * ys, ys) }.fill(bias[plane % s.o]);
         }
     };
     if s.is_depthwise() {
@@ -252,104 +288,49 @@ fn forward<A: Real>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &mut [
             }
         });
     }
-    let rows = s.y[0] * s.y[1];
-    let per = if s.is_pointwise { rows } else { tile_rows::<A>(s) };
-    let tiles = rows.div_ceil(per);
-    let count = s.n * s.groups * tiles;
-    let work = (og * depth * per * s.y[2]).max(1);
-    // Few tiles: the product itself runs on several threads.
-    let inside = count < threads();
-    parallel_for(count, if inside { count } else { (1usize << 18).div_ceil(work) }, |range| {
-        let mut unfolded = Scratch::<A>::any(if s.is_pointwise { 0 } else { depth * per * s.y[2] });
-        for i in range {
-            let (n, group, tile) = (i / tiles / s.groups, i / tiles % s.groups, i % tiles);
-            let tile = tile * per..((tile + 1) * per).min(rows);
-            let columns = tile.start * s.y[2]..tile.end * s.y[2];
-            let (width, first) = (columns.len(), columns.start);
-            let x = &x[(n * s.c + group * s.cg()) * xs..][..s.cg() * xs];
-            start_with_bias(n, group * og..(group + 1) * og, columns);
-            let b = if s.is_pointwise {
-                Mat::new(x, xs, 1)
-            } else {
-                unfold(s, x, tile, &mut unfolded[..depth * width]);
-                Mat::new(&unfolded, width, 1)
-            };
-            let w = Mat::new(&w[group * og * depth..][..og * depth], depth, 1);
-            // SAFETY: the slices have these sizes; tiles of the output are disjoint.
+    if bias.is_some() {
+        parallel_for(s.n * s.o, (1usize << 15).div_ceil(ys), |range| range.for_each(start_with_bias));
+    }
+    let kernel = kernel_positions(s.k);
+    let tables = std::array::from_fn(|d| &s.table[d][..]);
+    let reads = Reads { source: s.x, positions: s.y, tables, kernel: &kernel };
+    let (image, out_image) = (s.c * xs, s.o * ys);
+    // Images so large that several do not fit one lookup are worked on one by one.
+    let batch = if image <= MERGEABLE { s.n } else { 1 };
+    let work = og * depth * batch * ys;
+    for first in (0..s.n).step_by(batch) {
+        each_group(s.groups, work, |group, parallel| {
+            let x = &x[first * image + group * s.cg() * xs..];
+            let windows = Windows::new(x, &reads, batch, image);
+            // SAFETY: the slices have these sizes; groups of the output are disjoint.
             unsafe {
-                let c = MatMut::at(to.ptr().add((n * s.o + group * og) * ys + first), ys, 1);
-                gemm(og, width, depth, A::ONE, w, b, beta, c, inside);
-            }
-        }
-    });
-}
-
-simd! {
-    /// Writes the windows of output rows `tile`: `out[channel, kernel position][output position]`.
-    fn unfold<A: Real>(s: &Shape, x: &[A], tile: std::ops::Range<usize>, out: &mut [A]) {
-        let (xs, yw, xw) = (s.xs(), s.y[2], s.x[2]);
-        let width = tile.len() * yw;
-        let base = tile.start * yw;
-        for c in 0..s.cg() {
-            let x = &x[c * xs..][..xs];
-            s.rows(tile.clone(), |k, at, from, columns| {
-                let out = &mut out[(c * s.ks() + k) * width + at - base..][..yw];
-                let Some(from) = from else { return out.fill(A::ZERO) };
-                let x = &x[from..from + xw];
-                if let Some(Span { first, count, start }) = columns.span {
-                    for o in &mut out[..first] {
-                        *o = A::ZERO;
-                    }
-                    copy_row(&x[start..start + count], &mut out[first..first + count]);
-                    for o in &mut out[first + count..] {
-                        *o = A::ZERO;
-                    }
-                } else {
-                    for (o, &at) in out.iter_mut().zip(columns.positions) {
-                        *o = if at == NOTHING { A::ZERO } else { x[at as usize] };
+                let p = Product {
+                    m: og,
+                    n: batch * ys,
+                    k: depth,
+                    alpha: A::ONE,
+                    beta,
+                    c: to.ptr().add(first * out_image + group * og * ys),
+                    row: ys,
+                    columns: &Images { positions: ys, image: out_image },
+                    parallel: parallel && work >= SERIAL,
+                };
+                if depth > 0 {
+                    let w = Mat::new(&w[group * og * depth..][..og * depth], depth, 1);
+                    product(A::kernel(level()), &w.rows(), &windows, &p);
+                } else if bias.is_none() {
+                    for n in 0..batch {
+                        to.slice((first + n) * out_image + group * og * ys, og * ys).fill(A::ZERO);
                     }
                 }
-            });
-        }
-    }
-}
-
-/// A copy in fixed pieces: rows are too short for a call of `memcpy` to pay.
-#[inline(always)]
-#[allow(clippy::manual_memcpy, reason = "see above")]
-fn copy_row<A: Real>(x: &[A], out: &mut [A]) {
-    let (mut to, from) = (out.chunks_exact_mut(16), x.chunks_exact(16));
-    let rest = from.remainder();
-    for (o, x) in (&mut to).zip(from) {
-        for i in 0..16 {
-            o[i] = x[i];
-        }
-    }
-    for (o, &x) in to.into_remainder().iter_mut().zip(rest) {
-        *o = x;
-    }
-}
-
-simd! {
-    /// Adds unfolded windows back to where they were read.
-    fn fold<A: Real>(s: &Shape, windows: &[A], tile: std::ops::Range<usize>, x: &mut [A]) {
-        let (xs, yw, xw) = (s.xs(), s.y[2], s.x[2]);
-        let width = tile.len() * yw;
-        let base = tile.start * yw;
-        for c in 0..s.cg() {
-            let x = &mut x[c * xs..][..xs];
-            s.rows(tile.clone(), |k, at, from, columns| {
-                let Some(from) = from else { return };
-                let windows = &windows[(c * s.ks() + k) * width + at - base..][..yw];
-                add_row(windows, columns, &mut x[from..from + xw], A::ONE);
-            });
-        }
+            }
+        });
     }
 }
 
 /// Adds `factor * row` at the positions it was read from.
 #[inline(always)]
-fn add_row<A: Real>(row: &[A], columns: Columns, x: &mut [A], factor: A) {
+fn add_row<A: Real>(row: &[A], columns: Row, x: &mut [A], factor: A) {
     if let Some(Span { first, count, start }) = columns.span {
         for (x, &v) in x[start..start + count].iter_mut().zip(&row[first..first + count]) {
             *x += factor * v;
@@ -413,8 +394,8 @@ simd! {
     }
 }
 
-fn input_grad<A: Real>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
-    let (xs, ys, og, depth) = (s.xs(), s.ys(), s.og(), s.depth());
+fn input_grad<A: Multiply>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
+    let (xs, ys, og) = (s.xs(), s.ys(), s.og());
     if gx.is_empty() {
         return;
     }
@@ -432,44 +413,93 @@ fn input_grad<A: Real>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
             }
         });
     }
-    let rows = s.y[0] * s.y[1];
-    let per = tile_rows::<A>(s);
-    let count = s.n * s.groups;
-    let inside = count < threads();
-    let work = (og * depth * ys).max(1);
-    parallel_for(count, if inside { count } else { (1usize << 18).div_ceil(work) }, |range| {
-        let mut unfolded = Scratch::<A>::any(if s.is_pointwise { 0 } else { depth * per * s.y[2] });
-        for i in range {
-            let (n, group) = (i / s.groups, i % s.groups);
-            let w = Mat::new(&w[group * og * depth..][..og * depth], depth, 1);
-            // SAFETY: groups of planes are disjoint.
-            let gx = unsafe { to.slice((n * s.c + group * s.cg()) * xs, s.cg() * xs) };
-            let g = &g[(n * s.o + group * og) * ys..][..og * ys];
-            if s.is_pointwise {
-                // SAFETY: the slices have these sizes.
-                unsafe {
-                    gemm(depth, ys, og, A::ONE, w.t(), Mat::new(g, ys, 1), A::ZERO, MatMut::new(gx, ys, 1), inside)
-                };
-                continue;
-            }
-            gx.fill(A::ZERO);
-            for first in (0..rows).step_by(per) {
-                let tile = first..(first + per).min(rows);
-                let width = tile.len() * s.y[2];
-                if width == 0 {
-                    continue;
+    // Which output position a kernel position at an input position belongs to.
+    let inverse: [Vec<u32>; 3] = std::array::from_fn(|d| {
+        let mut inverse = vec![NOTHING; s.k[d] * s.x[d]];
+        for k in 0..s.k[d] {
+            for o in 0..s.y[d] {
+                let at = s.table[d][k * s.y[d] + o];
+                if at != NOTHING {
+                    inverse[k * s.x[d] + at as usize] = o as u32;
                 }
-                let unfolded = &mut unfolded[..depth * width];
-                let g = Mat::new(&g[first * s.y[2]..], ys, 1);
-                // SAFETY: the slices have these sizes.
-                unsafe { gemm(depth, width, og, A::ONE, w.t(), g, A::ZERO, MatMut::new(unfolded, width, 1), inside) };
-                fold(s, unfolded, tile, gx);
             }
         }
+        inverse
     });
+    let (image, g_image) = (s.c * xs, s.o * ys);
+    let batch = if g_image <= MERGEABLE { s.n } else { 1 };
+    let phases = s.stride.iter().product::<usize>();
+    for phase in 0..phases {
+        let rest = [phase / (s.stride[1] * s.stride[2]), phase / s.stride[2] % s.stride[1], phase % s.stride[2]];
+        // Input positions of this phase along each dimension, and the tables for them alone.
+        let count: [usize; 3] = std::array::from_fn(|d| (s.x[d] + s.stride[d] - 1 - rest[d]) / s.stride[d]);
+        let tables: [Vec<u32>; 3] = std::array::from_fn(|d| {
+            let row = |k: usize| (0..count[d]).map(move |i| k * s.x[d] + rest[d] + i * s.stride[d]);
+            (0..s.k[d]).flat_map(row).map(|at| inverse[d][at]).collect()
+        });
+        let reached = |d: usize, k: usize| tables[d][k * count[d]..][..count[d]].iter().any(|&o| o != NOTHING);
+        let all = kernel_positions(s.k);
+        let kernel: Vec<[usize; 3]> = all.iter().copied().filter(|k| (0..3).all(|d| reached(d, k[d]))).collect();
+        let positions: Vec<usize> = kernel_positions(count)
+            .iter()
+            .map(|p| std::array::from_fn::<usize, 3, _>(|d| rest[d] + p[d] * s.stride[d]))
+            .map(|at| (at[0] * s.x[1] + at[1]) * s.x[2] + at[2])
+            .collect();
+        if positions.is_empty() {
+            continue;
+        }
+        let tables = std::array::from_fn(|d| &tables[d][..]);
+        let reads = Reads { source: s.y, positions: count, tables, kernel: &kernel };
+        let (reads_all, depth) = (kernel.len() == all.len(), og * kernel.len());
+        let work = s.cg() * depth * batch * positions.len();
+        for first in (0..s.n).step_by(batch) {
+            each_group(s.groups, work, |group, parallel| {
+                let columns = Scattered { positions: &positions, image };
+                let at = first * image + group * s.cg() * xs;
+                if depth == 0 {
+                    for channel in 0..s.cg() {
+                        for j in 0..batch * positions.len() {
+                            // SAFETY: phases and groups are disjoint.
+                            unsafe { *to.ptr().add(at + channel * xs + columns.at(j)) = A::ZERO };
+                        }
+                    }
+                    return;
+                }
+                let mut w = &w[group * og * s.cg() * s.ks()..][..og * s.cg() * s.ks()];
+                // The weights of the kernel positions that this phase reads.
+                let mut some = Scratch::<A>::any(if reads_all { 0 } else { og * s.cg() * kernel.len() });
+                if !reads_all {
+                    let index: Vec<usize> = kernel.iter().map(|k| (k[0] * s.k[1] + k[1]) * s.k[2] + k[2]).collect();
+                    for (to, from) in some.chunks_exact_mut(kernel.len()).zip(w.chunks_exact(s.ks())) {
+                        for (to, &k) in to.iter_mut().zip(&index) {
+                            *to = from[k];
+                        }
+                    }
+                    w = &some;
+                }
+                let windows = Windows::new(&g[first * g_image + group * og * ys..], &reads, batch, g_image);
+                // SAFETY: the slices have these sizes; groups and phases of the gradient are disjoint.
+                unsafe {
+                    let p = Product {
+                        m: s.cg(),
+                        n: batch * positions.len(),
+                        k: depth,
+                        alpha: A::ONE,
+                        beta: A::ZERO,
+                        c: to.ptr().add(at),
+                        row: xs,
+                        columns: if phases == 1 { &Images { positions: xs, image } } else { &columns },
+                        parallel: parallel && work >= SERIAL,
+                    };
+                    let w = Segments::new(w, kernel.len(), kernel.len(), s.cg() * kernel.len());
+                    product(A::kernel(level()), &w, &windows, &p);
+                }
+            });
+        }
+    }
 }
 
-fn weight_grad<A: Real>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
+fn weight_grad<A: Multiply>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
     let (xs, ys, og, depth) = (s.xs(), s.ys(), s.og(), s.depth());
     if gw.is_empty() {
         return;
@@ -487,44 +517,35 @@ fn weight_grad<A: Real>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
             }
         });
     }
-    let rows = s.y[0] * s.y[1];
-    let per = if s.is_pointwise { rows } else { tile_rows::<A>(s) };
-    let tiles = if ys == 0 { 0 } else { rows.div_ceil(per) };
-    let items = s.n * tiles;
-    // Each piece of the batch has its own sums, which are added in order: results do not depend on timing.
-    let pieces = if og * depth * ys * s.n * s.groups < 1 << 18 { 1 } else { threads().min(items.max(1)) };
-    let mut partial = Scratch::filled(pieces * gw.len(), A::ZERO);
-    let sums = Shared::new(&mut partial);
-    let size = gw.len();
-    parallel_for(pieces, 1, |range| {
-        for piece in range {
-            // SAFETY: pieces have their own sums.
-            let gw = unsafe { sums.slice(piece * size, size) };
-            let mut unfolded = Scratch::<A>::any(if s.is_pointwise { 0 } else { depth * per * s.y[2] });
-            for item in piece * items / pieces..(piece + 1) * items / pieces {
-                let (n, first) = (item / tiles, item % tiles * per);
-                let tile = first..(first + per).min(rows);
-                let width = tile.len() * s.y[2];
-                for group in 0..s.groups {
-                    let x = &x[(n * s.c + group * s.cg()) * xs..][..s.cg() * xs];
-                    let b = if s.is_pointwise {
-                        Mat::new(x, xs, 1)
-                    } else {
-                        unfold(s, x, tile.clone(), &mut unfolded[..depth * width]);
-                        Mat::new(&unfolded, width, 1)
-                    };
-                    let g = Mat::new(&g[(n * s.o + group * og) * ys + first * s.y[2]..], ys, 1);
-                    let gw = MatMut::new(&mut gw[group * og * depth..][..og * depth], depth, 1);
-                    // SAFETY: the slices have these sizes.
-                    unsafe { gemm(og, depth, width, A::ONE, g, b.t(), A::ONE, gw, pieces == 1) };
-                }
+    if depth == 0 || s.n * ys == 0 {
+        return gw.fill(A::ZERO);
+    }
+    let kernel = kernel_positions(s.k);
+    let tables = std::array::from_fn(|d| &s.table[d][..]);
+    let reads = Reads { source: s.x, positions: s.y, tables, kernel: &kernel };
+    let (image, g_image) = (s.c * xs, s.o * ys);
+    let batch = if image <= MERGEABLE { s.n } else { 1 };
+    let work = og * depth * batch * ys;
+    let to = Shared::new(gw);
+    for first in (0..s.n).step_by(batch) {
+        each_group(s.groups, work, |group, parallel| {
+            let windows = Windows::new(&x[first * image + group * s.cg() * xs..], &reads, batch, image);
+            let g = Segments::new(&g[first * g_image + group * og * ys..], ys, ys, g_image);
+            // SAFETY: the slices have these sizes; groups of the gradient are disjoint.
+            unsafe {
+                let p = Product {
+                    m: og,
+                    n: depth,
+                    k: batch * ys,
+                    alpha: A::ONE,
+                    beta: if first == 0 { A::ZERO } else { A::ONE },
+                    c: to.ptr().add(group * og * depth),
+                    row: depth,
+                    columns: &Adjacent,
+                    parallel: parallel && work >= SERIAL,
+                };
+                product(A::kernel(level()), &g, &windows.transposed(), &p);
             }
-        }
-    });
-    gw.copy_from_slice(&partial[..size]);
-    for piece in 1..pieces {
-        for (o, &v) in gw.iter_mut().zip(&partial[piece * size..][..size]) {
-            *o += v;
-        }
+        });
     }
 }

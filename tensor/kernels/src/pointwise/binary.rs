@@ -2,6 +2,7 @@
 
 use super::{kinds, unsupported};
 use crate::loops::{Loop, Map2, Operand, Params, compute_dtype, for_each_row, loop2, run};
+use crate::special::{self, PolynomialKind};
 use crate::{DType, Element, KernelError, View, ViewMut};
 
 kinds! {
@@ -12,6 +13,7 @@ kinds! {
         BitwiseAnd "bitwise_and", BitwiseOr "bitwise_or", BitwiseXor "bitwise_xor",
         LeftShift "bitwise_left_shift", RightShift "bitwise_right_shift", LogicalAnd "logical_and",
         LogicalOr "logical_or", LogicalXor "logical_xor", NextAfter "nextafter", Copysign "copysign",
+        Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u", ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w", ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t", ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u", ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v", ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h", HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l", Legendre "special_legendre_polynomial_p",
     }
 }
 
@@ -99,11 +101,35 @@ macro_rules! floats {
                     a.next_down()
                 };
                 vector Copysign => $t: |a, b| a.copysign(b);
+                scalar Igamma => $t: |a, b| special::igamma(&(a as f64), &(b as f64)) as $t;
+                scalar Igammac => $t: |a, b| special::igammac(&(a as f64), &(b as f64)) as $t;
+                scalar Zeta => $t: |a, b| special::zeta(&(a as f64), &(b as f64)) as $t;
+                scalar ChebyshevT => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevT, &(a as f64), &(b as f64)) as $t;
+                scalar ChebyshevU => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevU, &(a as f64), &(b as f64)) as $t;
+                scalar ChebyshevV => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevV, &(a as f64), &(b as f64)) as $t;
+                scalar ChebyshevW => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevW, &(a as f64), &(b as f64)) as $t;
+                scalar ShiftedChebyshevT => $t: |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevT, &(a as f64), &(b as f64)) as $t;
+                scalar ShiftedChebyshevU => $t: |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevU, &(a as f64), &(b as f64)) as $t;
+                scalar ShiftedChebyshevV => $t: |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevV, &(a as f64), &(b as f64)) as $t;
+                scalar ShiftedChebyshevW => $t: |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevW, &(a as f64), &(b as f64)) as $t;
+                scalar HermiteH => $t: |a, b| special::orthogonal(PolynomialKind::HermiteH, &(a as f64), &(b as f64)) as $t;
+                scalar HermiteHe => $t: |a, b| special::orthogonal(PolynomialKind::HermiteHe, &(a as f64), &(b as f64)) as $t;
+                scalar Laguerre => $t: |a, b| special::orthogonal(PolynomialKind::Laguerre, &(a as f64), &(b as f64)) as $t;
+                scalar Legendre => $t: |a, b| special::orthogonal(PolynomialKind::Legendre, &(a as f64), &(b as f64)) as $t;
             }
         }
     )*};
 }
 floats! { of_f32 f32 u32; of_f64 f64 u64; }
+
+/// The greatest common divisor, never negative but for that of the least number; that of zeros is zero.
+fn gcd(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.wrapping_abs(), b.wrapping_abs());
+    while a != 0 {
+        (a, b) = (b.wrapping_rem(a), a);
+    }
+    b
+}
 
 /// `a^b` of integers, wrapping; a negative exponent gives what rounding the true result towards zero gives.
 macro_rules! integer_pow {
@@ -170,6 +196,11 @@ macro_rules! integers {
                 vector RightShift => $t: |a, b| {
                     a >> (if (0..BITS).contains(&(b as i64)) { b as u32 } else { BITS as u32 - 1 })
                         >> (if <$t>::MIN == 0 && !(0..BITS).contains(&(b as i64)) { 1 } else { 0 })
+                };
+                scalar Gcd => $t: |a, b| gcd(a as i64, b as i64) as $t;
+                scalar Lcm => $t: |a, b| {
+                    let g = gcd(a as i64, b as i64);
+                    (if g == 0 { 0 } else { (a as i64 / g).wrapping_mul(b as i64).wrapping_abs() }) as $t
                 };
                 vector LogicalAnd => bool: |a, b| (a != 0) & (b != 0);
                 vector LogicalOr => bool: |a, b| (a != 0) | (b != 0);

@@ -5,12 +5,14 @@
 //! a stride of zero, a Python scalar is an element with strides of zero.
 
 mod binary;
+mod frexp;
 mod fused;
 mod math;
 mod optimizer;
 mod unary;
 
 pub use binary::{BinaryKind, CompareKind, binary, binary_supports, compare};
+pub use frexp::frexp;
 pub use fused::{
     add_scaled, addcdiv, addcmul, clamp, gelu, gelu_backward, lerp, select, sigmoid_backward, silu, silu_backward,
     tanh_backward, threshold_backward,

@@ -2,7 +2,7 @@
 
 use super::{kinds, math, unsupported};
 use crate::loops::{Loop, Map1, Operand, Params, compute_dtype, loop1, run};
-use crate::{DType, KernelError, View, ViewMut};
+use crate::{DType, KernelError, View, ViewMut, special};
 
 kinds! {
     /// A function of one operand, by PyTorch's name.
@@ -13,7 +13,7 @@ kinds! {
         Tanh "tanh", Asinh "asinh", Acosh "acosh", Atanh "atanh", Sigmoid "sigmoid", Erf "erf", Erfc "erfc",
         Erfinv "erfinv", Lgamma "lgamma", Digamma "digamma", Floor "floor", Ceil "ceil", Round "round",
         Trunc "trunc", Frac "frac", Relu "relu", LogicalNot "logical_not", BitwiseNot "bitwise_not",
-        IsNan "isnan", IsInf "isinf", IsFinite "isfinite",
+        IsNan "isnan", IsInf "isinf", IsFinite "isfinite", I0 "i0", I0e "special_i0e", I1 "special_i1", I1e "special_i1e", ModifiedBesselI0 "special_modified_bessel_i0", ModifiedBesselI1 "special_modified_bessel_i1", ModifiedBesselK0 "special_modified_bessel_k0", ModifiedBesselK1 "special_modified_bessel_k1", ScaledModifiedBesselK0 "special_scaled_modified_bessel_k0", ScaledModifiedBesselK1 "special_scaled_modified_bessel_k1", BesselJ0 "special_bessel_j0", BesselJ1 "special_bessel_j1", BesselY0 "special_bessel_y0", BesselY1 "special_bessel_y1", SphericalBesselJ0 "special_spherical_bessel_j0", AiryAi "special_airy_ai", Erfcx "special_erfcx", LogNdtr "special_log_ndtr", Ndtri "special_ndtri",
     }
 }
 
@@ -94,6 +94,25 @@ fn of_f32(kind: UnaryKind) -> Option<Loop<1>> {
         scalar Erfinv => f32: |x| math::erfinv(x as f64) as f32;
         scalar Lgamma => f32: |x| libm::lgamma(x as f64) as f32;
         scalar Digamma => f32: |x| math::digamma(x as f64) as f32;
+        scalar I0 => f32: |x| special::i0(&(x as f64)) as f32;
+        scalar I0e => f32: |x| special::i0e(&(x as f64)) as f32;
+        scalar I1 => f32: |x| special::i1(&(x as f64)) as f32;
+        scalar I1e => f32: |x| special::i1e(&(x as f64)) as f32;
+        scalar ModifiedBesselI0 => f32: |x| special::i0(&(x as f64)) as f32;
+        scalar ModifiedBesselI1 => f32: |x| special::i1(&(x as f64)) as f32;
+        scalar ModifiedBesselK0 => f32: |x| special::k0(&(x as f64)) as f32;
+        scalar ModifiedBesselK1 => f32: |x| special::k1(&(x as f64)) as f32;
+        scalar ScaledModifiedBesselK0 => f32: |x| special::k0e(&(x as f64)) as f32;
+        scalar ScaledModifiedBesselK1 => f32: |x| special::k1e(&(x as f64)) as f32;
+        scalar BesselJ0 => f32: |x| special::j0(&(x as f64)) as f32;
+        scalar BesselJ1 => f32: |x| special::j1(&(x as f64)) as f32;
+        scalar BesselY0 => f32: |x| special::y0(&(x as f64)) as f32;
+        scalar BesselY1 => f32: |x| special::y1(&(x as f64)) as f32;
+        scalar SphericalBesselJ0 => f32: |x| special::spherical_j0(&(x as f64)) as f32;
+        scalar AiryAi => f32: |x| special::airy_ai(&(x as f64)) as f32;
+        scalar Erfcx => f32: |x| special::erfcx(&(x as f64)) as f32;
+        scalar LogNdtr => f32: |x| special::log_ndtr(&(x as f64)) as f32;
+        scalar Ndtri => f32: |x| special::ndtri(&(x as f64)) as f32;
         vector Floor => f32: |x| x.floor();
         vector Ceil => f32: |x| x.ceil();
         vector Round => f32: |x| x.round_ties_even();
@@ -141,6 +160,25 @@ fn of_f64(kind: UnaryKind) -> Option<Loop<1>> {
         scalar Erfinv => f64: |x| math::erfinv(x);
         scalar Lgamma => f64: |x| libm::lgamma(x);
         scalar Digamma => f64: |x| math::digamma(x);
+        scalar I0 => f64: |x| special::i0(&x);
+        scalar I0e => f64: |x| special::i0e(&x);
+        scalar I1 => f64: |x| special::i1(&x);
+        scalar I1e => f64: |x| special::i1e(&x);
+        scalar ModifiedBesselI0 => f64: |x| special::i0(&x);
+        scalar ModifiedBesselI1 => f64: |x| special::i1(&x);
+        scalar ModifiedBesselK0 => f64: |x| special::k0(&x);
+        scalar ModifiedBesselK1 => f64: |x| special::k1(&x);
+        scalar ScaledModifiedBesselK0 => f64: |x| special::k0e(&x);
+        scalar ScaledModifiedBesselK1 => f64: |x| special::k1e(&x);
+        scalar BesselJ0 => f64: |x| special::j0(&x);
+        scalar BesselJ1 => f64: |x| special::j1(&x);
+        scalar BesselY0 => f64: |x| special::y0(&x);
+        scalar BesselY1 => f64: |x| special::y1(&x);
+        scalar SphericalBesselJ0 => f64: |x| special::spherical_j0(&x);
+        scalar AiryAi => f64: |x| special::airy_ai(&x);
+        scalar Erfcx => f64: |x| special::erfcx(&x);
+        scalar LogNdtr => f64: |x| special::log_ndtr(&x);
+        scalar Ndtri => f64: |x| special::ndtri(&x);
         vector Floor => f64: |x| x.floor();
         vector Ceil => f64: |x| x.ceil();
         vector Round => f64: |x| x.round_ties_even();

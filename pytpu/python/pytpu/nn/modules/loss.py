@@ -314,6 +314,20 @@ class LinearCrossEntropyOptions:
         acc_policy="auto",
         acc_dtype=None,
     ):
+        if acc_policy not in ("auto", "accurate", "compact"):
+            raise ValueError(f"invalid acc_policy: {acc_policy!r}; expected one of 'auto', 'accurate', 'compact'")
+        if chunking_method not in (None, "auto"):
+            name, separator, factor = chunking_method.partition(":")
+            factor = factor if separator else "1"
+            if name != "aspect_ratio" or not factor.isdigit() or int(factor) < 1:
+                raise ValueError(f"invalid chunking_method: {chunking_method!r}")
+        if not (batch_chunk_size is None or isinstance(batch_chunk_size, int) and batch_chunk_size > 0):
+            raise ValueError(f"batch_chunk_size must be positive int or None, got {batch_chunk_size!r}")
+        if not (acc_dtype is None or acc_dtype.is_floating_point):
+            raise ValueError(
+                "acc_dtype must be one of {None, torch.float16, torch.bfloat16, torch.float32, torch.float64}, "
+                f"got {acc_dtype!r}. Pass acc_dtype=None to let the op pick automatically."
+            )
         self.allow_retain_graph = allow_retain_graph
         self.batch_chunk_size = batch_chunk_size
         self.chunking_method = chunking_method
@@ -339,6 +353,10 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         label_smoothing=0.0,
         options=None,
     ):
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
+        if not 0 <= label_smoothing <= 1.0:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
         super().__init__(weight, reduction=reduction)
         self.in_features = in_features
         self.num_classes = num_classes

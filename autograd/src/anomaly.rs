@@ -1,0 +1,131 @@
+//! Anomaly mode: backward says which forward call is to blame.
+//!
+//! While it is on, every new node remembers the stack of the call that made it. When the gradient of a node fails or is NaN,
+//! that stack is reported: to the function given to [`set_report`], or as a note of the error.
+
+use std::sync::{Arc, OnceLock};
+use torchtpu_tensor::graph::Node;
+use torchtpu_tensor::op::Grads;
+use torchtpu_tensor::saved::{self, set_running};
+use torchtpu_tensor::{Error, GradMode, Result, Tensor, no_grad};
+
+static REPORT: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Says where reports go; the first function stays.
+pub fn set_report(f: fn(&str)) {
+    let _ = REPORT.set(f);
+}
+
+/// Anomaly mode until dropped; see [`saved::set_anomaly`] for what it does.
+pub struct DetectAnomaly((bool, bool));
+
+impl DetectAnomaly {
+    /// Switches anomaly mode on, for all threads.
+    pub fn new(check_nan: bool) -> DetectAnomaly {
+        DetectAnomaly(saved::set_anomaly(true, check_nan))
+    }
+}
+
+impl Drop for DetectAnomaly {
+    fn drop(&mut self) {
+        saved::set_anomaly(self.0.0, self.0.1);
+    }
+}
+
+/// What a pass watches for.
+pub(crate) struct Watch {
+    detect: bool,
+    check_nan: bool,
+}
+
+/// A node runs while this lives.
+pub(crate) struct Running(Option<Arc<Node>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        set_running(self.0.take());
+    }
+}
+
+impl Watch {
+    pub(crate) fn start() -> Watch {
+        let (detect, check_nan) = saved::anomaly();
+        Watch { detect, check_nan }
+    }
+
+    #[inline]
+    pub(crate) fn enter(&self, node: &Arc<Node>) -> Option<Running> {
+        self.detect.then(|| Running(set_running(Some(node.clone()))))
+    }
+
+    /// Blames the forward call for an error of its gradient.
+    #[cold]
+    pub(crate) fn failed(&self, node: &Arc<Node>, e: Error) -> Error {
+        if !self.detect {
+            return e;
+        }
+        match (REPORT.get(), story(node)) {
+            (Some(report), parts) => {
+                parts.iter().for_each(|p| report(p));
+                e
+            }
+            (None, parts) => parts.into_iter().fold(e, Error::note),
+        }
+    }
+
+    /// Refuses gradients that are NaN.
+    #[inline]
+    pub(crate) fn check(&self, node: &Arc<Node>, grads: &Grads) -> Result<()> {
+        if !(self.detect && self.check_nan) {
+            return Ok(());
+        }
+        let _mode = GradMode::set(false);
+        for (i, g) in grads.iter().enumerate() {
+            let Some(g) = g else { continue };
+            if g.dtype().is_float() && has_nan(g)? {
+                let e = Error::runtime(format!("Function '{}' returned nan values in its {i}th output.", node.name()));
+                return Err(self.failed(node, e));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn has_nan(g: &Tensor) -> Result<bool> {
+    no_grad(|| Ok(g.ne(g)?.sum()?.item_f64()? != 0.0))
+}
+
+/// What is known of how a node came to be, a text for it and one for each node that induced it.
+fn story(node: &Arc<Node>) -> Vec<String> {
+    let known = |n: &Arc<Node>| {
+        let extras = n.extras_if_any()?.lock().unwrap_or_else(|e| e.into_inner());
+        Some((extras.traceback.clone()?, extras.parent.clone()))
+    };
+    let Some((text, mut parent)) = known(node) else {
+        return vec![format!(
+            "Error detected in {}. No forward pass information available. Enable detect anomaly during forward pass for more information.",
+            node.name()
+        )];
+    };
+    let mut parts =
+        vec![format!("Error detected in {}. Traceback of forward call that caused the error:\n{text}", node.name())];
+    while let Some(n) = parent {
+        parent = match known(&n) {
+            Some((text, next)) => {
+                parts.push(format!(
+                    "\n\nPrevious calculation was induced by {}. Traceback of forward call that induced the previous calculation:\n{text}",
+                    n.name()
+                ));
+                next
+            }
+            None => {
+                parts.push(format!(
+                    "\n\nPrevious calculation was induced by {}. No forward pass information available.",
+                    n.name()
+                ));
+                None
+            }
+        };
+    }
+    parts
+}

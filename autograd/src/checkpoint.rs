@@ -1,0 +1,199 @@
+//! Checkpointing: memory for time.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use torchtpu_tensor::random::{Generator, Snapshot, default_generator};
+use torchtpu_tensor::saved::{Packed, SavedHooks, SavedTensorHooks};
+use torchtpu_tensor::{Device, Error, GradMode, Meta, Result, Tensor};
+
+type Work = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
+
+/// What a checkpoint keeps: the function, its inputs, and where the random numbers stood.
+struct Frame {
+    work: Box<Work>,
+    inputs: Vec<Tensor>,
+    random: Vec<(Generator, Snapshot)>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the forward run would have kept, in order.
+    expected: Vec<Meta>,
+    /// The same from a second run, until it is fetched.
+    again: Vec<Option<Tensor>>,
+}
+
+impl Frame {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// The first run: keeps only how many tensors there were.
+struct Count(Arc<Frame>);
+
+impl SavedTensorHooks for Count {
+    fn pack(&self, x: &Tensor) -> Result<Packed> {
+        let expected = &mut self.0.state().expected;
+        expected.push(*x.meta());
+        Ok(Box::new(expected.len() - 1))
+    }
+    fn unpack(&self, kept: &Packed) -> Result<Tensor> {
+        let i = *kept.downcast_ref::<usize>().expect("made by pack");
+        let fetch = || self.0.state().again.get_mut(i).and_then(Option::take);
+        if let Some(t) = fetch() {
+            return Ok(t);
+        }
+        recompute(&self.0)?;
+        fetch().ok_or_else(|| {
+            Error::runtime(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.",
+            )
+        })
+    }
+}
+
+/// The second run: collects.
+struct Collect {
+    frame: Arc<Frame>,
+    found: Mutex<Vec<Option<Tensor>>>,
+    done: AtomicBool,
+}
+
+impl SavedTensorHooks for Collect {
+    fn pack(&self, x: &Tensor) -> Result<Packed> {
+        let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
+        let expected = self.frame.state().expected.get(found.len()).copied();
+        match expected {
+            Some(m) if m == *x.meta() => found.push(Some(x.detach())),
+            Some(m) => {
+                return Err(Error::runtime(format!(
+                    "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass.\ntensor at position {}:\nsaved metadata: {m:?}\nrecomputed metadata: {:?}",
+                    found.len(),
+                    x.meta()
+                )));
+            }
+            None => {}
+        }
+        if found.len() == self.frame.state().expected.len() {
+            // Nothing further is wanted: the rest of the function need not run.
+            self.done.store(true, Relaxed);
+            return Err(Error::runtime("the recomputation of a checkpoint is complete"));
+        }
+        Ok(Box::new(()))
+    }
+    fn unpack(&self, _: &Packed) -> Result<Tensor> {
+        Err(Error::runtime("backward within the recomputation of a checkpoint is not supported"))
+    }
+}
+
+fn recompute(frame: &Arc<Frame>) -> Result<()> {
+    let now: Vec<(Generator, Snapshot)> = frame.random.iter().map(|(g, _)| (g.clone(), g.snapshot())).collect();
+    for (g, then) in &frame.random {
+        g.restore(then)?;
+    }
+    let collect = Arc::new(Collect { frame: frame.clone(), found: Mutex::default(), done: AtomicBool::new(false) });
+    let result = {
+        let _mode = GradMode::set(true);
+        let inputs: Vec<Tensor> = frame
+            .inputs
+            .iter()
+            .map(|t| {
+                let fresh = t.detach();
+                if t.requires_grad() {
+                    fresh.requires_grad_(true)?;
+                }
+                Ok(fresh)
+            })
+            .collect::<Result<_>>()?;
+        let _hooks = SavedHooks::push(collect.clone())?;
+        (frame.work)(&inputs)
+    };
+    for (g, state) in &now {
+        g.restore(state)?;
+    }
+    match result {
+        Err(e) if !collect.done.load(Relaxed) => return Err(e),
+        _ => {}
+    }
+    frame.state().again = std::mem::take(&mut *collect.found.lock().unwrap_or_else(|e| e.into_inner()));
+    Ok(())
+}
+
+/// Runs `f` on `x` without keeping what backward needs: backward runs `f` again, from the same random numbers, and takes it
+/// from there. Tensors that `f` captures get their gradients as well.
+///
+/// ```
+/// use torchtpu_tensor::Tensor;
+/// let x = Tensor::from_slice(&[0.5f64, 1.0], &[2])?;
+/// x.requires_grad_(true)?;
+/// let y = torchtpu_autograd::checkpoint(|x| Ok(vec![x[0].exp()?.sin()?]), &[&x])?;
+/// torchtpu_autograd::backward(&[y[0].sum()?], &[], None, false, None)?;
+/// let want = x.detach().exp()?.mul(&x.detach().exp()?.cos()?)?;
+/// assert_eq!(x.grad().unwrap().to_vec::<f64>()?, want.to_vec::<f64>()?);
+/// # Ok::<(), torchtpu_tensor::Error>(())
+/// ```
+///
+/// # Errors
+/// Whatever `f` reports. Backward fails with `Runtime` when the second run keeps other tensors than the first.
+pub fn checkpoint(
+    f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+    x: &[&Tensor],
+) -> Result<Vec<Tensor>> {
+    let inputs: Vec<Tensor> = x.iter().map(|t| (*t).clone()).collect();
+    if !torchtpu_tensor::state::grad_enabled() {
+        return f(&inputs);
+    }
+    let mut devices = vec![Device::CPU];
+    for t in x {
+        if t.device().kind == torchtpu_tensor::DeviceKind::Tpu && !devices.contains(&t.device()) {
+            devices.push(t.device());
+        }
+    }
+    let random = devices
+        .into_iter()
+        .map(|d| {
+            let g = default_generator(d);
+            let now = g.snapshot();
+            (g, now)
+        })
+        .collect();
+    let frame = Arc::new(Frame { work: Box::new(f), inputs: inputs.clone(), random, state: Mutex::default() });
+    let _hooks = SavedHooks::push(Arc::new(Count(frame.clone())))?;
+    (frame.work)(&inputs)
+}
+
+/// Runs functions one after the other in `segments` pieces, each a [`checkpoint`] but for the last.
+///
+/// # Errors
+/// As [`checkpoint`]; `Value` without segments.
+pub fn checkpoint_sequential(
+    functions: Vec<Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>>,
+    segments: usize,
+    x: &Tensor,
+) -> Result<Tensor> {
+    if segments == 0 {
+        return Err(Error::value("checkpoint_sequential: segments must be greater than 0"));
+    }
+    let size = (functions.len() / segments).max(1);
+    let mut x = x.clone();
+    let mut rest = functions;
+    for i in 0..segments {
+        let last = i + 1 == segments || rest.len() <= size;
+        let tail = if last { Vec::new() } else { rest.split_off(size) };
+        let piece = std::mem::replace(&mut rest, tail);
+        let run = move |x: &[Tensor]| {
+            let mut x = x[0].clone();
+            for f in &piece {
+                x = f(&x)?;
+            }
+            Ok(vec![x])
+        };
+        if last {
+            return Ok(run(&[x])?.swap_remove(0));
+        }
+        x = checkpoint(run, &[&x])?.swap_remove(0);
+    }
+    Ok(x)
+}

@@ -1,0 +1,247 @@
+//! Reading and writing the safetensors format.
+//!
+//! A file is a header in JSON (names, dtypes, sizes, places) and the bytes of the tensors. Nothing in it is run, and a file
+//! that is damaged is refused before any tensor is made. Writing goes to a temporary file beside the target that takes its
+//! place when all is written, so that there is never half a file.
+//!
+//! ```
+//! use torchtpu_nn::{Linear, Module, safetensors};
+//! use torchtpu_tensor::Device;
+//!
+//! let path = std::env::temp_dir().join(format!("doctest-{}.safetensors", std::process::id()));
+//! let (a, b) = (Linear::new(3, 2)?, Linear::new(3, 2)?);
+//! safetensors::save_file(&path, &a.state_dict(), None)?;
+//! b.load_state_dict(&safetensors::load_file(&path, Device::CPU)?, true)?;
+//! assert_eq!(a.weight.tensor().to_vec::<f32>()?, b.weight.tensor().to_vec::<f32>()?);
+//! # std::fs::remove_file(&path).unwrap();
+//! # Ok::<(), torchtpu_tensor::Error>(())
+//! ```
+
+use crate::StateDict;
+use ::safetensors::tensor::{Dtype, Metadata, TensorInfo, View};
+use ::safetensors::{SafeTensorError, SafeTensors};
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Mutex;
+use torchtpu_tensor::{DType, Device, Error, Meta, Result, Tensor, no_grad};
+
+/// Text that goes with the tensors, by key.
+pub type TextMetadata = HashMap<String, String>;
+
+/// Dtypes by the name that both sides agree on.
+const DTYPES: &[(&str, Dtype)] = &[
+    ("bool", Dtype::BOOL),
+    ("uint8", Dtype::U8),
+    ("int8", Dtype::I8),
+    ("int16", Dtype::I16),
+    ("uint16", Dtype::U16),
+    ("int32", Dtype::I32),
+    ("uint32", Dtype::U32),
+    ("int64", Dtype::I64),
+    ("uint64", Dtype::U64),
+    ("float16", Dtype::F16),
+    ("bfloat16", Dtype::BF16),
+    ("float32", Dtype::F32),
+    ("float64", Dtype::F64),
+    ("complex64", Dtype::C64),
+];
+
+fn to_format(d: DType) -> Result<Dtype> {
+    let known = DTYPES.iter().find(|(name, _)| *name == d.name());
+    known.map(|(_, f)| *f).ok_or_else(|| Error::type_error(format!("safetensors: no dtype for torch.{}", d.name())))
+}
+
+fn from_format(f: Dtype) -> Result<DType> {
+    let name = DTYPES.iter().find(|(_, known)| *known == f).map(|(name, _)| *name);
+    DType::ALL
+        .into_iter()
+        .find(|d| Some(d.name()) == name)
+        .ok_or_else(|| Error::not_implemented(format!("safetensors: tensors of type {f} are not supported")))
+}
+
+fn reading(e: impl std::fmt::Display) -> Error {
+    Error::runtime(format!("Error while deserializing: {e}"))
+}
+fn writing(e: SafeTensorError) -> Error {
+    Error::runtime(format!("Error while serializing: {e}"))
+}
+
+/// A tensor's elements on the host, in order.
+struct Elements {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    host: Tensor,
+}
+
+impl Elements {
+    fn of(x: &Tensor) -> Result<Elements> {
+        let host = no_grad(|| x.detach().to_device(Device::CPU)?.contiguous())?;
+        Ok(Elements { dtype: to_format(x.dtype())?, shape: x.dims().to_vec(), host })
+    }
+    fn bytes(&self) -> &[u8] {
+        self.host.as_bytes().expect("contiguous and on the host")
+    }
+}
+
+impl View for &Elements {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.bytes())
+    }
+    fn data_len(&self) -> usize {
+        self.bytes().len()
+    }
+}
+
+fn elements(tensors: &[(String, Tensor)]) -> Result<Vec<(&str, Elements)>> {
+    let mut seen = HashSet::new();
+    for (name, _) in tensors {
+        if name == "__metadata__" || !seen.insert(name) {
+            return Err(Error::value(format!("safetensors: the key {name:?} is reserved or stands twice")));
+        }
+    }
+    tensors.iter().map(|(name, x)| Ok((name.as_str(), Elements::of(x)?))).collect()
+}
+
+/// The bytes of a file with these tensors.
+///
+/// # Errors
+/// `Value` for keys that stand twice; `Type` for dtypes that the format lacks; whatever the device reports.
+pub fn save(tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Result<Vec<u8>> {
+    let all = elements(tensors)?;
+    ::safetensors::serialize(all.iter().map(|(name, e)| (*name, e)), metadata).map_err(writing)
+}
+
+/// Writes tensors to a file. A file that was there is replaced at once, when all is written.
+///
+/// # Errors
+/// As [`save`]; `Runtime` when the file cannot be written.
+pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Result<()> {
+    let path = path.as_ref();
+    let all = elements(tensors)?;
+    ::safetensors::serialize_to_file(all.iter().map(|(name, e)| (*name, e)), metadata, path).map_err(|e| match e {
+        SafeTensorError::IoError(e) => {
+            Error::runtime(format!("Error while serializing: I/O error: {e} at path {:?}", path.display().to_string()))
+        }
+        e => writing(e),
+    })
+}
+
+fn tensor(info: &TensorInfo, bytes: &[u8], device: Device) -> Result<Tensor> {
+    let dims = torchtpu_tensor::Dims::try_new(&info.shape)?;
+    let mut x = Tensor::empty(&Meta { dims, dtype: from_format(info.dtype)?, device: Device::CPU })?;
+    x.as_bytes_mut().expect("new and on the host").copy_from_slice(bytes);
+    if device == Device::CPU { Ok(x) } else { x.to_device(device) }
+}
+
+/// The tensors in the bytes of a file, in the order of their places.
+///
+/// # Errors
+/// `Runtime` for bytes that are not a whole and well-formed file; `NotImplemented` for dtypes that there are none of here.
+pub fn load(bytes: &[u8], device: Device) -> Result<StateDict> {
+    let (n, metadata) = SafeTensors::read_metadata(bytes).map_err(reading)?;
+    let data = &bytes[8 + n..];
+    metadata
+        .offset_keys()
+        .into_iter()
+        .map(|name| {
+            let info = metadata.info(&name).expect("a key of its own");
+            let x = tensor(info, &data[info.data_offsets.0..info.data_offsets.1], device)?;
+            Ok((name, x))
+        })
+        .collect()
+}
+
+/// [`load`] for a file.
+///
+/// # Errors
+/// As [`load`] and [`File::open`].
+pub fn load_file(path: impl AsRef<Path>, device: Device) -> Result<StateDict> {
+    let file = File::open(path)?;
+    file.names().into_iter().map(|name| file.tensor(&name, device).map(|x| (name, x))).collect()
+}
+
+/// A file whose tensors are read one by one.
+#[derive(Debug)]
+pub struct File {
+    file: Mutex<fs::File>,
+    metadata: Metadata,
+    /// Where the tensors' bytes start.
+    start: u64,
+}
+
+impl File {
+    /// Opens a file and checks its header and its length.
+    ///
+    /// # Errors
+    /// `Runtime` when it cannot be read or is damaged.
+    pub fn open(path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        let damaged = |e: &dyn std::fmt::Display| Error::runtime(format!("Error while deserializing header: {e}"));
+        let io = |e: std::io::Error| Error::runtime(format!("{e}: {}", path.display()));
+        let mut file = fs::File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        let mut size = [0; 8];
+        if file.read_exact(&mut size).is_err() {
+            return Err(damaged(&SafeTensorError::HeaderTooSmall));
+        }
+        let size = u64::from_le_bytes(size);
+        // The limit of the format: what is larger is no header.
+        if size > 100_000_000 {
+            return Err(damaged(&SafeTensorError::HeaderTooLarge));
+        }
+        let mut header = vec![0; size as usize];
+        if size + 8 > length || file.read_exact(&mut header).is_err() {
+            return Err(damaged(&SafeTensorError::InvalidHeaderLength));
+        }
+        let text = std::str::from_utf8(&header).map_err(|e| damaged(&SafeTensorError::InvalidHeader(e)))?;
+        let metadata: Metadata =
+            serde_json::from_str(text).map_err(|e| damaged(&format!("invalid JSON in header: {e}")))?;
+        if metadata.data_len() as u64 + 8 + size != length {
+            return Err(damaged(&SafeTensorError::MetadataIncompleteBuffer));
+        }
+        Ok(File { file: Mutex::new(file), metadata, start: 8 + size })
+    }
+    /// Names of the tensors, in the order of their places.
+    pub fn names(&self) -> Vec<String> {
+        self.metadata.offset_keys()
+    }
+    /// Text that goes with the tensors.
+    pub fn text_metadata(&self) -> Option<&TextMetadata> {
+        self.metadata.metadata().as_ref()
+    }
+    fn info(&self, name: &str) -> Result<&TensorInfo> {
+        self.metadata.info(name).ok_or_else(|| Error::runtime(format!("File does not contain tensor {name}")))
+    }
+    /// The format's name for a tensor's dtype, and its sizes.
+    ///
+    /// # Errors
+    /// `Runtime` when there is no such tensor.
+    pub fn describe(&self, name: &str) -> Result<(String, Vec<usize>)> {
+        let info = self.info(name)?;
+        Ok((info.dtype.to_string(), info.shape.clone()))
+    }
+    /// Reads a tensor.
+    ///
+    /// # Errors
+    /// `Runtime` when there is no such tensor or the file cannot be read any more.
+    pub fn tensor(&self, name: &str, device: Device) -> Result<Tensor> {
+        let info = self.info(name)?;
+        let (from, to) = info.data_offsets;
+        let mut bytes = vec![0; to - from];
+        {
+            let mut file = self.file.lock().unwrap_or_else(|e| e.into_inner());
+            file.seek(SeekFrom::Start(self.start + from as u64)).map_err(reading)?;
+            file.read_exact(&mut bytes).map_err(reading)?;
+        }
+        tensor(info, &bytes, device)
+    }
+}

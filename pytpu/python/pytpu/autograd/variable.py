@@ -1,0 +1,5 @@
+"""An old name of the tensor."""
+
+from .. import _C
+
+Variable = _C.Tensor

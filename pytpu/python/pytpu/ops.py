@@ -1,0 +1,88 @@
+"""``torch.ops``: operators by namespace, name and overload, as in ``torch.ops.aten.add.Tensor(x, y)``.
+
+The only namespace is ``aten``: the op table, and what the table leaves to methods. An overload is chosen by the arguments
+all the same, so those of one operator are one function.
+"""
+
+from . import _C
+
+
+class OpOverload:
+    """One overload of an operator."""
+
+    def __init__(self, packet, overload):
+        self.overloadpacket = packet
+        self._overloadname = overload
+        self.__name__ = f"{packet.__name__}.{overload}"
+
+    def __call__(self, *args, **kwargs):
+        return self.overloadpacket._op(*args, **kwargs)
+
+    def __repr__(self):
+        return f"<OpOverload(op='{self.overloadpacket._qualified_op_name.replace('::', '.')}', overload='{self._overloadname}')>"
+
+    def __str__(self):
+        return f"{self.overloadpacket._qualified_op_name.replace('::', '.')}.{self._overloadname}"
+
+    def name(self):
+        """The qualified name: ``aten::add.Tensor``."""
+        suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
+        return self.overloadpacket._qualified_op_name + suffix
+
+
+class OpOverloadPacket:
+    """An operator with all of its overloads."""
+
+    def __init__(self, namespace, name, op):
+        self.__name__ = name
+        self._qualified_op_name = f"{namespace}::{name}"
+        self._op = op
+
+    def __call__(self, *args, **kwargs):
+        return self._op(*args, **kwargs)
+
+    def overloads(self):
+        """Names of the overloads."""
+        heads = (schema.partition("(")[0] for schema in _C._schemas(self.__name__))
+        return [head.partition(".")[2] or "default" for head in heads] or ["default"]
+
+    def __getattr__(self, name):
+        # A method's overloads are not listed; any well-formed name stands for it.
+        if name.startswith("_") or (_C._schemas(self.__name__) and name not in self.overloads()):
+            raise AttributeError(
+                f"The underlying op of '{self._qualified_op_name.replace('::', '.')}' has no overload name '{name}'"
+            )
+        overload = OpOverload(self, name)
+        setattr(self, name, overload)
+        return overload
+
+    def __dir__(self):
+        return [*super().__dir__(), *self.overloads()]
+
+    def __repr__(self):
+        return f"<OpOverloadPacket(op='{self._qualified_op_name.replace('::', '.')}')>"
+
+    def __str__(self):
+        return self._qualified_op_name.replace("::", ".")
+
+
+class _Namespace:
+    def __init__(self, name):
+        self.__name__ = f"torch.ops.{name}"
+        self._name = name
+
+    def __getattr__(self, name):
+        op = None
+        if not name.startswith("__"):
+            op = getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
+        if op is None:
+            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+        packet = OpOverloadPacket(self._name, name, op)
+        setattr(self, name, packet)
+        return packet
+
+    def __dir__(self):
+        return [*super().__dir__(), *vars(_C._ops)]
+
+
+aten = _Namespace("aten")

@@ -1,0 +1,89 @@
+"""Adafactor."""
+
+import pytpu as torch
+
+from .optimizer import Optimizer, _check_lr, _scalar, _step_tensor
+
+
+class Adafactor(Optimizer):
+    """Steps scaled by the mean square of the gradient, of which a matrix keeps only rows and columns."""
+
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        beta2_decay=-0.8,
+        eps=(None, 1e-3),
+        d=1.0,
+        weight_decay=0.0,
+        *,
+        foreach=None,
+        maximize=False,
+    ):
+        if isinstance(lr, torch.Tensor):
+            _check_lr(lr)
+        elif not 0.0 <= lr:
+            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
+        if not 0.0 >= beta2_decay:
+            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
+        if eps[0] is not None and not 0.0 <= eps[0]:
+            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
+        if not 0.0 <= eps[1]:
+            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
+        if not 1.0 <= d:
+            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "beta2_decay": beta2_decay,
+            "eps": eps,
+            "d": d,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def step(self, closure=None):
+        """Updates the parameters once."""
+        loss = self._loss(closure)
+        for group in self.param_groups:
+            params, grads = self._collect(group, "Adafactor does not support sparse gradients")
+            for p, grad in zip(params, grads):
+                if p.is_complex():
+                    raise RuntimeError("Adafactor does not support complex parameters")
+                self._update(group, p, -grad if group["maximize"] else grad, self.state[p])
+        return loss
+
+    @staticmethod
+    def _update(group, p, grad, state):
+        if len(state) == 0:
+            state["step"] = _step_tensor()
+            if grad.dim() > 1:
+                rows, columns = list(grad.shape), list(grad.shape)
+                rows[-1], columns[-2] = 1, 1
+                state["row_var"] = grad.new_zeros(rows)
+                state["col_var"] = grad.new_zeros(columns)
+            else:
+                state["variance"] = torch.zeros_like(grad)
+        state["step"].add_(1)
+        step, lr = state["step"].item(), _scalar(group["lr"])
+        low, smallest = group["eps"]
+        low = torch.finfo(p.dtype).eps if low is None else low
+        weight = step ** group["beta2_decay"]
+        # The step is a part of the parameter's own size.
+        size = max(smallest, p.norm().item() / p.numel() ** 0.5) * min(lr, 1 / step**0.5)
+        if group["weight_decay"] != 0:
+            p.mul_(1 - lr * group["weight_decay"])
+        square = grad * grad
+        if grad.dim() > 1:
+            rows, columns = state["row_var"], state["col_var"]
+            rows.lerp_(square.mean(-1, keepdim=True), weight)
+            columns.lerp_(square.mean(-2, keepdim=True), weight)
+            estimate = (rows @ columns) / rows.mean(-2, keepdim=True).clamp(min=low)
+        else:
+            estimate = state["variance"].lerp_(square, weight)
+        update = estimate.clamp(min=low * low).rsqrt() * grad
+        clip = max(1.0, update.norm().item() / (update.numel() ** 0.5 * group["d"]))
+        p.add_(update, alpha=-size / clip)

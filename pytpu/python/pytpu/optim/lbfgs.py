@@ -1,0 +1,257 @@
+"""L-BFGS."""
+
+import pytpu as torch
+
+from .optimizer import Optimizer, _check_lr, _scalar
+
+
+class _Point:
+    """A point of the line search: how far along, the loss there, the gradient and its part along the direction."""
+
+    def __init__(self, t, loss, grad, slope):
+        self.t, self.loss, self.grad, self.slope = t, loss, grad, slope
+
+
+def _minimum_of_cubic(a, b, bounds=None):
+    """Where the cubic through two points with their slopes is least, within the bounds."""
+    low, high = bounds if bounds is not None else (min(a.t, b.t), max(a.t, b.t))
+    if b.t < a.t:
+        a, b = b, a
+    d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
+    square = d1**2 - a.slope * b.slope
+    if square < 0:
+        return (low + high) / 2.0
+    d2 = square**0.5
+    t = b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
+    return min(max(t, low), high)
+
+
+def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_change=1e-9, max_evaluations=25):
+    """A step that satisfies the strong Wolfe conditions, or the best one found: (point, evaluations)."""
+
+    def enough(p):
+        return abs(p.slope) <= -c2 * start.slope
+
+    def too_high(p):
+        return p.loss > start.loss + c1 * p.t * start.slope
+
+    reach = direction.abs().max().item()
+    before, now = start, evaluate(t)
+    evaluations, rounds = 1, 0
+    bracket = None
+    # First: two points with a good step between them.
+    while rounds < max_evaluations:
+        if too_high(now) or (rounds > 1 and now.loss >= before.loss):
+            bracket = [before, now]
+            break
+        if enough(now):
+            return now, evaluations
+        if now.slope >= 0:
+            bracket = [before, now]
+            break
+        t = _minimum_of_cubic(before, now, (now.t + 0.01 * (now.t - before.t), now.t * 10))
+        before, now = now, evaluate(t)
+        evaluations += 1
+        rounds += 1
+    if bracket is None:
+        bracket = [start, now]
+    # Then: closer and closer.
+    low, high = (0, 1) if bracket[0].loss <= bracket[1].loss else (1, 0)
+    stuck = False
+    while rounds < max_evaluations:
+        left, right = min(p.t for p in bracket), max(p.t for p in bracket)
+        if (right - left) * reach < tolerance_change:
+            break
+        t = _minimum_of_cubic(*bracket)
+        margin = 0.1 * (right - left)
+        if min(right - t, t - left) < margin:
+            # Close to an end twice, or at it: step away from it.
+            if stuck or t >= right or t <= left:
+                t = right - margin if abs(t - right) < abs(t - left) else left + margin
+                stuck = False
+            else:
+                stuck = True
+        else:
+            stuck = False
+        now = evaluate(t)
+        evaluations += 1
+        rounds += 1
+        if too_high(now) or now.loss >= bracket[low].loss:
+            bracket[high] = now
+            low, high = (0, 1) if bracket[0].loss <= bracket[1].loss else (1, 0)
+            continue
+        done = enough(now)
+        if not done and now.slope * (bracket[high].t - bracket[low].t) >= 0:
+            bracket[high] = bracket[low]
+        bracket[low] = now
+        if done:
+            break
+    return bracket[low], evaluations
+
+
+class LBFGS(Optimizer):
+    """Newton's method with an inverse Hessian that is estimated from the last gradients.
+
+    ``step`` takes a closure that computes the loss anew, and may call it several times.
+    """
+
+    def __init__(
+        self,
+        params,
+        lr=1,
+        max_iter=20,
+        max_eval=None,
+        tolerance_grad=1e-7,
+        tolerance_change=1e-9,
+        history_size=100,
+        line_search_fn=None,
+        *,
+        maximize=False,
+    ):
+        _check_lr(lr)
+        if max_eval is None:
+            max_eval = max_iter * 5 // 4
+        defaults = {
+            "lr": lr,
+            "max_iter": max_iter,
+            "max_eval": max_eval,
+            "tolerance_grad": tolerance_grad,
+            "tolerance_change": tolerance_change,
+            "history_size": history_size,
+            "line_search_fn": line_search_fn,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        self._params = self.param_groups[0]["params"]
+
+    def _gradient(self):
+        """All gradients as one vector."""
+        parts = []
+        for p in self._params:
+            g = torch.zeros_like(p) if p.grad is None else p.grad
+            g = g.to_dense() if getattr(g, "is_sparse", False) else g
+            parts.append((torch.view_as_real(g) if g.is_complex() else g).reshape(-1))
+        g = torch.cat(parts)
+        return -g if self.param_groups[0]["maximize"] else g
+
+    def _move(self, t, direction):
+        """Moves all parameters along a direction."""
+        at = 0
+        for p in self._params:
+            x = torch.view_as_real(p) if p.is_complex() else p
+            x.add_(direction[at : at + x.numel()].view(x.shape), alpha=t)
+            at += x.numel()
+
+    def step(self, closure):
+        """Updates the parameters once, which takes up to ``max_iter`` inner steps."""
+        given = closure
+
+        def closure():
+            with torch.enable_grad():
+                return given()
+
+        if not self._params:
+            return closure()
+        group = self.param_groups[0]
+        lr = _scalar(group["lr"])
+        max_iter, max_eval, history = group["max_iter"], group["max_eval"], group["history_size"]
+        change = group["tolerance_change"]
+        sign = -1.0 if group["maximize"] else 1.0
+        # All state is that of the first parameter: it is cast with it when it is loaded.
+        state = self.state[self._params[0]]
+        state.setdefault("func_evals", 0)
+        state.setdefault("n_iter", 0)
+        first_loss = closure()
+        loss = sign * float(first_loss)
+        evaluations = 1
+        state["func_evals"] += 1
+        grad = self._gradient()
+        if grad.abs().max().item() <= group["tolerance_grad"]:
+            return first_loss
+        d, t = state.get("d"), state.get("t")
+        old_dirs, old_stps, ro = state.get("old_dirs"), state.get("old_stps"), state.get("ro")
+        scale, before = state.get("H_diag"), state.get("prev_flat_grad")
+        last_loss = state.get("prev_loss")
+        for n in range(1, max_iter + 1):
+            state["n_iter"] += 1
+            if state["n_iter"] == 1:
+                d = grad.neg()
+                old_dirs, old_stps, ro, scale = [], [], [], 1
+            else:
+                y, s = grad.sub(before), d.mul(t)
+                ys = y.dot(s).item()
+                if ys > 1e-10:
+                    if len(old_dirs) == history:
+                        for kept in (old_dirs, old_stps, ro):
+                            kept.pop(0)
+                    old_dirs.append(y)
+                    old_stps.append(s)
+                    ro.append(1.0 / ys)
+                    scale = ys / y.dot(y).item()
+                d = self._direction(grad, old_dirs, old_stps, ro, scale)
+            before = grad.clone() if before is None else before.copy_(grad)
+            last_loss = loss
+            t = min(1.0, 1.0 / grad.abs().sum().item()) * lr if state["n_iter"] == 1 else lr
+            slope = grad.dot(d).item()
+            if slope > -change:
+                break
+            used = 0
+            if group["line_search_fn"] is not None:
+                if group["line_search_fn"] != "strong_wolfe":
+                    raise RuntimeError("only 'strong_wolfe' is supported")
+                loss, grad, t, used = self._search(
+                    closure, sign, t, d, _Point(0, loss, grad, slope), max_eval - evaluations
+                )
+                self._move(t, d)
+                done = grad.abs().max().item() <= group["tolerance_grad"]
+            else:
+                self._move(t, d)
+                done = False
+                if n != max_iter:
+                    # Not after the last step: with batches that change, the next one begins with its own.
+                    loss = sign * float(closure())
+                    grad = self._gradient()
+                    done = grad.abs().max().item() <= group["tolerance_grad"]
+                    used = 1
+            evaluations += used
+            state["func_evals"] += used
+            if done or evaluations >= max_eval:
+                break
+            if d.mul(t).abs().max().item() <= change or abs(loss - last_loss) < change:
+                break
+        state.update(
+            d=d, t=t, old_dirs=old_dirs, old_stps=old_stps, ro=ro, H_diag=scale, prev_flat_grad=before,
+            prev_loss=last_loss,
+        )
+        return first_loss
+
+    @staticmethod
+    def _direction(grad, old_dirs, old_stps, ro, scale):
+        """Minus the estimated inverse Hessian times the gradient, by the two loops over the history."""
+        q = grad.neg()
+        weights = [0.0] * len(old_dirs)
+        for i in reversed(range(len(old_dirs))):
+            weights[i] = old_stps[i].dot(q).item() * ro[i]
+            q.add_(old_dirs[i], alpha=-weights[i])
+        q = q.mul(scale)
+        for i in range(len(old_dirs)):
+            q.add_(old_stps[i], alpha=weights[i] - old_dirs[i].dot(q).item() * ro[i])
+        return q
+
+    def _search(self, closure, sign, t, d, start, max_evaluations):
+        saved = [p.detach().clone() for p in self._params]
+
+        def evaluate(t):
+            self._move(t, d)
+            loss = sign * float(closure())
+            grad = self._gradient()
+            for p, x in zip(self._params, saved):
+                p.copy_(x)
+            return _Point(t, loss, grad, grad.dot(d).item())
+
+        start = _Point(start.t, start.loss, start.grad.clone(), start.slope)
+        tolerance = self.param_groups[0]["tolerance_change"]
+        best, used = _strong_wolfe(evaluate, t, d, start, tolerance_change=tolerance, max_evaluations=max_evaluations)
+        return best.loss, best.grad, best.t, used

@@ -1,0 +1,361 @@
+"""Checkpointing: memory for time.
+
+What backward needs of a part of a model is not kept; backward runs that part again and takes it from there.
+"""
+
+import contextlib
+import functools
+import threading
+import warnings
+
+import pytpu as torch
+from pytpu import _C
+from pytpu.autograd.graph import saved_tensors_hooks
+
+__all__ = [
+    "CheckpointError", "CheckpointFunction", "DefaultDeviceType", "check_backward_validity", "checkpoint",
+    "checkpoint_sequential", "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop", "set_device_states",
+]
+
+_PASS_IT = (
+    "torch.utils.checkpoint{}: the use_reentrant parameter should be passed explicitly. In a future release, calling "
+    "checkpoint without use_reentrant will raise an exception. use_reentrant=False is recommended, but if you need to "
+    "preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for more details on the "
+    "differences between the two variants."
+)
+
+
+class CheckpointError(RuntimeError):
+    """The second run of a checkpointed function was not like the first."""
+
+
+class DefaultDeviceType:
+    """The device whose random numbers are kept when arguments do not say."""
+
+    _type = "tpu"
+
+    @staticmethod
+    def set_device_type(device="tpu"):
+        """Chooses it."""
+        DefaultDeviceType._type = device
+
+    @staticmethod
+    def get_device_type():
+        """What was chosen."""
+        return DefaultDeviceType._type
+
+
+def detach_variable(inputs):
+    """Tensors without history that require gradients as before; other things as they are."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
+    found = []
+    for x in inputs:
+        if isinstance(x, torch.Tensor):
+            y = x.detach()
+            y.requires_grad = x.requires_grad
+            x = y
+        found.append(x)
+    return tuple(found)
+
+
+def check_backward_validity(inputs):
+    """Warns when no input requires a gradient."""
+    if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
+def _tensors(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _tensors(v)
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from _tensors(v)
+
+
+def get_device_states(*args):
+    """Devices of the tensors in ``args``, and where their random numbers stand."""
+    devices = sorted({t.device.index or 0 for t in _tensors(args) if t.device.type == "tpu"})
+    return devices, [_C._default_generator(torch.device("tpu", i)).get_state() for i in devices]
+
+
+def set_device_states(devices, states, *, device_type=None):
+    """Restores what ``get_device_states`` gave."""
+    for i, state in zip(devices, states):
+        _C._default_generator(torch.device(device_type or "tpu", i)).set_state(state)
+
+
+class _Random:
+    """Where the random numbers of the host and of the tensors' devices stand."""
+
+    def __init__(self, values):
+        devices = {t.device for t in _tensors(values) if t.device.type == "tpu"}
+        generators = [_C._default_generator(torch.device("cpu")), *map(_C._default_generator, devices)]
+        self._states = [(g, g._snapshot()) for g in generators]
+
+    @contextlib.contextmanager
+    def again(self):
+        """Goes back there for a block."""
+        now = [(g, g._snapshot()) for g, _ in self._states]
+        for g, state in self._states:
+            g._restore(state)
+        try:
+            yield
+        finally:
+            for g, state in now:
+                g._restore(state)
+
+
+class CheckpointFunction(torch.autograd.Function):
+    """The variant that runs a backward of its own within backward."""
+
+    @staticmethod
+    def forward(ctx, run_function, preserve_rng_state, *args):
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.random = _Random(args) if preserve_rng_state else None
+        # Only tensors are saved as tensors; the rest is kept as it is, with holes where tensors go.
+        ctx.inputs = [None if isinstance(x, torch.Tensor) else x for x in args]
+        ctx.tensor_indices = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
+        ctx.save_for_backward(*(args[i] for i in ctx.tensor_indices))
+        with torch.no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        inputs = list(ctx.inputs)
+        for i, t in zip(ctx.tensor_indices, ctx.saved_tensors):
+            inputs[i] = t
+        with ctx.random.again() if ctx.random is not None else contextlib.nullcontext():
+            detached = detach_variable(tuple(inputs))
+            with torch.enable_grad():
+                outputs = ctx.run_function(*detached)
+        if isinstance(outputs, torch.Tensor):
+            outputs = (outputs,)
+        wanted = [(y, g) for y, g in zip(outputs, grads) if isinstance(y, torch.Tensor) and y.requires_grad]
+        if not wanted:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        torch.autograd.backward([y for y, _ in wanted], [g for _, g in wanted])
+        return (None, None) + tuple(x.grad if isinstance(x, torch.Tensor) else None for x in detached)
+
+
+def noop_context_fn():
+    """Contexts that do nothing, for the first run and for the second."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+_settings = threading.local()
+_debug = None
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable):
+    """Whether the second run stops, within, as soon as nothing more of it is needed; overrides the argument."""
+    before = getattr(_settings, "early_stop", None)
+    _settings.early_stop = bool(enable)
+    try:
+        yield
+    finally:
+        _settings.early_stop = before
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled):
+    """Whether errors name the position and kind of every tensor, whatever ``debug`` says."""
+    global _debug
+    before, _debug = _debug, enabled
+    try:
+        yield
+    finally:
+        _debug = before
+
+
+class _Enough(Exception):
+    """The second run has made all that is needed."""
+
+
+def _described(t):
+    return {"shape": t.shape, "dtype": t.dtype, "device": t.device}
+
+
+class _Frame:
+    """One call of a checkpointed function."""
+
+    def __init__(self, function, args, kwargs, random, recompute_context, check, early_stop):
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.random = random
+        self.recompute_context = recompute_context
+        self.check = check
+        self.early_stop = early_stop
+        self.expected = []
+        self.again = {}
+
+    def pack(self, x):
+        """The first run keeps only a number."""
+        self.expected.append(_described(x) if self.check else None)
+        return len(self.expected) - 1
+
+    def unpack(self, i):
+        """Backward takes the tensor from the second run, which it starts when it must."""
+        if i not in self.again:
+            self._recompute()
+        if i not in self.again:
+            self._wrong_number(len(self.again))
+        # A second backward, if there is one, runs the function once more.
+        return self.again.pop(i)
+
+    def _wrong_number(self, got):
+        raise CheckpointError(
+            "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
+            f"recomputation.\nNumber of tensors saved during forward: {len(self.expected)}\nNumber of tensors saved during "
+            f"recomputation: {got}.\nTip: To see a more detailed error message, either pass `debug=True` to "
+            "`torch.utils.checkpoint.checkpoint(...)` or wrap the code block with "
+            "`with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):`"
+        )
+
+    def _recompute(self):
+        found = {}
+
+        def collect(x):
+            i = len(found)
+            found[i] = x.detach()
+            if i >= len(self.expected):
+                return i
+            if self.check and _described(x) != self.expected[i]:
+                raise CheckpointError(
+                    "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
+                    f"during the forward pass.\ntensor at position {i}:\nsaved metadata: {self.expected[i]}\nrecomputed "
+                    f"metadata: {_described(x)}.\n"
+                )
+            if self.early_stop and i + 1 == len(self.expected):
+                raise _Enough
+            return i
+
+        args = tuple(_detached(a) for a in self.args)
+        kwargs = {k: _detached(v) for k, v in self.kwargs.items()}
+        again = self.random.again() if self.random is not None else contextlib.nullcontext()
+        try:
+            with again, self.recompute_context, torch.enable_grad(), saved_tensors_hooks(collect, found.__getitem__):
+                self.function(*args, **kwargs)
+        except _Enough:
+            pass
+        if len(found) != len(self.expected):
+            self._wrong_number(len(found))
+        self.again = found
+
+
+def _detached(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    y = value.detach()
+    y.requires_grad = value.requires_grad
+    return y
+
+
+_CHECKS = ("default", "none")
+
+
+def _without_reentry(function, preserve, context_fn, determinism_check, debug, early_stop, args, kwargs):
+    forward_context, recompute_context = context_fn()
+    if determinism_check not in _CHECKS:
+        raise ValueError(
+            f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}"
+        )
+    override = getattr(_settings, "early_stop", None)
+    frame = _Frame(
+        function,
+        args,
+        kwargs,
+        _Random((args, kwargs)) if preserve else None,
+        recompute_context,
+        determinism_check == "default" or debug or bool(_debug),
+        early_stop if override is None else override,
+    )
+    if not torch.is_grad_enabled():
+        with forward_context:
+            return function(*args, **kwargs)
+    with forward_context, saved_tensors_hooks(frame.pack, frame.unpack):
+        return function(*args, **kwargs)
+
+
+def checkpoint(
+    function=None,
+    *args,
+    use_reentrant=None,
+    preserve_rng_state=True,
+    context_fn=noop_context_fn,
+    determinism_check="default",
+    debug=False,
+    early_stop=True,
+    respect_saved_tensors_hooks=None,
+    **kwargs,
+):
+    """Runs ``function(*args, **kwargs)`` without keeping what backward needs; backward runs it again.
+
+    Without a function: a decorator.
+    """
+    if function is None:
+        return functools.partial(
+            _decorated,
+            use_reentrant=use_reentrant,
+            preserve_rng_state=preserve_rng_state,
+            context_fn=context_fn,
+            determinism_check=determinism_check,
+            debug=debug,
+            early_stop=early_stop,
+        )
+    if use_reentrant is None:
+        warnings.warn(_PASS_IT.format(""), stacklevel=2)
+        use_reentrant = True
+    if not use_reentrant:
+        return _without_reentry(
+            function, preserve_rng_state, context_fn, determinism_check, debug, early_stop, args, kwargs
+        )
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if context_fn is not noop_context_fn or debug:
+        raise ValueError(
+            "Passing `context_fn`, `debug`, or `respect_saved_tensors_hooks` is only supported when use_reentrant=False."
+        )
+    return CheckpointFunction.apply(function, preserve_rng_state, *args)
+
+
+def _decorated(function, **settings):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return checkpoint(function, *args, **settings, **kwargs)
+
+    return wrapper
+
+
+def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+    """Runs functions one after the other in ``segments`` pieces, each checkpointed but for the last."""
+    if use_reentrant is None:
+        warnings.warn(_PASS_IT.format(".checkpoint_sequential"), stacklevel=2)
+        use_reentrant = True
+    preserve = kwargs.pop("preserve_rng_state", True)
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    if isinstance(functions, torch.nn.Sequential):
+        functions = list(functions.children())
+
+    def piece(start, end):
+        def run(x):
+            for f in functions[start:end]:
+                x = f(x)
+            return x
+
+        return run
+
+    size = len(functions) // segments
+    start = 0
+    for _ in range(segments - 1):
+        input = checkpoint(
+            piece(start, start + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve
+        )
+        start += size
+    return piece(start, len(functions))(input)

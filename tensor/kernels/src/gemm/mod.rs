@@ -1,0 +1,437 @@
+//! Products of matrices: one driver, and a register tile for each number type and instruction set.
+//!
+//! The usual blocking. The right operand is packed into panels as wide as a tile, the left one into strips as high as a tile,
+//! both over a block of the summed dimension; a tile of sums stays in registers while the block is added to it. Packing reads
+//! any strides, widens `f16` and `bf16` where the tile computes in `f32`, and fills missing lines with zeros; tiles therefore know no edges
+//! but their store. Whoever can list the lines of an operand ([`Lines`]) needs no matrix in memory: a convolution packs its windows.
+//!
+//! The dimension that is split between threads is the longer one. The operand along the other is packed once for all of them,
+//! and each thread packs its own part of the longer one into its second-level cache.
+//!
+//! A result depends on the sizes, the instruction set, and nothing else: sums are cut along the summed dimension in one way.
+
+mod pack;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use crate::DType;
+use crate::cpu::Level;
+use crate::matmul::MatMut;
+use crate::par::{Scratch, Shared};
+use crate::real::{Float, Real};
+use crate::threads::{num_threads, parallel_for};
+pub(crate) use pack::pack;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use pack::x86 as x86_lanes;
+use std::ops::Range;
+
+/// A register tile and the formats that it reads. `S` is the type of the sums; packed operands are words of the same size.
+pub(crate) struct Kernel<S: 'static> {
+    /// Columns of a tile.
+    pub(crate) width: usize,
+    /// Heights that tiles come in, the tallest first.
+    heights: &'static [usize],
+    /// Elements of the summed dimension in a packed step.
+    per_step: usize,
+    /// Packed steps come in multiples of this.
+    steps: usize,
+    /// Elements of the summed dimension in a block, about.
+    k_block: usize,
+    /// Rows that a thread packs at a time where rows are split, about.
+    m_block: usize,
+    /// Whether the tile stores parts of itself; else the driver does through a buffer.
+    masks: bool,
+    /// Format of the operands.
+    format: Format,
+    tile: Tile<S>,
+    /// Before a thread's first tile, and after its last.
+    enter: unsafe fn(),
+    leave: unsafe fn(),
+}
+
+/// How operands are packed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// `[steps][lanes]`, one element of the sums' type.
+    Plain,
+    /// `[steps][lanes]`, two neighbouring `bf16` or `f16` of the summed dimension.
+    Pairs,
+    /// The right operand as `Pairs`; the left one in squares of 16 rows of 16 pairs.
+    Squares,
+}
+
+/// `c = alpha * a @ b + beta * c` for `rows` x `columns` of a tile of the given height; `a` and `b` hold that many steps.
+type Tile<S> = unsafe fn(
+    height: usize,
+    steps: usize,
+    a: *const S,
+    b: *const S,
+    alpha: S,
+    beta: S,
+    c: *mut S,
+    row: usize,
+    rows: usize,
+    columns: usize,
+);
+
+/// Which operand lines belong to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    /// Rows of the left operand.
+    Left,
+    /// Columns of the right operand.
+    Right,
+}
+
+/// What to pack: lines `first..first + valid`, as `lanes` lines, over elements `k` of the summed dimension.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) side: Side,
+    pub(crate) format: Format,
+    pub(crate) first: usize,
+    pub(crate) valid: usize,
+    pub(crate) lanes: usize,
+    pub(crate) k: Range<usize>,
+}
+
+/// An operand: lines along the summed dimension, packed on demand.
+pub(crate) trait Lines<S>: Sync {
+    /// Packs a part, with zeros for what is missing.
+    ///
+    /// # Safety
+    /// The part lies within the operand; `out` has room for its steps.
+    unsafe fn pack(&self, part: &Part, out: &mut [S]);
+}
+
+/// Where the columns of the result lie, from the start of its row; increasing.
+pub(crate) trait Columns: Sync {
+    fn at(&self, j: usize) -> usize;
+}
+
+/// Columns side by side.
+pub(crate) struct Adjacent;
+impl Columns for Adjacent {
+    #[inline(always)]
+    fn at(&self, j: usize) -> usize {
+        j
+    }
+}
+
+fn nothing() {}
+
+/// A number type that has tiles.
+pub(crate) trait Multiply: Real + Float<Acc = Self> {
+    /// The tile for sums of this type at a level.
+    fn kernel(level: Level) -> &'static Kernel<Self>;
+
+    /// The tile that multiplies elements of two bytes as such, if the level has one that is faster than widening.
+    fn half_kernel(_: DType, _: Level) -> Option<&'static Kernel<Self>> {
+        None
+    }
+}
+
+impl Multiply for f32 {
+    fn kernel(level: Level) -> &'static Kernel<f32> {
+        match level {
+            Level::Portable => &portable::F32,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => &x86::F32_AVX2,
+            #[cfg(target_arch = "x86_64")]
+            _ => &x86::F32_AVX512,
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => &portable::F32,
+        }
+    }
+
+    fn half_kernel(dtype: DType, level: Level) -> Option<&'static Kernel<f32>> {
+        match (dtype, level) {
+            #[cfg(target_arch = "x86_64")]
+            (DType::BF16, Level::Amx) => Some(&tiles::BF16),
+            #[cfg(target_arch = "x86_64")]
+            (DType::F16, Level::Amx) if crate::cpu::has_f16_tiles() => Some(&tiles::F16),
+            #[cfg(target_arch = "x86_64")]
+            (DType::BF16, Level::Bf16) if crate::cpu::pairs_pay() => Some(&x86::BF16_PAIRS),
+            _ => None,
+        }
+    }
+}
+
+impl Multiply for f64 {
+    fn kernel(level: Level) -> &'static Kernel<f64> {
+        match level {
+            Level::Portable => &portable::F64,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => &x86::F64_AVX2,
+            #[cfg(target_arch = "x86_64")]
+            _ => &x86::F64_AVX512,
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => &portable::F64,
+        }
+    }
+}
+
+impl<S: Real> Kernel<S> {
+    /// The height that costs least for `m` rows: short tiles load more for each product, tall ones may be empty in part.
+    fn height(&self, m: usize) -> usize {
+        let cost = |&h: &usize| m.div_ceil(h) * (2 * h + 3);
+        self.heights.iter().copied().min_by_key(|h| cost(h)).unwrap_or(1)
+    }
+
+    /// Packed words of one line over `k` elements.
+    fn steps(&self, k: usize) -> usize {
+        k.div_ceil(self.per_step).next_multiple_of(self.steps)
+    }
+
+    fn part(&self, side: Side, first: usize, valid: usize, lanes: usize, k: &Range<usize>) -> Part {
+        Part { side, format: self.format, first, valid, lanes, k: k.clone() }
+    }
+}
+
+/// A product: sizes, factors and where the result goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a, S> {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) alpha: S,
+    pub(crate) beta: S,
+    /// First element of the result, and the distance of its rows.
+    pub(crate) c: *mut S,
+    pub(crate) row: usize,
+    pub(crate) columns: &'a dyn Columns,
+    /// Whether to use the other threads.
+    pub(crate) parallel: bool,
+}
+
+// SAFETY: threads write disjoint tiles of the result.
+unsafe impl<S: Sync> Sync for Product<'_, S> {}
+
+/// Lines that are packed for all threads at a time, at most.
+const SHARED_LINES: usize = 4096;
+/// Bytes of panels that a thread packs at a time where columns are split: half of a second-level cache.
+const GROUP_BYTES: usize = 512 << 10;
+
+/// Computes a product; `k` is not zero.
+///
+/// # Safety
+/// The operands have `m` and `n` lines of `k` elements; the result may be written at its rows and columns, and overlaps neither.
+pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &dyn Lines<S>, p: &Product<S>) {
+    let blocks = p.k.div_ceil(kernel.k_block + kernel.k_block / 4).max(1);
+    // Blocks start where packing in groups of 16 can start, and with a packed step.
+    let k_block = p.k.div_ceil(blocks).next_multiple_of((kernel.per_step * kernel.steps).max(16));
+    let height = kernel.height(p.m);
+    let by_columns = p.n >= p.m;
+    let (shared_lines, lanes) = if by_columns { (p.m, height) } else { (p.n, kernel.width) };
+    let outer = SHARED_LINES / lanes * lanes;
+    let steps = kernel.steps(k_block.min(p.k));
+    let mut shared = Scratch::<S>::any(shared_lines.min(outer).next_multiple_of(lanes) * steps);
+    for first in (0..shared_lines).step_by(outer) {
+        let lines = first..(first + outer).min(shared_lines);
+        for k0 in (0..p.k).step_by(k_block) {
+            let k = k0..(k0 + k_block).min(p.k);
+            let p = Product { beta: if k0 == 0 { p.beta } else { S::ONE }, ..*p };
+            // SAFETY: by the caller.
+            unsafe {
+                if by_columns {
+                    pack_all(kernel, a, Side::Left, &lines, height, &k, &mut shared, p.parallel);
+                    split_columns(kernel, &shared, b, height, &lines, &k, &p);
+                } else {
+                    pack_all(kernel, b, Side::Right, &lines, kernel.width, &k, &mut shared, p.parallel);
+                    split_rows(kernel, a, &shared, height, &lines, &k, &p);
+                }
+            }
+        }
+    }
+}
+
+fn each(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
+    if parallel { parallel_for(count, 1, f) } else { f(0..count) }
+}
+
+/// Packs lines for all threads.
+unsafe fn pack_all<S: Real>(
+    kernel: &Kernel<S>,
+    x: &dyn Lines<S>,
+    side: Side,
+    lines: &Range<usize>,
+    lanes: usize,
+    k: &Range<usize>,
+    out: &mut [S],
+    parallel: bool,
+) {
+    let size = kernel.steps(k.len()) * lanes;
+    let out = Shared::new(out);
+    each(parallel, lines.len().div_ceil(lanes), &|range| {
+        for i in range {
+            let first = lines.start + i * lanes;
+            let part = kernel.part(side, first, lanes.min(lines.end - first), lanes, k);
+            // SAFETY: by the caller; strips are disjoint.
+            unsafe { x.pack(&part, out.slice(i * size, size)) };
+        }
+    });
+}
+
+/// Each thread packs panels of the right operand, and multiplies all strips with them.
+unsafe fn split_columns<S: Real>(
+    kernel: &Kernel<S>,
+    left: &[S],
+    b: &dyn Lines<S>,
+    height: usize,
+    rows: &Range<usize>,
+    k: &Range<usize>,
+    p: &Product<S>,
+) {
+    let (steps, width) = (kernel.steps(k.len()), kernel.width);
+    let panels = p.n.div_ceil(width);
+    let threads = if p.parallel { num_threads() } else { 1 };
+    // Too few panels for the threads: strips are split too.
+    let splits = if panels < 2 * threads && threads > 1 { threads.min(rows.len().div_ceil(height)) } else { 1 };
+    let most = (GROUP_BYTES / (steps * width * size_of::<S>())).max(1);
+    let group = (panels / (4 * threads)).clamp(1, most);
+    let groups = panels.div_ceil(group);
+    let strips = rows.len().div_ceil(height);
+    each(p.parallel, groups * splits, &|range| {
+        let mut right = Scratch::<S>::any(group * steps * width);
+        // SAFETY: by the caller of `product`: operands and result have these sizes, and tasks write disjoint tiles.
+        unsafe {
+            (kernel.enter)();
+            for task in range {
+                let (split, first) = (task % splits, task / splits * group);
+                let here = group.min(panels - first);
+                for i in 0..here {
+                    let j = (first + i) * width;
+                    let part = kernel.part(Side::Right, j, width.min(p.n - j), width, k);
+                    b.pack(&part, &mut right[i * steps * width..][..steps * width]);
+                }
+                for s in split * strips / splits..(split + 1) * strips / splits {
+                    let a = &left[s * steps * height..][..steps * height];
+                    for i in 0..here {
+                        let b = &right[i * steps * width..][..steps * width];
+                        place(kernel, height, steps, a, b, rows.start + s * height, rows.end, (first + i) * width, p);
+                    }
+                }
+            }
+            (kernel.leave)();
+        }
+    });
+}
+
+/// Each thread packs a block of rows of the left operand, and multiplies all panels with it.
+unsafe fn split_rows<S: Real>(
+    kernel: &Kernel<S>,
+    a: &dyn Lines<S>,
+    right: &[S],
+    height: usize,
+    columns: &Range<usize>,
+    k: &Range<usize>,
+    p: &Product<S>,
+) {
+    let (steps, width) = (kernel.steps(k.len()), kernel.width);
+    let strips = p.m.div_ceil(height);
+    let threads = if p.parallel { num_threads() } else { 1 };
+    let block = (strips / (4 * threads)).clamp(1, (kernel.m_block / height).max(1));
+    each(p.parallel, strips.div_ceil(block), &|range| {
+        let mut left = Scratch::<S>::any(block * steps * height);
+        // SAFETY: as in `split_columns`.
+        unsafe {
+            (kernel.enter)();
+            for task in range {
+                let first = task * block;
+                let here = block.min(strips - first);
+                for s in 0..here {
+                    let i = (first + s) * height;
+                    let part = kernel.part(Side::Left, i, height.min(p.m - i), height, k);
+                    a.pack(&part, &mut left[s * steps * height..][..steps * height]);
+                }
+                for (panel, j) in columns.clone().step_by(width).enumerate() {
+                    let b = &right[panel * steps * width..][..steps * width];
+                    for s in 0..here {
+                        let a = &left[s * steps * height..][..steps * height];
+                        place(kernel, height, steps, a, b, (first + s) * height, p.m, j, p);
+                    }
+                }
+            }
+            (kernel.leave)();
+        }
+    });
+}
+
+/// A tile that is not stored where it is computed.
+#[repr(align(64))]
+struct Buffer<S>([S; 32 * 32]);
+
+/// Computes the tile at `(i, j)` and stores it.
+#[inline(always)]
+unsafe fn place<S: Real>(
+    kernel: &Kernel<S>,
+    height: usize,
+    steps: usize,
+    a: &[S],
+    b: &[S],
+    i: usize,
+    end: usize,
+    j: usize,
+    p: &Product<S>,
+) {
+    let (rows, columns) = (height.min(end - i), kernel.width.min(p.n - j));
+    let whole = rows == height && columns == kernel.width;
+    let start = p.columns.at(j);
+    // SAFETY: by the caller.
+    unsafe {
+        let c = p.c.add(i * p.row + start);
+        if (whole || kernel.masks) && p.columns.at(j + columns - 1) - start == columns - 1 {
+            (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, p.beta, c, p.row, rows, columns);
+            return;
+        }
+        let mut buffer = std::mem::MaybeUninit::<Buffer<S>>::uninit();
+        let sums = buffer.as_mut_ptr().cast::<S>();
+        let width = kernel.width;
+        (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width);
+        for column in 0..columns {
+            let c = p.c.add(i * p.row + p.columns.at(j + column));
+            for row in 0..rows {
+                let (c, v) = (c.add(row * p.row), *sums.add(row * width + column));
+                *c = if p.beta == S::ZERO { v } else { v + p.beta * *c };
+            }
+        }
+    }
+}
+
+/// [`product`] into a matrix with any strides.
+///
+/// # Safety
+/// As [`product`].
+pub(crate) unsafe fn matrices<S: Multiply>(
+    kernel: &Kernel<S>,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: S,
+    a: &dyn Lines<S>,
+    b: &dyn Lines<S>,
+    beta: S,
+    c: MatMut<S>,
+    parallel: bool,
+) {
+    // SAFETY: by the caller, for every path.
+    unsafe {
+        let at = c.element(0, 0);
+        if c.col() == 1 || n == 1 {
+            let p = Product { m, n, k, alpha, beta, c: at, row: c.row(), columns: &Adjacent, parallel };
+            return product(kernel, a, b, &p);
+        }
+        // Columns apart from each other: a dense result first.
+        let mut dense = Scratch::<S>::any(m * n);
+        let p = Product { m, n, k, alpha, beta: S::ZERO, c: dense.as_mut_ptr(), row: n, columns: &Adjacent, parallel };
+        product(kernel, a, b, &p);
+        for i in 0..m {
+            for j in 0..n {
+                let (c, v) = (c.element(i, j), dense[i * n + j]);
+                *c = if beta == S::ZERO { v } else { v + beta * *c };
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Sampling of images and volumes at the points of a grid, and its gradients.
+
+use crate::par::{Scratch, Shared};
+use crate::real::{Real, for_acc, input, output};
+use crate::threads::parallel_for;
+use crate::{View, ViewMut};
+
+/// How a point between elements is interpolated.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Interpolation {
+    /// Linear in each dimension.
+    Linear,
+    /// The nearest element.
+    Nearest,
+    /// Keys' cubic in each dimension.
+    Cubic,
+}
+
+/// What lies outside of the image.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Outside {
+    /// Zeros.
+    Zeros,
+    /// The nearest element of the edge.
+    Border,
+    /// The image, mirrored.
+    Reflection,
+}
+
+/// How a grid is read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GridSpec {
+    /// Between elements.
+    pub interpolation: Interpolation,
+    /// Outside of the image.
+    pub outside: Outside,
+    /// -1 and 1 are the centres of the first and last elements, rather than their outer edges.
+    pub align_corners: bool,
+}
+
+/// Slope of Keys' cubic.
+const A: f64 = -0.75;
+
+/// An input along one dimension: where (`None`: outside), its weight and the weight's derivative by the grid's number.
+type Tap<R> = (Option<usize>, R, R);
+
+/// A coordinate brought inside, and how much of a change of it remains.
+fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize) -> (R, R) {
+    let max = R::of((size - 1) as f64);
+    let mut slope = R::ONE;
+    if spec.outside == Outside::Zeros {
+        return (c, slope);
+    }
+    if spec.outside == Outside::Reflection {
+        let (low, span) = if spec.align_corners { (0.0, (size - 1) as f64) } else { (-0.5, size as f64) };
+        if span == 0.0 {
+            return (R::ZERO, R::ZERO);
+        }
+        let mut t = c.to_f64() - low;
+        if t < 0.0 {
+            t = -t;
+            slope = -slope;
+        }
+        let (extra, flips) = (t % span, (t / span).floor());
+        c = if flips % 2.0 == 0.0 {
+            R::of(extra + low)
+        } else {
+            slope = -slope;
+            R::of(span - extra + low)
+        };
+    }
+    if c <= R::ZERO {
+        (R::ZERO, R::ZERO)
+    } else if c >= max {
+        (max, R::ZERO)
+    } else {
+        (c, slope)
+    }
+}
+
+/// The position of a whole coordinate, if it is inside.
+fn position<R: Real>(c: R, size: usize) -> Option<usize> {
+    let c = c.to_f64();
+    (c >= 0.0 && c <= (size - 1) as f64).then_some(c as usize)
+}
+
+fn taps<R: Real>(spec: &GridSpec, at: R, size: usize, out: &mut [Tap<R>; 4]) -> usize {
+    let n = size as f64;
+    let (c, scale) = if spec.align_corners {
+        ((at + R::ONE) / R::of(2.0) * R::of(n - 1.0), (n - 1.0) / 2.0)
+    } else {
+        (((at + R::ONE) * R::of(n) - R::ONE) / R::of(2.0), n / 2.0)
+    };
+    let scale = R::of(scale);
+    let floor = |c: R| R::of(c.to_f64().floor());
+    match spec.interpolation {
+        Interpolation::Linear => {
+            let (c, slope) = folded(spec, c, size);
+            let (low, slope) = (floor(c), slope * scale);
+            let part = c - low;
+            out[0] = (position(low, size), R::ONE - part, -slope);
+            out[1] = (position(low + R::ONE, size), part, slope);
+            2
+        }
+        Interpolation::Nearest => {
+            let (c, _) = folded(spec, c, size);
+            out[0] = (position(R::of(c.to_f64().round_ties_even()), size), R::ONE, R::ZERO);
+            1
+        }
+        Interpolation::Cubic => {
+            let low = floor(c);
+            let t = (c - low).to_f64();
+            let near = |x: f64| ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
+            let far = |x: f64| ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A;
+            let near_slope = |x: f64| (3.0 * (A + 2.0) * x - 2.0 * (A + 3.0)) * x;
+            let far_slope = |x: f64| (3.0 * A * x - 10.0 * A) * x + 8.0 * A;
+            let weights = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)];
+            let slopes = [far_slope(t + 1.0), near_slope(t), -near_slope(1.0 - t), -far_slope(2.0 - t)];
+            for (i, out) in out.iter_mut().enumerate() {
+                let (p, _) = folded(spec, low + R::of(i as f64 - 1.0), size);
+                *out = (position(floor(p), size), R::of(weights[i]), R::of(slopes[i]) * scale);
+            }
+            4
+        }
+    }
+}
+
+/// Where each point of one image reads: `taps` flat positions and weights a point, and, if asked for, the derivatives of the
+/// weights by each number of the grid. What is outside has position 0 and weight 0.
+struct Points<R> {
+    taps: usize,
+    positions: Vec<u32>,
+    weights: Scratch<R>,
+    slopes: Option<Scratch<R>>,
+}
+
+fn points<R: Real>(spec: &GridSpec, grid: &[R], sizes: &[usize], with_slopes: bool) -> Points<R> {
+    let d = sizes.len();
+    let each = match spec.interpolation {
+        Interpolation::Nearest => 1usize,
+        Interpolation::Linear => 2,
+        Interpolation::Cubic => 4,
+    };
+    let (count, all) = (grid.len() / d, each.pow(d as u32));
+    let mut positions = vec![0u32; count * all];
+    let mut weights = Scratch::filled(count * all, R::ZERO);
+    let mut slopes = with_slopes.then(|| Scratch::filled(count * all * d, R::ZERO));
+    let (to_p, to_w) = (Shared::new(&mut positions), Shared::new(&mut weights));
+    let to_s = slopes.as_mut().map(|s| Shared::new(s));
+    parallel_for(count, 1 << 9, |range| {
+        let mut along = [[(None, R::ZERO, R::ZERO); 4]; 3];
+        for p in range {
+            for (k, &n) in sizes.iter().enumerate() {
+                // The grid's first number is about the last dimension.
+                taps(spec, grid[p * d + d - 1 - k], n, &mut along[k]);
+            }
+            for c in 0..all {
+                let (mut rest, mut at, mut inside) = (c, 0, true);
+                let (mut w, mut chosen) = (R::ONE, [0usize; 3]);
+                for k in (0..d).rev() {
+                    chosen[k] = rest % each;
+                    rest /= each;
+                }
+                for k in 0..d {
+                    let (place, weight, _) = along[k][chosen[k]];
+                    inside &= place.is_some();
+                    at = at * sizes[k] + place.unwrap_or(0);
+                    w *= weight;
+                }
+                if !inside {
+                    continue;
+                }
+                // SAFETY: each point is one thread's, and its entries lie within the buffers.
+                unsafe {
+                    to_p.slice(p * all + c, 1)[0] = at as u32;
+                    to_w.slice(p * all + c, 1)[0] = w;
+                    if let Some(to_s) = to_s {
+                        let s = to_s.slice((p * all + c) * d, d);
+                        for (k, s) in s.iter_mut().enumerate() {
+                            let mut v = R::ONE;
+                            for j in 0..d {
+                                let (_, weight, slope) = along[j][chosen[j]];
+                                v *= if j == k { slope } else { weight };
+                            }
+                            *s = v;
+                        }
+                    }
+                }
+            }
+        }
+    });
+    Points { taps: all, positions, weights, slopes }
+}
+
+/// Elements of work below which another thread is not worth waking.
+const GRAIN: usize = 1 << 13;
+
+/// `out[n, c, *o] = x[n, c]` at `grid[n, *o]`, for `x: [n, c, *s]` and `grid: [n, *o, d]`, all of one floating-point type.
+pub fn grid_sample(x: &View, grid: &View, spec: &GridSpec, out: &mut ViewMut) {
+    let sizes = &x.sizes()[2..];
+    let (batch, channels) = (x.sizes()[0], x.sizes()[1]);
+    let plane: usize = sizes.iter().product();
+    for_acc!(x.dtype(), R => {
+        let (x, grid) = (input::<R>(x), input::<R>(grid));
+        output::<R, _>(out, |out| {
+            if out.is_empty() {
+                return;
+            }
+            let count = out.len() / (batch * channels);
+            for n in 0..batch {
+                let p = points(spec, &grid[n * count * sizes.len()..][..count * sizes.len()], sizes, false);
+                let to = Shared::new(&mut out[n * channels * count..][..channels * count]);
+                parallel_for(channels, GRAIN.div_ceil(count * p.taps), |range| {
+                    for c in range {
+                        // SAFETY: planes are disjoint.
+                        let y = unsafe { to.slice(c * count, count) };
+                        let x = &x[(n * channels + c) * plane..][..plane];
+                        for (i, y) in y.iter_mut().enumerate() {
+                            let mut sum = R::ZERO;
+                            for k in i * p.taps..(i + 1) * p.taps {
+                                sum += x[p.positions[k] as usize] * p.weights[k];
+                            }
+                            *y = sum;
+                        }
+                    }
+                });
+            }
+        });
+    });
+}
+
+/// Gradients of [`grid_sample`] for `x` and `grid`, each where one is asked for.
+pub fn grid_sample_backward(
+    g: &View,
+    x: &View,
+    grid: &View,
+    spec: &GridSpec,
+    gx: Option<&mut ViewMut>,
+    ggrid: Option<&mut ViewMut>,
+) {
+    let sizes = &x.sizes()[2..];
+    let (batch, channels, d) = (x.sizes()[0], x.sizes()[1], sizes.len());
+    let plane: usize = sizes.iter().product();
+    let count: usize = grid.sizes()[1..=d].iter().product();
+    for_acc!(x.dtype(), R => {
+        let (g, x, grid) = (input::<R>(g), input::<R>(x), input::<R>(grid));
+        let with_slopes = ggrid.is_some();
+        let of = |n: usize| points(spec, &grid[n * count * d..][..count * d], sizes, with_slopes);
+        let to_image = |n: usize, p: &Points<R>, gx: &mut [R]| {
+            let to = Shared::new(gx);
+            parallel_for(channels, GRAIN.div_ceil((count * p.taps).max(1)), |range| {
+                for c in range {
+                    // SAFETY: planes are disjoint.
+                    let gx = unsafe { to.slice((n * channels + c) * plane, plane) };
+                    gx.fill(R::ZERO);
+                    for (i, &g) in g[(n * channels + c) * count..][..count].iter().enumerate() {
+                        for k in i * p.taps..(i + 1) * p.taps {
+                            gx[p.positions[k] as usize] += g * p.weights[k];
+                        }
+                    }
+                }
+            });
+        };
+        let to_grid = |n: usize, p: &Points<R>, ggrid: &mut [R]| {
+            let Some(slopes) = &p.slopes else { return };
+            let to = Shared::new(ggrid);
+            parallel_for(count, GRAIN.div_ceil(channels.max(1) * p.taps * d), |range| {
+                for i in range {
+                    // SAFETY: points are disjoint.
+                    let out = unsafe { to.slice((n * count + i) * d, d) };
+                    out.fill(R::ZERO);
+                    for k in i * p.taps..(i + 1) * p.taps {
+                        let mut sum = R::ZERO;
+                        for c in n * channels..(n + 1) * channels {
+                            sum += g[c * count + i] * x[c * plane + p.positions[k] as usize];
+                        }
+                        for (j, &s) in slopes[k * d..][..d].iter().enumerate() {
+                            out[d - 1 - j] += sum * s;
+                        }
+                    }
+                }
+            });
+        };
+        let image = |mut gx: Option<&mut [R]>, mut ggrid: Option<&mut [R]>| {
+            for n in 0..batch {
+                let p = of(n);
+                if let Some(gx) = gx.as_deref_mut() {
+                    to_image(n, &p, gx);
+                }
+                if let Some(ggrid) = ggrid.as_deref_mut() {
+                    to_grid(n, &p, ggrid);
+                }
+            }
+        };
+        match (gx, ggrid) {
+            (Some(gx), Some(ggrid)) => {
+                output::<R, _>(gx, |gx| output::<R, _>(ggrid, |ggrid| image(Some(gx), Some(ggrid))));
+            }
+            (Some(gx), None) => output::<R, _>(gx, |gx| image(Some(gx), None)),
+            (None, Some(ggrid)) => output::<R, _>(ggrid, |ggrid| image(None, Some(ggrid))),
+            (None, None) => {}
+        }
+    });
+}

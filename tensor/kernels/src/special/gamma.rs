@@ -1,0 +1,263 @@
+//! The incomplete gamma functions and the zeta function of Hurwitz.
+
+use super::{Analytic, polynomial};
+use std::f64::consts::PI;
+
+/// Terms of a series or steps of a fraction after which it is given up.
+const STEPS: f64 = 20_000.0;
+
+/// `x^a e^-x / Gamma(a + 1)`, without the cancellation between large powers.
+fn density<T: Analytic>(a: &T, x: &T) -> T {
+    // Stirling's series for ln Gamma(a) less its main part.
+    const STIRLING: [f64; 8] = [
+        -3617.0 / 122_400.0,
+        1.0 / 156.0,
+        -691.0 / 360_360.0,
+        1.0 / 1188.0,
+        -1.0 / 1680.0,
+        1.0 / 1260.0,
+        -1.0 / 360.0,
+        1.0 / 12.0,
+    ];
+    let large = || {
+        let z = a.inverse();
+        let correction = z.clone() * polynomial(&z.squared(), &STIRLING);
+        let u = (x.clone() - a.clone()) / a.clone();
+        let exponent = (u.ln_1p() - u) * a.clone() - correction;
+        exponent.exp() / (a.clone() * (2.0 * PI)).sqrt()
+    };
+    let small = || (x.ln() * a.clone() - x.clone() - (a.clone() + 1.0).lgamma()).exp();
+    T::choose(&a.above(12.0), large, small)
+}
+
+/// The lower function by its power series, for `x` below about `a + 1`.
+fn series<T: Analytic>(a: &T, x: &T) -> T {
+    let eps = a.epsilon() * 0.25;
+    let [sum, _, _] = T::repeat(
+        [a.of(1.0), a.of(1.0), a.of(0.0)],
+        |[sum, term, k]| T::both(&(sum.clone() * eps).less(term), &k.below(STEPS)),
+        |[sum, term, k]| {
+            let k = k + 1.0;
+            let term = term * x.clone() / (a.clone() + k.clone());
+            [sum + term.clone(), term, k]
+        },
+    );
+    density(a, x) * sum
+}
+
+/// The upper function by its continued fraction, for `x` above about `a + 1`.
+fn fraction<T: Analytic>(a: &T, x: &T) -> T {
+    let eps = a.epsilon() * 0.5;
+    let b = x.clone() - a.clone() + 1.0;
+    let start = b.inverse();
+    // Lentz's method: the value, its two ratios, the last change and the step.
+    let tiny = 1e-30;
+    let [h, ..] = T::repeat(
+        [start.clone(), a.of(1.0 / tiny), start, a.of(2.0), a.of(0.0)],
+        |[_, _, _, change, k]| T::both(&(change.clone() - 1.0).abs().above(eps), &k.below(STEPS)),
+        |[h, c, d, _, k]| {
+            let k = k + 1.0;
+            let an = k.clone() * (a.clone() - k.clone());
+            let b = b.clone() + k.clone() * 2.0;
+            let d = an.clone() * d + b.clone();
+            let d = T::choose(&d.is(0.0), || d.of(tiny), || d.clone()).inverse();
+            let c = an / c + b;
+            let c = T::choose(&c.is(0.0), || c.of(tiny), || c.clone());
+            let change = c.clone() * d.clone();
+            [h * change.clone(), c, d, change, k]
+        },
+    );
+    h * density(a, x) * a.clone()
+}
+
+/// `ln Gamma(1 + a)`, exact near zero.
+fn lgamma_1p<T: Analytic>(a: &T) -> T {
+    // zeta(k) (-1)^k / k, and Euler's constant.
+    const SERIES: [f64; 14] = [
+        0.071_432_946_295_361_34,
+        -0.076_932_516_411_352_2,
+        0.083_353_840_546_109,
+        -0.090_954_017_145_829_04,
+        0.100_099_457_512_781_79,
+        -0.111_334_265_869_564_69,
+        0.125_509_669_524_743_04,
+        -0.144_049_896_768_846_14,
+        0.169_557_176_997_408_22,
+        -0.207_385_551_028_674,
+        0.270_580_808_427_784_54,
+        -0.400_685_634_386_531_43,
+        0.822_467_033_424_113_2,
+        -0.577_215_664_901_532_9,
+    ];
+    T::choose(&a.below(0.1), || a.clone() * polynomial(a, &SERIES), || (a.clone() + 1.0).lgamma())
+}
+
+/// The upper function for small `x`, where one less the lower one would cancel.
+fn small<T: Analytic>(a: &T, x: &T) -> T {
+    let eps = a.epsilon() * 0.25;
+    // The sum over k >= 1 of (-x)^k / (k! (a + k)).
+    let [sum, _, _] = T::repeat(
+        [a.of(0.0), a.of(1.0), a.of(0.0)],
+        |[sum, term, k]| {
+            let live = T::either(&(sum.abs() * eps).less(&term.abs()), &k.below(2.0));
+            T::both(&live, &k.below(200.0))
+        },
+        |[sum, term, k]| {
+            let k = k + 1.0;
+            let term = -term * x.clone() / k.clone();
+            [sum + term.clone() / (a.clone() + k.clone()), term, k]
+        },
+    );
+    let t = x.ln() * a.clone() - lgamma_1p(a);
+    -t.exp_m1() - t.exp() * a.clone() * sum
+}
+
+/// Temme's expansion for large `a` and `x` near it; the upper function.
+fn uniform<T: Analytic>(a: &T, x: &T) -> T {
+    // Of the expansion's coefficient functions, the first terms of their series in eta.
+    const C0: [f64; 8] = [
+        -1.0 / 3.0,
+        1.0 / 12.0,
+        -2.0 / 135.0,
+        1.0 / 864.0,
+        1.0 / 2835.0,
+        -139.0 / 777_600.0,
+        1.0 / 25_515.0,
+        -571.0 / 261_273_600.0,
+    ];
+    const C1: [f64; 5] = [-1.0 / 540.0, -1.0 / 288.0, 1.0 / 378.0, -77.0 / 77_760.0, 1.0 / 4860.0];
+    const C2: [f64; 3] = [25.0 / 6048.0, -139.0 / 51_840.0, 1.0 / 1296.0];
+    let rising = |c: &[f64], z: &T| c.iter().rev().fold(z.of(0.0), |y, &c| y * z.clone() + c);
+    let u = (x.clone() - a.clone()) / a.clone();
+    // eta^2 / 2 = u - ln(1 + u), by its series, since u is small.
+    const TERMS: usize = 24;
+    let half = (2..2 + TERMS).rev().fold(u.of(0.0), |y, k| {
+        let c = if k % 2 == 0 { 1.0 } else { -1.0 } / k as f64;
+        y * u.clone() + c
+    });
+    let eta = u.clone() * (half * 2.0).sqrt();
+    let z = a.inverse();
+    let sum = rising(&C0, &eta) + z.clone() * (rising(&C1, &eta) + z * rising(&C2, &eta));
+    let normal = (eta.clone() * (a.clone() * 0.5).sqrt()).erfc() * 0.5;
+    let bell = (-(a.clone() * eta.squared()) * 0.5).exp() / (a.clone() * (2.0 * PI)).sqrt();
+    normal + bell * sum
+}
+
+/// Which way leads to a value of the incomplete functions.
+fn incomplete<T: Analytic>(a: &T, x: &T, upper: bool) -> T {
+    let lower = |y: T| if upper { -y + 1.0 } else { y };
+    let upwards = |y: T| if upper { y } else { -y + 1.0 };
+    // Near a large `a` the series and the fraction would take thousands of steps.
+    let near = T::both(&a.above(2e4), &((x.clone() - a.clone()).abs() / a.clone()).below(0.1));
+    let half = x.below(0.5);
+    let beyond = x.above(1.1);
+    let by_series = T::choose_truth(
+        &beyond,
+        &x.less(a),
+        &T::choose_truth(&half, &(x.ln() * a.clone()).below(-0.4), &(x.clone() * 1.1).less(a)),
+    );
+    // A program computes every way for every element: elements of other ways get arguments that take few steps.
+    let within = |region: &T::Truth, way: &dyn Fn(&T, &T) -> T| {
+        let one = |v: &T| T::choose(region, || v.clone(), || v.of(1.0));
+        way(&one(a), &one(x))
+    };
+    let y = T::choose(
+        &near,
+        || within(&near, &|a, x| upwards(uniform(a, x))),
+        || {
+            let here = T::both(&by_series, &T::not(&near));
+            T::choose(
+                &here,
+                || within(&here, &|a, x| lower(series(a, x))),
+                || {
+                    let far = T::both(&beyond, &T::both(&T::not(&by_series), &T::not(&near)));
+                    let close = T::both(&T::not(&beyond), &T::not(&by_series));
+                    T::choose(
+                        &beyond,
+                        || within(&far, &|a, x| upwards(fraction(a, x))),
+                        || within(&close, &|a, x| upwards(small(a, x))),
+                    )
+                },
+            )
+        },
+    );
+    let (none, all) = if upper { (1.0, 0.0) } else { (0.0, 1.0) };
+    let infinite = |v: &T| v.is(f64::INFINITY);
+    let y = T::choose(&infinite(x), || x.of(all), || y.clone());
+    let y = T::choose(&infinite(a), || x.of(none), || y.clone());
+    let y = T::choose(&x.is(0.0), || x.of(none), || y.clone());
+    let y = T::choose(&a.is(0.0), || x.of(all), || y.clone());
+    let undefined = T::either(
+        &T::either(&x.below(0.0), &a.below(0.0)),
+        &T::either(&T::both(&x.is(0.0), &a.is(0.0)), &T::both(&infinite(x), &infinite(a))),
+    );
+    T::choose(&undefined, || x.of(f64::NAN), || y.clone())
+}
+
+/// The regularised lower incomplete gamma function `P(a, x)`.
+pub fn igamma<T: Analytic>(a: &T, x: &T) -> T {
+    incomplete(a, x, false)
+}
+
+/// The regularised upper incomplete gamma function `Q(a, x)`.
+pub fn igammac<T: Analytic>(a: &T, x: &T) -> T {
+    incomplete(a, x, true)
+}
+
+/// The zeta function of Hurwitz: the sum over `k >= 0` of `(q + k)^-s`. Some terms, and the rest by Euler and Maclaurin.
+pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
+    // Factorials of even numbers over Bernoulli's.
+    const RATIOS: [f64; 12] = [
+        12.0,
+        -720.0,
+        30240.0,
+        -1_209_600.0,
+        47_900_160.0,
+        -1.892_437_580_318_379e9,
+        7.472_424_96e10,
+        -2.950_130_727_918_164e12,
+        1.164_678_281_435_006_8e14,
+        -4.597_978_722_407_472e15,
+        1.815_210_540_194_354_7e17,
+        -7.166_165_256_175_667e18,
+    ];
+    let eps = s.epsilon() * 0.5;
+    let minus = -s.clone();
+    let term = |w: &T| {
+        // A negative base has a whole exponent here, whose parity gives the sign.
+        let even = (s.clone() * 0.5).floor().same(&(s.clone() * 0.5));
+        let size = w.abs().pow(&minus);
+        T::choose(&T::both(&w.below(0.0), &T::not(&even)), || -size.clone(), || size.clone())
+    };
+    let first = term(q);
+    let [sum, w, last, _] = T::repeat(
+        [first, q.clone(), q.of(f64::INFINITY), q.of(0.0)],
+        |[sum, w, last, k]| {
+            let more = T::either(&k.below(9.0), &T::not(&w.above(9.0)));
+            T::both(&more, &(sum.abs() * eps).less(&last.abs()))
+        },
+        |[sum, w, _, k]| {
+            let w = w + 1.0;
+            let last = term(&w);
+            [sum + last.clone(), w, last, k + 1.0]
+        },
+    );
+    let rest = || {
+        let mut y = sum.clone() + last.clone() * w.clone() / (s.clone() - 1.0) - last.clone() * 0.5;
+        let (mut rising, mut power) = (s.clone(), last.clone() / w.clone());
+        for (i, ratio) in RATIOS.iter().enumerate() {
+            y = y + rising.clone() * power.clone() / *ratio;
+            let k = 2.0 * i as f64 + 1.0;
+            rising = rising * (s.clone() + k) * (s.clone() + (k + 1.0));
+            power = power / w.squared();
+        }
+        y
+    };
+    let y = T::choose(&(sum.abs() * eps).less(&last.abs()), rest, || sum.clone());
+    let whole = |v: &T| v.floor().same(v);
+    let left = T::not(&q.above(0.0));
+    let y = T::choose(&T::both(&left, &T::not(&whole(s))), || q.of(f64::NAN), || y.clone());
+    let y = T::choose(&T::both(&left, &whole(q)), || q.of(f64::INFINITY), || y.clone());
+    let y = T::choose(&s.above(1.0), || y.clone(), || q.of(f64::NAN));
+    T::choose(&s.is(1.0), || q.of(f64::INFINITY), || y.clone())
+}

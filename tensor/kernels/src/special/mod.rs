@@ -1,0 +1,232 @@
+//! Special functions, each written once over [`Analytic`]: a kernel runs it on `f64`, a lowering records it as operations of a
+//! program. So all devices use the same coefficients and the same branches.
+//!
+//! A kernel takes one branch of [`Analytic::choose`]; a program computes both and selects.
+
+mod bessel;
+mod gamma;
+mod normal;
+mod polynomial;
+mod tables;
+
+pub use bessel::*;
+pub use gamma::*;
+pub use normal::*;
+pub use polynomial::*;
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+/// What special functions compute with.
+pub trait Analytic:
+    Clone
+    + Neg<Output = Self>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Add<f64, Output = Self>
+    + Sub<f64, Output = Self>
+    + Mul<f64, Output = Self>
+    + Div<f64, Output = Self>
+{
+    /// Result of a comparison.
+    type Truth: Clone;
+    /// A number beside `self`.
+    fn of(&self, v: f64) -> Self;
+    /// The distance from one to the next number.
+    fn epsilon(&self) -> f64;
+    /// `e^x`.
+    fn exp(&self) -> Self;
+    /// `e^x - 1`.
+    fn exp_m1(&self) -> Self;
+    /// Natural logarithm.
+    fn ln(&self) -> Self;
+    /// `ln(1 + x)`.
+    fn ln_1p(&self) -> Self;
+    /// Square root.
+    fn sqrt(&self) -> Self;
+    /// Sine.
+    fn sin(&self) -> Self;
+    /// Cosine.
+    fn cos(&self) -> Self;
+    /// Inverse cosine.
+    fn acos(&self) -> Self;
+    /// Absolute value.
+    fn abs(&self) -> Self;
+    /// Largest integer not above.
+    fn floor(&self) -> Self;
+    /// `x^p`.
+    fn pow(&self, p: &Self) -> Self;
+    /// `1 - erf(x)`.
+    fn erfc(&self) -> Self;
+    /// Logarithm of the gamma function.
+    fn lgamma(&self) -> Self;
+    /// `self < other`.
+    fn less(&self, other: &Self) -> Self::Truth;
+    /// `self == other`.
+    fn same(&self, other: &Self) -> Self::Truth;
+    /// Both.
+    fn both(a: &Self::Truth, b: &Self::Truth) -> Self::Truth;
+    /// One of them.
+    fn either(a: &Self::Truth, b: &Self::Truth) -> Self::Truth;
+    /// The opposite.
+    fn not(a: &Self::Truth) -> Self::Truth;
+    /// `yes` where `t` holds, else `no`.
+    fn choose(t: &Self::Truth, yes: impl FnOnce() -> Self, no: impl FnOnce() -> Self) -> Self;
+    /// [`Analytic::choose`] between truths.
+    fn choose_truth(t: &Self::Truth, yes: &Self::Truth, no: &Self::Truth) -> Self::Truth {
+        Self::either(&Self::both(t, yes), &Self::both(&Self::not(t), no))
+    }
+    /// Applies `step` while `going` holds; where it does not, the state stays as it is.
+    fn repeat<const N: usize>(
+        state: [Self; N],
+        going: impl Fn(&[Self; N]) -> Self::Truth,
+        step: impl Fn([Self; N]) -> [Self; N],
+    ) -> [Self; N];
+    /// `self < v`.
+    fn below(&self, v: f64) -> Self::Truth {
+        self.less(&self.of(v))
+    }
+    /// `self > v`.
+    fn above(&self, v: f64) -> Self::Truth {
+        self.of(v).less(self)
+    }
+    /// `self == v`.
+    fn is(&self, v: f64) -> Self::Truth {
+        self.same(&self.of(v))
+    }
+    /// `x * x`.
+    fn squared(&self) -> Self {
+        self.clone() * self.clone()
+    }
+    /// `1 / x`.
+    fn inverse(&self) -> Self {
+        self.of(1.0) / self.clone()
+    }
+}
+
+impl Analytic for f64 {
+    type Truth = bool;
+    #[inline(always)]
+    fn of(&self, v: f64) -> f64 {
+        v
+    }
+    #[inline(always)]
+    fn epsilon(&self) -> f64 {
+        f64::EPSILON
+    }
+    #[inline(always)]
+    fn exp(&self) -> f64 {
+        f64::exp(*self)
+    }
+    #[inline(always)]
+    fn exp_m1(&self) -> f64 {
+        f64::exp_m1(*self)
+    }
+    #[inline(always)]
+    fn ln(&self) -> f64 {
+        f64::ln(*self)
+    }
+    #[inline(always)]
+    fn ln_1p(&self) -> f64 {
+        f64::ln_1p(*self)
+    }
+    #[inline(always)]
+    fn sqrt(&self) -> f64 {
+        f64::sqrt(*self)
+    }
+    #[inline(always)]
+    fn sin(&self) -> f64 {
+        f64::sin(*self)
+    }
+    #[inline(always)]
+    fn cos(&self) -> f64 {
+        f64::cos(*self)
+    }
+    #[inline(always)]
+    fn acos(&self) -> f64 {
+        f64::acos(*self)
+    }
+    #[inline(always)]
+    fn abs(&self) -> f64 {
+        f64::abs(*self)
+    }
+    #[inline(always)]
+    fn floor(&self) -> f64 {
+        f64::floor(*self)
+    }
+    #[inline(always)]
+    fn pow(&self, p: &f64) -> f64 {
+        f64::powf(*self, *p)
+    }
+    #[inline(always)]
+    fn erfc(&self) -> f64 {
+        libm::erfc(*self)
+    }
+    #[inline(always)]
+    fn lgamma(&self) -> f64 {
+        libm::lgamma(*self)
+    }
+    #[inline(always)]
+    fn less(&self, other: &f64) -> bool {
+        self < other
+    }
+    #[inline(always)]
+    fn same(&self, other: &f64) -> bool {
+        self == other
+    }
+    #[inline(always)]
+    fn both(a: &bool, b: &bool) -> bool {
+        *a && *b
+    }
+    #[inline(always)]
+    fn either(a: &bool, b: &bool) -> bool {
+        *a || *b
+    }
+    #[inline(always)]
+    fn not(a: &bool) -> bool {
+        !*a
+    }
+    #[inline(always)]
+    fn choose(t: &bool, yes: impl FnOnce() -> f64, no: impl FnOnce() -> f64) -> f64 {
+        if *t { yes() } else { no() }
+    }
+    fn repeat<const N: usize>(
+        mut state: [f64; N],
+        going: impl Fn(&[f64; N]) -> bool,
+        step: impl Fn([f64; N]) -> [f64; N],
+    ) -> [f64; N] {
+        while going(&state) {
+            state = step(state);
+        }
+        state
+    }
+}
+
+/// A polynomial, its highest term first.
+fn polynomial<T: Analytic, const N: usize>(x: &T, c: &[f64; N]) -> T {
+    c[1..].iter().fold(x.of(c[0]), |y, &c| y * x.clone() + c)
+}
+
+/// A Chebyshev series in `x / 2`, its highest term first, by Clenshaw's recurrence.
+fn chebyshev<T: Analytic, const N: usize>(x: &T, c: &[f64; N]) -> T {
+    let [mut b0, mut b1, mut b2] = [x.of(c[0]), x.of(0.0), x.of(0.0)];
+    for &c in &c[1..] {
+        (b2, b1) = (b1, b0);
+        b0 = x.clone() * b1.clone() - b2.clone() + c;
+    }
+    (b0 - b2) * 0.5
+}
+
+/// Coefficients of a power series, its highest term first, whose term `k` is the one before divided by
+/// `(3k - less) (3k - less + 1)`.
+const fn cubic_series<const N: usize>(less: i32) -> [f64; N] {
+    let mut c = [1.0; N];
+    let mut k = 1;
+    while k < N {
+        let d = (3 * k as i32 - less) as f64;
+        c[N - 1 - k] = c[N - k] / (d * (d + 1.0));
+        k += 1;
+    }
+    c
+}

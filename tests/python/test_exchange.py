@@ -1,0 +1,177 @@
+"""Tensors that leave and come back: safetensors and DLPack."""
+
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+
+import pytpu as torch
+from pytpu import nn, safetensors
+from pytpu.safetensors import SafetensorError, safe_open
+from pytpu.utils import dlpack
+
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.uint8, torch.bool,
+]
+
+
+def tensors():
+    return {str(d): torch.arange(6).reshape(2, 3).to(d) for d in DTYPES} | {
+        "scalar": torch.tensor(1.5), "empty": torch.zeros(0, 3),
+    }
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for k in a:
+        assert a[k].dtype == b[k].dtype and a[k].shape == b[k].shape and torch.equal(a[k].cpu(), b[k].cpu()), k
+
+
+# ---- safetensors
+
+
+def test_every_dtype_survives(tmp_path, device):
+    path = tmp_path / "a.safetensors"
+    given = {k: v.to(device) for k, v in tensors().items()}
+    safetensors.save_file(given, path, metadata={"made": "here"})
+    assert_same(safetensors.load_file(path, device=device), given)
+    assert_same(safetensors.load(safetensors.save(given)), given)
+    with safe_open(path, "pt") as f:
+        assert sorted(f.keys()) == sorted(given) and f.metadata() == {"made": "here"}
+        part = f.get_slice("torch.int64")
+        assert part.get_shape() == [2, 3] and part.get_dtype() == "I64" and part[:, 1].tolist() == [1, 4]
+        with pytest.raises(SafetensorError, match="File does not contain tensor other"):
+            f.get_tensor("other")
+    with pytest.raises(SafetensorError, match="File is closed"):
+        f.get_tensor("scalar")
+
+
+def damaged(header, data=b""):
+    header = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+@pytest.mark.parametrize(
+    "content, text",
+    [
+        (b"", "header too small"),
+        (b"\xff" * 20, "header too large"),
+        (struct.pack("<Q", 50) + b"{}", "invalid header length"),
+        (damaged(b'{"a":'), "invalid JSON in header"),
+        (damaged(b"\xff\xfe"), "invalid UTF-8 in header"),
+        (damaged({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b"1234"), "file not fully covered"),
+        (damaged({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"12345"), "file not fully covered"),
+        (damaged({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234"), "invalid shape, data type, or offset"),
+        (damaged({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, b"12345678"), "invalid offset for tensor `a`"),
+        (damaged({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}, b"1234"), "unknown variant `F99`"),
+        (damaged({"a": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}, b"1234"), "overflow"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, content, text):
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(SafetensorError, match=text):
+        safetensors.load(content)
+    with pytest.raises(SafetensorError, match=text):
+        safetensors.load_file(path)
+    with pytest.raises(SafetensorError, match=text):
+        safe_open(path, "pt")
+
+
+def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "a.safetensors"
+    x = torch.ones(4)
+    safetensors.save_file({"a": x}, path)
+    for bad, error in [
+        ({"a": x, "b": x}, RuntimeError), ({"a": x, "b": x[1:]}, RuntimeError), ({"a": torch.rand(2, 2).T}, ValueError),
+        ({"a": 3}, ValueError), ([x], ValueError),
+    ]:
+        with pytest.raises(error):
+            safetensors.save_file(bad, path)
+    with pytest.raises(SafetensorError, match="I/O error"):
+        safetensors.save_file({"a": x}, tmp_path / "no" / "a.safetensors")
+    with pytest.raises(FileNotFoundError):
+        safetensors.load_file(tmp_path / "other")
+    assert os.listdir(tmp_path) == ["a.safetensors"]
+    assert_same(safetensors.load_file(path), {"a": x})
+    # Parts of one storage that do not overlap are two tensors.
+    assert_same(safetensors.load(safetensors.save({"a": x[:2], "b": x[2:]})), {"a": x[:2], "b": x[2:]})
+
+
+def test_modules_with_tied_weights(tmp_path):
+    def model():
+        m = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        m[1].weight = m[0].weight
+        return m
+
+    a, b = model(), model()
+    safetensors.save_model(a, tmp_path / "m")
+    assert safetensors.load_model(b, tmp_path / "m") == (set(), [])
+    assert torch.equal(a[1].weight, b[1].weight) and b[0].weight is b[1].weight
+    with pytest.raises(RuntimeError, match='Missing key'):
+        safetensors.load_model(nn.Linear(2, 2), tmp_path / "m")
+
+
+# ---- DLPack
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != torch.bfloat16], ids=str)
+def test_numpy_takes_our_memory_and_gives_its_own(dtype):
+    x = torch.arange(6).reshape(2, 3).to(dtype)
+    a = np.from_dlpack(x)
+    assert a.tolist() == x.tolist() and a.ctypes.data == x.data_ptr()
+    assert np.from_dlpack(x.T).tolist() == x.T.tolist()
+    assert np.from_dlpack(x[:, 1:]).tolist() == x[:, 1:].tolist()
+    b = np.arange(6).reshape(2, 3).astype(str(dtype).removeprefix("torch."))
+    y = torch.from_dlpack(b)
+    assert y.dtype == dtype and y.data_ptr() == b.ctypes.data and y.tolist() == b.tolist()
+    y[0, 0] = 1
+    assert b[0, 0] == 1
+    assert torch.from_dlpack(b.T).stride() == (1, 3)
+
+
+def test_memory_lives_as_long_as_it_is_used():
+    y = torch.from_dlpack(np.full(100_000, 7.0))
+    a = np.from_dlpack(torch.full((100_000,), 3.0))
+    assert y.sum().item() == 700_000 and a.sum() == 300_000
+    x = torch.ones(3)
+    x.__dlpack__()  # a capsule that nobody takes
+    capsule = dlpack.to_dlpack(x)
+    torch.from_dlpack(capsule)
+    with pytest.raises(RuntimeError, match="DLTensor capsules can be consumed only once"):
+        torch.from_dlpack(capsule)
+
+
+def test_what_cannot_be_exchanged():
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(BufferError, match="Can't export tensors that require gradient, use tensor.detach()"):
+        x.__dlpack__()
+    with pytest.raises(BufferError, match="Cannot pack tensors on meta"):
+        torch.ones(2, device="meta").__dlpack__()
+    with pytest.raises(BufferError, match="negative strides"):
+        torch.from_dlpack(np.arange(6)[::-1])
+    with pytest.raises(BufferError, match="no dtype for DLPack code 1 with 16 bits"):
+        torch.from_dlpack(np.arange(3, dtype=np.uint16))
+    with pytest.raises(RuntimeError, match="invalid capsule"):
+        torch.from_dlpack(3)
+    a = np.arange(3.0)
+    a.flags.writeable = False
+    y = torch.from_dlpack(a)
+    y[0] = 5
+    assert a[0] == 0.0
+
+
+def test_a_copy_on_the_host():
+    x = torch.ones(3, device="tpu")
+    with pytest.raises(BufferError, match="Cannot pack tensors on tpu"):
+        x.__dlpack__()
+    assert x.__dlpack_device__()[0] == dlpack.DLDeviceType.kDLExtDev
+    assert torch.from_dlpack(x.__dlpack__(dl_device=(1, 0), max_version=(1, 0))).tolist() == [1.0] * 3
+    assert torch.from_dlpack(x).device.type == "tpu"
+    y = torch.ones(3)
+    assert torch.from_dlpack(y, copy=True).data_ptr() != y.data_ptr()
+    with pytest.raises(ValueError, match="without a copy"):
+        x.__dlpack__(dl_device=(1, 0), copy=False)
