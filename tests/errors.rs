@@ -220,7 +220,7 @@ fn indices_out_of_range_show_on_tpu_at_the_read_with_the_op() {
     assert_eq!(e.message(), "index out of range in self");
     let at = Tensor::from_slice_on(&[0i64, -1], &[1, 2], d).unwrap();
     let e = sooner_or_later(gather(&x, 0, &at));
-    assert_eq!((e.kind(), e.op()), (ErrorKind::Index, "gather"), "{e:?}");
+    assert_eq!((e.kind(), e.op()), (ErrorKind::Runtime, "gather"), "{e:?}");
     assert!(e.message().starts_with("index -1 is out of bounds for dimension 0"), "{e}");
     let target = Tensor::from_slice_on(&[0i64, 7], &[2], d).unwrap();
     let e = sooner_or_later(nn::cross_entropy(&ones(&[2, 3], d), &target));

@@ -42,7 +42,6 @@ mod modules;
 pub mod optim;
 mod parameter;
 pub mod safetensors;
-mod table;
 
 pub use loss::{
     CrossEntropyLoss, MSELoss, binary_cross_entropy_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss,

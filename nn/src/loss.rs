@@ -1,9 +1,8 @@
 //! Losses.
 
-use crate::table;
 use torchtpu_tensor::ops::loss::{self, CrossEntropyArgs, Reduction};
 use torchtpu_tensor::schema::Arg;
-use torchtpu_tensor::{Result, Scalar, Tensor};
+use torchtpu_tensor::{Result, Scalar, Tensor, ops};
 
 /// Target of rows that do not count, unless another is chosen.
 const IGNORED: i64 = -100;
@@ -45,7 +44,7 @@ pub fn mse_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// `Runtime` when shapes do not broadcast.
 pub fn l1_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
-    table::call("l1_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(Reduction::Mean)])
+    ops::call_tensor("l1_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(Reduction::Mean)])
 }
 
 /// Mean cross entropy of logits with probabilities of one class.
@@ -54,7 +53,7 @@ pub fn l1_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// `Value` or `Runtime` when shapes differ.
 pub fn binary_cross_entropy_with_logits(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     let args = [Arg::Tensor(x), Arg::Tensor(target), Arg::None, Arg::None, number(Reduction::Mean)];
-    table::call("binary_cross_entropy_with_logits", &args)
+    ops::call_tensor("binary_cross_entropy_with_logits", &args)
 }
 
 /// Cross entropy with settings.
@@ -111,6 +110,6 @@ impl MSELoss {
     /// # Errors
     /// `Runtime` when shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
-        table::call("mse_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
+        ops::call_tensor("mse_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
 }

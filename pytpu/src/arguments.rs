@@ -144,7 +144,7 @@ fn takes_numbers(name: &str) -> bool {
         "heaviside",
         "isin",
     ];
-    NAMES.contains(&name)
+    NAMES.contains(&name) || name == "special_zeta" || name.starts_with("special_") && name.contains("_polynomial_")
 }
 
 /// Functions that take a number in place of the second tensor only.
@@ -222,7 +222,7 @@ impl Overload {
                         && !p.mutated
                         && p.name != "condition"
                         && !(i == 0 && (in_place || begins_with_tensor(schema.name.as_str()))),
-                    default: default_of(&p.default, p.ty),
+                    default: p.default.argument(p.ty),
                 }
             })
             .collect();
@@ -248,25 +248,6 @@ impl Overload {
             makes,
             needs_tensor,
         }
-    }
-}
-
-fn default_of(d: &Default, ty: Ty) -> Arg<'static> {
-    match d {
-        Default::Required | Default::None => Arg::None,
-        Default::Int(i) => match ty {
-            Ty::IntList(n) => Arg::Ints(vec![*i; usize::from(n.max(1))].leak()),
-            Ty::Float => Arg::Scalar(Scalar::Float(*i as f64)),
-            Ty::Bool => Arg::Scalar(Scalar::Bool(*i != 0)),
-            _ => Arg::Scalar(Scalar::Int(*i)),
-        },
-        Default::Float(f) => Arg::Scalar(Scalar::Float(*f)),
-        Default::Bool(b) => Arg::Scalar(Scalar::Bool(*b)),
-        Default::Ints(v) => Arg::Ints(v.clone().leak()),
-        Default::Str(s) => match (ty, s.as_str()) {
-            (Ty::Layout | Ty::DType | Ty::Device, _) => Arg::None,
-            (_, s) => Arg::Str(s.to_string().leak()),
-        },
     }
 }
 

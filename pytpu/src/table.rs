@@ -121,6 +121,9 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
         };
         return if let Ret::Tensor(t) = r { Ok(wrap(t)) } else { to_object(d, r) };
     }
+    if !parsed.out.is_null() {
+        check_out(d, &args, parsed.out)?;
+    }
     let r = if parsed.elements < enter::BIG { (row.call)(&args)? } else { without_gil(&args, row.call)? };
     if !parsed.out.is_null() {
         return write_out(d, r, parsed.out);
@@ -202,9 +205,88 @@ pub fn number(s: Scalar) -> *mut PyObject {
     }
 }
 
+/// Functions that give back elements of their first tensor, and whose `out=` must have its dtype.
+const SAME_DTYPE: &[&str] = &[
+    "gather",
+    "scatter",
+    "scatter_add",
+    "scatter_reduce",
+    "index_add",
+    "index_copy",
+    "index_reduce",
+    "tril",
+    "triu",
+    "amax",
+    "amin",
+    "topk",
+    "sort",
+    "mm",
+    "bmm",
+    "addmm",
+    "addmv",
+    "baddbmm",
+    "renorm",
+];
+/// Functions that read their tensors while they write `out=`, which must lie elsewhere.
+const APART: &[&str] = &[
+    "cat",
+    "concat",
+    "concatenate",
+    "stack",
+    "masked_select",
+    "gather",
+    "take",
+    "index_select",
+    "mm",
+    "bmm",
+    "topk",
+    "sort",
+];
+
+/// Refuses an `out=` that the function could not be given in PyTorch either.
+#[cold]
+fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
+    let name = d.name.as_str();
+    // SAFETY: the caller holds `out`.
+    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
+    if let (true, Some(Arg::Tensor(x))) = (SAME_DTYPE.contains(&name), args.0.first())
+        && x.dtype() != target.dtype()
+    {
+        let (want, got) = (x.dtype(), target.dtype());
+        let text = if matches!(name, "amax" | "amin") {
+            format!(
+                "Expected the dtype for input and out to match, but got {} for input's dtype and {} for out's dtype.",
+                want.scalar_type(),
+                got.scalar_type()
+            )
+        } else {
+            format!(
+                "Expected out tensor to have dtype {}, but got {} instead",
+                ops::activation::c_name(want),
+                ops::activation::c_name(got)
+            )
+        };
+        return Err(PyRuntimeError::new_err(text).into());
+    }
+    let overlaps = |x: &Tensor| x.is_same(target) || (x.shares_storage(target) && x.numel() > 0 && target.numel() > 0);
+    let shared = args.0.iter().any(|a| match a {
+        Arg::Tensor(x) => overlaps(x),
+        Arg::Tensors(list) => list.iter().flatten().any(overlaps),
+        _ => false,
+    });
+    if APART.contains(&name) && shared {
+        return Err(PyRuntimeError::new_err(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
+        )
+        .into());
+    }
+    Ok(())
+}
+
 /// Writes results into the tensors given as `out=`.
 #[cold]
 fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
+    let is_list = matches!(r, Ret::List(_));
     let results = match r {
         Ret::Tensor(t) => vec![t],
         Ret::Tuple(v) | Ret::List(v) => v,
@@ -225,6 +307,11 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
         }
         for (o, y) in targets.iter().zip(results) {
             methods::fill_out(*o, y, &d.name)?;
+        }
+        if is_list {
+            // Functions that give lists give nothing here.
+            Py_INCREF(Py_None());
+            return Ok(Py_None());
         }
         if let (Some(ty), false) = (d.fields, is_tensor(out)) {
             // Named, as the results are.

@@ -56,6 +56,28 @@ pub enum Default {
     Str(String),
 }
 
+impl Default {
+    /// The argument that stands for a missing one. Lists and strings are leaked: ask once for each parameter of the table.
+    pub fn argument(&self, ty: Ty) -> Arg<'static> {
+        match self {
+            Default::Required | Default::None => Arg::None,
+            Default::Int(i) => match ty {
+                Ty::IntList(n) => Arg::Ints(vec![*i; usize::from(n.max(1))].leak()),
+                Ty::Float => Arg::Scalar(Scalar::Float(*i as f64)),
+                Ty::Bool => Arg::Scalar(Scalar::Bool(*i != 0)),
+                _ => Arg::Scalar(Scalar::Int(*i)),
+            },
+            Default::Float(f) => Arg::Scalar(Scalar::Float(*f)),
+            Default::Bool(b) => Arg::Scalar(Scalar::Bool(*b)),
+            Default::Ints(v) => Arg::Ints(v.clone().leak()),
+            Default::Str(s) => match (ty, s.as_str()) {
+                (Ty::Layout | Ty::DType | Ty::Device, _) => Arg::None,
+                (_, s) => Arg::Str(s.to_string().leak()),
+            },
+        }
+    }
+}
+
 /// One parameter.
 #[derive(Clone, Debug)]
 pub struct Param {

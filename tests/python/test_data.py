@@ -135,3 +135,65 @@ def test_persistent_workers_serve_several_epochs_of_a_stream():
 def test_an_error_in_a_worker_keeps_its_type_and_text():
     with pytest.raises(KeyError, match="Caught KeyError in DataLoader worker process 0"):
         list(DataLoader(Failing(), num_workers=1))
+
+
+class Slow(Squares):
+    def __getitem__(self, i):
+        import time
+
+        time.sleep(60)
+
+
+class Dying(Squares):
+    def __getitem__(self, i):
+        import os
+
+        os._exit(3)
+
+
+class Seeded(Squares):
+    def __getitem__(self, i):
+        return torch.tensor([get_worker_info().id, offset])
+
+
+offset = 0
+
+
+def set_offset(worker_id):
+    global offset
+    offset = 100 + worker_id
+
+
+def fail(worker_id):
+    raise OSError(f"worker {worker_id} has no disk")
+
+
+def test_worker_init_fn_runs_in_every_worker():
+    loader = DataLoader(Seeded(), batch_size=2, num_workers=2, worker_init_fn=set_offset, pin_memory=True)
+    rows = [row for batch in loader for row in batch.tolist()]
+    assert sorted(map(tuple, rows)) == [(0, 100)] * 6 + [(1, 101)] * 4
+    with pytest.raises(OSError, match="worker 0 has no disk"):
+        list(DataLoader(Squares(), num_workers=1, worker_init_fn=fail))
+
+
+def test_a_worker_that_dies_or_hangs_is_an_error():
+    with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly"):
+        list(DataLoader(Dying(), num_workers=1))
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 2 seconds"):
+        list(DataLoader(Slow(), num_workers=1, timeout=2))
+
+
+def test_options_of_workers():
+    for options, text in [
+        ({"num_workers": -1}, "num_workers option should be non-negative"),
+        ({"timeout": -1}, "timeout option should be non-negative"),
+        ({"persistent_workers": True}, "persistent_workers option needs num_workers > 0"),
+        ({"multiprocessing_context": "spawn"}, "multiprocessing_context can only be used with"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            DataLoader(Squares(), **options)
+
+
+def test_what_workers_cannot_be_given_is_an_error_at_once():
+    with pytest.raises(Exception, match="(?i)pickle"):
+        list(DataLoader(Squares(), num_workers=1, collate_fn=lambda batch: batch))

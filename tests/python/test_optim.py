@@ -204,3 +204,116 @@ def test_stepping_a_schedule_first_warns():
     schedule = S.StepLR(optimizer, 1)
     with pytest.warns(UserWarning, match="Detected call of `lr_scheduler.step\\(\\)` before `optimizer.step\\(\\)`"):
         schedule.step()
+
+
+# ---- optimisers whose steps are long; the numbers are PyTorch's
+
+
+def minimise(make, device, steps=5):
+    p = nn.Parameter(torch.tensor([[1.0, -2.0, 3.0], [0.5, 1.5, -0.25]], device=device))
+    q = nn.Parameter(torch.tensor([0.3, -0.7], device=device))
+    optimizer = make([p, q])
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((p @ p.T) - torch.eye(2, device=device)).square().sum() + (q - 1).pow(4).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(steps):
+        optimizer.step(closure)
+    return torch.cat([p.flatten(), q]), optimizer
+
+
+@pytest.mark.parametrize(
+    "make, want",
+    [
+        (
+            lambda ps: torch.optim.LBFGS(ps, lr=0.1, max_iter=4),
+            [0.611324, -1.046271, 1.710508, 0.482716, 1.095396, 0.005568, 0.436691, -0.001609],
+        ),
+        (
+            lambda ps: torch.optim.LBFGS(ps, line_search_fn="strong_wolfe", max_iter=5, history_size=3),
+            [0.355105, -0.397203, 0.846211, 0.491762, 0.849274, 0.192328, 0.985311, 0.996473],
+        ),
+        (
+            lambda ps: torch.optim.Adafactor(ps, lr=0.1, weight_decay=0.01),
+            [0.444502, -1.406882, 2.369227, 0.734389, 0.955162, 0.202003, 0.506724, -0.461246],
+        ),
+    ],
+)
+def test_long_steps(make, want, device, close):
+    x, optimizer = minimise(make, device)
+    close(x, want, rtol=1e-3, atol=1e-4)
+    other = make([nn.Parameter(torch.zeros(2, 3)), nn.Parameter(torch.zeros(2))])
+    other.load_state_dict(optimizer.state_dict())
+    assert other.state_dict()["state"].keys() == optimizer.state_dict()["state"].keys()
+
+
+def test_muon_makes_updates_orthogonal(device, close):
+    p = nn.Parameter(torch.tensor([[1.0, -2.0, 3.0], [0.5, 1.5, -0.25]], device=device))
+    optimizer = torch.optim.Muon([p], lr=0.1, adjust_lr_fn="match_rms_adamw")
+    for _ in range(3):
+        optimizer.zero_grad()
+        (p @ p.T).square().sum().backward()
+        optimizer.step()
+    # The update is computed in bfloat16.
+    close(p.flatten(), [0.939415, -1.918426, 2.845917, 0.429412, 1.367955, -0.270644], rtol=1e-2, atol=5e-3)
+
+
+def test_mistakes_with_these_optimisers():
+    p = nn.Parameter(torch.ones(2))
+    p.grad = torch.ones(2)
+    with pytest.raises(RuntimeError, match="SparseAdam does not support dense gradients, please consider Adam instead"):
+        torch.optim.SparseAdam([p]).step()
+    with pytest.raises(ValueError, match="Muon only supports 2D parameters"):
+        torch.optim.Muon([p])
+    with pytest.raises(ValueError, match="Clipping threshold d should be >= 1 but is: 0.5"):
+        torch.optim.Adafactor([p], d=0.5)
+    with pytest.raises(ValueError, match="LBFGS doesn't support per-parameter options"):
+        torch.optim.LBFGS([{"params": [p]}, {"params": [nn.Parameter(torch.ones(1))]}])
+    with pytest.raises(RuntimeError, match="only 'strong_wolfe' is supported"):
+        torch.optim.LBFGS([p], line_search_fn="exact").step(lambda: p.sum())
+
+
+# ---- averages of models
+
+
+def test_averaged_models():
+    from pytpu.optim import swa_utils as swa
+
+    for options, weights in [
+        ({}, [1 / 3, 1 / 3, 1 / 3]),
+        ({"multi_avg_fn": swa.get_ema_multi_avg_fn(0.5)}, [0.25, 0.25, 0.5]),
+        ({"avg_fn": swa.get_ema_avg_fn(0.5)}, [0.25, 0.25, 0.5]),
+    ]:
+        model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        average = swa.AveragedModel(model, **options)
+        seen = []
+        for k in range(3):
+            with torch.no_grad():
+                model[0].weight.fill_(float(k))
+            seen.append(float(k))
+            average.update_parameters(model)
+        want = sum(w * v for w, v in zip(weights, seen))
+        assert torch.allclose(average.module[0].weight, torch.full((2, 2), want)) and int(average.n_averaged) == 3
+        x = torch.randn(8, 2)
+        swa.update_bn([(x, None)], average)
+        assert torch.allclose(average.module[1].running_mean, average.module[0](x).mean(0), atol=1e-6)
+        assert average.module[1].momentum == 0.1
+
+
+def test_the_learning_rate_of_averages():
+    from pytpu.optim import swa_utils as swa
+
+    p = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([p], lr=0.1)
+    scheduler = swa.SWALR(optimizer, 0.05, anneal_epochs=4, anneal_strategy="linear")
+    rates = []
+    for _ in range(6):
+        optimizer.step()
+        scheduler.step()
+        rates.append(round(optimizer.param_groups[0]["lr"], 6))
+    assert rates == [0.0875, 0.075, 0.0625, 0.05, 0.05, 0.05]
+    with pytest.raises(ValueError, match="swa_lr must have the same length"):
+        swa.SWALR(optimizer, [0.1, 0.2])

@@ -1,9 +1,9 @@
 //! Activations.
 
-use crate::{Module, Visitor, table};
+use crate::{Module, Visitor};
 use torchtpu_tensor::ops::activation::gelu;
 use torchtpu_tensor::schema::Arg;
-use torchtpu_tensor::{Result, Scalar, Tensor};
+use torchtpu_tensor::{Result, Scalar, Tensor, ops};
 
 fn float(v: f64) -> Arg<'static> {
     Arg::Scalar(Scalar::Float(v))
@@ -48,7 +48,7 @@ pub struct SiLU;
 
 impl Module for SiLU {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        table::call("silu", &[Arg::Tensor(x)])
+        ops::call_tensor("silu", &[Arg::Tensor(x)])
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
@@ -88,7 +88,7 @@ impl Default for LeakyReLU {
 
 impl Module for LeakyReLU {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        table::call("leaky_relu", &[Arg::Tensor(x), float(self.negative_slope)])
+        ops::call_tensor("leaky_relu", &[Arg::Tensor(x), float(self.negative_slope)])
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
@@ -108,7 +108,7 @@ impl Default for ELU {
 
 impl Module for ELU {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        table::call("elu", &[Arg::Tensor(x), float(self.alpha), float(1.0), float(1.0)])
+        ops::call_tensor("elu", &[Arg::Tensor(x), float(self.alpha), float(1.0), float(1.0)])
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
@@ -130,7 +130,7 @@ impl Default for Softplus {
 
 impl Module for Softplus {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        table::call("softplus", &[Arg::Tensor(x), float(self.beta), float(self.threshold)])
+        ops::call_tensor("softplus", &[Arg::Tensor(x), float(self.beta), float(self.threshold)])
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }

@@ -1,8 +1,8 @@
 //! Pooling.
 
-use crate::{Module, Visitor, table};
+use crate::{Module, Visitor};
 use torchtpu_tensor::schema::Arg;
-use torchtpu_tensor::{Result, Scalar, Tensor};
+use torchtpu_tensor::{Result, Scalar, Tensor, ops};
 
 /// The largest element of each window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ impl Module for MaxPool2d {
             Arg::Ints(&dilation),
             Arg::Scalar(Scalar::Bool(false)),
         ];
-        table::call("max_pool2d", &args)
+        ops::call_tensor("max_pool2d", &args)
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
@@ -67,7 +67,7 @@ impl Module for AvgPool2d {
             Arg::Scalar(Scalar::Bool(true)),
             Arg::None,
         ];
-        table::call("avg_pool2d", &args)
+        ops::call_tensor("avg_pool2d", &args)
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }

@@ -5,10 +5,11 @@ from . import _C
 __all__ = [
     "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_floating_point", "is_inference", "is_inference_mode_enabled",
-    "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename",
+    "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
     "block_diag", "cartesian_prod", "combinations", "dist", "row_stack",
+    "chain_matmul", "einsum", "histogramdd", "unravel_index",
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
 ]
 
@@ -228,6 +229,84 @@ def _atleast(name):
 atleast_1d, atleast_2d, atleast_3d = (_atleast(f"atleast_{n}d") for n in (1, 2, 3))
 
 
+def einsum(*args):
+    """Sums of products named by letters: an equation and operands, or operands each with a list of its subscripts."""
+    if len(args) < 2:
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+        )
+    if isinstance(args[0], str):
+        return _C._ops.einsum(args[0], list(_several(args[1:])))
+    operands, lists = list(args[: len(args) // 2 * 2 : 2]), args[1::2]
+    parts = [_subscripts(s) for s in lists]
+    equation = ",".join(parts)
+    if len(args) % 2:
+        equation += "->" + _subscripts(args[-1])
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = list(operands[0])
+    return _C._ops.einsum(equation, operands)
+
+
+def _subscripts(places):
+    """A list of numbers and ellipses as letters."""
+    text = ""
+    for p in places:
+        if p is Ellipsis:
+            text += "..."
+        elif 0 <= p < 26:
+            text += chr(ord("A") + p)
+        elif 26 <= p < 52:
+            text += chr(ord("a") + p - 26)
+        else:
+            raise ValueError(f"einsum(): subscript in subscript list is not within the valid range [0, 52): got {p}")
+    return text
+
+
+def chain_matmul(*matrices, out=None):
+    """The product of a chain of matrices, in the cheapest order."""
+    return _C._ops.chain_matmul(list(_several(matrices)), out=out)
+
+
+def unravel_index(indices, shape):
+    """Coordinates, one tensor a dimension, of places in a tensor that are counted row by row."""
+    if indices.is_floating_point() or indices.is_complex() or indices.dtype == _C.bool:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    for n in shape:
+        if not isinstance(n, int):
+            raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(n)}")
+    if any(n < 0 for n in shape):
+        raise ValueError(f"'shape' cannot have negative values, but got {shape}")
+    found, step = [], 1
+    for n in reversed(shape):
+        found.insert(0, _C._ops.div(indices, step, rounding_mode="floor") % n)
+        step *= n
+    return tuple(found)
+
+
+def histogramdd(input, bins, range=None, weight=None, density=False):
+    """A histogram of points in several dimensions, and the edges of its bins in each."""
+    if isinstance(bins, int):
+        bins = [bins] * input.shape[-1] if input.dim() > 1 else [bins]
+    if bins and isinstance(bins[0], _C.Tensor):
+        edges = tuple(bins)
+        counts = _C._ops._histogramdd_from_bin_tensors(input, list(bins), weight=weight, density=density)
+    else:
+        edges = tuple(_C._ops._histogramdd_bin_edges(input, list(bins), range=range, weight=weight, density=density))
+        counts = _C._ops._histogramdd_from_bin_cts(input, list(bins), range=range, weight=weight, density=density)
+    return _HistogramDD((counts, edges))
+
+
+class _HistogramDD(tuple):
+    """What ``histogramdd`` gives: ``hist`` and ``bin_edges``."""
+
+    hist = property(lambda self: self[0])
+    bin_edges = property(lambda self: self[1])
+
+    def __repr__(self):
+        return f"torch.return_types.histogramdd(\nhist={self[0]!r},\nbin_edges={self[1]!r})"
+
+
 def block_diag(*tensors):
     """Tensors along the diagonal of a matrix of zeros."""
     return _C._ops.block_diag(_several(tensors))
@@ -359,6 +438,7 @@ def _polygamma_(self, n):
     return self.copy_(_C._ops.polygamma(n, self))
 
 
+fill_, zero_ = _C.Tensor.fill_, _C.Tensor.zero_
 _C.Tensor.polygamma, _C.Tensor.polygamma_, _C.Tensor.dist = _polygamma, _polygamma_, dist
 
 for _name_, _function in (("nonzero", nonzero), ("norm", _method_norm), ("unique", unique), ("unique_consecutive", unique_consecutive)):

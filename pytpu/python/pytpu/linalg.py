@@ -4,3 +4,15 @@ from . import _C
 
 _PREFIX = "linalg_"
 globals().update({k[len(_PREFIX) :]: v for k, v in vars(_C._ops).items() if k.startswith(_PREFIX)})
+
+
+class LinAlgError(RuntimeError):
+    """A decomposition failed, or a matrix has no inverse."""
+
+
+matmul = _C._ops.matmul
+
+
+def multi_dot(tensors, *, out=None):
+    """The product of a chain of matrices, in the cheapest order."""
+    return _C._ops.linalg_multi_dot(list(tensors), out=out)

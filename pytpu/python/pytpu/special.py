@@ -4,7 +4,7 @@ from . import _C
 
 _PREFIX = "special_"
 _ELSEWHERE = {
-    "digamma": "digamma", "psi": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "exp2": "exp2",
+    "digamma": "digamma", "gammainc": "igamma", "gammaincc": "igammac", "psi": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "exp2": "exp2",
     "expit": "sigmoid", "expm1": "expm1", "gammaln": "lgamma", "log1p": "log1p", "log_softmax": "log_softmax",
     "logit": "logit", "logsumexp": "logsumexp", "multigammaln": "mvlgamma", "polygamma": "polygamma", "round": "round", "sinc": "sinc",
     "softmax": "softmax", "xlogy": "xlogy",

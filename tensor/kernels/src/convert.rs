@@ -96,60 +96,57 @@ half_rows! {
     widen_bf16 widen_bf16_body narrow_bf16 narrow_bf16_body bf16_to_f32 f32_to_bf16;
 }
 
-/// An element type with conversions that vectorise.
+/// An element type with conversions through `f32`.
 pub(crate) trait Number: Element {
     fn f32(self) -> f32;
     fn of_f32(v: f32) -> Self;
-    fn f64(self) -> f64;
-    fn i64(self) -> i64;
-    fn of_i64(v: i64) -> Self;
     fn is_true(self) -> bool;
 }
 
 macro_rules! number {
-    ($($t:ty: |$a:ident| $to_f32:expr, |$b:ident| $from_f32:expr, |$c:ident| $from_i64:expr, |$d:ident| $is_true:expr;)*) => {$(
+    ($($t:ty: |$a:ident| $to_f32:expr, |$b:ident| $from_f32:expr, |$d:ident| $is_true:expr;)*) => {$(
         impl Number for $t {
             #[inline(always)]
             fn f32(self) -> f32 { let $a = self; $to_f32 }
             #[inline(always)]
             fn of_f32($b: f32) -> Self { $from_f32 }
             #[inline(always)]
-            fn f64(self) -> f64 {
-                if matches!(<$t>::DTYPE, DType::F16 | DType::BF16) { Number::f32(self) as f64 } else { self.to_f64() }
-            }
-            #[inline(always)]
-            fn i64(self) -> i64 {
-                if matches!(<$t>::DTYPE, DType::F16 | DType::BF16) { Number::f32(self) as i64 } else { self.to_i64() }
-            }
-            #[inline(always)]
-            fn of_i64($c: i64) -> Self { $from_i64 }
-            #[inline(always)]
             fn is_true(self) -> bool { let $d = self; $is_true }
         }
     )*};
 }
 number! {
-    bool: |a| a as u8 as f32, |v| v != 0.0, |v| v != 0, |d| d;
-    u8: |a| a as f32, |v| v as i64 as u8, |v| v as u8, |d| d != 0;
-    i8: |a| a as f32, |v| v as i64 as i8, |v| v as i8, |d| d != 0;
-    i16: |a| a as f32, |v| v as i64 as i16, |v| v as i16, |d| d != 0;
-    i32: |a| a as f32, |v| v as i64 as i32, |v| v as i32, |d| d != 0;
-    i64: |a| a as f32, |v| v as i64, |v| v, |d| d != 0;
-    f16: |a| f16_to_f32(a.to_bits()), |v| f16::from_bits(f32_to_f16(v)), |v| f16::from_bits(f32_to_f16(v as f32)), |d| d.to_bits() & 0x7fff != 0;
-    bf16: |a| bf16_to_f32(a.to_bits()), |v| bf16::from_bits(f32_to_bf16(v)), |v| bf16::from_bits(f32_to_bf16(v as f32)), |d| d.to_bits() & 0x7fff != 0;
-    f32: |a| a, |v| v, |v| v as f32, |d| d != 0.0;
-    f64: |a| a as f32, |v| v as f64, |v| v as f64, |d| d != 0.0;
+    bool: |a| a as u8 as f32, |v| v != 0.0, |d| d;
+    u8: |a| a as f32, |v| v as i64 as u8, |d| d != 0;
+    i8: |a| a as f32, |v| v as i64 as i8, |d| d != 0;
+    i16: |a| a as f32, |v| v as i64 as i16, |d| d != 0;
+    i32: |a| a as f32, |v| v as i64 as i32, |d| d != 0;
+    i64: |a| a as f32, |v| v as i64, |d| d != 0;
+    f16: |a| f16_to_f32(a.to_bits()), |v| f16::from_bits(f32_to_f16(v)), |d| d.to_bits() & 0x7fff != 0;
+    bf16: |a| bf16_to_f32(a.to_bits()), |v| bf16::from_bits(f32_to_bf16(v)), |d| d.to_bits() & 0x7fff != 0;
+    f32: |a| a, |v| v, |d| d != 0.0;
+    f64: |a| a as f32, |v| v as f64, |d| d != 0.0;
 }
 
 /// Converts as PyTorch's `Tensor.to` does: floats truncate towards zero, anything but zero is true.
 #[inline(always)]
 pub(crate) fn cast<A: Number, R: Number>(a: A) -> R {
     if matches!(R::DTYPE, DType::Bool) {
-        R::of_i64(a.is_true() as i64)
-    } else if !A::DTYPE.is_float() || R::DTYPE.is_int() {
-        R::of_i64(a.i64())
+        R::from_i64(a.is_true() as i64)
+    } else if A::DTYPE.is_float() && R::DTYPE.is_int() {
+        // What is out of range becomes the least integer of the width that the processor converts to, as in PyTorch.
+        let v = a.to_f64();
+        if matches!(R::DTYPE, DType::I32) {
+            let fits = v > -2_147_483_649.0 && v < 2_147_483_648.0;
+            R::from_i64(if fits { v as i32 } else { i32::MIN } as i64)
+        } else {
+            let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&v);
+            R::from_i64(if fits { v as i64 } else { i64::MIN })
+        }
+    } else if !A::DTYPE.is_float() {
+        R::from_i64(a.to_i64())
     } else if matches!(R::DTYPE, DType::F64) {
-        R::from_f64(a.f64())
+        R::from_f64(a.to_f64())
     } else {
         R::of_f32(a.f32())
     }

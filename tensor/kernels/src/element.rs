@@ -1,6 +1,7 @@
 //! Rust types that are element types.
 
 use crate::DType;
+use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use half::{bf16, f16};
 
 /// A Rust number that can be an element: plain bytes with a [`DType`].
@@ -40,8 +41,8 @@ element! {
     i16, I16, |v| v as i64 as i16, |v| v as f64, |v| v as i16, |v| v as i64;
     i32, I32, |v| v as i64 as i32, |v| v as f64, |v| v as i32, |v| v as i64;
     i64, I64, |v| v as i64, |v| v as f64, |v| v, |v| v;
-    f16, F16, |v| f16::from_f32(v as f32), |v| v.to_f32() as f64, |v| f16::from_f32(v as f32), |v| v.to_f32() as i64;
-    bf16, BF16, |v| bf16::from_f32(v as f32), |v| v.to_f32() as f64, |v| bf16::from_f32(v as f32), |v| v.to_f32() as i64;
+    f16, F16, |v| f16::from_bits(f32_to_f16(v as f32)), |v| f16_to_f32(v.to_bits()) as f64, |v| f16::from_bits(f32_to_f16(v as f32)), |v| f16_to_f32(v.to_bits()) as i64;
+    bf16, BF16, |v| bf16::from_bits(f32_to_bf16(v as f32)), |v| bf16_to_f32(v.to_bits()) as f64, |v| bf16::from_bits(f32_to_bf16(v as f32)), |v| bf16_to_f32(v.to_bits()) as i64;
     f32, F32, |v| v as f32, |v| v as f64, |v| v as f32, |v| v as i64;
     f64, F64, |v| v, |v| v, |v| v as f64, |v| v as i64;
 }

@@ -1,5 +1,6 @@
-//! Reusable scratch memory, and pointers that threads share.
+//! What the neural-network kernels need to work on several threads: the pool, pointers that they share, and reusable scratch memory.
 
+pub(crate) use crate::threads::parallel_for;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};

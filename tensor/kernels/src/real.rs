@@ -4,8 +4,8 @@
 //! Kernels compute on contiguous `f32` or `f64`. A contiguous view of either is used where it lies; anything else (strides,
 //! `f16`, `bf16`) is converted once into scratch memory, and results are rounded once when they leave.
 
-use crate::par::{Scratch, Shared};
-use crate::threads::parallel_for;
+use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::par::{Scratch, Shared, parallel_for};
 use crate::{DType, Element, View, ViewMut, bf16, f16};
 use std::ops::{Add, AddAssign, Deref, Div, Mul, MulAssign, Neg, Sub};
 
@@ -175,45 +175,23 @@ impl Float for bf16 {
     type Acc = f32;
     #[inline(always)]
     fn up(self) -> f32 {
-        f32::from_bits((self.to_bits() as u32) << 16)
+        bf16_to_f32(self.to_bits())
     }
-    /// Rounds to nearest, ties to even, in integer arithmetic that vectorises.
     #[inline(always)]
     fn down(v: f32) -> bf16 {
-        let bits = v.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        let nan = (bits >> 16) | 0x40;
-        bf16::from_bits(if v.is_nan() { nan as u16 } else { rounded as u16 })
+        bf16::from_bits(f32_to_bf16(v))
     }
 }
 
 impl Float for f16 {
     type Acc = f32;
-    /// The exponent is moved by a multiplication, which also normalises subnormals.
     #[inline(always)]
     fn up(self) -> f32 {
-        let h = self.to_bits() as u32;
-        let sign = (h & 0x8000) << 16;
-        let magnitude = h & 0x7fff;
-        let scaled = f32::from_bits(magnitude << 13) * f32::from_bits(0x7780_0000); // 2^112
-        let special = f32::from_bits((magnitude << 13) | 0x7f80_0000);
-        let v = if magnitude >= 0x7c00 { special } else { scaled };
-        f32::from_bits(v.to_bits() | sign)
+        f16_to_f32(self.to_bits())
     }
-    /// Rounds to nearest, ties to even, without branches.
     #[inline(always)]
     fn down(v: f32) -> f16 {
-        let bits = v.to_bits();
-        let sign = (bits >> 16) & 0x8000;
-        let a = bits & 0x7fff_ffff;
-        let normal = a.wrapping_add(0xfff + ((a >> 13) & 1)).wrapping_sub(112 << 23) >> 13;
-        // Below 2^-14 the result is subnormal: adding 0.5 aligns the mantissa and rounds in one step.
-        let subnormal = (f32::from_bits(a) + 0.5).to_bits().wrapping_sub(0x3f00_0000);
-        let finite = if a < 0x3880_0000 { subnormal } else { normal };
-        let finite = if finite > 0x7c00 { 0x7c00 } else { finite };
-        let large = if a > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
-        let magnitude = if a >= 0x4780_0000 { large } else { finite };
-        f16::from_bits((sign | magnitude) as u16)
+        f16::from_bits(f32_to_f16(v))
     }
 }
 

@@ -454,7 +454,7 @@ fn go<F: Fold>(x: &View, plan: &Plan, load: Option<Load<F::Acc>>, scale: Option<
     for_dtype!(out.dtype(), R => {
         let store = |offset: usize, v: F::Acc| {
             let v: R = match scale {
-                Some(s) => cast::<f64, R>(v.f64() * s),
+                Some(s) => cast::<f64, R>(v.to_f64() * s),
                 None => cast(v),
             };
             // SAFETY: the offset is that of a result; each is written once.

@@ -151,8 +151,8 @@ fn cumulative_extreme(max: bool, x: &View, dim: usize, values: &mut ViewMut, ind
                 let mut place = 0;
                 for i in 0..n {
                     let v = *from.at(a + i * step_x).cast::<T>();
-                    let held_nan = T::DTYPE.is_float() && is_nan(Number::f64(best));
-                    let new_nan = T::DTYPE.is_float() && is_nan(Number::f64(v));
+                    let held_nan = T::DTYPE.is_float() && is_nan(best.to_f64());
+                    let new_nan = T::DTYPE.is_float() && is_nan(v.to_f64());
                     if new_nan || (!held_nan && if max { v >= best } else { v <= best }) {
                         best = v;
                         place = i;

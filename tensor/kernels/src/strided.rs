@@ -1,7 +1,8 @@
 //! Walking several strided operands in step, row by row, on all threads.
 
 use crate::par::Shared;
-use crate::threads::{num_threads, parallel_for};
+use crate::threads::num_threads;
+pub(crate) use crate::threads::parallel_for;
 
 /// Elements that are worth a thread.
 pub(crate) const GRAIN: usize = 1 << 15;

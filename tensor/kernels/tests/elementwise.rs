@@ -1,5 +1,7 @@
 //! Element-wise kernels, reductions and scans against plain loops over index arithmetic.
 
+mod levels;
+
 use torchtpu_kernels::copy::*;
 use torchtpu_kernels::creation::*;
 use torchtpu_kernels::pointwise::*;

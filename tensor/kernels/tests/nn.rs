@@ -1,5 +1,7 @@
 //! Neural-network kernels against naive references and finite differences, over types, strides and edge cases.
 
+mod levels;
+
 use torchtpu_kernels::attention::{Attention, attention, attention_backward};
 use torchtpu_kernels::conv::{ConvSpec, conv, conv_input_grad, conv_weight_grad};
 use torchtpu_kernels::embedding::{embedding_grad, index_select_rows};
@@ -210,15 +212,24 @@ fn matmul_equals_sums_of_products() {
     for_floats!(matmul_case);
 }
 
-#[test]
-fn matmul_of_bf16_larger_than_its_blocks() {
+fn large_matmul_case<E: Element>(strided: bool) {
     let mut random = Random(4);
-    for (m, k, n) in [(20, 1031, 4200), (400, 601, 33)] {
-        let (a, b) = (random.nd(&[1, m, k]).cast::<bf16>(false), random.nd(&[1, k, n]).cast::<bf16>(false));
-        let mut out = Array::<bf16>::garbage(&[1, m, n]);
+    // More than a block of each dimension, and either one the longer.
+    for (m, k, n) in [(20, 1031, 4200), (400, 1500, 33), (4300, 40, 35)] {
+        let (a, b) = (random.nd(&[1, m, k]).cast::<E>(strided), random.nd(&[1, k, n]).cast::<E>(strided));
+        let mut out = Array::<E>::garbage(&[1, m, n]).cast::<E>(strided);
+        let want = naive_matmul(&a.nd(), &b.nd(), 1, m, k, n);
         matmul(&a.view(), &b.view(), &mut out.view_mut()).unwrap();
-        assert_close(&out.nd(), &naive_matmul(&a.nd(), &b.nd(), 1, m, k, n), 1e-2, "blocks");
+        assert_close(&out.nd(), &want, 4.0 * tolerance::<E>(), "blocks");
+        matmul_scaled(&a.view(), &b.view(), &mut out.view_mut(), 1.0, -1.0).unwrap();
+        let scale = want.data.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+        assert_close(&out.nd(), &Nd::zeros(&[1, m, n]), scale * tolerance::<E>(), "minus itself");
     }
+}
+
+#[test]
+fn matmul_larger_than_its_blocks() {
+    for_floats!(large_matmul_case);
 }
 
 #[test]
@@ -440,6 +451,11 @@ fn convolutions_of_usual_networks_equal_the_definition() {
         check_conv::<f32>(&spec(1, 1, 8), n, 1, 1, &[20, 40], &[3, 3], false);
         check_conv::<f32>(&spec(2, 1, 8), n, 1, 2, &[20, 40], &[3, 3], false);
         check_conv::<f32>(&spec(1, 2, 2), n, 16, 16, &[16, 16], &[5, 5], false);
+        check_conv::<f32>(&spec(2, 1, 1), n, 20, 40, &[16, 16], &[3, 3], false);
+        check_conv::<f32>(&spec(3, 1, 1), n, 5, 7, &[17, 14], &[2, 2], false);
+        check_conv::<f32>(&spec(1, 1, 1), n, 70, 90, &[2, 2], &[3, 3], false);
+        check_conv::<f32>(&spec(1, 0, 1), n, 60, 90, &[1, 1], &[1, 1], false);
+        check_conv::<f32>(&spec(1, 1, 6), n, 5, 6, &[9, 8], &[3, 3], false);
         check_conv::<f64>(&spec(1, 1, 1), n, 20, 33, &[18, 50], &[3, 3], false);
         check_conv::<bf16>(&spec(1, 1, 1), n, 20, 33, &[18, 50], &[3, 3], false);
     }

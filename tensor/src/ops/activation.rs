@@ -448,7 +448,7 @@ fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
 }
 
 /// Name of a dtype's C++ type, as PyTorch's messages have it.
-pub(crate) fn c_name(d: DType) -> &'static str {
+pub fn c_name(d: DType) -> &'static str {
     match d {
         DType::Bool => "bool",
         DType::U8 => "unsigned char",

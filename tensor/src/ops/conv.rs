@@ -481,8 +481,31 @@ macro_rules! conv_rows {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(8)?, transposed };
                 Ok(convolve(a.tensor(0)?, w, a.opt_tensor(2)?, spatial, &args)?.into())
             }, grouped).scope(Scope::Function),
+            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a| Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()), samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)])).no_out().scope(Scope::Function),
         ];
     };
+}
+
+/// `torch.conv_tbc`: a convolution along the first dimension of `[time, batch, channel]`.
+fn conv_tbc(x: &Tensor, w: &Tensor, b: &Tensor, pad: i64) -> Result<Tensor> {
+    let bad = |text: &str| Err(Error::runtime(text));
+    if x.dims().len() != 3 {
+        return bad("Input must have 3 dims: time, batch, in_channel");
+    }
+    if w.dims().len() != 3 {
+        return bad("Weight tensor must have 3 dims: kernel_width, in_channels, out_channels.");
+    }
+    if b.dims().len() != 1 {
+        return bad("Bias must be 1-D");
+    }
+    if x.dims()[2] != w.dims()[1] {
+        return bad("Input dim 2 (input channels) is not == dim 1 in the weight tensor");
+    }
+    if w.dims()[2] != b.numel() {
+        return bad("Bias size must equal dim 2 in the weight tensor (output channels).");
+    }
+    let args = ConvArgs { stride: &[1], padding: Padding::Sizes(&[pad]), dilation: &[1], groups: 1, transposed: None };
+    convolve(&x.permute(&[1, 2, 0])?, &w.permute(&[2, 1, 0])?, Some(b), 1, &args)?.permute(&[2, 0, 1])?.contiguous()
 }
 
 fn grouped() -> Vec<Sample> {

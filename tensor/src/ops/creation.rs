@@ -159,6 +159,8 @@ impl Tensor {
             return Err(Error::runtime("number of steps must be non-negative"));
         }
         let n = steps as usize;
+        // Bounds of whole numbers are whole numbers.
+        let (start, end) = if dtype.is_float() { (start, end) } else { (start.trunc(), end.trunc()) };
         // Each half is counted from its own end, so that both ends are exact.
         let v: Vec<f64> = (0..n)
             .map(|i| {

@@ -309,14 +309,16 @@ impl<'a> Bags<'a> {
         let starts = self.offsets.narrow(0, 0, count as i64)?;
         let place = count_up(n, device)?;
         let bag = super::sort::searchsorted(&starts, &place, true, false, None)?.sub_scalar(1i64)?;
-        let mut kept = self.padding.map(|p| self.indices.ne_scalar(p)).transpose()?;
-        let fast = self.mode == Mode::Sum && kept.is_none() && self.weight.dtype() != DType::F64;
-        if fast && self.include_last {
+        let unpadded = self.padding.map(|p| self.indices.ne_scalar(p)).transpose()?;
+        let fast = self.mode != Mode::Max && unpadded.is_none() && self.weight.dtype() != DType::F64;
+        let kept = if fast && self.include_last && n > 0 {
             // Here alone the last offset ends the last bag.
-            kept = Some(place.lt(&self.offsets.select(0, -1)?)?);
-        }
+            Some(place.lt(&self.offsets.select(0, -1)?)?)
+        } else {
+            unpadded.clone()
+        };
         let nothing = long(&[count])?;
-        let bags = if fast { long(&[0])? } else { bag.clone() };
+        let bags = if fast && self.mode == Mode::Sum { long(&[0])? } else { bag.clone() };
         let finish = |y: Tensor, sizes: Tensor, found: Tensor| -> Result<Vec<Tensor>> {
             let [bags, sizes, found] = [&bags, &sizes, &found].map(|t| t.to_dtype(self.places));
             Ok(vec![y, bags?, sizes?, found?])
@@ -328,8 +330,8 @@ impl<'a> Bags<'a> {
             let found = if self.mode == Mode::Max { long(&[count, width])? } else { nothing.clone() };
             return finish(y, nothing, found);
         }
-        let sizes = || {
-            let counted = match &kept {
+        let sizes = |kept: &Option<Tensor>| {
+            let counted = match kept {
                 Some(k) => k.to_dtype(DType::I64)?,
                 None => Tensor::ones(&[n], DType::I64, device)?,
             };
@@ -337,7 +339,7 @@ impl<'a> Bags<'a> {
         };
         if self.mode == Mode::Max {
             let (y, found) = self.maxima(&rows, &bag, kept.as_ref(), count)?;
-            return finish(y, sizes()?, found);
+            return finish(y, sizes(&unpadded)?, found);
         }
         let mut rows = rows;
         if let Some(s) = self.sample_weights {
@@ -351,8 +353,8 @@ impl<'a> Bags<'a> {
         let mut y = index_add(&zeros, 0, &bag, &wide)?;
         let mut found = nothing.clone();
         if self.mode == Mode::Mean {
-            found = sizes()?;
-            y = y.div(&found.maximum_scalar(1i64)?.to_dtype(y.dtype())?.unsqueeze(1)?)?;
+            found = sizes(&unpadded)?;
+            y = y.div(&sizes(&kept)?.maximum_scalar(1i64)?.to_dtype(y.dtype())?.unsqueeze(1)?)?;
         }
         finish(y.to_dtype(rows.dtype())?, found.clone(), found)
     }

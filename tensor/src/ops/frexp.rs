@@ -38,42 +38,47 @@ impl Op for Frexp {
         let narrow = x[0].element();
         let double = narrow == ElementType::F64;
         let x = f.convert(&x[0], if double { narrow } else { ElementType::F32 });
-        let (int, shift, bias, least) = if double {
-            (ElementType::S64, 52, 1022, f64::MIN_POSITIVE)
+        let (int, shift, bias, field, sign, least): (_, i64, i64, i64, i64, i64) = if double {
+            (ElementType::S64, 52, 1022, 0x7ff << 52, i64::MIN, 1074)
         } else {
-            (ElementType::S32, 23, 126, f64::from(f32::MIN_POSITIVE))
+            (ElementType::S32, 23, 126, 0xff << 23, i32::MIN.into(), 149)
         };
-        let field = ((if double { 0x7ff } else { 0xff }) as i64) << shift;
-        // Numbers below the normal ones are made normal first.
-        const UP: i32 = 64;
-        let size = f.unary("stablehlo.abs", &x);
-        let (low, zero) = (f.splat(least, x.ty()), f.splat(0.0, x.ty()));
-        let tiny = f.compare(Direction::Lt, &size, &low);
-        let factor = f.splat(2f64.powi(UP), x.ty());
-        let raised = f.binary("stablehlo.multiply", &x, &factor);
-        let normal = f.select(&tiny, &raised, &x);
-        let bits = f.bitcast_convert(&normal, int);
-        let number = |f: &mut Func, v: i64| f.splat_i64(v, bits.ty());
-        let (mask, by, base, up, none) =
-            (number(f, field), number(f, shift), number(f, bias), number(f, UP.into()), number(f, 0));
-        let e = f.binary("stablehlo.and", &bits, &mask);
+        // On the bits, since arithmetic may take numbers below the normal ones for zero. Such a number is a whole one times
+        // the least of all, and as a whole one it is normal.
+        let bits = f.bitcast_convert(&x, int);
+        let ty = bits.ty().clone();
+        let and = |f: &mut Func, v: &Value, mask: i64| {
+            let mask = f.splat_i64(mask, &ty);
+            f.binary("stablehlo.and", v, &mask)
+        };
+        let zero = f.splat_i64(0, &ty);
+        let (power, minus) = (and(f, &bits, field), and(f, &bits, sign));
+        let size = and(f, &bits, !sign);
+        let tiny = f.compare(Direction::Eq, &power, &zero);
+        let whole = f.convert(&size, x.element());
+        let whole = f.bitcast_convert(&whole, int);
+        let normal = f.select(&tiny, &whole, &size);
+        let (by, base, less) = (f.splat_i64(shift, &ty), f.splat_i64(bias, &ty), f.splat_i64(least, &ty));
+        let e = and(f, &normal, field);
         let e = f.binary("stablehlo.shift_right_logical", &e, &by);
         let e = f.binary("stablehlo.subtract", &e, &base);
-        let less = f.select(&tiny, &up, &none);
+        let less = f.select(&tiny, &less, &zero);
         let e = f.binary("stablehlo.subtract", &e, &less);
-        let (rest, half) = (number(f, !field), number(f, bias << shift));
-        let m = f.binary("stablehlo.and", &bits, &rest);
+        let half = f.splat_i64(bias << shift, &ty);
+        let m = and(f, &normal, !field);
         let m = f.binary("stablehlo.or", &m, &half);
+        let m = f.binary("stablehlo.or", &m, &minus);
         let m = f.bitcast_convert(&m, x.element());
-        let finite = f.is_finite(&x);
-        let nonzero = f.compare(Direction::Ne, &x, &zero);
-        let plain = f.binary("stablehlo.and", &finite, &nonzero);
-        let (m, e) = (f.select(&plain, &m, &x), f.select(&plain, &e, &none));
+        let all = f.splat_i64(field, &ty);
+        let infinite = f.compare(Direction::Eq, &power, &all);
+        let nothing = f.compare(Direction::Eq, &size, &zero);
+        let odd = f.binary("stablehlo.or", &infinite, &nothing);
+        let (m, e) = (f.select(&odd, &x, &m), f.select(&odd, &zero, &e));
         smallvec![f.convert(&m, narrow), f.convert(&e, ElementType::S32)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        let power = s.y(1).neg()?.to_dtype(g.dtype())?.exp2()?;
-        Ok(smallvec![Some(g.mul(&power)?)])
+        let power = s.y(1).to_dtype(g.dtype())?.exp2()?;
+        Ok(smallvec![Some(g.div(&power)?)])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::outputs(0b10)

@@ -401,18 +401,17 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
     let each: usize = d[lead..].iter().product();
     let (v, at) = (x.reshape_dims(flat(each))?, at.reshape_dims(flat(each))?);
     let volume = out.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
-    let invalid = move |which: &str| {
-        Error::runtime(format!("Found an invalid max index{which} (output volumes are of size {volume}"))
-    };
+    let invalid =
+        move |i: i64| Error::runtime(format!("Found an invalid max index: {i} (output volumes are of size {volume}"));
     let op = Scatter { dim: lead, kind: ScatterKind::Set, include_self: true };
     let y = dispatch::call(Prim::Scatter(op), &[&zeros, &at, &v]).map_err(|e| {
         let bad = at.to_vec::<i64>().ok().and_then(|v| v.into_iter().find(|&i| i < 0 || i as usize >= plane));
         match bad {
-            Some(i) if e.kind() == ErrorKind::Index => invalid(&format!(": {i}")),
+            Some(i) if e.kind() == ErrorKind::Index => invalid(i),
             _ => e,
         }
     })?;
-    guard(&at, 0, plane, move |i| invalid(&format!(": {i}")))?;
+    guard(&at, 0, plane, invalid)?;
     y.reshape_dims(whole)
 }
 

@@ -84,6 +84,7 @@ fn vecdot(x: &Tensor, y: &Tensor, dim: i64) -> Result<Tensor> {
 /// Powers 0 to `columns - 1` of each element, as a new last dimension.
 fn powers(x: &Tensor, columns: i64) -> Result<Tensor> {
     let x = if x.dtype() == DType::Bool { x.to_dtype(DType::I64)? } else { x.clone() };
+    let x = if x.dims().is_empty() { x.unsqueeze(0)? } else { x };
     let last = x.dims().len() as i64;
     let mut sizes = shape(&x);
     sizes.push(columns - 1);
@@ -371,7 +372,13 @@ fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Op
     };
     let sums = x.abs()?.sum_dim(&[sum_over as i64], true)?;
     let least = matches!(order, Order::Number(p) if p < 0.0);
-    let y = reduce(if least { ReduceKind::Min } else { ReduceKind::Max }, &sums, Some(&[fold_over as i64]), true)?;
+    let fold = match least {
+        true => ReduceKind::Min,
+        // Of no sums the greatest is zero.
+        false if x.dims()[fold_over] == 0 => ReduceKind::Sum,
+        false => ReduceKind::Max,
+    };
+    let y = reduce(fold, &sums, Some(&[fold_over as i64]), true)?;
     if keep {
         return Ok(y);
     }

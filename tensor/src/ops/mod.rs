@@ -31,6 +31,7 @@ pub mod pointwise;
 pub mod pool;
 pub mod random;
 pub mod rearrange;
+pub mod recurrence;
 pub mod reduce;
 pub mod resample;
 pub mod rnn;
@@ -43,8 +44,11 @@ pub mod statistics;
 pub mod window;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
-use crate::schema::Row;
-use crate::{Meta, Result, Tensor};
+use crate::schema::{Arg, Args, Ret, Row, Schema};
+use crate::{Error, Meta, Result, Tensor};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// Makes the enum of nodes and the rules that ask each by its tier: `op::prim`, `op::view` or `op::fused`.
 /// Ops with many attributes are boxed, since every call moves an op by value.
@@ -203,6 +207,8 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
+        fused Recurrence = recurrence::Recurrence;
+        fused RecurrenceBackward = recurrence::RecurrenceBackward;
         fused CDist = distance::CDist;
         fused GridSample = grid::GridSample;
         fused GridSampleBackward = grid::GridSampleBackward;
@@ -280,4 +286,57 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
 /// Every row of the table.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
     FAMILIES.iter().flat_map(|(_, rows)| rows.iter())
+}
+
+/// A row with what stands for its missing arguments.
+type Callable = (&'static Row, Vec<Arg<'static>>);
+
+/// Calls any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`). Arguments stand in
+/// the schema's order; those that are left out at the end get their defaults.
+///
+/// ```
+/// use torchtpu_tensor::{DType, Device, Scalar, Tensor, ops, schema::Arg};
+///
+/// let x = Tensor::from_slice(&[3.0f32, 1.0, 2.0], &[3])?;
+/// let y = ops::call_tensor("roll", &[Arg::Tensor(&x), Arg::Ints(&[1])])?;
+/// assert_eq!(y.to_vec::<f32>()?, [2.0, 3.0, 1.0]);
+/// # Ok::<(), torchtpu_tensor::Error>(())
+/// ```
+///
+/// # Errors
+/// `NotImplemented` when there is no such op, `Type` when there are too many arguments; whatever the op reports.
+pub fn call(name: &str, args: &[Arg<'_>]) -> Result<Ret> {
+    static TABLE: OnceLock<HashMap<&'static str, Callable>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        rows()
+            .map(|r| {
+                let schema = Schema::parse(r.schema).expect("a test parses every schema");
+                let defaults = schema.params.iter().map(|p| p.default.argument(p.ty)).collect();
+                (r.schema.split('(').next().unwrap_or_default(), (r, defaults))
+            })
+            .collect()
+    });
+    let Some((row, defaults)) = table.get(name) else {
+        return Err(Error::not_implemented(format!("there is no op named {name}")));
+    };
+    if args.len() > defaults.len() {
+        return Err(Error::type_error(format!(
+            "{name}() takes {} arguments but {} were given",
+            defaults.len(),
+            args.len()
+        )));
+    }
+    let all: SmallVec<[Arg<'_>; 12]> = args.iter().copied().chain(defaults[args.len()..].iter().copied()).collect();
+    (row.call)(&Args(&all))
+}
+
+/// [`call`] for an op that gives one tensor.
+///
+/// # Errors
+/// As [`call`].
+pub fn call_tensor(name: &str, args: &[Arg<'_>]) -> Result<Tensor> {
+    match call(name, args)? {
+        Ret::Tensor(y) => Ok(y),
+        other => Err(Error::runtime(format!("{name} gave {other:?} where a tensor was expected"))),
+    }
 }

@@ -25,6 +25,7 @@ pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
             ErrorKind::OutOfMemory,
             format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
         ),
+        K::Other(m) if m.contains("not implemented for") => Error::not_implemented(m),
         K::Other(m) => Error::runtime(m),
     }
 }
@@ -75,7 +76,7 @@ impl Op for Unary {
                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
             )),
             (UnaryKind::BitwiseNot, d) if d.is_float() => {
-                Err(Error::runtime(format!("\"bitwise_not_cpu\" not implemented for '{}'", d.scalar_type())))
+                Err(Error::not_implemented(format!("\"bitwise_not_cpu\" not implemented for '{}'", d.scalar_type())))
             }
             _ => Ok(*m),
         }
@@ -148,7 +149,14 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
         Erfc => "chlo.erfc",
         Erfinv => "chlo.erf_inv",
         Lgamma => "chlo.lgamma",
-        Digamma => "chlo.digamma",
+        Digamma => {
+            let y = f.unary("chlo.digamma", x);
+            // At the pole at zero the sign of the zero tells the side.
+            let (zero, one) = (f.splat(0.0, x.ty()), f.splat(-1.0, x.ty()));
+            let pole = f.compare(Direction::Eq, x, &zero);
+            let side = f.binary("stablehlo.divide", &one, x);
+            return f.select(&pole, &side, &y);
+        }
         kind if is_special(kind) => return analytic::unary(f, SpecialUnary(kind), x),
         Square => return f.binary(if e == ElementType::Pred { "stablehlo.and" } else { "stablehlo.multiply" }, x, x),
         Reciprocal => {
@@ -400,14 +408,16 @@ fn is_float_only(k: BinaryKind) -> bool {
     matches!(k, Div | Atan2 | Hypot | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
 }
 
-/// Kinds of integers alone.
-fn is_integer_only(k: BinaryKind) -> bool {
-    is_bitwise(k) || matches!(k, BinaryKind::Gcd | BinaryKind::Lcm)
-}
-
 /// The family of orthogonal polynomials that a kind is.
+#[inline]
 fn polynomial(k: BinaryKind) -> Option<special::PolynomialKind> {
-    special::PolynomialKind::ALL.into_iter().find(|p| p.name() == k.name())
+    use special::PolynomialKind as P;
+    macro_rules! families {
+        ($($name:ident)*) => { match k { $(BinaryKind::$name => Some(P::$name),)* _ => None } };
+    }
+    families! {
+        ChebyshevT ChebyshevU ChebyshevV ChebyshevW ShiftedChebyshevT ShiftedChebyshevU ShiftedChebyshevV ShiftedChebyshevW HermiteH HermiteHe Laguerre Legendre
+    }
 }
 
 /// As [`SpecialUnary`], of two operands.
@@ -441,8 +451,13 @@ impl Op for Binary {
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
             ));
         }
-        if is_integer_only(self.0) && dtype.is_float() {
-            return Err(Error::runtime(format!(
+        let refused = match self.0 {
+            BinaryKind::Gcd | BinaryKind::Lcm => dtype.is_float() || dtype == DType::Bool,
+            BinaryKind::Igamma | BinaryKind::Igammac => !dtype.is_float(),
+            kind => is_bitwise(kind) && dtype.is_float(),
+        };
+        if refused {
+            return Err(Error::not_implemented(format!(
                 "\"{}_cpu\" not implemented for '{}'",
                 self.0.name(),
                 dtype.scalar_type()

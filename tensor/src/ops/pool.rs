@@ -3,7 +3,7 @@
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::activation::expect_float;
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pool as kernels;
 use torchtpu_kernels::pool::PoolSpec;
@@ -774,7 +774,16 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
         )));
     }
     expect_float(name, x)?;
-    let gx = dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(w))), &[g, &x.detach(), at])?;
+    let gx = if x.device().kind == DeviceKind::Tpu {
+        // The op's lowering looks for the maxima in x again; here the positions are what counts.
+        let lead = x.dims().len() - spatial;
+        let flat = |d: &Dims| -> Dims { d[..lead].iter().copied().chain([d[lead..].iter().product()]).collect() };
+        let zeros = Tensor::zeros_like_meta(&x.meta().with_dims(flat(x.dims())))?;
+        let (g, at) = (g.reshape_dims(flat(g.dims()))?, at.reshape_dims(flat(at.dims()))?);
+        super::indexing::scatter_add(&zeros, lead as i64, &at, &g)?.reshape_dims(*x.dims())?
+    } else {
+        dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(w))), &[g, &x.detach(), at])?
+    };
     super::pointwise::independent_of(x, gx)
 }
 

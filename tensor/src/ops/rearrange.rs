@@ -232,6 +232,20 @@ fn each_place(dims: &[usize], strides: &[usize], offset: usize, f: &mut dyn FnMu
     }
 }
 
+/// Powers of a base, evenly spaced in the exponent.
+fn logspace(a: &Args<'_>) -> Result<Ret> {
+    let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
+    let device = a.opt_device(6)?.unwrap_or(Device::CPU);
+    let bound = |i: usize, what: &str| -> Result<f64> {
+        let v = super::creation::bound_of("logspace", what, a, i)?.to_f64();
+        Ok(if dtype.is_float() { v } else { v.trunc() })
+    };
+    let powers = Tensor::linspace(bound(0, "start")?, bound(1, "end")?, a.int(2)?, DType::F64, Device::CPU)?;
+    let base = a.float(3)?;
+    let v: Vec<f64> = powers.to_vec::<f64>()?.iter().map(|p| base.powf(*p)).collect();
+    Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
+}
+
 /// Tensors cut into equally many chunks along a dimension, zeros behind, and the chunks of the same number side by side.
 fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
     let [first, ..] = xs else {
@@ -312,11 +326,8 @@ pub const ROWS: &[Row] = &[
     Row::new("trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
     Row::new("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(super::scan::cumsum(&trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
     Row::new("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(super::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
-        let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
-        let device = a.opt_device(6)?.unwrap_or(Device::CPU);
-        let powers = Tensor::linspace(a.float(0)?, a.float(1)?, a.int(2)?, DType::F64, Device::CPU)?;
-        let v: Vec<f64> = powers.to_vec::<f64>()?.iter().map(|p| a.float(3).map(|b| b.powf(*p))).collect::<Result<_>>()?;
-        Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
-    }, || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()]).scope(Scope::Function),
+    Row::new("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()]).scope(Scope::Function),
+    Row::new("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
+    Row::new("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
+    Row::new("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
 ];

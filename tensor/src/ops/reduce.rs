@@ -370,6 +370,10 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
             x.dtype().scalar_type()
         )));
     }
+    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        // Powers of what a half holds need not fit one.
+        return norm(&x.to_dtype(DType::F32)?, p, dims, keep)?.to_dtype(x.dtype());
+    }
     let p = p.to_f64();
     let sum = |y: &Tensor| reduce(ReduceKind::Sum, y, dims, keep);
     if p == f64::INFINITY {
@@ -390,7 +394,17 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
         let s = sum(&x.square()?)?;
         super::activation::safe_sqrt(&s)
     } else {
-        sum(&x.abs()?.pow_scalar(p)?)?.pow_scalar(1.0 / p)
+        // At zeros, and where all of a slice is zero, the gradient is taken for zero: the powers would give NaN.
+        let flat = |y: Tensor, wrong: &Tensor, at: f64, q: f64| -> Result<Tensor> {
+            let safe = super::pointwise::select_scalar(wrong, 1.0, &y)?;
+            super::pointwise::select_scalar(wrong, at, &safe.pow_scalar(q)?)
+        };
+        let size = x.abs()?;
+        let at_zero = if p > 0.0 { 0.0 } else { f64::INFINITY };
+        let zero = size.detach().eq_scalar(0.0)?;
+        let s = sum(&flat(size, &zero, at_zero, p)?)?;
+        let none = s.detach().eq_scalar(at_zero)?;
+        flat(s, &none, 0.0, 1.0 / p)
     }
 }
 

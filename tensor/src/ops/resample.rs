@@ -153,9 +153,17 @@ impl Resample {
                     let c = centre(true);
                     let low = (c.floor() as i64).min(end as i64);
                     let part = (c - low as f64).clamp(0.0, 1.0);
-                    taps.push((-1..3).map(|i| {
-                        ((low + i).clamp(0, end as i64) as usize, self.filter.weight(part - i as f64, false))
-                    }));
+                    // What the edge stands in for is one entry: a weight may be above one, which whole numbers make room for.
+                    let mut entries: Vec<(usize, f64)> = Vec::with_capacity(4);
+                    for i in -1..3 {
+                        let (p, w) =
+                            ((low + i).clamp(0, end as i64) as usize, self.filter.weight(part - i as f64, false));
+                        match entries.last_mut().filter(|e| e.0 == p) {
+                            Some(e) => e.1 += w,
+                            None => entries.push((p, w)),
+                        }
+                    }
+                    taps.push(entries);
                 }
             }
         }

@@ -1,16 +1,18 @@
 //! Recurrent layers: LSTM, GRU and the simple one, over whole sequences, packed sequences, and by the step.
 //!
 //! The products with the input do not depend on the state, so those of all steps are one; a step then costs one product of
-//! its own and the arithmetic of the gates.
+//! its own and the arithmetic of the gates. A layer without projection over sequences of one length is one node of the trace
+//! ([`Recurrence`](super::recurrence::Recurrence)); with projections, or packed, it is its steps.
 
 use crate::ops::concat::{cat, stack};
 use crate::ops::dropout::dropout;
 use crate::ops::matmul::linear;
+use crate::ops::recurrence::{Eager, forward_step, recurrence};
 use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{Error, Result, Tensor, samples};
 
 /// Which layer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Long short-term memory: a hidden state and a cell state.
     Lstm,
@@ -94,32 +96,28 @@ impl State {
 /// One step, given the products with the input.
 fn step(kind: Kind, gx: &Tensor, s: &State, w: &Weights<'_>) -> Result<State> {
     let gh = linear(&s.h, w.hh, w.b_hh)?;
-    let hidden = (gx.dims()[gx.dims().len() - 1] / kind.gates()) as i64;
-    let part = |x: &Tensor, from: i64, count: i64| x.narrow(-1, from * hidden, count * hidden);
-    match kind {
-        Kind::Tanh => Ok(State { h: gx.add(&gh)?.tanh()?, c: None }),
-        Kind::Relu => Ok(State { h: gx.add(&gh)?.relu()?, c: None }),
-        Kind::Lstm => {
-            let c = s.c.as_ref().ok_or_else(|| Error::runtime("lstm expects two hidden states"))?;
-            let gates = gx.add(&gh)?;
-            let doors = part(&gates, 0, 2)?.sigmoid()?;
-            let c = part(&doors, 1, 1)?.mul(c)?.add(&part(&doors, 0, 1)?.mul(&part(&gates, 2, 1)?.tanh()?)?)?;
-            let h = part(&gates, 3, 1)?.sigmoid()?.mul(&c.tanh()?)?;
-            let h = w.hr.map_or_else(|| Ok(h.clone()), |hr| linear(&h, hr, None))?;
-            Ok(State { h, c: Some(c) })
-        }
-        Kind::Gru => {
-            let doors = part(gx, 0, 2)?.add(&part(&gh, 0, 2)?)?.sigmoid()?;
-            let (reset, update) = (part(&doors, 0, 1)?, part(&doors, 1, 1)?);
-            let new = part(gx, 2, 1)?.add(&reset.mul(&part(&gh, 2, 1)?)?)?.tanh()?;
-            Ok(State { h: s.h.sub(&new)?.mul(&update)?.add(&new)?, c: None })
-        }
-    }
+    let hidden = gx.dims()[gx.dims().len() - 1] / kind.gates();
+    let next = forward_step(&mut Eager, kind, hidden, gx, &gh, &s.h, s.c.as_ref())?;
+    let h = match w.hr {
+        Some(hr) => linear(&next.h, hr, None)?,
+        None => next.h,
+    };
+    Ok(State { h, c: next.c })
 }
 
 /// The steps of one layer in one direction over `[steps, batch, features]`.
 fn run(kind: Kind, x: &Tensor, mut s: State, w: &Weights<'_>, reverse: bool) -> Result<(Tensor, State)> {
-    let gx = linear(x, w.ih, w.b_ih)?.unbind(0)?;
+    if x.dims()[0] == 0 {
+        return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
+    }
+    let gx = linear(x, w.ih, w.b_ih)?;
+    if w.hr.is_none() {
+        let all = recurrence(kind, &gx, &s.h, s.c.as_ref(), w.hh, w.b_hh, reverse)?;
+        let last = if reverse { 0 } else { -1 };
+        let c = if s.c.is_some() { Some(all[1].select(0, last)?) } else { None };
+        return Ok((all[0].clone(), State { h: all[0].select(0, last)?, c }));
+    }
+    let gx = gx.unbind(0)?;
     let mut out: Vec<Tensor> = Vec::with_capacity(gx.len());
     let mut visit = |gx: &Tensor| -> Result<()> {
         s = step(kind, gx, &s, w)?;
@@ -130,9 +128,6 @@ fn run(kind: Kind, x: &Tensor, mut s: State, w: &Weights<'_>, reverse: bool) -> 
         gx.iter().rev().try_for_each(&mut visit)?
     } else {
         gx.iter().try_for_each(&mut visit)?
-    }
-    if out.is_empty() {
-        return Err(Error::runtime("Expected sequence length to be larger than 0 in RNN"));
     }
     if reverse {
         out.reverse();

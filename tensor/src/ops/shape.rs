@@ -178,6 +178,12 @@ pub struct AsStrided {
 }
 
 impl AsStrided {
+    /// The same window counted from the first element of `x`, if `x` is contiguous and all of the window lies in it.
+    pub(crate) fn within(&self, x: &Tensor) -> Option<AsStrided> {
+        let last: usize = self.dims.iter().zip(&self.strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
+        let offset = self.offset.checked_sub(x.storage_offset())?;
+        (x.is_contiguous() && offset + last < x.numel()).then_some(AsStrided { offset, ..*self })
+    }
     /// Flat positions of the window's elements, row major.
     fn positions(&self) -> Vec<i64> {
         let mut p = vec![self.offset as i64];
@@ -739,7 +745,7 @@ fn copied(y: Result<Tensor>) -> Result<crate::schema::Ret> {
 }
 
 fn copies(y: Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
-    Ok(crate::schema::Ret::Tuple(y?.iter().map(Tensor::copy).collect::<Result<_>>()?))
+    Ok(crate::schema::Ret::List(y?.iter().map(Tensor::copy).collect::<Result<_>>()?))
 }
 
 /// Rows of the views' copies.

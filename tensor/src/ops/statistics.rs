@@ -1,7 +1,7 @@
 //! Quantiles, modes, covariances, histograms, numerical gradients and reductions of segments: all composed.
 //!
-//! Checks of values (weights that are negative, quantiles beyond one) look at them on `cpu`; on a device they are recorded
-//! and raise when the host next reads.
+//! Checks of values (weights that are negative, lengths that do not add up) read them, as in PyTorch; the fractions of a
+//! quantile are checked on `cpu` at once and on a device when the host next reads.
 
 use super::concat::cat;
 use super::creation::Iota;
@@ -13,16 +13,18 @@ use crate::op::{Prim, normalize_dim, normalize_dims};
 use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, n, positive, t};
 use crate::{DType, DeviceKind, Dims, Error, Result, Scalar, Tensor, default_dtype, dispatch, samples};
 
-/// Raises `error` when any element of `bad` is true: now on `cpu`, at the next read on a device.
+/// Raises `error` when any element of `bad` is true.
 fn refuse(bad: &Tensor, error: Error) -> Result<()> {
-    match bad.device().kind {
-        DeviceKind::Tpu => indexing::defer(bad, error),
-        DeviceKind::Meta => Ok(()),
-        DeviceKind::Cpu => {
-            let any = reduce(ReduceKind::Any, bad, None, false)?;
-            if any.item()?.to_i64() != 0 { Err(error) } else { Ok(()) }
-        }
+    if bad.device().kind == DeviceKind::Meta {
+        return Ok(());
     }
+    let any = reduce(ReduceKind::Any, bad, None, false)?;
+    if any.item()?.to_i64() != 0 { Err(error) } else { Ok(()) }
+}
+
+/// [`refuse`] at the next read where reading now would cut the trace.
+fn refuse_later(bad: &Tensor, error: Error) -> Result<()> {
+    if bad.device().kind == DeviceKind::Tpu { indexing::defer(bad, error) } else { refuse(bad, error) }
 }
 
 fn sizes(x: &Tensor) -> Vec<i64> {
@@ -56,7 +58,7 @@ fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, ho
     }
     let rank = x.dims().len();
     let d = dim.map(|d| normalize_dim(d, rank)).transpose()?;
-    refuse(
+    refuse_later(
         &q.detach().lt_scalar(0.0)?.logical_or(&q.detach().gt_scalar(1.0)?)?,
         Error::runtime(format!("{name}() q values must be in the range [0, 1]")),
     )?;
@@ -340,7 +342,7 @@ fn outer_edges(p: &Points, d: usize, range: Option<&[f64]>) -> Result<(Tensor, T
         }
     };
     let same = low.eq(&high)?;
-    Ok((select(&same, &low.sub_scalar(1.0)?, &low)?, select(&same, &high.add_scalar(1.0)?, &high)?))
+    Ok((select(&same, &low.sub_scalar(0.5)?, &low)?, select(&same, &high.add_scalar(0.5)?, &high)?))
 }
 
 /// Edges of equally wide bins.
@@ -421,7 +423,8 @@ fn histogram(p: &Points, edges: &[Tensor], density: bool) -> Result<Tensor> {
         let bins = counts[d] as i64;
         let at = searchsorted(e, &x, true, false, None)?.sub_scalar(1)?;
         let at = select(&at.eq_scalar(bins)?.logical_and(&x.eq(&e.select(0, bins)?)?)?, &at.sub_scalar(1)?, &at)?;
-        let off = at.lt_scalar(0)?.logical_or(&at.ge_scalar(bins)?)?.logical_or(&x.isnan()?)?;
+        let inside = x.ge(&e.select(0, 0)?)?.logical_and(&x.le(&e.select(0, bins)?)?)?;
+        let off = at.lt_scalar(0)?.logical_or(&at.ge_scalar(bins)?)?.logical_or(&inside.logical_not()?)?;
         place = Some(match place {
             None => at,
             Some(q) => q.mul_scalar(bins)?.add(&at)?,

@@ -33,8 +33,20 @@ def _tuple(x):
     return (x,) if isinstance(x, (_C.Tensor, graph.GradientEdge)) else tuple(x)
 
 
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
+def backward(
+    tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None
+):
     """Computes gradients of ``tensors`` with respect to the leaves of their graph and adds them to their ``grad``."""
+    if grad_variables is not None:
+        import warnings
+
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
+                "`grad_tensors`."
+            )
+        grad_tensors = grad_variables
     tensors = _tuple(tensors)
     if not tensors:
         raise RuntimeError("'tensors' argument to `backward()` cannot be empty.")

@@ -10,3 +10,12 @@ from .variants import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
 from .rmsprop import Adagrad, RMSprop
 from .sgd import SGD
 from .sparse_adam import SparseAdam
+
+
+def __getattr__(name):
+    # It needs modules, which an optimiser alone does not.
+    if name == "swa_utils":
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'torch.optim' has no attribute '{name}'")

@@ -15,11 +15,11 @@ mod windows;
 use crate::cpu::level;
 use crate::gemm::{Adjacent, Columns, Multiply, Product, product};
 use crate::matmul::Mat;
-use crate::par::{Scratch, Shared};
+use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
 use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
-use windows::{MERGEABLE, Reads, Segments, Windows};
+use windows::{Elements, MERGEABLE, Reads, Segments, Windows};
 
 /// What a convolution does. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -450,6 +450,7 @@ fn input_grad<A: Multiply>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
         }
         let tables = std::array::from_fn(|d| &tables[d][..]);
         let reads = Reads { source: s.y, positions: count, tables, kernel: &kernel };
+        let picks: Vec<usize> = kernel.iter().map(|k| (k[0] * s.k[1] + k[1]) * s.k[2] + k[2]).collect();
         let (reads_all, depth) = (kernel.len() == all.len(), og * kernel.len());
         let work = s.cg() * depth * batch * positions.len();
         for first in (0..s.n).step_by(batch) {
@@ -465,18 +466,7 @@ fn input_grad<A: Multiply>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                     }
                     return;
                 }
-                let mut w = &w[group * og * s.cg() * s.ks()..][..og * s.cg() * s.ks()];
-                // The weights of the kernel positions that this phase reads.
-                let mut some = Scratch::<A>::any(if reads_all { 0 } else { og * s.cg() * kernel.len() });
-                if !reads_all {
-                    let index: Vec<usize> = kernel.iter().map(|k| (k[0] * s.k[1] + k[1]) * s.k[2] + k[2]).collect();
-                    for (to, from) in some.chunks_exact_mut(kernel.len()).zip(w.chunks_exact(s.ks())) {
-                        for (to, &k) in to.iter_mut().zip(&index) {
-                            *to = from[k];
-                        }
-                    }
-                    w = &some;
-                }
+                let w = &w[group * og * s.cg() * s.ks()..][..og * s.cg() * s.ks()];
                 let windows = Windows::new(&g[first * g_image + group * og * ys..], &reads, batch, g_image);
                 // SAFETY: the slices have these sizes; groups and phases of the gradient are disjoint.
                 unsafe {
@@ -491,7 +481,9 @@ fn input_grad<A: Multiply>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                         columns: if phases == 1 { &Images { positions: xs, image } } else { &columns },
                         parallel: parallel && work >= SERIAL,
                     };
-                    let w = Segments::new(w, kernel.len(), kernel.len(), s.cg() * kernel.len());
+                    // Where few kernel positions are read, they are picked one by one.
+                    let elements = if reads_all && s.ks() > 8 { Elements::Run(s.ks()) } else { Elements::At(&picks) };
+                    let w = Segments::new(w, s.ks(), elements, s.cg() * s.ks());
                     product(A::kernel(level()), &w, &windows, &p);
                 }
             });
@@ -530,7 +522,7 @@ fn weight_grad<A: Multiply>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
     for first in (0..s.n).step_by(batch) {
         each_group(s.groups, work, |group, parallel| {
             let windows = Windows::new(&x[first * image + group * s.cg() * xs..], &reads, batch, image);
-            let g = Segments::new(&g[first * g_image + group * og * ys..], ys, ys, g_image);
+            let g = Segments::new(&g[first * g_image + group * og * ys..], ys, Elements::Run(ys), g_image);
             // SAFETY: the slices have these sizes; groups of the gradient are disjoint.
             unsafe {
                 let p = Product {

@@ -189,7 +189,7 @@ impl<A: Real> Lines<A> for Transposed<'_, A> {
 mod x86 {
     use super::{GROUP, Group, Windows};
     use crate::gemm::Part;
-    use crate::gemm::x86_lanes::{mask, transpose};
+    use crate::gemm::x86_lanes::{mask, put, transpose};
     use std::arch::x86_64::*;
 
     /// Sixteen reads.
@@ -250,47 +250,79 @@ mod x86 {
                     // SAFETY: by the caller.
                     rows[i] = unsafe { load(g, base, &w.gathers) };
                 }
-                let columns = transpose(rows);
-                for s in 0..GROUP.min(part.k.len() - p) {
-                    // SAFETY: by the caller.
-                    unsafe { _mm512_mask_storeu_ps(out.add((p + s) * part.lanes + lane), store, columns[s]) };
-                }
+                let count = GROUP.min(part.k.len() - p);
+                // SAFETY: by the caller.
+                unsafe { put(transpose(rows), out.add(p * part.lanes + lane), part.lanes, count, store) };
             }
         }
     }
 }
 
-/// Lines whose elements lie in segments: `length` side by side, then the next segment.
-pub(super) struct Segments<A> {
+/// Lines whose elements lie in segments, `step` elements apart: all elements of one segment, then those of the next.
+pub(super) struct Segments<'a, A> {
     x: *const A,
     line: usize,
-    length: usize,
+    elements: Elements<'a>,
     step: usize,
 }
 
-// SAFETY: read-only memory that outlives the product.
-unsafe impl<A: Sync> Sync for Segments<A> {}
+/// The elements of a segment.
+pub(super) enum Elements<'a> {
+    /// So many, side by side.
+    Run(usize),
+    /// Those at these offsets.
+    At(&'a [usize]),
+}
 
-impl<A> Segments<A> {
-    /// Lines `line` elements apart, of segments `step` elements apart.
-    pub(super) fn new(x: &[A], line: usize, length: usize, step: usize) -> Segments<A> {
-        Segments { x: x.as_ptr(), line, length, step }
+// SAFETY: read-only memory that outlives the product.
+unsafe impl<A: Sync> Sync for Segments<'_, A> {}
+
+impl<'a, A> Segments<'a, A> {
+    /// Lines `line` elements apart.
+    pub(super) fn new(x: &'a [A], line: usize, elements: Elements<'a>, step: usize) -> Segments<'a, A> {
+        Segments { x: x.as_ptr(), line, elements, step }
     }
 }
 
-impl<A: Real + Float<Acc = A>> Lines<A> for Segments<A> {
+impl<A: Real + Float<Acc = A>> Lines<A> for Segments<'_, A> {
     unsafe fn pack(&self, part: &Part, out: &mut [A]) {
+        let x = self.x.wrapping_add(part.first * self.line);
+        let length = match self.elements {
+            Elements::Run(length) => length,
+            Elements::At(offsets) => {
+                for (k, out) in part.k.clone().zip(out.chunks_exact_mut(part.lanes)) {
+                    let x = x.wrapping_add(k / offsets.len() * self.step + offsets[k % offsets.len()]);
+                    // SAFETY: by the caller.
+                    unsafe { apart(x, self.line, part.valid, out) };
+                }
+                return;
+            }
+        };
         let mut at = part.k.start;
         while at < part.k.end {
-            let (segment, offset) = (at / self.length, at % self.length);
-            let count = (self.length - offset).min(part.k.end - at);
+            let (segment, offset) = (at / length, at % length);
+            let count = (length - offset).min(part.k.end - at);
             // SAFETY: by the caller.
             unsafe {
-                let x = self.x.add(part.first * self.line + segment * self.step + offset);
+                let x = x.add(segment * self.step + offset);
                 let out = out[(at - part.k.start) * part.lanes..].as_mut_ptr();
                 crate::gemm::pack::<A>(x, self.line, 1, part.valid, count, part.lanes, out);
             }
             at += count;
         }
     }
+}
+
+/// Copies `valid` elements that lie apart from each other, and fills up with zeros.
+///
+/// # Safety
+/// The elements exist.
+#[inline(always)]
+unsafe fn apart<A: Real>(x: *const A, line: usize, valid: usize, out: &mut [A]) {
+    let (some, rest) = out.split_at_mut(valid);
+    for (i, out) in some.iter_mut().enumerate() {
+        // SAFETY: by the caller.
+        *out = unsafe { *x.add(i * line) };
+    }
+    rest.fill(A::ZERO);
 }

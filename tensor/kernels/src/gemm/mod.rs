@@ -153,7 +153,7 @@ impl Multiply for f32 {
             #[cfg(target_arch = "x86_64")]
             (DType::F16, Level::Amx) if crate::cpu::has_f16_tiles() => Some(&tiles::F16),
             #[cfg(target_arch = "x86_64")]
-            (DType::BF16, Level::Bf16) if crate::cpu::pairs_pay() => Some(&x86::BF16_PAIRS),
+            (DType::BF16, Level::Bf16) => Some(&x86::BF16_PAIRS),
             _ => None,
         }
     }

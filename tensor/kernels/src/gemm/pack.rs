@@ -190,22 +190,63 @@ pub(crate) mod x86 {
         for group in (0..lanes).step_by(16) {
             let store = mask(lanes - group);
             let lines = valid.saturating_sub(group).min(16);
-            for p in (0..k).step_by(16) {
-                let rest = mask(k - p);
-                let mut rows = [_mm512_setzero_ps(); 16];
-                // SAFETY: by the caller; masks keep loads and stores within.
-                unsafe {
-                    for i in 0..lines {
-                        let x = x.add((group + i) * line + p);
-                        _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(64).cast());
-                        rows[i] = T::load(x, rest);
-                    }
-                    let columns = transpose(rows);
-                    for s in 0..16.min(k - p) {
-                        _mm512_mask_storeu_ps(out.add((p + s) * lanes + group), store, columns[s]);
-                    }
+            // SAFETY: by the caller; masks keep loads and stores within.
+            unsafe {
+                let (x, out) = (x.wrapping_add(group * line), out.add(group));
+                for p in (0..k).step_by(16) {
+                    let (x, out) = (x.wrapping_add(p), out.add(p * lanes));
+                    let rows = if k - p < 16 {
+                        rows::<T, 0>(x, line, lines, mask(k - p))
+                    } else {
+                        match lines {
+                            16 => rows::<T, 16>(x, line, lines, u16::MAX),
+                            14 => rows::<T, 14>(x, line, lines, u16::MAX),
+                            13 => rows::<T, 13>(x, line, lines, u16::MAX),
+                            8 => rows::<T, 8>(x, line, lines, u16::MAX),
+                            _ => rows::<T, 0>(x, line, lines, u16::MAX),
+                        }
+                    };
+                    put(transpose(rows), out, lanes, 16.min(k - p), store);
                 }
             }
+        }
+    }
+
+    /// Sixteen elements of each of `lines` lines, and zeros; `N` is their number where it is known, else zero.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn rows<T: Load, const N: usize>(x: *const T, line: usize, lines: usize, rest: u16) -> [__m512; 16] {
+        let mut rows = [_mm512_setzero_ps(); 16];
+        macro_rules! load {
+            ($($i:literal)*) => {$(
+                if $i < if N == 0 { lines } else { N } {
+                    let x = x.wrapping_add($i * line);
+                    _mm_prefetch::<_MM_HINT_T0>(x.wrapping_add(64).cast());
+                    // SAFETY: by the caller.
+                    rows[$i] = unsafe { T::load(x, rest) };
+                }
+            )*};
+        }
+        load!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        rows
+    }
+
+    /// Stores the first `count` columns, `lanes` apart.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    pub(crate) unsafe fn put(columns: [__m512; 16], out: *mut f32, lanes: usize, count: usize, store: u16) {
+        macro_rules! put {
+            ($($i:literal)*) => {$(
+                if $i < count {
+                    // SAFETY: by the caller; the mask keeps the store within the step.
+                    unsafe { _mm512_mask_storeu_ps(out.wrapping_add($i * lanes), store, columns[$i]) };
+                }
+            )*};
+        }
+        if count == 16 {
+            put!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+        } else {
+            put!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         }
     }
 
@@ -243,10 +284,7 @@ pub(crate) mod x86 {
                         for i in 0..lines {
                             rows[i] = along(x.add(i * line + 2 * s0), k - 2 * s0);
                         }
-                        let columns = transpose(rows);
-                        for s in 0..16.min(steps - s0) {
-                            _mm512_mask_storeu_ps(out.add((s0 + s) * lanes), store, columns[s]);
-                        }
+                        put(transpose(rows), out.add(s0 * lanes), lanes, 16.min(steps - s0), store);
                     }
                 } else {
                     for s in 0..steps {

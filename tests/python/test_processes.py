@@ -1,0 +1,125 @@
+"""Several threads at once, and processes that were forked: results or clear errors, never a hang."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import pytpu as torch
+from pytpu import nn
+
+
+def run(script):
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_threads_train_side_by_side(device):
+    def train(seed, results):
+        x = torch.arange(12, dtype=torch.float32).reshape(4, 3).to(device) * 0.1 + seed
+        w = torch.full((3, 2), 0.5, device=device, requires_grad=True)
+        optimizer = torch.optim.SGD([w], lr=0.01, momentum=0.9)
+        for _ in range(20):
+            optimizer.zero_grad()
+            (x @ w).sin().square().sum().backward()
+            optimizer.step()
+        results[seed] = w.detach().cpu()
+
+    alone, together = {}, {}
+    for seed in range(4):
+        train(seed, alone)
+    threads = [threading.Thread(target=train, args=(seed, together)) for seed in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for seed in range(4):
+        assert torch.allclose(alone[seed], together[seed], atol=1e-6)
+
+
+def test_gradient_mode_and_hooks_belong_to_their_thread():
+    seen = []
+    x = torch.ones(2, requires_grad=True)
+    with torch.no_grad(), torch.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: t):
+        t = threading.Thread(target=lambda: seen.append((x * x).requires_grad))
+        t.start()
+        t.join()
+    assert seen == [True]
+
+
+def test_one_graph_is_walked_by_several_threads():
+    x = torch.ones(3, requires_grad=True)
+    y = (x * 2).sum()
+    grads = []
+
+    def walk():
+        for _ in range(50):
+            grads.append(torch.autograd.grad(y, x, retain_graph=True)[0].tolist())
+
+    threads = [threading.Thread(target=walk) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert grads == [[2.0] * 3] * 200
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_forked_process_computes_on_the_host_and_refuses_the_device():
+    run(
+        """
+import os, sys, warnings
+import pytpu as torch
+warnings.simplefilter("ignore")  # Python warns of forks in processes with threads
+n = 1 << 21
+assert (torch.ones(n) + 1).sum().item() == 2 * n
+before = torch.ones(3, device="tpu") + 1
+assert before.sum().item() == 6
+child = os.fork()
+if child == 0:
+    x = torch.ones(n, requires_grad=True)
+    (x * 2 + 1).sum().backward()
+    good = torch.equal(x.grad, torch.full((n,), 2.0))
+    try:
+        (before + torch.ones(3, device="tpu")).sum().item()
+    except RuntimeError as e:
+        good = good and "Cannot re-initialize TPU in forked subprocess" in str(e)
+    else:
+        good = False
+    del before
+    os._exit(0 if good else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert before.sum().item() == 6
+"""
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_process_that_was_forked_before_the_device_was_used_may_use_it():
+    run(
+        """
+import os
+import pytpu as torch
+child = os.fork()
+if child == 0:
+    os._exit(0 if (torch.ones(3, device="tpu") + 1).sum().item() == 6 else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    )
+
+
+def test_modules_go_through_a_spawned_process():
+    model = nn.Linear(2, 1)
+    import multiprocessing
+
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_apply, (model.state_dict()["weight"].tolist(),)) == model.weight.tolist()
+
+
+def _apply(values):
+    model = nn.Linear(2, 1)
+    model.load_state_dict({"weight": torch.tensor(values), "bias": torch.zeros(1)})
+    return model.weight.tolist()
