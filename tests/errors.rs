@@ -221,6 +221,20 @@ fn indices_out_of_range_show_on_tpu_at_the_read_with_the_op() {
     let at = Tensor::from_slice_on(&[0i64, -1], &[1, 2], d).unwrap();
     let e = sooner_or_later(gather(&x, 0, &at));
     assert_eq!((e.kind(), e.op()), (ErrorKind::Runtime, "gather"), "{e:?}");
+    assert!(e.message().starts_with("index -1 is out of bounds for dimension 0"), "{e}");
+    let target = Tensor::from_slice_on(&[0i64, 7], &[2], d).unwrap();
+    let e = sooner_or_later(nn::cross_entropy(&ones(&[2, 3], d), &target));
+    assert_eq!((e.kind(), e.message()), (ErrorKind::Index, "Target 7 is out of bounds."));
+    // A target that is ignored may be anything.
+    let target = Tensor::from_slice_on(&[0i64, -100], &[2], d).unwrap();
+    assert!(nn::cross_entropy(&ones(&[2, 3], d), &target).unwrap().item_f64().unwrap().is_finite());
+    // Errors that nobody reads for a long time are kept, and told once.
+    let at = Tensor::from_slice_on(&[5i64], &[1], d).unwrap();
+    for _ in 0..200 {
+        index_select(&x, 0, &at).unwrap();
+        lazy::mark_step();
+    }
+    assert_eq!(lazy::synchronize().unwrap_err().notes(), ["an index is 5, in a dimension of size 3"]);
     // What does not depend on it is unharmed.
     lazy::synchronize().unwrap();
     assert_eq!(x.sum().unwrap().item_f64().unwrap(), 6.0);
@@ -231,9 +245,12 @@ const CHILD: &str = "TORCHTPU_TEST_WITHOUT_PLUGIN";
 
 #[test]
 fn without_a_plugin_tpu_is_an_error_and_cpu_goes_on() {
+    if std::env::var_os(CHILD).is_some() {
+        return report_without_a_plugin();
+    }
     let program = std::env::current_exe().unwrap();
     let out = Command::new(program)
-        .args(["--exact", "child_without_a_plugin", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "without_a_plugin_tpu_is_an_error_and_cpu_goes_on", "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .env("TORCHTPU_PJRT_PLUGIN", "/nowhere/libbogus.so")
         .output()
@@ -245,11 +262,8 @@ fn without_a_plugin_tpu_is_an_error_and_cpu_goes_on() {
     assert!(text.contains("cpu goes on: 3"), "{text}");
 }
 
-#[test]
-fn child_without_a_plugin() {
-    if std::env::var_os(CHILD).is_none() {
-        return;
-    }
+/// What the process without a plugin does.
+fn report_without_a_plugin() {
     let tpu = torchtpu::device("tpu").unwrap();
     assert!(!lazy::is_available());
     let x = ones(&[3], Device::CPU);

@@ -73,3 +73,11 @@ pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
 pub fn compile_value(handle: u64, topology: &str) -> Result<Report> {
     compile(&crate::engine().dump(handle, Platform::Any)?, topology)
 }
+
+/// As [`compile_value`], for several values that were recorded since the last cut: one program computes them all.
+///
+/// # Errors
+/// As [`compile_value`], and `Value` when the values are not of one segment.
+pub fn compile_values(handles: &[u64], topology: &str) -> Result<Report> {
+    compile(&crate::engine().dump_all(handles, Platform::Any)?, topology)
+}

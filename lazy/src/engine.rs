@@ -820,11 +820,20 @@ impl Engine {
             *checks = later;
             known
         };
+        // One error is told; those that follow it are mostly its consequences.
+        let mut wrong = None;
         for check in known {
-            if let Finding::Open(handle, error) = check.finding
-                && let Some(e) = self.settle(handle, error)
-            {
-                self.checks.lock().push(Check { thread, finding: Finding::Wrong(e) });
+            match check.finding {
+                Finding::Open(handle, error) if wrong.is_none() => wrong = self.settle(handle, error),
+                Finding::Open(handle, _) => Tpu.release(handle),
+                Finding::Wrong(_) => {}
+            }
+        }
+        let is_told = |c: &Check| c.thread == thread && matches!(c.finding, Finding::Wrong(_));
+        if let Some(e) = wrong {
+            let mut checks = self.checks.lock();
+            if !checks.iter().any(is_told) {
+                checks.push(Check { thread, finding: Finding::Wrong(e) });
             }
         }
     }
@@ -937,6 +946,26 @@ impl Engine {
     pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
         let (form, value) = self.pending(handle)?;
         lower::module(&form, &[value], platform).map_err(|f| f.error())
+    }
+
+    /// The module that would compute several values of one segment.
+    pub(crate) fn dump_all(&self, handles: &[u64], platform: Platform) -> Result<String> {
+        let mut r = self.recording.lock();
+        let mut from = None;
+        let mut values = Vec::with_capacity(handles.len());
+        for &h in handles {
+            match &r.entry(h)?.state {
+                State::Pending { stream, value } if from.is_none_or(|s| s == *stream) => {
+                    from = Some(*stream);
+                    values.push(*value);
+                }
+                _ => return Err(Error::value("the values are not all to be computed by one segment")),
+            }
+        }
+        let Some(stream) = from else { return Err(Error::value("no value was named")) };
+        let form = r.streams[stream as usize].body.form.clone();
+        drop(r);
+        lower::module(&form, &values, platform).map_err(|f| f.error())
     }
 
     /// The ops that would compute a value that is still to be computed, a line each.

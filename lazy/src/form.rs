@@ -116,7 +116,7 @@ impl Form {
         }
         node
     }
-    /// The ops that value `wanted` depends on, in order, a line each: `%3: f32[2, 4] = add(%1, argument 0)`.
+    /// The ops that value `wanted` depends on, in order, a line each: `%3: float32[2, 4] = add(%1, ...)`.
     pub(crate) fn graph(&self, wanted: u32) -> String {
         let needed = self.needed(&[wanted]);
         let ty = |m: &Meta| format!("{}{:?}", m.dtype.name(), &m.dims[..]);

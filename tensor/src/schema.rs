@@ -556,6 +556,8 @@ pub enum Fill {
     Positive,
     /// Within (-0.9, 0.9).
     Unit,
+    /// Within (0.05, 0.95).
+    Probability,
     /// Within (0.1, 0.9).
     Fraction,
     /// Integers from 0 up to a bound.
@@ -600,12 +602,14 @@ pub struct Sample {
     pub gradient: bool,
     /// Whether `dtypes` are all there is: the op takes complex numbers only.
     pub only: bool,
+    /// Whether the result is random: only its description, and that a seed repeats it, can be checked.
+    pub random: bool,
 }
 
 impl Sample {
     /// A differentiable sample.
     pub fn new(args: Vec<SampleArg>) -> Sample {
-        Sample { args, dtypes: &[], gradient: true, only: false }
+        Sample { args, dtypes: &[], gradient: true, only: false, random: false }
     }
     /// Without a comparison of gradients: integers, kinks, random numbers.
     pub fn no_gradient(mut self) -> Sample {
@@ -615,6 +619,11 @@ impl Sample {
     /// For complex numbers, and nothing else.
     pub fn complex(mut self) -> Sample {
         (self.dtypes, self.only) = (&[DType::C64, DType::C128], true);
+        self
+    }
+    /// With a random result.
+    pub fn random(mut self) -> Sample {
+        (self.gradient, self.random) = (false, true);
         self
     }
     /// With further dtypes.
@@ -635,6 +644,10 @@ pub fn positive(dims: &[usize]) -> SampleArg {
 /// A tensor of numbers within (-1, 1).
 pub fn unit(dims: &[usize]) -> SampleArg {
     SampleArg::Tensor(dims.to_vec(), Fill::Unit)
+}
+/// A tensor of numbers within (0, 1).
+pub fn probability(dims: &[usize]) -> SampleArg {
+    SampleArg::Tensor(dims.to_vec(), Fill::Probability)
 }
 /// A tensor of integers below a bound.
 pub fn index(dims: &[usize], bound: i64) -> SampleArg {

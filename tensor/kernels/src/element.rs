@@ -1,8 +1,8 @@
 //! Rust types that are element types.
 
 use crate::DType;
-use crate::{c64, c128};
 use crate::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::{c64, c128};
 use half::{bf16, f16};
 
 /// A Rust number that can be an element: plain bytes with a [`DType`].

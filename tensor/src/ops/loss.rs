@@ -7,7 +7,7 @@ use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, 
 use crate::ops::activation::{clamp, compute_dtype, expect_float, log_sigmoid, narrowed, widened};
 use crate::ops::indexing::{gather, index_select};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
-use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t, unit};
+use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
@@ -724,6 +724,9 @@ pub const ROWS: &[Row] = &[
 ];
 
 fn bce_samples() -> Vec<Sample> {
-    // No fill draws probabilities, so the samples are empty and only shapes and dtypes are tried.
-    vec![Sample::new(vec![SampleArg::Tensor(vec![0, 3], crate::schema::Fill::Unit), unit(&[0, 3])])]
+    vec![
+        Sample::new(vec![probability(&[2, 3]), probability(&[2, 3])]),
+        Sample::new(vec![probability(&[2, 3]), probability(&[2, 3]), t(&[3]), n(2)]),
+        Sample::new(vec![probability(&[0, 3]), probability(&[0, 3])]),
+    ]
 }

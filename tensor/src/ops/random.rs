@@ -10,7 +10,7 @@ use super::pointwise::{self, BinaryKind, arith, kernel_error};
 use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values};
 use crate::ops::creation::sizes;
 use crate::random::{Generator, default_generator};
-use crate::schema::{Args, Operand, Ret, Row, Scope, Tier};
+use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, probability, t};
 use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, inplace, state};
 use smallvec::smallvec;
 use torchtpu_kernels::random::{self as kernels, Generator as HostGenerator};
@@ -675,12 +675,65 @@ fn over(d: Distribution, a: &Args<'_>, generator: usize) -> Result<Ret> {
 }
 
 /// A function that makes tensors.
-const fn maker(schema: &'static str, call: crate::schema::Call) -> Row {
-    Row::new(schema, Tier::Composed, call, Vec::new).scope(Scope::Function)
+const fn maker(schema: &'static str, call: crate::schema::Call, samples: fn() -> Vec<Sample>) -> Row {
+    Row::new(schema, Tier::Composed, call, samples).scope(Scope::Function)
 }
 /// A method that writes its tensor.
-const fn writer(schema: &'static str, call: crate::schema::Call) -> Row {
-    Row::new(schema, Tier::Composed, call, Vec::new).scope(Scope::Method).no_out()
+const fn writer(schema: &'static str, call: crate::schema::Call, samples: fn() -> Vec<Sample>) -> Row {
+    Row::new(schema, Tier::Composed, call, samples).scope(Scope::Method).no_out()
+}
+
+/// One sample with a random result.
+fn one(args: Vec<SampleArg>) -> Vec<Sample> {
+    vec![Sample::new(args).random()]
+}
+fn sized() -> Vec<Sample> {
+    one(vec![ints(&[4, 5])])
+}
+fn bounded() -> Vec<Sample> {
+    one(vec![n(100), ints(&[4, 5])])
+}
+fn between() -> Vec<Sample> {
+    one(vec![n(-50), n(50), ints(&[4, 5])])
+}
+fn counted() -> Vec<Sample> {
+    one(vec![n(20)])
+}
+fn alike() -> Vec<Sample> {
+    one(vec![t(&[4, 5])])
+}
+fn alike_bounded() -> Vec<Sample> {
+    one(vec![t(&[4, 5]), n(100)])
+}
+fn alike_between() -> Vec<Sample> {
+    one(vec![t(&[4, 5]), n(-50), n(50)])
+}
+fn chances() -> Vec<Sample> {
+    one(vec![probability(&[8, 8])])
+}
+fn alike_with_chance() -> Vec<Sample> {
+    one(vec![t(&[8, 8]), n(0.5)])
+}
+fn weights() -> Vec<Sample> {
+    one(vec![positive(&[3, 40]), n(10)])
+}
+fn means() -> Vec<Sample> {
+    one(vec![t(&[4, 5]), n(2.0)])
+}
+fn deviations() -> Vec<Sample> {
+    one(vec![n(1.0), positive(&[4, 5])])
+}
+fn means_and_deviations() -> Vec<Sample> {
+    one(vec![t(&[4, 5]), positive(&[5])])
+}
+fn numbers_and_size() -> Vec<Sample> {
+    one(vec![n(1.0), n(2.0), ints(&[4, 5])])
+}
+fn many_of_chance() -> Vec<Sample> {
+    one(vec![t(&[8, 8]), n(0.25)])
+}
+fn with_chances() -> Vec<Sample> {
+    one(vec![t(&[8, 8]), probability(&[8, 8])])
 }
 
 const UNIT: Distribution = Distribution::Uniform(0.0, 1.0);
@@ -691,34 +744,42 @@ pub const ROWS: &[Row] = &[
     maker(
         "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(UNIT, a, 0, 1, None),
+        sized,
     ),
     maker(
         "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(UNIT, a, 0, 2, Some(1)),
+        sized,
     ),
     maker(
         "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(STANDARD, a, 0, 1, None),
+        sized,
     ),
     maker(
         "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(STANDARD, a, 0, 2, Some(1)),
+        sized,
     ),
     maker(
         "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 2, None),
+        bounded,
     ),
     maker(
         "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(0, a.int(0)?), a, 1, 3, Some(2)),
+        bounded,
     ),
     maker(
         "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 3, None),
+        between,
     ),
     maker(
         "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Integers(a.int(0)?, a.int(1)?), a, 2, 4, Some(3)),
+        between,
     ),
     maker(
         "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -726,6 +787,7 @@ pub const ROWS: &[Row] = &[
             Ok(randperm(a.int(0)?, super::indexing::long_or(a, 1)?, a.opt_device(3)?.unwrap_or(Device::CPU), None)?
                 .into())
         },
+        counted,
     ),
     maker(
         "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -738,86 +800,128 @@ pub const ROWS: &[Row] = &[
             )?
             .into())
         },
+        counted,
     ),
     maker(
         "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(UNIT, a, 1),
+        alike,
     ),
     maker(
         "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(STANDARD, a, 1),
+        alike,
     ),
     maker(
         "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(Distribution::Integers(0, a.int(1)?), a, 2),
+        alike_bounded,
     ),
     maker(
         "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         |a| like(Distribution::Integers(a.int(1)?, a.int(2)?), a, 3),
+        alike_between,
     ),
     Row::new(
         "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
         Tier::Composed,
         |a| Ok(pointwise::independent_of(a.tensor(0)?, bernoulli(a.tensor(0)?, a.opt_generator(1)?)?)?.into()),
-        Vec::new,
+        chances,
     ),
     Row::new(
         "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
         Tier::Composed,
         |a| Ok(sample(Distribution::Bernoulli(a.float(1)?), a.tensor(0)?.meta(), a.opt_generator(2)?)?.into()),
-        Vec::new,
+        alike_with_chance,
     )
     .no_out(),
     Row::new(
         "multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
         Tier::Composed,
         |a| Ok(multinomial(a.tensor(0)?, a.int(1)?, a.bool(2)?, a.opt_generator(3)?)?.into()),
-        Vec::new,
+        weights,
     ),
-    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", |a| drawn_normal(a)),
-    maker("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| drawn_normal(a)),
-    maker("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", |a| drawn_normal(a)),
+    maker(
+        "normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
+        |a| drawn_normal(a),
+        means,
+    ),
+    maker(
+        "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+        |a| drawn_normal(a),
+        deviations,
+    ),
+    maker(
+        "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+        |a| drawn_normal(a),
+        means_and_deviations,
+    ),
     maker(
         "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         |a| new(Distribution::Normal(a.float(0)?, a.float(1)?), a, 2, 4, Some(3)),
+        numbers_and_size,
     ),
-    writer("uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        over(Distribution::Uniform(a.float(1)?, a.float(2)?), a, 3)
-    }),
-    writer("normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        over(Distribution::Normal(a.float(1)?, a.float(2)?), a, 3)
-    }),
+    writer(
+        "uniform_(Tensor(a!) self, float from=0, float to=1, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::Uniform(a.float(1)?, a.float(2)?), a, 3),
+        alike,
+    ),
+    writer(
+        "normal_(Tensor(a!) self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::Normal(a.float(1)?, a.float(2)?), a, 3),
+        alike,
+    ),
     writer(
         "log_normal_(Tensor(a!) self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::LogNormal(a.float(1)?, a.float(2)?), a, 3),
+        alike,
     ),
-    writer("exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        over(Distribution::Exponential(a.float(1)?), a, 2)
-    }),
+    writer(
+        "exponential_(Tensor(a!) self, float lambd=1, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::Exponential(a.float(1)?), a, 2),
+        alike,
+    ),
     writer(
         "cauchy_(Tensor(a!) self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor(a!)",
         |a| over(Distribution::Cauchy(a.float(1)?, a.float(2)?), a, 3),
+        alike,
     ),
-    writer("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        over(Distribution::Geometric(a.float(1)?), a, 2)
-    }),
-    writer("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        over(Distribution::Bernoulli(a.float(1)?), a, 2)
-    }),
-    writer("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        let x = a.tensor(0)?;
-        inplace::check_writable(x)?;
-        inplace::assign(x, &bernoulli_of(&a.tensor(1)?.detach(), x.meta(), a.opt_generator(2)?)?)?;
-        Ok(Ret::Tensor(x.clone()))
-    }),
-    writer("random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        let from = a.int(1)?;
-        over(a.opt_int(2)?.map_or(Distribution::IntegersFrom(from), |to| Distribution::Integers(from, to)), a, 3)
-    }),
-    writer("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        over(Distribution::Integers(0, a.int(1)?), a, 2)
-    }),
-    writer("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", |a| {
-        over(Distribution::AllIntegers, a, 1)
-    }),
+    writer(
+        "geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::Geometric(a.float(1)?), a, 2),
+        many_of_chance,
+    ),
+    writer(
+        "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::Bernoulli(a.float(1)?), a, 2),
+        alike,
+    ),
+    writer(
+        "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
+        |a| {
+            let x = a.tensor(0)?;
+            inplace::check_writable(x)?;
+            inplace::assign(x, &bernoulli_of(&a.tensor(1)?.detach(), x.meta(), a.opt_generator(2)?)?)?;
+            Ok(Ret::Tensor(x.clone()))
+        },
+        with_chances,
+    ),
+    writer(
+        "random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)",
+        |a| {
+            let from = a.int(1)?;
+            over(a.opt_int(2)?.map_or(Distribution::IntegersFrom(from), |to| Distribution::Integers(from, to)), a, 3)
+        },
+        alike_between,
+    ),
+    writer(
+        "random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::Integers(0, a.int(1)?), a, 2),
+        alike_bounded,
+    ),
+    writer(
+        "random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
+        |a| over(Distribution::AllIntegers, a, 1),
+        alike,
+    ),
 ];

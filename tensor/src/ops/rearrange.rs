@@ -237,7 +237,8 @@ fn each_place(dims: &[usize], strides: &[usize], offset: usize, f: &mut dyn FnMu
 fn logspace(a: &Args<'_>) -> Result<Ret> {
     let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
     let device = a.opt_device(6)?.unwrap_or(Device::CPU);
-    let (from, to) = (super::creation::bound_of("logspace", "start", a, 0)?, super::creation::bound_of("logspace", "end", a, 1)?);
+    let (from, to) =
+        (super::creation::bound_of("logspace", "start", a, 0)?, super::creation::bound_of("logspace", "end", a, 1)?);
     if from.is_complex() || to.is_complex() || dtype.is_complex() {
         let x = super::creation::spaced("logspace", from, to, a.int(2)?, a.opt_dtype(4)?, device)?;
         return Ok(arith(BinaryKind::Pow, Operand::Scalar(a.scalar(3)?), Operand::Tensor(&x))?.into());

@@ -1,0 +1,113 @@
+"""The engine as Python sees it: interruption, errors that come later, what it tells about itself, memory."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import pytpu as torch
+
+INTERRUPTED = """
+    import pytpu as torch
+    x = torch.full((256, 256), 1 / 256, device={device!r})
+    print("ready", flush=True)
+    try:
+        while True:
+            y = x
+            for _ in range(20):
+                y = y @ x
+            y.sum().item()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    print("goes on", x.sum().item(), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX's")
+def test_ctrl_c_interrupts_a_loop_and_the_process_goes_on(device):
+    program = textwrap.dedent(INTERRUPTED).format(device=device)
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        rest, _ = child.communicate(timeout=120)
+    finally:
+        child.kill()
+    assert rest.split("\n")[:2] == ["interrupted", "goes on 256.0"], rest
+    assert child.returncode == 0
+
+
+def line_here():
+    return sys._getframe(1).f_lineno
+
+
+def test_an_index_out_of_range_is_told_later_with_value_and_line():
+    x = torch.ones(3, 2, device="tpu")
+    at = torch.tensor([0, 7], device="tpu")
+    line = line_here() + 1
+    y = x[at]
+    with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 3") as e:
+        y.sum().item()
+    assert f"{__file__}, line {line}" in str(e.value)
+    assert x.sum().item() == 6.0
+
+
+def test_a_target_that_is_no_class_is_an_error(device):
+    x = torch.zeros(2, 3, device=device)
+    with pytest.raises(IndexError, match="Target 5 is out of bounds."):
+        torch.nn.functional.cross_entropy(x, torch.tensor([0, 5], device=device)).item()
+    with pytest.raises(IndexError, match="Target -1 is out of bounds."):
+        torch.nn.functional.nll_loss(x, torch.tensor([0, -1], device=device)).item()
+    ignored = torch.nn.functional.cross_entropy(x, torch.tensor([0, -100], device=device))
+    assert ignored.item() == pytest.approx(1.0986, abs=1e-3)
+
+
+def test_the_engine_explains_what_it_compiled():
+    x = torch.ones(5, 7, device="tpu")
+    (x.tanh() * 3).sum().item()
+    text = torch.tpu.explain()[-1]
+    assert "tanh" in text and "cut: read by host" in text, text
+    torch.ones(6, 7, device="tpu").tanh().mul(3).sum().item()
+    assert any("5" in line and "6" in line for line in torch.tpu.explain()[-1:]), torch.tpu.explain()[-2:]
+
+
+def test_pending_programs_can_be_seen():
+    x = torch.ones(2, 3, device="tpu")
+    y = (x + 1).exp()
+    graph = torch.tpu.dump_graph(y)
+    assert "exp" in graph and "float32[2, 3]" in graph, graph
+    assert "stablehlo.exponential" in torch.tpu.dump_stablehlo(y)
+    with pytest.raises(ValueError, match="expected a tensor on device tpu"):
+        torch.tpu.dump_graph(torch.ones(2))
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_stays_flat_after_the_first_steps(device):
+    model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    x = torch.randn(8, 16).to(device)
+    y = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3]).to(device)
+
+    def steps(n):
+        for i in range(n):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            if i % 100 == 0:
+                loss.item()
+        return loss.item()
+
+    steps(100)
+    before = resident_bytes()
+    n = int(os.environ.get("TORCHTPU_TEST_STEPS", "2000"))
+    assert steps(n) < 1.4
+    assert resident_bytes() - before < 4 << 20
