@@ -223,6 +223,9 @@ pub(crate) fn processor() -> String {
 mod tests {
     use super::*;
 
+    /// Held by tests that look at, or change, the number of rejected entries.
+    static COUNTED: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
     #[test]
     fn what_is_stored_is_loaded() {
         let dir = tempfile::tempdir().unwrap();
@@ -235,6 +238,7 @@ mod tests {
 
     #[test]
     fn every_damaged_byte_is_noticed() {
+        let _counted = COUNTED.lock();
         let dir = tempfile::tempdir().unwrap();
         let cache = DiskCache::new(dir.path().into(), 1 << 20);
         cache.store(b"key", b"program");
@@ -255,6 +259,7 @@ mod tests {
 
     #[test]
     fn a_file_of_another_key_is_not_trusted() {
+        let _counted = COUNTED.lock();
         let dir = tempfile::tempdir().unwrap();
         let cache = DiskCache::new(dir.path().into(), 1 << 20);
         cache.store(b"key", b"program");
@@ -279,6 +284,7 @@ mod tests {
 
     #[test]
     fn many_processes_may_write_read_and_evict_at_once() {
+        let _counted = COUNTED.lock();
         let dir = tempfile::tempdir().unwrap();
         let rejected = COUNTERS.disk_cache_rejected.load(Relaxed);
         // Each has its own view of the folder, as processes do.

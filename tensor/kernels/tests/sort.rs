@@ -32,7 +32,7 @@ fn sort_row<T: Element>(x: &[T], descending: bool) -> (Vec<T>, Vec<i64>) {
     (v, i)
 }
 
-fn sorts_stably<T: Element>(n: usize) {
+fn sorts_stably<T: Element + PartialOrd>(n: usize) {
     let x: Vec<T> = noise(n, 50).into_iter().map(T::from_i64).collect();
     for descending in [false, true] {
         let mut want: Vec<i64> = (0..n as i64).collect();
