@@ -28,7 +28,7 @@ def test_numbers_lists_and_dtypes():
             f(x[1])
     with pytest.raises(TypeError, match="must be real number, not complex"):
         torch.tensor([1j], dtype=torch.float32)
-    with pytest.raises(TypeError, match="argument 'p'|must be float"):
+    with pytest.raises(TypeError, match="'<' not supported"):
         torch.nn.functional.dropout(x, 1j)
 
 
