@@ -181,15 +181,15 @@ class LBFGS(Optimizer):
                 old_dirs, old_stps, ro, scale = [], [], [], 1
             else:
                 y, s = grad.sub(before), d.mul(t)
-                ys = y.dot(s).item()
-                if ys > 1e-10:
+                ys = y.dot(s)
+                if ys.item() > 1e-10:
                     if len(old_dirs) == history:
                         for kept in (old_dirs, old_stps, ro):
                             kept.pop(0)
                     old_dirs.append(y)
                     old_stps.append(s)
                     ro.append(1.0 / ys)
-                    scale = ys / y.dot(y).item()
+                    scale = ys / y.dot(y)
                 d = self._direction(grad, old_dirs, old_stps, ro, scale)
             before = grad.clone() if before is None else before.copy_(grad)
             last_loss = loss
@@ -233,11 +233,11 @@ class LBFGS(Optimizer):
         q = grad.neg()
         weights = [0.0] * len(old_dirs)
         for i in reversed(range(len(old_dirs))):
-            weights[i] = old_stps[i].dot(q).item() * ro[i]
+            weights[i] = (old_stps[i].dot(q) * ro[i]).item()
             q.add_(old_dirs[i], alpha=-weights[i])
         q = q.mul(scale)
         for i in range(len(old_dirs)):
-            q.add_(old_stps[i], alpha=weights[i] - old_dirs[i].dot(q).item() * ro[i])
+            q.add_(old_stps[i], alpha=weights[i] - (old_dirs[i].dot(q) * ro[i]).item())
         return q
 
     def _search(self, closure, sign, t, d, start, max_evaluations):
