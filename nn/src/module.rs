@@ -107,10 +107,10 @@ pub trait Module: Send + Sync {
     fn named_parameters(&self) -> Vec<(String, Parameter)> {
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         self.visit(&mut Visitor::new(&mut |name, item| {
-            if let Item::Parameter(p) = item {
-                if seen.insert(p.id()) {
-                    all.push((name.to_string(), p.clone()));
-                }
+            if let Item::Parameter(p) = item
+                && seen.insert(p.id())
+            {
+                all.push((name.to_string(), p.clone()));
             }
         }));
         all

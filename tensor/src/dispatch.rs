@@ -149,13 +149,17 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     if let (Prim::AsStrided(w), Some(v)) = (&op, x.view_info()) {
         // A leaf that is a view of what needs no gradient: the window is one on the leaf's own elements.
         let same = x.dtype() == v.base.dtype() && !x.is_lazy();
-        if same && !v.is_detached() && state::grad_enabled() && x.requires_grad() && !v.base.requires_grad() {
-            if let Some(own) = w.within(x) {
-                let l = op.layout(&Layout::of(&v.base)).map_err(|e| e.in_op(op.name()))?;
-                let y = v.base.make_view(op.clone(), &x.meta().with_dims(l.dims), l.strides, l.offset)?;
-                graph::record(Prim::AsStrided(Box::new(own)), &[x], std::slice::from_ref(&y))?;
-                return Ok(y);
-            }
+        if same
+            && !v.is_detached()
+            && state::grad_enabled()
+            && x.requires_grad()
+            && !v.base.requires_grad()
+            && let Some(own) = w.within(x)
+        {
+            let l = op.layout(&Layout::of(&v.base)).map_err(|e| e.in_op(op.name()))?;
+            let y = v.base.make_view(op.clone(), &x.meta().with_dims(l.dims), l.strides, l.offset)?;
+            graph::record(Prim::AsStrided(Box::new(own)), &[x], std::slice::from_ref(&y))?;
+            return Ok(y);
         }
     }
     let seen;

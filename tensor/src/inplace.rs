@@ -16,12 +16,12 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
     if !state::grad_enabled() {
         return Ok(());
     }
-    if let Some(v) = x.view_info().filter(|v| !v.is_detached()) {
-        if matches!(v.base.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad()) {
-            return Err(Error::runtime(
-                "a view of a leaf Variable that requires grad is being used in an in-place operation.",
-            ));
-        }
+    if let Some(v) = x.view_info().filter(|v| !v.is_detached())
+        && matches!(v.base.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad())
+    {
+        return Err(Error::runtime(
+            "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+        ));
     }
     if matches!(x.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad()) {
         return Err(Error::runtime("a leaf Variable that requires grad is being used in an in-place operation."));

@@ -242,7 +242,7 @@ static TRACEBACK: OnceLock<fn() -> String> = OnceLock::new();
 /// Switches anomaly mode on or off, for all threads: nodes remember where they were made, and backward names that place
 /// when it fails; with `check_nan`, also when a gradient becomes NaN. Gives what held before.
 pub fn set_anomaly(detect: bool, check_nan: bool) -> (bool, bool) {
-    let before = ANOMALY.swap(detect as u8 * DETECT | check_nan as u8 * CHECK_NAN, Relaxed);
+    let before = ANOMALY.swap((detect as u8 * DETECT) | (check_nan as u8 * CHECK_NAN), Relaxed);
     (before & DETECT != 0, before & CHECK_NAN != 0)
 }
 

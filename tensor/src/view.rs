@@ -35,9 +35,8 @@ impl ViewInfo {
             Some(v) if !v.detached || detached => (v.base.clone(), v.ops.clone()),
             _ => (x.clone(), SmallVec::new()),
         };
-        match op {
-            Some(op) => ops.push(op),
-            None => {}
+        if let Some(op) = op {
+            ops.push(op)
         }
         Box::new(ViewInfo { base, ops, memo: Mutex::new(None), history_version: AtomicU32::new(x.version()), detached })
     }
@@ -169,10 +168,10 @@ impl Tensor {
         }
         let version = self.writes();
         let mut memo = info.memo.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some((v, handle)) = *memo {
-            if v == version {
-                return Ok(handle);
-            }
+        if let Some((v, handle)) = *memo
+            && v == version
+        {
+            return Ok(handle);
         }
         let mut meta = *info.base.meta();
         let mut handle = info.base.device_value()?;

@@ -54,16 +54,10 @@ impl Module for SiLU {
 }
 
 /// `x` times the normal distribution function of `x`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct GELU {
     /// Use the approximation with a hyperbolic tangent.
     pub tanh: bool,
-}
-
-impl Default for GELU {
-    fn default() -> GELU {
-        GELU { tanh: false }
-    }
 }
 
 impl Module for GELU {

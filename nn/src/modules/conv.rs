@@ -48,10 +48,10 @@ impl Conv2d {
     ) -> Result<Conv2d> {
         let groups = usize::try_from(options.groups).ok().filter(|g| *g > 0);
         let groups = groups.ok_or_else(|| Error::value("groups must be a positive integer"))?;
-        if in_channels % groups != 0 {
+        if !in_channels.is_multiple_of(groups) {
             return Err(Error::value("in_channels must be divisible by groups"));
         }
-        if out_channels % groups != 0 {
+        if !out_channels.is_multiple_of(groups) {
             return Err(Error::value("out_channels must be divisible by groups"));
         }
         let dims = [out_channels, in_channels / groups, kernel_size[0], kernel_size[1]];

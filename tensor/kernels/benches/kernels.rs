@@ -3,10 +3,8 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use torchtpu_kernels::copy::*;
-use torchtpu_kernels::creation::*;
 use torchtpu_kernels::pointwise::*;
 use torchtpu_kernels::reduce::*;
-use torchtpu_kernels::scan::*;
 use torchtpu_kernels::*;
 
 fn small(c: &mut Criterion) {

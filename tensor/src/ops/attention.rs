@@ -239,14 +239,15 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
             "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
         ));
     }
-    if let Some(m) = a.mask {
-        if m.dtype() != DType::Bool && m.dtype() != q.dtype() {
-            return Err(Error::runtime(format!(
-                "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
-                crate::ops::activation::c_name(m.dtype()),
-                crate::ops::activation::c_name(q.dtype())
-            )));
-        }
+    if let Some(m) = a.mask
+        && m.dtype() != DType::Bool
+        && m.dtype() != q.dtype()
+    {
+        return Err(Error::runtime(format!(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
+            crate::ops::activation::c_name(m.dtype()),
+            crate::ops::activation::c_name(q.dtype())
+        )));
     }
     let (k, v) = if a.enable_gqa { (repeat_heads(q, k)?, repeat_heads(q, v)?) } else { (k.clone(), v.clone()) };
     let lead = |t: &Tensor| -> Dims { t.dims()[..t.dims().len() - 2].iter().copied().collect() };

@@ -69,10 +69,10 @@ impl ViewOp for AsComplex {
         if x.strides[last] != 1 {
             return Err(Error::runtime("Tensor must have a last dimension with stride 1"));
         }
-        if (0..last).any(|d| x.strides[d] % 2 != 0) {
+        if (0..last).any(|d| !x.strides[d].is_multiple_of(2)) {
             return Err(Error::runtime("Tensor must have a stride divisible by 2 for all but last dimension"));
         }
-        if x.offset % 2 != 0 {
+        if !x.offset.is_multiple_of(2) {
             return Err(Error::runtime("Tensor must have a storage_offset divisible by 2"));
         }
         let half = |d: &Dims| d[..last].iter().map(|s| s / 2).collect();

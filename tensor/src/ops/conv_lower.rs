@@ -222,7 +222,7 @@ fn fold(f: &mut Func, g: &Value, w: &Value, s: &ConvSpec, x: &Dims) -> Value {
     }
     if s.x_dilation[..s.spatial].iter().any(|&d| d != 1) {
         let stride: Vec<usize> = [1].into_iter().chain(s.x_dilation[..s.spatial].iter().copied()).chain([1]).collect();
-        v = f.slice(&v, &vec![0; v.rank()], &v.shape().to_vec(), &stride);
+        v = f.slice(&v, &vec![0; v.rank()], v.shape(), &stride);
     }
     let order: Vec<usize> = [0, 1 + s.spatial].into_iter().chain(1..1 + s.spatial).collect();
     f.transpose(&v, &order)

@@ -950,13 +950,14 @@ pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> R
 fn fill_value(op: &str, x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
     match value {
         Operand::Scalar(s) => {
-            if let Scalar::Float(v) = s {
-                if x.dtype().is_int() && (v.fract() != 0.0 || !v.is_finite()) {
-                    return Err(Error::runtime(format!(
-                        "value cannot be converted to type {} without overflow",
-                        if x.dtype() == DType::I64 { "int64_t" } else { x.dtype().name() }
-                    )));
-                }
+            if let Scalar::Float(v) = s
+                && x.dtype().is_int()
+                && (v.fract() != 0.0 || !v.is_finite())
+            {
+                return Err(Error::runtime(format!(
+                    "value cannot be converted to type {} without overflow",
+                    if x.dtype() == DType::I64 { "int64_t" } else { x.dtype().name() }
+                )));
             }
             Tensor::number(s, x.dtype())
         }
@@ -1179,7 +1180,7 @@ impl Plan {
         let numel = points.numel();
         for &d in &indexed {
             if x.dims()[d] == 0 && numel > 0 {
-                return Err(Error::index(format!("index is out of bounds for dimension with size 0")));
+                return Err(Error::index("index is out of bounds for dimension with size 0".to_string()));
             }
         }
         let adjacent = indexed.windows(2).all(|w| w[1] == w[0] + 1);

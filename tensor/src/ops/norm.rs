@@ -360,7 +360,7 @@ fn group_norm_with_statistics(
     if groups <= 0 {
         return Err(Error::runtime(format!("Expected num groups to be greater than 0, got {groups}")));
     }
-    if d[1] % groups as usize != 0 {
+    if !d[1].is_multiple_of(groups as usize) {
         return Err(Error::runtime(format!(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape {d} and num_groups={groups}"
         )));

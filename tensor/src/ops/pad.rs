@@ -165,7 +165,7 @@ pub(crate) fn slice_scatter(x: &Tensor, y: &Tensor, s: Slice) -> Result<Tensor> 
 /// Widths that a user gave, last dimension first, as one triple a dimension.
 fn widths(x: &Tensor, pads: &[i64]) -> Result<Vec<(i64, i64)>> {
     let rank = x.dims().len();
-    if pads.len() % 2 != 0 {
+    if !pads.len().is_multiple_of(2) {
         return Err(Error::runtime("Padding length must be divisible by 2"));
     }
     if pads.len() / 2 > rank {
@@ -237,7 +237,7 @@ pub(crate) fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scala
         "reflect" | "replicate" | "circular" => {
             let rank = x.dims().len();
             let n = pads.len() / 2;
-            if !(n >= 1 && n <= 3 && (rank == n + 1 || rank == n + 2)) {
+            if !((1..=3).contains(&n) && (rank == n + 1 || rank == n + 2)) {
                 return Err(Error::not_implemented(
                     "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now",
                 ));

@@ -584,7 +584,7 @@ impl Op for Binary {
         let (a, b) = (needs & 1 != 0, needs & 2 != 0);
         match self.0 {
             Add | Sub | Complex => Saves::NONE,
-            Mul => Saves::inputs(((b as u64) * 0b01) | ((a as u64) * 0b10)),
+            Mul => Saves::inputs((b as u64) | ((a as u64) * 0b10)),
             Div => Saves::inputs(if b { 0b11 } else { 0b10 }),
             Pow => Saves::both(0b11, b as u64),
             FloorDivide | NextAfter | Gcd | Lcm => Saves::NONE,
@@ -872,10 +872,12 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
 /// its category is higher (`torch.result_type`).
 #[inline]
 pub fn result_type(a: Operand<'_>, b: Operand<'_>) -> DType {
-    if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b) {
-        if x.dtype() == y.dtype() && !x.is_wrapped_number() && !y.is_wrapped_number() {
-            return x.dtype();
-        }
+    if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b)
+        && x.dtype() == y.dtype()
+        && !x.is_wrapped_number()
+        && !y.is_wrapped_number()
+    {
+        return x.dtype();
     }
     result_type_of(&[a, b])
 }
@@ -972,10 +974,8 @@ fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
         }
         _ => return None,
     };
-    if record {
-        if let Err(e) = graph::record(Prim::Binary(Binary(kind)), &[a, b], std::slice::from_ref(&y)) {
-            return Some(Err(e));
-        }
+    if record && let Err(e) = graph::record(Prim::Binary(Binary(kind)), &[a, b], std::slice::from_ref(&y)) {
+        return Some(Err(e));
     }
     Some(Ok(y))
 }
@@ -1007,21 +1007,24 @@ fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
 
 /// Applies a binary op to tensors or numbers, after promotion.
 pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
-    if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b) {
-        if x.dtype() == y.dtype() && x.dtype().is_float() && !x.is_wrapped_number() && !y.is_wrapped_number() {
-            return binary(kind, x, y);
-        }
+    if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b)
+        && x.dtype() == y.dtype()
+        && x.dtype().is_float()
+        && !x.is_wrapped_number()
+        && !y.is_wrapped_number()
+    {
+        return binary(kind, x, y);
     }
     let mut dtype = result_type(a, b);
     if is_float_only(kind) && !dtype.is_inexact() {
         dtype = default_dtype();
     }
-    if kind == BinaryKind::Pow && dtype.is_int() {
-        if let Operand::Scalar(Scalar::Int(p)) = b {
-            if p < 0 {
-                return Err(Error::runtime("Integers to negative integer powers are not allowed."));
-            }
-        }
+    if kind == BinaryKind::Pow
+        && dtype.is_int()
+        && let Operand::Scalar(Scalar::Int(p)) = b
+        && p < 0
+    {
+        return Err(Error::runtime("Integers to negative integer powers are not allowed."));
     }
     match (a, b) {
         (Operand::Tensor(a), Operand::Scalar(s)) if a.dtype() == dtype => {
@@ -1048,10 +1051,10 @@ pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
             }
             _ => None,
         };
-        if let Some(b) = b {
-            if dispatch::call_into(&Prim::Binary(Binary(kind)), &[a, b], a)? {
-                return Ok(());
-            }
+        if let Some(b) = b
+            && dispatch::call_into(&Prim::Binary(Binary(kind)), &[a, b], a)?
+        {
+            return Ok(());
         }
     }
     inplace::apply(a, |x| arith(kind, Operand::Tensor(x), b))

@@ -33,7 +33,8 @@ impl Windows {
     fn regular(&self, x: &[usize]) -> Windows {
         let s = self.spatial();
         let input = &x[x.len() - s..];
-        if !self.adaptive || (0..s).any(|d| self.out[d] == 0 || input[d] % self.out[d] != 0 || input[d] == 0) {
+        if !self.adaptive || (0..s).any(|d| self.out[d] == 0 || !input[d].is_multiple_of(self.out[d]) || input[d] == 0)
+        {
             return *self;
         }
         let mut w = Windows { adaptive: false, ..*self };

@@ -841,19 +841,15 @@ pub const ROWS: &[Row] = &[
         |a| Ok(multinomial(a.tensor(0)?, a.int(1)?, a.bool(2)?, a.opt_generator(3)?)?.into()),
         weights,
     ),
-    maker(
-        "normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
-        |a| drawn_normal(a),
-        means,
-    ),
+    maker("normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor", drawn_normal, means),
     maker(
         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        |a| drawn_normal(a),
+        drawn_normal,
         deviations,
     ),
     maker(
         "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        |a| drawn_normal(a),
+        drawn_normal,
         means_and_deviations,
     ),
     maker(

@@ -253,7 +253,7 @@ pub fn infer_size(sizes: &[i64], numel: usize) -> Result<Dims> {
         Some(_) if known == 0 => Err(Error::runtime(format!(
             "cannot reshape tensor of 0 elements into shape {sizes:?} because the unspecified dimension size -1 can be any value and is ambiguous"
         ))),
-        Some(i) if numel % known == 0 => {
+        Some(i) if numel.is_multiple_of(known) => {
             dims[i] = numel / known;
             Ok(dims)
         }
