@@ -149,8 +149,14 @@ def mean_loss(model, data, batch_size, device, count=20):
 def schedule_for(optimizer, steps):
     """A short rise, then half a cosine down to a tenth."""
     warm = max(1, steps // 20)
-    down = lambda s: 0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, (s - warm) / max(1, steps - warm))))  # noqa: E731
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: (s + 1) / warm if s < warm else down(s))
+
+    def factor(step):
+        if step < warm:
+            return (step + 1) / warm
+        part = min(1.0, (step - warm) / max(1, steps - warm))
+        return 0.1 + 0.45 * (1 + math.cos(math.pi * part))
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
 
 def main():

@@ -15,7 +15,7 @@ use std::time::Instant;
 use torchtpu::nn::data::{DataLoader, Dataset, TensorDataset, random_split};
 use torchtpu::nn::optim::{AdamOptions, AdamW, Optimizer};
 use torchtpu::nn::{self, Conv2d, Conv2dOptions, Linear, MaxPool2d, Module, Visitor};
-use torchtpu::{Backward, DType, Device, DeviceKind, Error, Result, Tensor, lazy, no_grad};
+use torchtpu::{Backward, DType, DeviceKind, Error, Result, Tensor, lazy};
 
 const USAGE: &str = "usage: digits [--device cpu|tpu] [--mode fused|strict|debug] [--epochs N] [--batch-size N] [--lr X] [--seed S] [--steps N] [--losses N] [--data digits.csv.gz]";
 
@@ -54,22 +54,6 @@ impl Module for Net {
         v.module("fc1", &self.fc1);
         v.module("fc2", &self.fc2);
     }
-}
-
-/// The share of samples that the model gets right.
-fn accuracy<D: Dataset>(model: &Net, loader: &DataLoader<D>, device: Device) -> Result<f64> {
-    model.eval();
-    let right = no_grad(|| -> Result<f64> {
-        let right = Tensor::zeros(&[], DType::F32, device)?;
-        for batch in loader.iter()? {
-            let batch = batch?;
-            let (images, labels) = (batch[0].to_device(device)?, batch[1].to_device(device)?);
-            right.add_(&model.forward(&images)?.argmax(Some(1), false)?.eq(&labels)?.sum()?)?;
-        }
-        right.item_f64()
-    })?;
-    model.train(true);
-    Ok(right / loader.dataset().len() as f64)
 }
 
 fn run() -> Result<()> {
@@ -125,7 +109,7 @@ fn run() -> Result<()> {
             (timed, seconds) = (0, 0.0);
         }
         (timed, seconds) = (timed + step, seconds + elapsed);
-        score = accuracy(&model, &test, device)?;
+        score = common::accuracy(&model, &test, device)?;
         println!("epoch {epoch:2}/{}  loss {mean_loss:.4}  accuracy {:5.2} %  {elapsed:5.2} s", epochs, 100.0 * score);
         if steps == last_step {
             break 'epochs;

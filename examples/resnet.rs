@@ -10,12 +10,12 @@ mod common;
 use common::Flags;
 use std::process::ExitCode;
 use std::time::Instant;
-use torchtpu::nn::data::{DataLoader, Dataset, TensorDataset, random_split};
+use torchtpu::nn::data::{DataLoader, TensorDataset, random_split};
 use torchtpu::nn::init::{FanMode, Nonlinearity, kaiming_normal_};
 use torchtpu::nn::optim::{CosineAnnealingLR, Optimizer, Scheduler, Sgd, SgdOptions};
 use torchtpu::nn::{self, BatchNorm2d, Conv2d, Conv2dOptions, Linear, MaxPool2d, Module, Visitor};
 use torchtpu::schema::Arg;
-use torchtpu::{Backward, DType, Device, DeviceKind, Result, Scalar, Tensor, lazy, no_grad, ops};
+use torchtpu::{Backward, DType, DeviceKind, Result, Scalar, Tensor, lazy, ops};
 
 const USAGE: &str = "usage: resnet [--device cpu|tpu] [--mode fused|strict|debug] [--size N] [--epochs N] [--batch-size N] [--lr X] [--seed S] [--steps N] [--losses N] [--data digits.csv.gz]";
 
@@ -138,22 +138,6 @@ fn prepare(images: &Tensor, size: i64) -> Result<Tensor> {
     x.sub_scalar(0.3)?.div_scalar(0.38)?.expand(&[-1, 3, -1, -1])
 }
 
-/// The share of samples that the model gets right.
-fn accuracy<D: Dataset>(model: &ResNet18, loader: &DataLoader<D>, device: Device) -> Result<f64> {
-    model.eval();
-    let right = no_grad(|| -> Result<f64> {
-        let right = Tensor::zeros(&[], DType::F32, device)?;
-        for batch in loader.iter()? {
-            let batch = batch?;
-            let chosen = model.forward(&batch[0].to_device(device)?)?.argmax(Some(1), false)?;
-            right.add_(&chosen.eq(&batch[1].to_device(device)?)?.sum()?)?;
-        }
-        right.item_f64()
-    })?;
-    model.train(true);
-    Ok(right / loader.dataset().len() as f64)
-}
-
 fn run() -> Result<()> {
     let flags = Flags::parse(USAGE)?;
     let (epochs, batch_size): (u64, usize) = (flags.get("--epochs", 3)?, flags.get("--batch-size", 32)?);
@@ -201,7 +185,7 @@ fn run() -> Result<()> {
         }
         let mean = total.item_f64()? / loader.len() as f64;
         let ms = 1e3 * started.elapsed().as_secs_f64() / loader.len() as f64;
-        let score = 100.0 * accuracy(&model, &test, device)?;
+        let score = 100.0 * common::accuracy(&model, &test, device)?;
         println!("epoch {epoch}/{epochs}  loss {mean:.4}  held-out accuracy {score:.2} %  {ms:.0} ms a step");
     }
     if device.kind == DeviceKind::Tpu {

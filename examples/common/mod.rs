@@ -1,4 +1,4 @@
-//! What the examples share: flags, and the real digits that scikit-learn carries.
+//! What the examples share: flags, the real digits that scikit-learn carries, and how many of them a model gets right.
 #![allow(dead_code)] // each example uses a part
 
 use std::collections::BTreeMap;
@@ -6,7 +6,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
-use torchtpu::{Device, DeviceKind, Error, Result, Tensor, lazy};
+use torchtpu::nn::Module;
+use torchtpu::nn::data::{DataLoader, Dataset};
+use torchtpu::{DType, Device, DeviceKind, Error, Result, Tensor, lazy, no_grad};
 
 /// `--name value` pairs of the command line.
 pub struct Flags {
@@ -82,6 +84,22 @@ pub fn ask_python<T>(script: &str, accept: impl Fn(&str) -> Option<T>) -> Option
         }
     }
     None
+}
+
+/// The share of samples that the model gets right.
+pub fn accuracy<D: Dataset>(model: &dyn Module, loader: &DataLoader<D>, device: Device) -> Result<f64> {
+    model.eval();
+    let right = no_grad(|| -> Result<f64> {
+        let right = Tensor::zeros(&[], DType::F32, device)?;
+        for batch in loader.iter()? {
+            let batch = batch?;
+            let (images, labels) = (batch[0].to_device(device)?, batch[1].to_device(device)?);
+            right.add_(&model.forward(&images)?.argmax(Some(1), false)?.eq(&labels)?.sum()?)?;
+        }
+        right.item_f64()
+    })?;
+    model.train(true);
+    Ok(right / loader.dataset().len() as f64)
 }
 
 /// 1,797 images `[n, 1, 8, 8]` within 0 and 1, and their labels `[n]`: from `path`, else from scikit-learn's package.

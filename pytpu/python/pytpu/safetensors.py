@@ -140,7 +140,7 @@ class _Slice:
         return self._file.get_tensor(self._name)[index].clone()
 
 
-class safe_open:  # noqa: N801
+class safe_open:
     """A file whose tensors are read one by one, as a context manager."""
 
     def __init__(self, filename, framework="pt", device="cpu"):

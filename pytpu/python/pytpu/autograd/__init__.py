@@ -120,7 +120,7 @@ def _batched(outputs, inputs, grads, retain_graph, create_graph, allow):
     return tuple(None if column[0] is None else _C._ops.stack(list(column)) for column in zip(*rows))
 
 
-class set_multithreading_enabled:  # noqa: N801
+class set_multithreading_enabled:
     """Accepted: a pass runs on the thread that asks for it."""
 
     def __init__(self, mode):

@@ -5,7 +5,7 @@ import warnings
 from .. import _C
 
 
-class set_detect_anomaly:  # noqa: N801
+class set_detect_anomaly:
     """Switches anomaly mode at once; as a context manager, until the end of the block.
 
     While it is on, steps of the backward graph remember the call that made them, and a backward that fails, or that makes
@@ -22,7 +22,7 @@ class set_detect_anomaly:  # noqa: N801
         _C._set_anomaly_enabled(*self._before)
 
 
-class detect_anomaly:  # noqa: N801
+class detect_anomaly:
     """Anomaly mode for a block."""
 
     def __init__(self, check_nan=True):

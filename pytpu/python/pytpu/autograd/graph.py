@@ -29,7 +29,7 @@ def increment_version(tensor):
         _C._bump_version(t)
 
 
-class saved_tensors_hooks:  # noqa: N801
+class saved_tensors_hooks:
     """Within, what nodes keep for backward is ``pack_hook(x)``, and backward uses ``unpack_hook`` of it."""
 
     def __init__(self, pack_hook, unpack_hook):
@@ -43,7 +43,7 @@ class saved_tensors_hooks:  # noqa: N801
         _C._pop_saved_tensors_hooks()
 
 
-class save_on_cpu(saved_tensors_hooks):  # noqa: N801
+class save_on_cpu(saved_tensors_hooks):
     """Within, what nodes keep for backward waits on the host."""
 
     def __init__(self, pin_memory=False, device_type="cuda"):

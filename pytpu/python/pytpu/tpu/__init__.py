@@ -53,7 +53,7 @@ def eager_mode():
     return EagerMode(_C._tpu_eager_mode())
 
 
-class set_eager_mode:  # noqa: N801
+class set_eager_mode:
     """Changes the mode; as a context manager, until the end of the block. Accepts names: ``"fused"``."""
 
     def __init__(self, mode):
