@@ -85,7 +85,7 @@ fn load() -> Result<&'static Device> {
         lines.fold(Error::runtime(format!("device tpu is not available: {first}")), |e, note| e.note(note))
     };
     let plugin = Plugin::find(request.plugin.as_deref()).map_err(fail)?;
-    let client = Client::create(&plugin, &[]).map_err(fail)?;
+    let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]).map_err(fail)?;
     let disk = match &request.cache {
         Some(folder) => folder.clone().map(DiskCache::in_folder),
         None => DiskCache::from_environment(),

@@ -5,6 +5,7 @@
 //! It holds no handle, no buffer and no number, so that the next step of a training loop has an equal form.
 
 use rustc_hash::FxHasher;
+use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{DType, Meta};
@@ -116,6 +117,63 @@ impl Form {
         }
         node
     }
+    /// Which result of `outputs` takes the memory of which donated argument, as `(argument, position in outputs)`.
+    ///
+    /// Left to itself, the compiler gives the first argument to the first result of its type, and copies whatever is still
+    /// read. So a result continues the argument that it is an update of, element by element; failing that, one that nothing
+    /// reads any more when the result is computed. An argument that suits no result is not given away.
+    pub(crate) fn overwritten(&self, outputs: &[u32]) -> Vec<(usize, usize)> {
+        let donated = |i: &usize| self.args[*i].donated;
+        let mut updates: Vec<Option<usize>> = vec![None; self.values.len()];
+        let mut last_reader = vec![0; self.args.len()];
+        for (n, node) in self.nodes.iter().enumerate() {
+            let inputs = self.inputs_of(n);
+            for input in inputs {
+                if let Source::Arg(i) = input.source() {
+                    last_reader[i] = n;
+                }
+            }
+            if !is_update(&node.op) {
+                continue;
+            }
+            let mut free: SmallVec<[usize; 4]> = inputs
+                .iter()
+                .filter_map(|input| match input.source() {
+                    Source::Arg(i) => Some(i).filter(donated),
+                    Source::Value(v) => updates[v],
+                    Source::Number(..) => None,
+                })
+                .collect();
+            for v in self.values_of(n) {
+                if let Some(at) = free.iter().position(|&i| self.args[i].meta == self.values[v]) {
+                    updates[v] = Some(free.remove(at));
+                }
+            }
+        }
+        let mut producer = vec![0; self.values.len()];
+        (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        // The last update of an argument is what the argument becomes.
+        for (position, &v) in outputs.iter().enumerate().rev() {
+            if let Some(i) = updates[v as usize]
+                && pairs.iter().all(|p| p.0 != i)
+            {
+                pairs.push((i, position));
+            }
+        }
+        for i in (0..self.args.len()).filter(donated) {
+            let fits = |&(_, &v): &(usize, &u32)| {
+                producer[v as usize] > last_reader[i] && self.values[v as usize] == self.args[i].meta
+            };
+            if pairs.iter().all(|p| p.0 != i)
+                && let Some((position, _)) =
+                    outputs.iter().enumerate().filter(fits).find(|(o, _)| pairs.iter().all(|p| p.1 != *o))
+            {
+                pairs.push((i, position));
+            }
+        }
+        pairs
+    }
     /// The ops that value `wanted` depends on, in order, a line each: `%3: float32[2, 4] = add(%1, ...)`.
     pub(crate) fn graph(&self, wanted: u32) -> String {
         let needed = self.needed(&[wanted]);
@@ -165,6 +223,15 @@ impl Form {
             .collect();
         format!("{}{}", shown.join(", "), if counts.len() > 12 { ", ..." } else { "" })
     }
+}
+
+/// Whether each result can be computed over the operand of its type that comes at the same place.
+fn is_update(op: &Prim) -> bool {
+    use Prim::{AdamW, Binary, Cast, Copy, IndexAdd, IndexPut, Scatter, Select, Sgd, Unary};
+    matches!(
+        op,
+        Unary(_) | Binary(_) | Select(_) | Cast(_) | Copy(_) | Scatter(_) | IndexAdd(_) | IndexPut(_) | AdamW(_) | Sgd(_)
+    )
 }
 
 /// Mixes one word into a rolling hash.

@@ -13,10 +13,8 @@ use torchtpu_tensor::{DType, ErrorKind, Meta, meta::element_type};
 pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<String, Failure> {
     let mut f = Func::for_platform(platform);
     let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
-    for (i, a) in form.args.iter().enumerate() {
-        if a.donated {
-            f.set_donor(i);
-        }
+    for (argument, output) in form.overwritten(outputs) {
+        f.alias_output(argument, output);
     }
     let mut numbers: [Numbers; DTYPES] = [const { Numbers { vector: None, taken: Vec::new() } }; DTYPES];
     for (i, &n) in form.numbers.iter().enumerate() {
