@@ -99,8 +99,7 @@ impl Device {
         let mut overrides: Vec<(String, OptionValue)> = Vec::new();
         let is_cpu = client.platform_name().eq_ignore_ascii_case("cpu");
         if is_cpu {
-            // At the default level LLVM takes longer and the code is no faster; fast min and max lose NaN.
-            overrides.push(("xla_backend_optimization_level".into(), OptionValue::Int64(1)));
+            // Fast min and max lose NaN.
             overrides.push(("xla_cpu_enable_fast_min_max".into(), OptionValue::Bool(false)));
         }
         let (major, minor) = client.plugin().api_version();

@@ -230,7 +230,16 @@ fn is_update(op: &Prim) -> bool {
     use Prim::{AdamW, Binary, Cast, Copy, IndexAdd, IndexPut, Scatter, Select, Sgd, Unary};
     matches!(
         op,
-        Unary(_) | Binary(_) | Select(_) | Cast(_) | Copy(_) | Scatter(_) | IndexAdd(_) | IndexPut(_) | AdamW(_) | Sgd(_)
+        Unary(_)
+            | Binary(_)
+            | Select(_)
+            | Cast(_)
+            | Copy(_)
+            | Scatter(_)
+            | IndexAdd(_)
+            | IndexPut(_)
+            | AdamW(_)
+            | Sgd(_)
     )
 }
 

@@ -43,6 +43,7 @@ pub mod softmax;
 pub mod sort;
 pub mod special;
 pub mod statistics;
+mod trig_lower;
 pub mod window;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};

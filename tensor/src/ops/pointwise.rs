@@ -4,6 +4,7 @@
 //! have the same dtype there, because the functions below promote first (and promotion is a recorded `Cast`).
 
 use super::analytic;
+use super::trig_lower::{self, Trig};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Args, Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor};
@@ -13,7 +14,7 @@ use torchtpu_kernels::View;
 use torchtpu_kernels::pointwise as kernels;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 use torchtpu_kernels::special;
-use torchtpu_stablehlo::{Direction, ElementType};
+use torchtpu_stablehlo::{Direction, ElementType, Platform};
 
 /// Turns a kernel's error into ours.
 pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
@@ -157,10 +158,15 @@ fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
         Log => "stablehlo.log",
         Log1p => "stablehlo.log_plus_one",
         Sqrt => "stablehlo.sqrt",
+        // XLA:CPU takes ten times longer for `rsqrt`.
+        Rsqrt if f.platform() == Platform::Cpu && matches!(e, ElementType::F32 | ElementType::F64) => {
+            let (one, root) = (f.splat(1.0, x.ty()), f.unary("stablehlo.sqrt", x));
+            return f.binary("stablehlo.divide", &one, &root);
+        }
         Rsqrt => "stablehlo.rsqrt",
-        Sin => "stablehlo.sine",
-        Cos => "stablehlo.cosine",
-        Tan => "stablehlo.tan",
+        Sin => return trig_lower::lower(Trig::Sin, f, x),
+        Cos => return trig_lower::lower(Trig::Cos, f, x),
+        Tan => return trig_lower::lower(Trig::Tan, f, x),
         Tanh => "stablehlo.tanh",
         Sigmoid => "stablehlo.logistic",
         Floor | Ceil | Round | Trunc if !e.is_float() => return x.clone(),

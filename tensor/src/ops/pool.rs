@@ -144,6 +144,25 @@ fn along(f: &mut Func, v: &Value, out: &[usize], spatial: usize, d: usize) -> Va
     f.broadcast_in_dim(v, out, &[out.len() - spatial + d])
 }
 
+/// Every place in a window of sizes `reach`, in order.
+fn offsets(reach: &[usize]) -> impl Iterator<Item = Vec<usize>> + use<'_> {
+    (0..reach.iter().product()).map(move |mut rest: usize| {
+        let mut offset = vec![0; reach.len()];
+        for (o, n) in offset.iter_mut().zip(reach).rev() {
+            *o = rest % n;
+            rest /= n;
+        }
+        offset
+    })
+}
+
+/// Where `v` takes the place of the maximum so far: it is larger, or NaN.
+fn is_larger(f: &mut Func, v: &Value, best: &Value) -> Value {
+    let larger = f.compare(Direction::Gt, v, best);
+    let nan = f.compare(Direction::Ne, v, v);
+    f.binary("stablehlo.or", &larger, &nan)
+}
+
 /// The maximum by comparing the windows' elements one window position after another, so that positions come with it. A
 /// program that uses only the values loses the positions to dead code elimination.
 fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
@@ -180,7 +199,7 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
         }
         f.pad(x, &lowest, &low, &high, &vec![0; rank])
     };
-    let edges: Vec<(Value, Value)> = (0..s).map(|d| bounds(f, w, d, input[d])).collect();
+    let (starts, ends): (Vec<Value>, Vec<Value>) = (0..s).map(|d| bounds(f, w, d, input[d])).unzip();
     let flat = |f: &mut Func, places: &[Value]| -> Value {
         let mut at = f.splat_i64(0, &at_type);
         for (d, p) in places.iter().enumerate() {
@@ -191,47 +210,57 @@ fn lower_max(w: &Windows, f: &mut Func, x: &Value, out: &[usize]) -> Values {
         at
     };
     // A window of nothing but minus infinity is found at its first element.
-    let firsts: Vec<Value> = edges.iter().map(|(start, _)| int(f, "stablehlo.maximum", start, 0)).collect();
+    let firsts: Vec<Value> = starts.iter().map(|start| int(f, "stablehlo.maximum", start, 0)).collect();
     let mut best = f.broadcast_to(&lowest, out);
-    let mut at = flat(f, &firsts);
-    for step in 0..reach.iter().product::<usize>() {
-        let mut rest = step;
-        let mut offset = vec![0; s];
-        for d in (0..s).rev() {
-            offset[d] = rest % reach[d];
-            rest /= reach[d];
-        }
-        let mut places = Vec::with_capacity(s);
-        let mut v = padded.clone();
-        for d in 0..s {
-            let (start, end) = &edges[d];
-            if w.adaptive {
+    if w.adaptive {
+        let mut at = flat(f, &firsts);
+        for offset in offsets(&reach) {
+            let mut places = Vec::with_capacity(s);
+            let mut v = x.clone();
+            for d in 0..s {
                 // Short windows see their last element twice.
-                let last = int(f, "stablehlo.subtract", end, 1);
-                let p = int(f, "stablehlo.add", start, offset[d] as i64);
+                let last = int(f, "stablehlo.subtract", &ends[d], 1);
+                let p = int(f, "stablehlo.add", &starts[d], offset[d] as i64);
                 let p = f.binary("stablehlo.minimum", &p, &last);
                 v = f.take(&v, &p, lead + d);
                 places.push(p);
-            } else {
-                places.push(int(f, "stablehlo.add", start, (offset[d] * w.spec.dilation[d]) as i64));
             }
+            let wins = is_larger(f, &v, &best);
+            let place = flat(f, &places);
+            best = f.select(&wins, &v, &best);
+            at = f.select(&wins, &place, &at);
         }
-        if !w.adaptive {
-            let (mut start, mut limit, mut stride) = (vec![0; rank], v.shape().to_vec(), vec![1; rank]);
-            for d in 0..s {
-                start[lead + d] = offset[d] * w.spec.dilation[d];
-                limit[lead + d] = start[lead + d] + (w.out[d] - 1) * w.spec.stride[d] + 1;
-                stride[lead + d] = w.spec.stride[d];
-            }
-            v = f.slice(&v, &start, &limit, &stride);
-        }
-        let larger = f.compare(Direction::Gt, &v, &best);
-        let nan = f.compare(Direction::Ne, &v, &v);
-        let wins = f.binary("stablehlo.or", &larger, &nan);
-        let place = flat(f, &places);
-        best = f.select(&wins, &v, &best);
-        at = f.select(&wins, &place, &at);
+        return smallvec![best, at];
     }
+    // Counted from the window's start a place is a constant, and small.
+    let start = flat(f, &starts);
+    let near_type =
+        Type::new(out, if i32::try_from(input.iter().product::<usize>()).is_ok() { ElementType::S32 } else { INDEX });
+    let mut near = if w.spec.pad[..s].iter().all(|&p| p == 0) {
+        f.splat_i64(0, &near_type)
+    } else {
+        let first = flat(f, &firsts);
+        let skipped = f.binary("stablehlo.subtract", &first, &start);
+        f.convert(&skipped, near_type.element)
+    };
+    for offset in offsets(&reach) {
+        let (mut from, mut limit, mut stride) = (vec![0; rank], padded.shape().to_vec(), vec![1; rank]);
+        let mut place = 0;
+        for d in 0..s {
+            let o = offset[d] * w.spec.dilation[d];
+            place = place * input[d] + o;
+            from[lead + d] = o;
+            limit[lead + d] = o + (w.out[d] - 1) * w.spec.stride[d] + 1;
+            stride[lead + d] = w.spec.stride[d];
+        }
+        let v = f.slice(&padded, &from, &limit, &stride);
+        let wins = is_larger(f, &v, &best);
+        let place = f.splat_i64(place as i64, &near_type);
+        best = f.select(&wins, &v, &best);
+        near = f.select(&wins, &place, &near);
+    }
+    let near = f.convert(&near, INDEX);
+    let at = f.binary("stablehlo.add", &start, &near);
     smallvec![best, at]
 }
 
@@ -256,7 +285,9 @@ fn spread_over_windows(f: &mut Func, w: &Windows, g: &Value, at: &Value, dims: &
     let place = f.reshape(&place, &split[lead..]);
     let inner: Vec<usize> = (lead..split.len()).collect();
     let place = f.broadcast_in_dim(&place, &split, &inner);
-    let at = f.broadcast_in_dim(at, &split, &outer);
+    // Without the barrier every element finds its window's maximum anew.
+    let at = f.optimization_barrier(std::slice::from_ref(at)).remove(0);
+    let at = f.broadcast_in_dim(&at, &split, &outer);
     let g = f.broadcast_in_dim(g, &split, &outer);
     let is_it = f.compare(Direction::Eq, &at, &place);
     let zeros = f.splat(0.0, g.ty());
