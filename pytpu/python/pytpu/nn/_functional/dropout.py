@@ -30,6 +30,14 @@ def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
     return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
 
 
+def _drop_channels(input, p, training, inplace, unbatched=False):
+    drop = _ops.feature_dropout_ if inplace else _ops.feature_dropout
+    if not unbatched:
+        return drop(input, p, training)
+    result = drop(input.unsqueeze_(0) if inplace else input.unsqueeze(0), p, training)
+    return result.squeeze_(0) if inplace else result.squeeze(0)
+
+
 def dropout1d(input, p=0.5, training=True, inplace=False):
     """Dropout of whole channels of a (N, C, L) or (C, L) input."""
     _probability(p)
@@ -40,11 +48,7 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
             "channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch "
             "dimension (i.e. 2D or 3D inputs)."
         )
-    if ndim == 3:
-        return (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
-    batch = input.unsqueeze_(0) if inplace else input.unsqueeze(0)
-    result = (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(batch, p, training)
-    return result.squeeze_(0) if inplace else result.squeeze(0)
+    return _drop_channels(input, p, training, inplace, ndim != 3)
 
 
 def dropout2d(input, p=0.5, training=True, inplace=False):
@@ -67,7 +71,7 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
             "the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
             stacklevel=2,
         )
-    return (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
+    return _drop_channels(input, p, training, inplace)
 
 
 def dropout3d(input, p=0.5, training=True, inplace=False):
@@ -82,8 +86,4 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
             "and an optional batch dimension (i.e. 4D or 5D inputs).",
             stacklevel=2,
         )
-    if ndim != 4:
-        return (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
-    batch = input.unsqueeze_(0) if inplace else input.unsqueeze(0)
-    result = (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(batch, p, training)
-    return result.squeeze_(0) if inplace else result.squeeze(0)
+    return _drop_channels(input, p, training, inplace, ndim == 4)

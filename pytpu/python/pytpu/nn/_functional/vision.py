@@ -144,6 +144,18 @@ def upsample_bilinear(input, size=None, scale_factor=None):
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
+def _align_corners(given):
+    if given is not None:
+        return given
+    warnings.warn(
+        "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+        "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
+        "details.",
+        stacklevel=3,
+    )
+    return False
+
+
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """Samples an image at the points of a grid."""
     modes = {"bilinear": 0, "nearest": 1, "bicubic": 2}
@@ -158,27 +170,13 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             "nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', "
             f"but got: '{padding_mode}'"
         )
-    if align_corners is None:
-        warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
-            "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
-            "details.",
-            stacklevel=2,
-        )
-        align_corners = False
+    align_corners = _align_corners(align_corners)
     return _ops.grid_sampler(input, grid, modes[mode], paddings[padding_mode], align_corners)
 
 
 def affine_grid(theta, size, align_corners=None):
     """The sampling grid of a batch of affine maps."""
-    if align_corners is None:
-        warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
-            "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
-            "details.",
-            stacklevel=2,
-        )
-        align_corners = False
+    align_corners = _align_corners(align_corners)
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     want = {4: (2, 3), 5: (3, 4)}.get(len(size))
