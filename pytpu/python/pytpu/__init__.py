@@ -21,6 +21,7 @@ from ._C import (  # noqa: F401
     from_numpy,
     get_default_device,
     get_default_dtype,
+    result_type,
     is_grad_enabled,
     is_tensor,
     layout,

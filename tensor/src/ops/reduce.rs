@@ -283,7 +283,7 @@ fn arg_reduce(x: &Tensor, max: bool, dim: Option<i64>, keep: bool) -> Result<Ten
     let Some(dim) = dim else {
         if x.numel() == 0 {
             return Err(Error::index(format!(
-                "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+                "{name}(): Expected reduction dim to be specified for input.numel() == 0."
             )));
         }
         let y = dispatch::call(Prim::ArgReduce(ArgReduce { max, dim: 0 }), &[&x.reshape(&[-1])?])?;
@@ -292,6 +292,10 @@ fn arg_reduce(x: &Tensor, max: bool, dim: Option<i64>, keep: bool) -> Result<Ten
     let d = normalize_dim(dim, x.dims().len())?;
     if x.dims().is_empty() {
         return Tensor::full_meta(&x.meta().with_dtype(DType::I64), Scalar::Int(0));
+    }
+    if x.dims()[d] == 0 {
+        // With the dimension as it was written.
+        return Err(Error::index(format!("{name}(): Expected reduction dim {dim} to have non-zero size.")));
     }
     let y = dispatch::call(Prim::ArgReduce(ArgReduce { max, dim: d }), &[x])?;
     if keep { y.unsqueeze(d as i64) } else { Ok(y) }
@@ -315,8 +319,9 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
         None => x.clone(),
     };
     if !x.dtype().is_inexact() {
+        let what = if dtype.is_some() { "Optional" } else { "Input" };
         return Err(Error::not_implemented(format!(
-            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {}",
+            "mean(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. Got: {}",
             x.dtype().scalar_type()
         )));
     }
@@ -336,7 +341,7 @@ fn sum_typed(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>,
 /// Variance and mean over dimensions; `correction` is taken from the count.
 pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
     if !x.dtype().is_inexact() {
-        return Err(Error::runtime("std and var only support floating point and complex dtypes"));
+        return Err(Error::not_implemented("std and var only support floating point and complex dtypes"));
     }
     if x.dtype().is_complex() {
         // The spread around the mean in both directions; it is real.

@@ -80,6 +80,10 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
         let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
         return high.add(&low.sub(&high)?.exp()?.log1p()?);
     }
+    if !x.dtype().is_float() {
+        let name = if two { "logaddexp2_cpu" } else { "logaddexp_cpu" };
+        return Err(super::complex::unsupported(name, crate::promote_types(x.dtype(), y.dtype())));
+    }
     let top = x.maximum(y)?;
     let equal = x.eq(y)?.logical_and(&top.isinf()?)?;
     let gap = x.sub(y)?.abs()?.neg()?;
@@ -239,16 +243,27 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
 
 /// Sum without NaN.
 fn nansum(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
     let x = dtype.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
-    refuse(&x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
+    if x.dtype().is_complex() {
+        return Err(super::complex::unsupported("nansum_cpu", x.dtype()));
+    }
     let x = if x.dtype().is_float() { select_scalar(&x.isnan()?, 0.0, &x)? } else { x };
-    x.sum_dim(dims.unwrap_or(&[]), keep)
+    let y = x.sum_dim(dims.unwrap_or(&[]), keep)?;
+    dtype.map_or_else(|| Ok(y.clone()), |d| y.to_dtype(d))
 }
 
 /// Mean without NaN.
 fn nanmean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
-    if !x.dtype().is_float() {
+    refuse(x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
+    if let Some(d) = dtype.filter(|d| !d.is_inexact()) {
         return Err(Error::runtime(format!(
+            "mean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. Got: {}",
+            d.scalar_type()
+        )));
+    }
+    if !x.dtype().is_float() {
+        return Err(Error::not_implemented(format!(
             "nanmean(): expected input to have floating point or complex dtype but got {}",
             x.dtype().scalar_type()
         )));
@@ -372,7 +387,7 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| {
             if a.tensor(0)?.dtype() == DType::Bool {
-                return Err(Error::runtime("The `+` operator, on a bool tensor is not supported."));
+                return Err(Error::not_implemented("The `+` operator, on a bool tensor is not supported."));
             }
             Ok(a.tensor(0)?.clone().into())
         },

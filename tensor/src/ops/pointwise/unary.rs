@@ -68,7 +68,9 @@ impl Op for Unary {
             return Ok(m.with_dtype(DType::Bool));
         }
         match (self.0, m.dtype) {
-            (UnaryKind::Neg, DType::Bool) => Err(Error::runtime(
+            (UnaryKind::Abs, DType::Bool) => Err(crate::ops::complex::unsupported("abs_cpu", m.dtype)),
+            (UnaryKind::Frac, d) if !d.is_float() => Err(crate::ops::complex::unsupported("frac_cpu", d)),
+            (UnaryKind::Neg, DType::Bool) => Err(Error::not_implemented(
                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
             )),
             (UnaryKind::BitwiseNot, d) if d.is_float() => {
@@ -428,6 +430,13 @@ pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
     if kind == UnaryKind::Abs {
         crate::ops::complex::refuse(x, ErrorKind::Runtime, "In-place abs is not supported for complex tensors.")?;
     }
+    if !x.dtype().is_inexact() && !keeps_integers(kind) && kind != UnaryKind::Frac {
+        return Err(Error::runtime(format!(
+            "result type {} can't be cast to the desired output type {}",
+            default_dtype().scalar_type(),
+            x.dtype().scalar_type()
+        )));
+    }
     if dispatch::call_into(&Prim::Unary(Unary(kind)), &[x], x)? {
         return Ok(());
     }
@@ -440,7 +449,7 @@ fn round_to(x: &Tensor, decimals: i64) -> Result<Tensor> {
         return if decimals == 0 {
             x.copy()
         } else {
-            Err(Error::runtime(format!("\"round_cpu\" not implemented for '{}'", x.dtype().scalar_type())))
+            Err(Error::not_implemented(format!("\"round_cpu\" not implemented for '{}'", x.dtype().scalar_type())))
         };
     }
     let half = matches!(x.dtype(), DType::F16 | DType::BF16);
