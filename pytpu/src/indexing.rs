@@ -390,23 +390,29 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
     // `x[mask] = 0` needs no positions.
     if let ([Item::Tensor(mask)], true) = (&key[..], value.dims().is_empty())
         && mask.dtype() == DType::Bool
-        && mask.dims() == x.dims()
+        && x.dims().starts_with(&mask.dims()[..])
     {
+        let (value, mask) = (
+            &if value.dtype() == x.dtype() { value } else { value.to_dtype(x.dtype())? },
+            &(mask.dims().len()..x.dims().len()).try_fold(mask.clone(), |m, _| m.unsqueeze(-1))?,
+        );
         let fill = match number {
             Some(n) => Arg::Scalar(n),
-            None => Arg::Tensor(&value),
+            None => Arg::Tensor(value),
         };
         let overload = if number.is_some() { "Scalar" } else { "Tensor" };
         let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
         return Ok(torchtpu_tensor::inplace::apply(x, filled)?);
     }
+    let is_filled = value.dims().is_empty()
+        && key.iter().any(|i| matches!(i, Item::Bool(_)) || matches!(i, Item::Tensor(t) if is_mask(t)));
     let s = select(x, key)?;
     if s.indices.is_empty() {
         let value = without_leading_ones(value, s.x.dims())?;
         enter::work(s.x.numel(), || s.x.copy_(&value).map(|_| ()))?;
         return Ok(());
     }
-    let value = if number.is_some() { value.to_dtype(s.x.dtype())? } else { value };
+    let value = if number.is_some() || is_filled { value.to_dtype(s.x.dtype())? } else { value };
     let value = value.to_device(s.x.device())?;
     let false_ = Arg::Scalar(Scalar::Bool(false));
     let args = [Arg::Tensor(&s.x), Arg::Tensors(&s.indices), Arg::Tensor(&value), false_];

@@ -429,17 +429,15 @@ pub struct CrossEntropyArgs<'a> {
 /// # Errors
 /// `Value` or `Runtime`, in PyTorch's wording, when shapes, dtypes or settings do not fit; `Index` for a target that is no class.
 pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> Result<Tensor> {
-    if !(0.0..=1.0).contains(&a.label_smoothing) {
+    // What is not positive smooths nothing, as in PyTorch.
+    let smoothing = a.label_smoothing.max(0.0);
+    if smoothing > 1.0 {
         return Err(Error::runtime(format!("label_smoothing must be between 0.0 and 1.0. Got: {}", a.label_smoothing)));
     }
     if x.dims() == target.dims() && target.dtype().is_float() {
         return soft_cross_entropy(x, target, a);
     }
-    let op = CrossEntropy {
-        weight: a.weight.is_some(),
-        ignore_index: a.ignore_index,
-        smoothing: F64::new(a.label_smoothing),
-    };
+    let op = CrossEntropy { weight: a.weight.is_some(), ignore_index: a.ignore_index, smoothing: F64::new(smoothing) };
     let target = &classes_of(x, target)?;
     let mut inputs = vec![x, target];
     inputs.extend(a.weight);
@@ -546,12 +544,11 @@ pub fn nll_loss(
 // ------------------------------------------------------------------------------------------------ element by element
 
 fn float_pair(name: &str, x: &Tensor, t: &Tensor) -> Result<Tensor> {
-    check_subtraction(Operand::Tensor(x), Operand::Tensor(t))?;
     let dtype = result_type(Operand::Tensor(x), Operand::Tensor(t));
     if !dtype.is_float() {
         return Err(super::complex::unsupported(name, dtype));
     }
-    x.sub(t)
+    x.to_dtype(dtype)?.sub(&t.to_dtype(dtype)?)
 }
 
 fn smooth_l1(x: &Tensor, target: &Tensor, r: Reduction, beta: f64) -> Result<Tensor> {
@@ -610,6 +607,14 @@ fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r:
             return Err(Error::runtime("all elements of input should be between 0 and 1"));
         }
     }
+    if x.device().kind == DeviceKind::Tpu {
+        state::no_grad(|| {
+            let x = x.detach();
+            let outside = x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()?;
+            let error = Error::runtime("all elements of input should be between 0 and 1");
+            super::indexing::defer(&outside, error.in_op("binary_cross_entropy"))
+        })?;
+    }
     let one_less = |t: &Tensor| t.neg()?.add_scalar(1.0);
     let loss = target.mul(&bounded_log(x)?)?.add(&one_less(target)?.mul(&bounded_log(&one_less(x)?)?)?)?.neg()?;
     reduced(
@@ -635,7 +640,9 @@ fn binary_cross_entropy_with_logits(
             x.dims()
         )));
     }
-    check_subtraction(Operand::Scalar(Scalar::Bool(true)), Operand::Tensor(target))?;
+    if target.dtype() == DType::Bool {
+        check_subtraction(Operand::Tensor(target), Operand::Tensor(target))?;
+    }
     let mut log = log_sigmoid(x)?;
     if let Some(p) = pos_weight {
         log = log.mul(&p.sub_scalar(1.0)?.mul(target)?.add_scalar(1.0)?)?;

@@ -219,6 +219,9 @@ fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: 
         return Ok(());
     }
     let fail = |text: String| Err(Error::index(format!("index_copy_(): {text}")));
+    if index.dims().len() > 1 {
+        return fail(format!("Index should have dimension 1 or 0 (got {})", index.dims().len()));
+    }
     if index.dims().len() <= 1 && sd.is_empty() && n != 1 {
         return fail(format!("When source is scalar, index should have one element (got {n})"));
     }

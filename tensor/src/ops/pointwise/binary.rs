@@ -95,6 +95,7 @@ impl Op for Binary {
         let refused = match self.0 {
             BinaryKind::Gcd | BinaryKind::Lcm => dtype.is_float() || dtype == DType::Bool,
             BinaryKind::Igamma | BinaryKind::Igammac => !dtype.is_float(),
+            BinaryKind::Fmod | BinaryKind::Remainder => dtype == DType::Bool,
             BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
             kind => is_bitwise(kind) && dtype.is_float(),
         };

@@ -69,7 +69,6 @@ impl Op for Unary {
         }
         match (self.0, m.dtype) {
             (UnaryKind::Abs, DType::Bool) => Err(crate::ops::complex::unsupported("abs_cpu", m.dtype)),
-            (UnaryKind::Frac, d) if !d.is_float() => Err(crate::ops::complex::unsupported("frac_cpu", d)),
             (UnaryKind::Neg, DType::Bool) => Err(Error::not_implemented(
                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
             )),
@@ -119,6 +118,12 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
             let zero = f.splat_i64(0, x.ty());
             let positive = f.compare(Direction::Ne, x, &zero);
             return f.convert(&positive, e);
+        }
+        Sign if e.is_float() => {
+            // That of NaN is zero, as in PyTorch.
+            let is_nan = f.compare(Direction::Ne, x, x);
+            let (zero, sign) = (f.splat(0.0, x.ty()), f.unary("stablehlo.sign", x));
+            return f.select(&is_nan, &zero, &sign);
         }
         Sign => "stablehlo.sign",
         Exp => "stablehlo.exponential",
@@ -417,6 +422,9 @@ pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
     }
     if has_no_derivative(kind) && x.requires_grad() {
         return unary(kind, &x.detach());
+    }
+    if kind == UnaryKind::Frac && !x.dtype().is_float() {
+        return Err(crate::ops::complex::unsupported("frac_cpu", x.dtype()));
     }
     if !keeps_integers(kind) && !x.dtype().is_inexact() {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(default_dtype())?]);
