@@ -87,8 +87,8 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
     select(&equal, &top, &top.add(&rest)?)
 }
 
-fn logaddexp_row(a: &crate::schema::Args<'_>, two: bool) -> Result<crate::schema::Ret> {
-    let dtype = super::pointwise::result_type(a.operand(0)?, a.operand(1)?);
+fn logaddexp_row(a: &Args<'_>, two: bool) -> Result<crate::schema::Ret> {
+    let dtype = result_type(a.operand(0)?, a.operand(1)?);
     if !dtype.is_inexact() {
         let name = if two { "logaddexp2_cpu" } else { "logaddexp_cpu" };
         return Err(super::complex::unsupported(name, dtype));
