@@ -80,7 +80,10 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Nn)
     .no_out(),
     Row::new("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
-        ok(isin(a.tensor(0)?, a.tensor(1)?, a.bool(3)?))
+        // A number is taken for a tensor by whoever looks for the overload.
+        let (x, test) = (own(a.operand(0)?)?, own(a.operand(1)?)?);
+        let test = if test.is_wrapped_number() { test.to_device(x.device())? } else { test };
+        ok(isin(&x, &test, a.bool(3)?))
     }, || vec![Sample::new(vec![index_arg(&[2, 3], 9), index_arg(&[4], 9)]).no_gradient()])
     .scope(Scope::Function),
     Row::new("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {

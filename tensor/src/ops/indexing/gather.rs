@@ -334,6 +334,16 @@ fn scatter_kind(
         return x.copy();
     }
     let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
+    check_index_dtype(op.label(), index)?;
+    for (other, name) in [(&x1, "self"), (src, "src")] {
+        let is_number = name == "src" && other.is_wrapped_number();
+        if !is_number && other.dims().len().max(1) != i1.dims().len() {
+            return Err(Error::runtime(format!(
+                "Index tensor must have the same number of dimensions as {name} tensor"
+            ))
+            .in_op(op.label()));
+        }
+    }
     // Only the part of the source that the index has is looked at.
     let mut s1 =
         if src.dims().is_empty() && !index.dims().is_empty() && src.device() == x.device() && src.requires_grad() {
@@ -400,7 +410,7 @@ pub fn scatter_reduce(
         "amin" => ScatterKind::Min,
         _ => {
             return Err(Error::runtime(format!(
-                "reduce argument must be either sum, prod, mean, amax or amin, got {reduce}."
+                "reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
             )));
         }
     };

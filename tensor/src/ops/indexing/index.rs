@@ -352,6 +352,7 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
         to_device(values, x.device())?
     };
     if x.dtype() != values.dtype() {
+        Plan::new(x, indices)?; // what is wrong with the indices comes first
         return Err(Error::runtime(format!(
             "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
             x.dtype().scalar_type(),

@@ -189,9 +189,71 @@ pub fn index_select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
     if x.dims().is_empty() && y.numel() == 1 { y.view_dims(Dims::EMPTY) } else { Ok(y) }
 }
 
+/// Refuses what `index_add` and `index_copy` refuse, each in its words.
+fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: bool) -> Result<()> {
+    let (n, rows) = (index.numel(), src.dims().get(dim).copied().unwrap_or(1));
+    let (d, sd) = (x.dims(), src.dims());
+    let others_differ = d.len() == sd.len() && (0..d.len()).any(|e| e != dim && d[e] != sd[e]);
+    let types = (x.dtype().scalar_type(), src.dtype().scalar_type());
+    if accumulate {
+        let fail = |text: String| Err(Error::runtime(format!("index_add_(): {text}")));
+        if !matches!(index.dtype(), DType::I64 | DType::I32) {
+            return fail(format!("Expected dtype int32/int64 for index but got: {}", index.dtype().scalar_type()));
+        }
+        if x.dtype() != src.dtype() {
+            return fail(format!("self ({}) and source ({}) must have the same scalar type", types.0, types.1));
+        }
+        if !sd.is_empty() && dim >= sd.len() {
+            return fail(format!("Indexing dim {dim} is out of bounds of the source tensor with dim {}", sd.len()));
+        }
+        if n != rows {
+            return fail(format!(
+                "Number of indices ({n}) should be equal to source.size(dim): ({rows}), for dim: {dim}"
+            ));
+        }
+        if others_differ || d.is_empty() && !sd.is_empty() {
+            return Err(Error::runtime(format!(
+                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {d} source.shape = {sd}"
+            )));
+        }
+        return Ok(());
+    }
+    let fail = |text: String| Err(Error::index(format!("index_copy_(): {text}")));
+    if index.dims().len() > 1 {
+        return fail(format!("Index should have dimension 1 or 0 (got {})", index.dims().len()));
+    }
+    if index.dims().len() <= 1 && sd.is_empty() && n != 1 {
+        return fail(format!("When source is scalar, index should have one element (got {n})"));
+    }
+    if d.len() != sd.len() && !sd.is_empty() && !d.is_empty() {
+        return fail(format!(
+            "When source and destination are not scalars, their dimensionality must match. Source dimensionality ({}), destination dimensionality ({})",
+            sd.len(),
+            d.len()
+        ));
+    }
+    if index.dtype() != DType::I64 {
+        return Err(Error::runtime(format!(
+            "index_copy_(): Expected a long tensor for index, but got {}",
+            index.dtype().scalar_type()
+        )));
+    }
+    if x.dtype() != src.dtype() {
+        return Err(Error::runtime(format!(
+            "index_copy_(): self and source expected to have the same dtype, but got (self) {} and (source) {}",
+            types.0, types.1
+        )));
+    }
+    if index.dims().len() <= 1 && !sd.is_empty() && n != rows && !others_differ {
+        return fail(format!("Number of indices ({n}) should be equal to source.size(dim) ({rows})"));
+    }
+    Ok(())
+}
+
 fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bool) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
     let op = IndexAdd { dim, accumulate };
+    check_rows(x, dim, index, src, accumulate)?;
     let (x1, i1) = (at_least_1d(x)?, index_list(op.label(), index)?);
     // A source without dimensions is one row of a tensor that has one dimension.
     let s1 =
@@ -237,8 +299,11 @@ pub fn index_copy(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result<
 /// `Index` for a dimension or index out of range, `Runtime` for dtypes that do not fit.
 pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
-    if index.dtype() != DType::I64 && index.dtype() != DType::I32 {
+    if index.dtype() != DType::I64 {
         return Err(Error::index("index_fill_(): Expected dtype int64 for index."));
+    }
+    if index.dims().len() > 1 {
+        return Err(Error::runtime("Index has to be a vector/scalar"));
     }
     let (x1, i1) = (at_least_1d(x)?, index_list("index_fill", index)?);
     let size = x1.dims()[dim];

@@ -31,7 +31,7 @@ pub use triangle::{diag_embed, tril, triu};
 
 use crate::op::{Func, Prim, Value};
 use crate::schema::{Operand, Ret, SampleArg};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, state};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Tensor, backend, dispatch, state};
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// The narrowest type that holds every position in `0..size`: TPUs have no 64-bit integers.
@@ -135,15 +135,7 @@ fn at_least_1d(x: &Tensor) -> Result<Tensor> {
 fn fill_value(op: &str, x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
     match value {
         Operand::Scalar(s) => {
-            if let Scalar::Float(v) = s
-                && x.dtype().is_int()
-                && (v.fract() != 0.0 || !v.is_finite())
-            {
-                return Err(Error::runtime(format!(
-                    "value cannot be converted to type {} without overflow",
-                    if x.dtype() == DType::I64 { "int64_t" } else { x.dtype().name() }
-                )));
-            }
+            super::creation::check_range(s, x.dtype())?;
             Tensor::number(s, x.dtype())
         }
         Operand::Tensor(v) if v.dims().is_empty() => v.to_dtype(x.dtype()),

@@ -90,8 +90,14 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
     {
         return binary(kind, x, y);
     }
+    if kind == BinaryKind::Sub {
+        check_subtraction(a, b)?;
+    }
     let mut dtype = result_type(a, b);
     if is_float_only(kind) && !dtype.is_inexact() {
+        if matches!(kind, BinaryKind::Hypot | BinaryKind::NextAfter) {
+            return Err(crate::ops::complex::unsupported(&format!("{}_cpu", kind.name()), dtype));
+        }
         dtype = default_dtype();
     }
     if kind == BinaryKind::Pow
@@ -115,6 +121,9 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
 /// The in-place form.
 pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
     inplace::check_writable(a)?;
+    if kind == BinaryKind::Sub {
+        check_subtraction(Operand::Tensor(a), b)?;
+    }
     let dtype = result_type(Operand::Tensor(a), b);
     if dtype == a.dtype() && (dtype.is_inexact() || !is_float_only(kind)) {
         let number;
@@ -179,6 +188,25 @@ binary_methods! {
     logical_xor logical_xor_scalar logical_xor_ = LogicalXor;
 }
 
+/// Refuses differences of truth values, as PyTorch does before it promotes.
+///
+/// # Errors
+/// `NotImplemented` where an operand is `bool`.
+pub fn check_subtraction(a: Operand<'_>, b: Operand<'_>) -> Result<()> {
+    let is_bool = |x: Operand<'_>| match x {
+        Operand::Tensor(t) => t.dtype() == DType::Bool,
+        Operand::Scalar(s) => matches!(s, Scalar::Bool(_)),
+    };
+    let text = match (is_bool(a), is_bool(b)) {
+        (false, false) => return Ok(()),
+        (true, true) => "with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+        _ => {
+            "with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        }
+    };
+    Err(Error::not_implemented(format!("Subtraction, the `-` operator, {text}")))
+}
+
 /// `a + alpha * b`.
 fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
     if alpha == Scalar::Int(1) || alpha == Scalar::Float(1.0) {
@@ -201,7 +229,9 @@ fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) ->
                 }),
             );
         }
-        Operand::Tensor(b) => arith(BinaryKind::Mul, Operand::Tensor(b), Operand::Scalar(alpha))?,
+        Operand::Tensor(b) => {
+            arith(BinaryKind::Mul, Operand::Tensor(b), Operand::Scalar(alpha))?.to_dtype(b.dtype())?
+        }
     };
     arith(kind, a, Operand::Tensor(&b))
 }
@@ -211,9 +241,11 @@ fn check_alpha(dtype: DType, alpha: Scalar) -> Result<()> {
         Scalar::Bool(_) if dtype != DType::Bool => {
             Err(Error::runtime("Boolean alpha only supported for Boolean results."))
         }
-        Scalar::Complex(..) if !dtype.is_complex() => {
-            Err(Error::runtime("For non-complex input tensors, argument alpha must not be a complex number."))
-        }
+        Scalar::Complex(..) if !dtype.is_complex() => Err(Error::runtime(if dtype.is_float() {
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        } else {
+            "For integral input tensors, argument alpha must not be a floating point number."
+        })),
         Scalar::Float(_) if !dtype.is_inexact() => {
             Err(Error::runtime("For integral input tensors, argument alpha must not be a floating point number."))
         }

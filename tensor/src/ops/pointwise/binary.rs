@@ -88,21 +88,24 @@ impl Op for Binary {
         }
         let dtype = self.0.result(a.dtype());
         if self.0 == BinaryKind::Sub && dtype == DType::Bool {
-            return Err(Error::runtime(
+            return Err(Error::not_implemented(
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
             ));
         }
         let refused = match self.0 {
             BinaryKind::Gcd | BinaryKind::Lcm => dtype.is_float() || dtype == DType::Bool,
             BinaryKind::Igamma | BinaryKind::Igammac => !dtype.is_float(),
+            BinaryKind::Fmod | BinaryKind::Remainder => dtype == DType::Bool,
+            BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
             kind => is_bitwise(kind) && dtype.is_float(),
         };
         if refused {
-            return Err(Error::not_implemented(format!(
-                "\"{}_cpu\" not implemented for '{}'",
-                self.0.name(),
-                dtype.scalar_type()
-            )));
+            let name = match self.0 {
+                BinaryKind::LeftShift => "lshift",
+                BinaryKind::RightShift => "rshift",
+                kind => kind.name(),
+            };
+            return Err(crate::ops::complex::unsupported(&format!("{name}_cpu"), dtype));
         }
         Ok(Meta { dims, dtype, device })
     }

@@ -10,7 +10,7 @@ mod promotion;
 mod select;
 mod unary;
 
-pub use arithmetic::{ARITHMETIC_ROWS, arith, arith_, binary};
+pub use arithmetic::{ARITHMETIC_ROWS, arith, arith_, binary, check_subtraction};
 pub use binary::{BINARY_ROWS, Binary, SPECIAL_BINARY_ROWS};
 pub use compare::{COMPARE_ROWS, Compare, compare};
 pub(crate) use promotion::as_tensor;

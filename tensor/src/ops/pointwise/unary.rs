@@ -68,7 +68,8 @@ impl Op for Unary {
             return Ok(m.with_dtype(DType::Bool));
         }
         match (self.0, m.dtype) {
-            (UnaryKind::Neg, DType::Bool) => Err(Error::runtime(
+            (UnaryKind::Abs, DType::Bool) => Err(crate::ops::complex::unsupported("abs_cpu", m.dtype)),
+            (UnaryKind::Neg, DType::Bool) => Err(Error::not_implemented(
                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
             )),
             (UnaryKind::BitwiseNot, d) if d.is_float() => {
@@ -117,6 +118,12 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
             let zero = f.splat_i64(0, x.ty());
             let positive = f.compare(Direction::Ne, x, &zero);
             return f.convert(&positive, e);
+        }
+        Sign if e.is_float() => {
+            // That of NaN is zero, as in PyTorch.
+            let is_nan = f.compare(Direction::Ne, x, x);
+            let (zero, sign) = (f.splat(0.0, x.ty()), f.unary("stablehlo.sign", x));
+            return f.select(&is_nan, &zero, &sign);
         }
         Sign => "stablehlo.sign",
         Exp => "stablehlo.exponential",
@@ -416,6 +423,9 @@ pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
     if has_no_derivative(kind) && x.requires_grad() {
         return unary(kind, &x.detach());
     }
+    if kind == UnaryKind::Frac && !x.dtype().is_float() {
+        return Err(crate::ops::complex::unsupported("frac_cpu", x.dtype()));
+    }
     if !keeps_integers(kind) && !x.dtype().is_inexact() {
         return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(default_dtype())?]);
     }
@@ -427,6 +437,13 @@ pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
     inplace::check_writable(x)?;
     if kind == UnaryKind::Abs {
         crate::ops::complex::refuse(x, ErrorKind::Runtime, "In-place abs is not supported for complex tensors.")?;
+    }
+    if !x.dtype().is_inexact() && !keeps_integers(kind) && kind != UnaryKind::Frac {
+        return Err(Error::runtime(format!(
+            "result type {} can't be cast to the desired output type {}",
+            default_dtype().scalar_type(),
+            x.dtype().scalar_type()
+        )));
     }
     if dispatch::call_into(&Prim::Unary(Unary(kind)), &[x], x)? {
         return Ok(());
@@ -440,7 +457,7 @@ fn round_to(x: &Tensor, decimals: i64) -> Result<Tensor> {
         return if decimals == 0 {
             x.copy()
         } else {
-            Err(Error::runtime(format!("\"round_cpu\" not implemented for '{}'", x.dtype().scalar_type())))
+            Err(Error::not_implemented(format!("\"round_cpu\" not implemented for '{}'", x.dtype().scalar_type())))
         };
     }
     let half = matches!(x.dtype(), DType::F16 | DType::BF16);

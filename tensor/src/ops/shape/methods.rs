@@ -100,7 +100,7 @@ impl Tensor {
         }
         let shift = sizes.len() - d.len();
         let mut out = Dims::try_new(&vec![0; sizes.len()])?;
-        for (i, &s) in sizes.iter().enumerate() {
+        for (i, &s) in sizes.iter().enumerate().rev() {
             let old = (i >= shift).then(|| d[i - shift]);
             out[i] = match (s, old) {
                 (-1, Some(o)) => o,

@@ -198,6 +198,13 @@ pub const ROWS: &[Row] = &[
     )
     .no_out(),
     Row::new(
+        "moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.movedim(&[a.int(1)?], &[a.int(2)?])?.into()),
+        samples!([t(&[2, 3, 4]), n(0), n(2)]),
+    )
+    .no_out(),
+    Row::new(
         "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
         Tier::Prim,
         |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),

@@ -75,10 +75,7 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
     input, target = _paired(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    gap = (input - target).abs()
-    if beta == 0.0:
-        return _reduced(gap, reduction)
-    return _reduced(torch.where(gap < beta, 0.5 * gap * gap / beta, gap - 0.5 * beta), reduction)
+    return _ops.smooth_l1_loss(input, target, _REDUCTIONS[reduction], beta)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
@@ -87,8 +84,9 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     input, target = _paired(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    gap = (input - target).abs()
-    return _weighted(torch.where(gap < delta, 0.5 * gap * gap, delta * (gap - 0.5 * delta)), weight, reduction)
+    if weight is None:
+        return _ops.huber_loss(input, target, _REDUCTIONS[reduction], delta)
+    return _weighted(_ops.huber_loss(input, target, 0, delta), weight, reduction)
 
 
 def cross_entropy(
@@ -160,11 +158,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
                 "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
                 stacklevel=2,
             )
-    if log_target:
-        loss = target.exp() * (target - input)
-    else:
-        loss = torch.xlogy(target, target) - target * input
-    loss = _reduced(loss, reduction)
+    loss = _ops.kl_div(input, target, _REDUCTIONS[reduction], log_target=log_target)
     return loss / input.size(0) if batchmean and input.dim() != 0 else loss
 
 
