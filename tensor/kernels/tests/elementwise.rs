@@ -466,6 +466,15 @@ fn functions_of_two_f32_are_those_of_f64_or_exact() {
             assert!(ulps(y[i], want) < 0.51, "{kind:?}({:e}, {:e}) = {:e}, not {want:e}", a[i], b[i], y[i]);
         }
     }
+    let y = run(K::LogAddExp);
+    for i in 0..n {
+        let (x, z) = (a[i] as f64, b[i] as f64);
+        let top = if x.is_nan() || x > z { x } else { z };
+        let want = if x == z && x.is_infinite() { x } else { top + (-(x - z).abs()).exp().ln_1p() };
+        // What is added has an error of its own, of which little is left of a large sum.
+        let close = ulps(y[i], want) < 2.0 || (y[i] as f64 - want).abs() < 2e-7;
+        assert!(close, "logaddexp({x:e}, {z:e}) = {:e}, not {want:e}", y[i]);
+    }
     let (fmod, remainder, quotient) = (run(K::Fmod), run(K::Remainder), run(K::FloorDivide));
     for i in 0..n {
         let (a, b) = (a[i], b[i]);

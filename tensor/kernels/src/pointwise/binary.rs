@@ -13,7 +13,7 @@ kinds! {
         BitwiseAnd "bitwise_and", BitwiseOr "bitwise_or", BitwiseXor "bitwise_xor",
         LeftShift "bitwise_left_shift", RightShift "bitwise_right_shift", LogicalAnd "logical_and",
         LogicalOr "logical_or", LogicalXor "logical_xor", NextAfter "nextafter", Copysign "copysign",
-        Complex "complex",
+        LogAddExp "logaddexp", Complex "complex",
         Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u", ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w", ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t", ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u", ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v", ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h", HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l", Legendre "special_legendre_polynomial_p",
     }
 }
@@ -139,6 +139,7 @@ fn of_f32(kind: BinaryKind) -> Option<Loop<2>> {
         vector Pow => f32: |a, b| math::pow::<FMA>(a, b);
         vector Atan2 => f32: |a, b| math::atan2::<FMA>(a, b);
         vector Hypot => f32: |a, b| math::hypot::<FMA>(a, b);
+        vector LogAddExp => f32: |a, b| math::logaddexp::<FMA>(a, b);
     };
     own.or_else(|| shared_f32(kind))
 }
@@ -151,6 +152,7 @@ fn of_f64(kind: BinaryKind) -> Option<Loop<2>> {
         scalar FloorDivide => f64: |a, b| if b == 0.0 { a / b } else { floored_quotient!(f64, a, b, a % b) };
         scalar Atan2 => f64: |a, b| a.atan2(b);
         scalar Hypot => f64: |a, b| a.hypot(b);
+        scalar LogAddExp => f64: |a, b| if a == b && a.is_infinite() { a } else { a.max(b) + (-(a - b).abs()).exp().ln_1p() };
     };
     own.or_else(|| shared_f64(kind))
 }

@@ -265,6 +265,15 @@ pub(crate) fn atan2<const FMA: bool>(a: f32, b: f32) -> f32 {
     single::atan2(&Wide::<FMA>(a as f64), &Wide(b as f64)).0 as f32
 }
 
+/// ln(e^a + e^b) without overflow.
+#[inline(always)]
+pub(crate) fn logaddexp<const FMA: bool>(a: f32, b: f32) -> f32 {
+    let top = if a > b { a } else { b };
+    // The difference of equal infinities is none; a NaN is in it.
+    let y = top + log1p::<FMA>(exp::<FMA>(-(a - b).abs()));
+    if (a == b) & (a.abs() == f32::INFINITY) { a } else { y }
+}
+
 /// a^b to 1 ulp.
 #[inline(always)]
 pub(crate) fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {

@@ -1,12 +1,11 @@
 //! Bessel functions of orders 0 and 1, and Airy's.
 
 use super::tables::*;
-use super::{Analytic, Arithmetic, chebyshev, cubic_series, polynomial};
+use super::{Analytic, chebyshev, cubic_series, polynomial};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, FRAC_2_SQRT_PI, FRAC_PI_4, LN_2};
 
 /// `e^-|x| I0(x)`.
-#[inline(always)]
-pub fn i0e<T: Arithmetic>(x: &T) -> T {
+pub fn i0e<T: Analytic>(x: &T) -> T {
     let a = x.abs();
     T::choose(
         &a.above(8.0),
@@ -16,14 +15,12 @@ pub fn i0e<T: Arithmetic>(x: &T) -> T {
 }
 
 /// Modified Bessel function of the first kind, order 0.
-#[inline(always)]
-pub fn i0<T: Arithmetic>(x: &T) -> T {
+pub fn i0<T: Analytic>(x: &T) -> T {
     i0e(x) * x.abs().exp()
 }
 
 /// `e^-|x| I1(x)`.
-#[inline(always)]
-pub fn i1e<T: Arithmetic>(x: &T) -> T {
+pub fn i1e<T: Analytic>(x: &T) -> T {
     let a = x.abs();
     let y = T::choose(
         &a.above(8.0),
@@ -34,8 +31,7 @@ pub fn i1e<T: Arithmetic>(x: &T) -> T {
 }
 
 /// Modified Bessel function of the first kind, order 1.
-#[inline(always)]
-pub fn i1<T: Arithmetic>(x: &T) -> T {
+pub fn i1<T: Analytic>(x: &T) -> T {
     i1e(x) * x.abs().exp()
 }
 

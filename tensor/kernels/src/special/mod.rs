@@ -17,6 +17,7 @@ pub use gamma::*;
 pub use normal::*;
 pub use polynomial::*;
 pub(crate) use wide::Wide;
+pub use wide::{EXPONENT_BIAS, MANTISSA, ROOT_HALF, WHOLE};
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -47,6 +48,10 @@ pub trait Arithmetic:
     fn abs(&self) -> Self;
     /// Nearest integer, the even one of two.
     fn round(&self) -> Self;
+    /// Of a positive normal number in `f64` that is `2^e (1 + f)`, `e` and `f`; `1 + f` lies between `sqrt(1/2)` and `sqrt(2)`.
+    fn split(&self) -> (Self, Self);
+    /// `self * 2^n` in `f64`, for whole n from -1022 to 1023.
+    fn scaled(&self, n: &Self) -> Self;
     /// The magnitude of `self` with the sign of another, zeros included.
     fn copysign(&self, sign: &Self) -> Self;
     /// `self * b + c`, in one rounding where that is one instruction.
@@ -152,6 +157,14 @@ impl Arithmetic for f64 {
         f64::round_ties_even(*self)
     }
     #[inline(always)]
+    fn split(&self) -> (f64, f64) {
+        wide::split(*self)
+    }
+    #[inline(always)]
+    fn scaled(&self, n: &f64) -> f64 {
+        self * wide::power_of_two(*n)
+    }
+    #[inline(always)]
     fn copysign(&self, sign: &f64) -> f64 {
         f64::copysign(*self, *sign)
     }
@@ -245,8 +258,7 @@ fn polynomial<T: Arithmetic, const N: usize>(x: &T, c: &[f64; N]) -> T {
 }
 
 /// A Chebyshev series in `x / 2`, its highest term first, by Clenshaw's recurrence.
-#[inline(always)]
-fn chebyshev<T: Arithmetic, const N: usize>(x: &T, c: &[f64; N]) -> T {
+fn chebyshev<T: Analytic, const N: usize>(x: &T, c: &[f64; N]) -> T {
     let [mut b0, mut b1, mut b2] = [x.of(c[0]), x.of(0.0), x.of(0.0)];
     for &c in &c[1..] {
         (b2, b1) = (b1, b0);

@@ -5,7 +5,7 @@
 //! the last place and some thousandths. Polynomials interpolate at Chebyshev nodes, the highest term first.
 
 use super::{Arithmetic, polynomial};
-use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
+use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, LOG2_E, PI};
 
 #[inline(always)]
 fn pick<T: Arithmetic>(t: &T::Truth, yes: &T, no: &T) -> T {
@@ -23,6 +23,57 @@ fn odd<T: Arithmetic, const N: usize>(x: &T, p: &[f64; N]) -> T {
 #[inline(always)]
 fn at_most<T: Arithmetic>(x: &T, top: f64) -> T {
     pick(&x.above(top), &x.of(top), x)
+}
+
+// ------------------------------------------------------------------------------------------------ exponential and logarithm
+
+/// ln 2 with its last 20 bits cut off, so that products with exponents are exact, and the rest.
+const LN2_HIGH: f64 = f64::from_bits(LN_2.to_bits() & !0xf_ffff);
+const LN2_LOW: f64 = 7.440_617_110_012_397e-11;
+
+/// `1 / n!`, of 13 downward.
+const EXP: [f64; 14] = {
+    let mut c = [1.0; 14];
+    let mut n = 1;
+    while n < 14 {
+        c[13 - n] = c[14 - n] / n as f64;
+        n += 1;
+    }
+    c
+};
+
+/// `2 / (2k + 1)`, of k = 10 down to 1: the series of `ln((1 + s) / (1 - s)) / s` after its first term.
+const LOG: [f64; 10] = {
+    let mut c = [0.0; 10];
+    let mut k = 1;
+    while k <= 10 {
+        c[10 - k] = 2.0 / (2 * k + 1) as f64;
+        k += 1;
+    }
+    c
+};
+
+/// `e^x`: infinite from `e^700`, and cut off at `e^-700`, which is zero in `f32`.
+#[inline(always)]
+pub fn exp<T: Arithmetic>(x: &T) -> T {
+    let cut = at_most(x, 700.0);
+    let cut = pick(&x.below(-700.0), &x.of(-700.0), &cut);
+    let n = (cut.clone() * LOG2_E).round();
+    let r = n.fused(&x.of(-LN2_LOW), &n.fused(&x.of(-LN2_HIGH), &cut));
+    pick(&cut.is(700.0), &x.of(f64::INFINITY), &polynomial(&r, &EXP).scaled(&n))
+}
+
+/// Natural logarithm. Of subnormal numbers it is wrong: none of `f32` is one in `f64`.
+#[inline(always)]
+pub fn ln<T: Arithmetic>(x: &T) -> T {
+    let (e, f) = x.split();
+    let s = f.clone() / (f + 2.0);
+    let z = s.squared();
+    let tail = polynomial(&z, &LOG) * z * s.clone();
+    let y = e.fused(&x.of(LN2_HIGH), &(e.fused(&x.of(LN2_LOW), &tail) + s * 2.0));
+    let y = pick(&x.is(f64::INFINITY), x, &y);
+    let y = pick(&x.is(0.0), &x.of(f64::NEG_INFINITY), &y);
+    pick(&T::either(&x.is(0.0), &x.above(0.0)), &y, &x.of(f64::NAN))
 }
 
 // ------------------------------------------------------------------------------------------------ inverse trigonometric
@@ -95,7 +146,7 @@ pub fn sinh<T: Arithmetic>(x: &T) -> T {
     const SERIES: [f64; 6] =
         [1.0 / 6_227_020_800.0, 1.0 / 39_916_800.0, 1.0 / 362_880.0, 1.0 / 5040.0, 1.0 / 120.0, 1.0 / 6.0];
     let a = x.abs();
-    let e = a.exp();
+    let e = exp(&a);
     let far = (e.clone() - e.inverse()) * 0.5;
     pick(&a.below(1.0), &odd(&a, &SERIES), &far).copysign(x)
 }
@@ -103,7 +154,7 @@ pub fn sinh<T: Arithmetic>(x: &T) -> T {
 /// Hyperbolic cosine.
 #[inline(always)]
 pub fn cosh<T: Arithmetic>(x: &T) -> T {
-    let e = x.abs().exp();
+    let e = exp(&x.abs());
     (e.clone() + e.inverse()) * 0.5
 }
 
@@ -111,7 +162,7 @@ pub fn cosh<T: Arithmetic>(x: &T) -> T {
 #[inline(always)]
 pub fn asinh<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
-    let far = (a.clone() + (a.squared() + 1.0).sqrt()).ln();
+    let far = ln(&(a.clone() + (a.squared() + 1.0).sqrt()));
     // Near zero the logarithm of a number near one loses digits.
     pick(&a.below(1.0 / 64.0), &odd(&a, &[-15.0 / 336.0, 3.0 / 40.0, -1.0 / 6.0]), &far).copysign(x)
 }
@@ -120,7 +171,7 @@ pub fn asinh<T: Arithmetic>(x: &T) -> T {
 #[inline(always)]
 pub fn acosh<T: Arithmetic>(x: &T) -> T {
     let more = x.clone() - 1.0;
-    let y = (x.clone() + (more.clone() * (more + 2.0)).sqrt()).ln();
+    let y = ln(&(x.clone() + (more.clone() * (more + 2.0)).sqrt()));
     pick(&x.below(1.0), &x.of(f64::NAN), &y)
 }
 
@@ -128,7 +179,7 @@ pub fn acosh<T: Arithmetic>(x: &T) -> T {
 #[inline(always)]
 pub fn atanh<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
-    let far = ((a.clone() + 1.0) / (-a.clone() + 1.0)).ln() * 0.5;
+    let far = ln(&((a.clone() + 1.0) / (-a.clone() + 1.0))) * 0.5;
     pick(&a.below(1.0 / 64.0), &odd(&a, &[1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0]), &far).copysign(x)
 }
 
@@ -139,7 +190,7 @@ pub fn atanh<T: Arithmetic>(x: &T) -> T {
 pub fn erfc<T: Arithmetic>(x: &T) -> T {
     let a = at_most(&x.abs(), 10.5);
     let t = a.of(3.0) / (a.clone() + 3.0);
-    let y = polynomial(&(t - 0.625), &ERFC) * (-a.squared()).exp();
+    let y = polynomial(&(t - 0.625), &ERFC) * exp(&-a.squared());
     T::choose(&x.below(0.0), || -y.clone() + 2.0, || y.clone())
 }
 
@@ -147,7 +198,7 @@ pub fn erfc<T: Arithmetic>(x: &T) -> T {
 #[inline(always)]
 pub fn erfinv<T: Arithmetic>(x: &T) -> T {
     let a = x.abs();
-    let w = -((-a.clone() + 1.0) * (a.clone() + 1.0)).ln();
+    let w = -ln(&((-a.clone() + 1.0) * (a.clone() + 1.0)));
     let far = polynomial(&(w.sqrt() - 3.125), &ERFINV_FAR);
     let y = pick(&w.above(5.0), &far, &polynomial(&(w - 2.5), &ERFINV_NEAR)) * x.clone();
     pick(&a.is(1.0), &x.of(f64::INFINITY).copysign(x), &y)
@@ -203,17 +254,17 @@ fn shifted<T: Arithmetic>(x: &T) -> Shifted<T> {
 pub fn lgamma<T: Arithmetic>(x: &T) -> T {
     let s = shifted(x);
     let factor = T::choose(&T::either(&s.low, &s.far), || s.x.clone(), || pick(&s.high, &s.near, &x.of(1.0)));
-    let ln = factor.ln();
+    let log = ln(&factor);
     let near = (s.near.clone() - 1.0) * (s.near.clone() - 2.0) * polynomial(&(s.near.clone() - 1.5), &LGAMMA_NEAR);
-    let near = near + T::choose(&s.low, || -ln.clone(), || ln.clone());
+    let near = near + T::choose(&s.low, || -log.clone(), || log.clone());
     let r = s.x.inverse();
     // Half of ln(2 pi), less one half.
     const REST: f64 = 0.418_938_533_204_672_7;
-    let far = (s.x.clone() - 0.5).fused(&(ln - 1.0), &(polynomial(&r.squared(), &LGAMMA_FAR) * r + REST));
+    let far = (s.x.clone() - 0.5).fused(&(log - 1.0), &(polynomial(&r.squared(), &LGAMMA_FAR) * r + REST));
     let y = pick(&s.far, &far, &near);
     // Gamma(x) Gamma(1 - x) = pi / sin(pi x), whose poles are those of the result.
     let sine = sin_pi(&(x.clone() - x.round())).abs();
-    let reflected = (sine.of(PI) / sine).ln() - y.clone();
+    let reflected = ln(&(sine.of(PI) / sine)) - y.clone();
     let y = pick(&s.left, &reflected, &y);
     pick(&x.is(f64::NEG_INFINITY), &x.of(f64::INFINITY), &y)
 }
@@ -226,7 +277,7 @@ pub fn digamma<T: Arithmetic>(x: &T) -> T {
     let near = (s.near.clone() - DIGAMMA_ROOT.0 - DIGAMMA_ROOT.1) * polynomial(&(s.near.clone() - 1.5), &DIGAMMA_NEAR);
     let near = near + pick(&s.low, &-r.clone(), &pick(&s.high, &r, &x.of(0.0)));
     let z = r.squared();
-    let far = s.x.ln() - r * 0.5 + polynomial(&z, &DIGAMMA_FAR) * z;
+    let far = ln(&s.x) - r * 0.5 + polynomial(&z, &DIGAMMA_FAR) * z;
     let y = pick(&s.far, &far, &near);
     // psi(1 - x) - psi(x) = pi cot(pi x), which has no value at the poles.
     let f = x.clone() - x.round();
@@ -234,6 +285,53 @@ pub fn digamma<T: Arithmetic>(x: &T) -> T {
     let reflected = y.clone() - cot * PI;
     let reflected = pick(&f.is(0.0), &x.of(f64::NAN), &reflected);
     pick(&s.left, &reflected, &y)
+}
+
+// ------------------------------------------------------------------------------------------------ Bessel functions
+
+/// A modified Bessel function of `a >= 0`, from its polynomials; times `e^-a` if `scaled`.
+#[inline(always)]
+fn bessel_i<T: Arithmetic, const N: usize, const M: usize>(a: &T, near: &[f64; N], far: &[f64; M], scaled: bool) -> T {
+    let outer = a.above(8.0);
+    // Beyond the series `e^a` is taken out of the function.
+    let e = exp(&if scaled { -a.clone() } else { a.clone() });
+    let (with_near, with_far) = if scaled { (e, a.of(1.0)) } else { (a.of(1.0), e) };
+    let t = a.inverse() - 0.0625;
+    let y = T::choose(&outer, || polynomial(&t, far) / a.sqrt(), || polynomial(&a.squared(), near));
+    y * pick(&outer, &with_far, &with_near)
+}
+
+/// Modified Bessel function of the first kind, order 0.
+#[inline(always)]
+pub fn i0<T: Arithmetic>(x: &T) -> T {
+    bessel_i(&x.abs(), &I0_NEAR, &I0_FAR, false)
+}
+
+/// `e^-|x| I0(x)`.
+#[inline(always)]
+pub fn i0e<T: Arithmetic>(x: &T) -> T {
+    bessel_i(&x.abs(), &I0_NEAR, &I0_FAR, true)
+}
+
+/// Order 1 is odd, and below 8 its polynomial leaves out a factor x.
+#[inline(always)]
+fn odd_order<T: Arithmetic>(x: &T, y: T) -> T {
+    let a = x.abs();
+    let y = T::choose(&a.above(8.0), || y.clone(), || y.clone() * a.clone());
+    // No zero is negative, as in PyTorch.
+    T::choose(&x.below(0.0), || -y.clone(), || y.clone())
+}
+
+/// Modified Bessel function of the first kind, order 1.
+#[inline(always)]
+pub fn i1<T: Arithmetic>(x: &T) -> T {
+    odd_order(x, bessel_i(&x.abs(), &I1_NEAR, &I1_FAR, false))
+}
+
+/// `e^-|x| I1(x)`.
+#[inline(always)]
+pub fn i1e<T: Arithmetic>(x: &T) -> T {
+    odd_order(x, bessel_i(&x.abs(), &I1_NEAR, &I1_FAR, true))
 }
 
 // ------------------------------------------------------------------------------------------------ polynomials
@@ -403,4 +501,72 @@ const DIGAMMA_FAR: [f64; 15] = [
     -0.003_968_253_948_113_322,
     0.008_333_333_333_291_002,
     -0.083_333_333_333_333_31,
+];
+
+/// `I0(x)` of `x^2`, x up to 8.
+const I0_NEAR: [f64; 15] = [
+    8.316_924_282_245_636e-31,
+    3.042_928_212_436_616_6e-28,
+    2.704_676_589_441_877e-25,
+    1.487_042_127_576_366_8e-22,
+    7.247_839_261_626_606e-20,
+    2.896_665_191_436_734_3e-17,
+    9.386_040_001_755_36e-15,
+    2.402_805_947_105_056_5e-12,
+    4.709_503_045_067_053e-10,
+    6.781_684_001_500_013e-8,
+    6.781_684_029_592_905_5e-6,
+    0.000_434_027_777_770_234_6,
+    0.015_625_000_000_016_404,
+    0.249_999_999_999_985_93,
+    1.000_000_000_000_002,
+];
+
+/// `sqrt(x) e^-x I0(x)` of `1 / x - 1/16`, x from 8.
+const I0_FAR: [f64; 11] = [
+    -7_868.934_071_417_607,
+    -560.029_478_081_133_7,
+    83.348_376_906_823_53,
+    13.411_519_787_995_905,
+    1.509_857_256_851_557_6,
+    0.307_831_440_704_313_3,
+    0.097_229_277_938_247,
+    0.045_644_349_234_620_96,
+    0.034_871_318_125_909_13,
+    0.053_768_831_275_586_786,
+    0.402_176_509_445_031_25,
+];
+
+/// `I1(x) / x` of `x^2`, x up to 8.
+const I1_NEAR: [f64; 15] = [
+    2.684_117_868_217_199e-32,
+    1.127_557_916_750_441e-29,
+    1.031_803_280_001_254e-26,
+    6.206_376_330_611_319_6e-24,
+    3.293_636_916_703_203_8e-21,
+    1.448_379_125_792_064_4e-18,
+    5.214_448_339_837_098e-16,
+    1.501_754_230_626_928_3e-13,
+    3.363_930_644_814_329e-11,
+    5.651_403_348_485_163e-9,
+    6.781_684_028_330_045e-7,
+    5.425_347_222_199_273_4e-5,
+    0.002_604_166_666_667_165_7,
+    0.062_499_999_999_999_57,
+    0.500_000_000_000_000_1,
+];
+
+/// `sqrt(x) e^-x I1(x)` of `1 / x - 1/16`, x from 8.
+const I1_FAR: [f64; 11] = [
+    8_384.667_170_976_663,
+    578.430_886_182_141_4,
+    -92.275_195_893_967_65,
+    -14.688_553_170_168_666,
+    -1.698_013_733_169_844,
+    -0.360_936_806_730_462_86,
+    -0.120_237_250_714_504_78,
+    -0.061_600_637_177_631_166,
+    -0.056_124_358_472_520_91,
+    -0.155_993_234_577_955_05,
+    0.389_398_459_025_846_63,
 ];
