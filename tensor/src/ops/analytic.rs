@@ -61,13 +61,16 @@ operators! {
 impl<'a> Div for Lowered<'a> {
     type Output = Lowered<'a>;
     fn div(self, other: Lowered<'a>) -> Lowered<'a> {
-        let on_cpu = self.f.borrow().platform() == Platform::Cpu;
-        if on_cpu {
-            // XLA:CPU ends a fusion at a division that has several uses, and writes its result to memory. The sign's change is a
-            // single one, and costs nothing: what is compiled has neither.
-            return -(-self).with("stablehlo.divide", &other);
+        let y = self.with("stablehlo.divide", &other);
+        if self.f.borrow().platform() != Platform::Cpu {
+            return y;
         }
-        self.with("stablehlo.divide", &other)
+        // XLA:CPU ends a fusion at a division that has several uses, and writes its result to memory. This is a single one, and
+        // changes nothing, which no compiler sees.
+        self.made(|f| {
+            let nan = f.compare(Direction::Ne, &other.v, &other.v);
+            f.select(&nan, &other.v, &y.v)
+        })
     }
 }
 impl<'a> Div<f64> for Lowered<'a> {
