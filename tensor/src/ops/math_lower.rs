@@ -120,7 +120,10 @@ fn log1p(f: &mut Func, x: &Value) -> Value {
     let one = f.splat(1.0, x.ty());
     let u = f.binary("stablehlo.add", &x, &one);
     let log = f.unary("stablehlo.log", &u);
-    let taken = f.binary("stablehlo.subtract", &u, &one);
+    // The larger one with zero changes nothing that has a logarithm; without it, XLA makes `(1 + x) - 1` x again.
+    let zero = f.splat(0.0, x.ty());
+    let rounded = f.binary("stablehlo.maximum", &u, &zero);
+    let taken = f.binary("stablehlo.subtract", &rounded, &one);
     let ratio = f.binary("stablehlo.divide", &x, &taken);
     let y = f.binary("stablehlo.multiply", &log, &ratio);
     // Infinity has no ratio.
