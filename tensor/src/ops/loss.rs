@@ -603,7 +603,10 @@ fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r:
         if x.device().kind == DeviceKind::Tpu {
             return super::indexing::defer(&outside, error().in_op("binary_cross_entropy"));
         }
-        if outside.to_dtype(DType::I64)?.sum()?.scalar_bits() == Some(0) { Ok(()) } else { Err(error()) }
+        match outside.to_dtype(DType::I64)?.sum()?.scalar_bits() {
+            Some(n) if n != 0 => Err(error()),
+            _ => Ok(()),
+        }
     })?;
     let one_less = |t: &Tensor| t.neg()?.add_scalar(1.0);
     let loss = target.mul(&bounded_log(x)?)?.add(&one_less(target)?.mul(&bounded_log(&one_less(x)?)?)?)?.neg()?;
