@@ -40,7 +40,7 @@ fn shapes_that_do_not_fit() {
     use ErrorKind::{Runtime, Value};
     on_both(|d| {
         let x = |dims: &[usize]| ones(dims, d);
-        says(x(&[2, 3]).matmul(&x(&[4, 5])), Runtime, "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)");
+        says(x(&[2, 3]).matmul(&x(&[4, 5])), Runtime, "mm: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)");
         says(
             x(&[2, 3]).add(&x(&[2, 4])),
             Runtime,
@@ -73,7 +73,7 @@ fn shapes_that_do_not_fit() {
         says(x(&[2]).item(), Runtime, "a Tensor with 2 elements cannot be converted to Scalar");
         let linear = Linear::new(3, 2)?;
         linear.to(d)?;
-        says(linear.forward(&x(&[4, 5])), Runtime, "mat1 and mat2 shapes cannot be multiplied (4x5 and 3x2)");
+        says(linear.forward(&x(&[4, 5])), Runtime, "addmm: mat1 and mat2 shapes cannot be multiplied (4x5 and 3x2)");
         let conv = Conv2d::new(3, 4, [3, 3], Conv2dOptions::default())?;
         conv.to(d)?;
         says(
@@ -128,7 +128,7 @@ fn dtypes_that_do_not_fit() {
         says(f.matmul(&g), Runtime, "expected m1 and m2 to have the same dtype, but got: float != double");
         says(
             b.sub(&b),
-            Runtime,
+            ErrorKind::NotImplemented,
             "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
         );
         says(
@@ -141,7 +141,7 @@ fn dtypes_that_do_not_fit() {
         says(
             nn::cross_entropy(&f, &Tensor::zeros(&[2], DType::I32, d)?),
             Runtime,
-            "expected scalar type Long but found Int",
+            "expected target dtype to be Long or Byte, but got Int",
         );
         Ok(())
     });

@@ -88,6 +88,20 @@ struct Captures {
     found: Vec<Option<Tensor>>,
 }
 
+impl Targets {
+    /// Whether a gradient that goes along `e` is used.
+    fn want(&self, e: &Edge) -> bool {
+        match (e, self) {
+            (Edge::None, _) => false,
+            (_, Targets::Leaves) => true,
+            (Edge::Leaf(l), Targets::Only(c)) => c.leaves.contains_key(&l.address()),
+            (Edge::Node(n, nr), Targets::Only(c)) => {
+                c.needed.contains(&node_at(n)) || c.nodes.contains_key(&(node_at(n), *nr))
+            }
+        }
+    }
+}
+
 /// Marks the nodes that lead to a target.
 fn mark_needed(roots: &[Edge], c: &mut Captures) {
     // Depth first without recursion: a node is decided once all its edges are.
@@ -157,14 +171,12 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                        pending: &mut FxHashMap<Address, Pending>,
                        targets: &Targets|
      -> Result<()> {
+        if !targets.want(e) {
+            return Ok(());
+        }
         match e {
             Edge::None => Ok(()),
             Edge::Leaf(l) => {
-                if let Targets::Only(c) = targets {
-                    if !c.leaves.contains_key(&l.address()) {
-                        return Ok(());
-                    }
-                }
                 let leaf = l.leaf()?;
                 let i = *leaf_index.entry(leaf_at(&leaf)).or_insert_with(|| {
                     leaves.push((leaf, None));
@@ -173,11 +185,6 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                 accumulate(&mut leaves[i].1, g)
             }
             Edge::Node(n, nr) => {
-                if let Targets::Only(c) = targets {
-                    if !c.needed.contains(&node_at(n)) && !c.nodes.contains_key(&(node_at(n), *nr)) {
-                        return Ok(());
-                    }
-                }
                 let p = pending.entry(node_at(n)).or_insert_with(|| {
                     heap.push(Ready(n.clone()));
                     Pending::default()
@@ -228,7 +235,7 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
         if run_it {
             before_step(&hooks, &mut g)?;
             let running = watch.enter(&node);
-            let grads = node.apply(&g).map_err(|e| watch.failed(&node, e.in_op("backward")))?;
+            let grads = node.apply(&g, |e| targets.want(e)).map_err(|e| watch.failed(&node, e.in_op("backward")))?;
             drop(running);
             if grads.len() > node.edges().len() {
                 return Err(Error::runtime(format!(

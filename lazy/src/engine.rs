@@ -297,6 +297,21 @@ fn stale() -> Error {
     Error::runtime("a device value was used after its last reference was given back")
 }
 
+/// Takes back what was recorded of a node whose next operand is stale: the given operands. Says so.
+#[cold]
+fn forget(b: &mut Body, node: &Node, x: &[Operand<'_>]) -> Error {
+    b.form.inputs.truncate(node.first_input as usize);
+    for operand in x {
+        if let Operand::Number { meta, .. } = operand {
+            let d = meta.dtype as usize;
+            b.form.numbers[d] -= 1;
+            let kept = b.numbers[d].len() - meta.dtype.size_bytes();
+            b.numbers[d].truncate(kept);
+        }
+    }
+    stale()
+}
+
 #[inline]
 fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u32, u64) {
     match free.pop() {
@@ -324,11 +339,6 @@ impl Engine {
         if guard.streams.len() > 1 {
             guard = self.join(guard, id, x);
         }
-        for operand in x {
-            if let Operand::Value(h) = operand {
-                guard.entry(*h)?;
-            }
-        }
         let r = &mut *guard;
         let s = &mut r.streams[id];
         let b = &mut s.body;
@@ -336,10 +346,13 @@ impl Engine {
         let mut hash = mix(b.hash, op_hash);
         let node =
             Node { op: op.clone(), first_input: b.form.inputs.len() as u32, first_value: b.form.values.len() as u32 };
-        for operand in x {
+        for (i, operand) in x.iter().enumerate() {
             let input = match operand {
                 Operand::Value(h) => {
-                    let e = &mut r.entries[*h as u32 as usize];
+                    let e = match r.entries.get_mut(*h as u32 as usize) {
+                        Some(e) if e.generation == (*h >> 32) as u32 && e.refs > 0 => e,
+                        _ => return Err(forget(b, &node, &x[..i])),
+                    };
                     match &e.state {
                         State::Pending { value, .. } => Input::value(*value),
                         State::Held(_) if e.mark == s.serial => Input::arg(e.arg),
@@ -352,7 +365,7 @@ impl Engine {
                             (e.mark, e.arg) = (s.serial, i);
                             Input::arg(i)
                         }
-                        State::Free => return Err(stale()),
+                        State::Free => return Err(forget(b, &node, &x[..i])),
                     }
                 }
                 Operand::Number { bits, meta } => {

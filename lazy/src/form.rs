@@ -262,3 +262,65 @@ pub(crate) fn hash_op(op: &Prim) -> u64 {
 pub(crate) fn hash_meta(meta: &Meta) -> u64 {
     meta.dims.iter().fold(meta.dtype as u64 | (meta.device.index as u64) << 8, |h, &d| mix(h, d as u64))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use torchtpu_tensor::Device;
+    use torchtpu_tensor::ops::concat::Flip;
+    use torchtpu_tensor::ops::optim::AdamW;
+    use torchtpu_tensor::ops::pointwise::{Binary, BinaryKind};
+
+    const DONATED: bool = true;
+
+    /// A form of nodes with one operand list each; every value is `f32[4]`.
+    fn form(args: &[bool], nodes: &[(Prim, &[Input], usize)]) -> Form {
+        let meta = Meta::new(&[4], DType::F32, Device::TPU);
+        let mut form = Form { args: args.iter().map(|&donated| Arg { meta, donated }).collect(), ..Form::default() };
+        for (op, inputs, results) in nodes {
+            let node =
+                Node { op: op.clone(), first_input: form.inputs.len() as u32, first_value: form.values.len() as u32 };
+            form.nodes.push(node);
+            form.inputs.extend_from_slice(inputs);
+            form.values.extend(vec![meta; *results]);
+        }
+        form
+    }
+
+    fn subtract() -> Prim {
+        Prim::Binary(Binary(BinaryKind::Sub))
+    }
+
+    fn flip() -> Prim {
+        Prim::Flip(Flip { mask: 1 })
+    }
+
+    #[test]
+    fn the_last_update_takes_the_memory() {
+        // A gradient of the argument's type leaves the segment too, and comes first.
+        let (p, g) = (Input::arg(0), Input::value(0));
+        let f = form(&[DONATED], &[(flip(), &[p], 1), (subtract(), &[p, g], 1)]);
+        assert_eq!(f.overwritten(&[0, 1]), [(0, 1)]);
+    }
+
+    #[test]
+    fn results_of_an_optimiser_take_what_they_update() {
+        let step = Prim::AdamW(AdamW { decoupled: true, maximize: false });
+        let (p, m, v, g) = (Input::arg(0), Input::arg(1), Input::arg(2), Input::value(0));
+        let f = form(&[DONATED; 3], &[(flip(), &[p], 1), (step, &[p, g, m, v], 3)]);
+        let mut pairs = f.overwritten(&[0, 1, 2, 3]);
+        pairs.sort_unstable();
+        assert_eq!(pairs, [(0, 1), (1, 2), (2, 3)]);
+    }
+
+    #[test]
+    fn what_is_still_read_stays() {
+        // Mirroring cannot be done in place, and nothing comes after it.
+        assert_eq!(form(&[DONATED], &[(flip(), &[Input::arg(0)], 1)]).overwritten(&[0]), []);
+        let (x, y) = (Input::arg(0), Input::value(0));
+        let later = form(&[DONATED], &[(flip(), &[x], 1), (flip(), &[y], 1)]);
+        assert_eq!(later.overwritten(&[1]), [(0, 0)]);
+        let kept = form(&[!DONATED], &[(flip(), &[x], 1), (flip(), &[y], 1)]);
+        assert_eq!(kept.overwritten(&[1]), []);
+    }
+}

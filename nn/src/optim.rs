@@ -55,12 +55,24 @@ fn check_parameters(p: &[Parameter]) -> Result<()> {
     Ok(())
 }
 
-/// The end of a step.
-fn finish(parameters: &[Parameter]) -> Result<()> {
-    if parameters.iter().any(|p| p.tensor().device().kind == DeviceKind::Tpu) {
-        backend::get()?.step_boundary();
-    }
-    Ok(())
+/// A step: updates every parameter that has a gradient, by it and the parameter's state.
+fn step_each<S>(
+    parameters: &[Parameter],
+    states: &mut [S],
+    mut update: impl FnMut(&Tensor, Tensor, &mut S) -> Result<()>,
+) -> Result<()> {
+    no_grad(|| {
+        for (p, state) in parameters.iter().zip(states) {
+            let p = p.tensor();
+            if let Some(g) = p.grad() {
+                update(&p, g, state)?;
+            }
+        }
+        if parameters.iter().any(|p| p.tensor().device().kind == DeviceKind::Tpu) {
+            backend::get()?.step_boundary();
+        }
+        Ok(())
+    })
 }
 
 /// Puts state where its parameter is, should the module have been moved.
@@ -123,29 +135,24 @@ impl Sgd {
 impl Optimizer for Sgd {
     fn step(&mut self) -> Result<()> {
         let o = self.options;
-        no_grad(|| {
-            for (p, buffer) in self.parameters.iter().zip(&mut self.buffers) {
-                let p = p.tensor();
-                let Some(g) = p.grad() else { continue };
-                let first = buffer.is_none();
-                if o.momentum != 0.0 {
-                    match buffer {
-                        Some(b) => follow(b, &p)?,
-                        None => *buffer = Some(Tensor::zeros_like_meta(p.meta())?),
-                    }
+        step_each(&self.parameters, &mut self.buffers, |p, g, buffer| {
+            let first = buffer.is_none();
+            if o.momentum != 0.0 {
+                match buffer {
+                    Some(b) => follow(b, p)?,
+                    None => *buffer = Some(Tensor::zeros_like_meta(p.meta())?),
                 }
-                let args = ops::SgdArgs {
-                    weight_decay: o.weight_decay,
-                    momentum: o.momentum,
-                    lr: o.lr,
-                    dampening: o.dampening,
-                    nesterov: o.nesterov,
-                    maximize: o.maximize,
-                    first: first && o.momentum != 0.0,
-                };
-                ops::sgd(&p, &g, buffer.as_ref(), &args)?;
             }
-            finish(&self.parameters)
+            let args = ops::SgdArgs {
+                weight_decay: o.weight_decay,
+                momentum: o.momentum,
+                lr: o.lr,
+                dampening: o.dampening,
+                nesterov: o.nesterov,
+                maximize: o.maximize,
+                first: first && o.momentum != 0.0,
+            };
+            ops::sgd(p, &g, buffer.as_ref(), &args)
         })
     }
     fn parameters(&self) -> &[Parameter] {
@@ -229,30 +236,25 @@ impl AdamFamily {
             maximize: o.maximize,
             decoupled: self.decoupled,
         };
-        no_grad(|| {
-            for (p, state) in self.parameters.iter().zip(&mut self.state) {
-                let p = p.tensor();
-                let Some(g) = p.grad() else { continue };
-                if state.is_none() {
-                    let zeros = || Tensor::zeros_like_meta(p.meta());
-                    let largest = if o.amsgrad { Some(zeros()?) } else { None };
-                    *state = Some(Moments { steps: 0, mean: zeros()?, square: zeros()?, largest });
-                }
-                let s = state.as_mut().expect("made above");
-                follow(&mut s.mean, &p)?;
-                follow(&mut s.square, &p)?;
-                s.largest.iter_mut().try_for_each(|t| follow(t, &p))?;
-                s.steps += 1;
-                let step = Tensor::full(&[], s.steps as f64, DType::F32, Device::CPU)?;
-                let state = ops::AdamState {
-                    exp_avg: &s.mean,
-                    exp_avg_sq: &s.square,
-                    max_exp_avg_sq: s.largest.as_ref(),
-                    step: &step,
-                };
-                ops::adam(&p, &g, &state, &args)?;
+        step_each(&self.parameters, &mut self.state, |p, g, state| {
+            if state.is_none() {
+                let zeros = || Tensor::zeros_like_meta(p.meta());
+                let largest = if o.amsgrad { Some(zeros()?) } else { None };
+                *state = Some(Moments { steps: 0, mean: zeros()?, square: zeros()?, largest });
             }
-            finish(&self.parameters)
+            let s = state.as_mut().expect("made above");
+            follow(&mut s.mean, p)?;
+            follow(&mut s.square, p)?;
+            s.largest.iter_mut().try_for_each(|t| follow(t, p))?;
+            s.steps += 1;
+            let step = Tensor::full(&[], s.steps as f64, DType::F32, Device::CPU)?;
+            let state = ops::AdamState {
+                exp_avg: &s.mean,
+                exp_avg_sq: &s.square,
+                max_exp_avg_sq: s.largest.as_ref(),
+                step: &step,
+            };
+            ops::adam(p, &g, &state, &args)
         })
     }
 }

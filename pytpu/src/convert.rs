@@ -187,7 +187,7 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
             }
             let name = arguments::type_name(o);
             return Err(match PyUnicode_Check(o) != 0 {
-                true => PyValueError::new_err("too many dimensions 'str'").into(),
+                true => PyTypeError::new_err("new(): invalid data type 'str'").into(),
                 false if is_sequence(o) => ragged(dims, depth, PySequence_Size(o).max(0) as usize),
                 false => PyRuntimeError::new_err(format!("Could not infer dtype of {name}")).into(),
             });

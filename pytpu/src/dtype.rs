@@ -163,6 +163,25 @@ fn promote<'py>(py: Python<'py>, type1: &PyDType, type2: &PyDType) -> Bound<'py,
     object(py, promote_types(type1.0, type2.0))
 }
 
+/// The dtype in which two tensors or numbers meet.
+#[pyfunction]
+#[pyo3(name = "result_type")]
+fn result_type_of<'py>(
+    py: Python<'py>,
+    tensor1: &Bound<'py, PyAny>,
+    tensor2: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyDType>> {
+    let operand = |o: &Bound<'py, PyAny>| {
+        // SAFETY: the caller holds both objects until the function returns.
+        unsafe { crate::number::operand(o.as_ptr()) }.ok_or_else(|| {
+            // SAFETY: as above.
+            let got = unsafe { crate::arguments::type_name(o.as_ptr()) };
+            PyTypeError::new_err(format!("result_type() takes tensors and numbers, not {got}"))
+        })
+    };
+    Ok(object(py, torchtpu_tensor::ops::pointwise::result_type(operand(tensor1)?, operand(tensor2)?)))
+}
+
 #[pyfunction]
 #[pyo3(name = "can_cast")]
 fn cast_allowed(from_: &PyDType, to: &PyDType) -> bool {
@@ -203,5 +222,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(set_default, m)?)?;
     m.add_function(wrap_pyfunction!(promote, m)?)?;
     m.add_function(wrap_pyfunction!(cast_allowed, m)?)?;
+    m.add_function(wrap_pyfunction!(result_type_of, m)?)?;
     Ok(())
 }

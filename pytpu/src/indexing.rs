@@ -113,23 +113,57 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
             {
                 return Ok(Item::Int(v));
             }
-            if PyTuple_Check(o) == 0 && PyList_Check(o) == 0 && !convert::is_array(o) {
+            if convert::is_array(o) {
+                convert::tensor(o, None, None)?.to_device(x.device())?
+            } else if PySequence_Check(o) == 0 {
                 return Err(bad_index(o));
+            } else {
+                // Numbers of a list are positions, also fractional ones; truth values are a mask.
+                let t = convert::tensor(o, None, None)?;
+                (if t.dtype() == DType::Bool { t } else { t.to_dtype(DType::I64)? }).to_device(x.device())?
             }
-            let t = convert::tensor(o, None, None)?;
-            let empty = t.numel() == 0 && t.dtype().is_float();
-            (if empty { t.to_dtype(DType::I64)? } else { t }).to_device(x.device())?
         };
         match (t.dtype(), t.dims().is_empty()) {
             (DType::Bool, true) => Ok(Item::Bool(only_element(&t)?.to_i64() != 0)),
             (d, true) if !d.is_inexact() && d != DType::U8 => Ok(Item::Int(only_element(&t)?.to_i64())),
-            (d, _) if d.is_inexact() => Err(PyIndexError::new_err(format!(
-                "tensors used as indices must be long, int, byte or bool tensors, not {}",
-                d.name()
-            ))
-            .into()),
+            (d, _) if d.is_inexact() => {
+                Err(PyIndexError::new_err("tensors used as indices must be long, int, byte or bool tensors").into())
+            }
             _ => Ok(Item::Tensor(t)),
         }
+    }
+}
+
+/// Whether a list stands for the tuple of its entries: one of them is a list, a slice, a tensor, `None` or `...`. Long lists
+/// never do.
+///
+/// # Safety
+/// `key` is an object.
+unsafe fn stands_for_tuple(key: Object) -> bool {
+    // SAFETY: by the contract; entries are released after a look at them.
+    unsafe {
+        if is_tensor(key) || convert::is_array(key) || PySequence_Check(key) == 0 {
+            return false;
+        }
+        let n = PySequence_Size(key);
+        if !(0..32).contains(&n) {
+            PyErr_Clear();
+            return false;
+        }
+        (0..n).any(|i| {
+            let o = PySequence_GetItem(key, i);
+            if o.is_null() {
+                PyErr_Clear();
+                return false;
+            }
+            let special = is_tensor(o)
+                || PySequence_Check(o) != 0
+                || PySlice_Check(o) != 0
+                || o == Py_None()
+                || o == Py_Ellipsis();
+            Py_DECREF(o);
+            special
+        })
     }
 }
 
@@ -141,7 +175,20 @@ unsafe fn items(key: Object, x: &Tensor) -> Outcome<Vec<Item>> {
         if PyTuple_Check(key) != 0 {
             return (0..PyTuple_Size(key)).map(|i| item(PyTuple_GetItem(key, i), x)).collect();
         }
-        Ok(vec![item(key, x)?])
+        if !stands_for_tuple(key) {
+            return Ok(vec![item(key, x)?]);
+        }
+        (0..PySequence_Size(key))
+            .map(|i| {
+                let o = PySequence_GetItem(key, i);
+                if o.is_null() {
+                    return Err(Failure::Raised);
+                }
+                let found = item(o, x);
+                Py_DECREF(o);
+                found
+            })
+            .collect()
     }
 }
 
@@ -191,12 +238,10 @@ fn select(x: &Tensor, items: Vec<Item>) -> Outcome<Selected> {
             PyIndexError::new_err(format!("too many indices for tensor of dimension {}", x.dims().len())).into()
         );
     }
-    if items.iter().filter(|i| matches!(i, Item::Ellipsis)).count() > 1 {
-        return Err(PyIndexError::new_err("an index can only have a single ellipsis ('...')").into());
-    }
     let mut s = Selected { x: x.clone(), indices: Vec::new(), untouched: true };
     // `from` counts dimensions of `x`, `dim` those of the view.
     let (mut dim, mut from) = (0usize, 0usize);
+    let mut expanded = false;
     let only_tensors = items.iter().all(|i| matches!(i, Item::Tensor(_)));
     for (at, i) in items.into_iter().enumerate() {
         match i {
@@ -226,7 +271,8 @@ fn select(x: &Tensor, items: Vec<Item>) -> Outcome<Selected> {
                 dim += 1;
             }
             Item::Ellipsis => {
-                let n = x.dims().len() - taken;
+                // A second one stands for nothing, as in PyTorch.
+                let n = if std::mem::replace(&mut expanded, true) { 0 } else { x.dims().len() - taken };
                 dim += n;
                 from += n;
             }
@@ -318,9 +364,6 @@ unsafe fn value_for(x: &Tensor, o: Object) -> Outcome<Tensor> {
         if let Some(v) = arguments::plain_number(o) {
             return Ok(Tensor::full(&[], v, x.dtype(), x.device())?);
         }
-        if PyList_Check(o) != 0 || PyTuple_Check(o) != 0 || convert::is_array(o) {
-            return convert::tensor(o, Some(x.dtype()), Some(x.device()));
-        }
         Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",
             arguments::type_name(o),
@@ -347,23 +390,29 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
     // `x[mask] = 0` needs no positions.
     if let ([Item::Tensor(mask)], true) = (&key[..], value.dims().is_empty())
         && mask.dtype() == DType::Bool
-        && mask.dims() == x.dims()
+        && x.dims().starts_with(&mask.dims()[..])
     {
+        let (value, mask) = (
+            &if value.dtype() == x.dtype() { value } else { value.to_dtype(x.dtype())? },
+            &(mask.dims().len()..x.dims().len()).try_fold(mask.clone(), |m, _| m.unsqueeze(-1))?,
+        );
         let fill = match number {
             Some(n) => Arg::Scalar(n),
-            None => Arg::Tensor(&value),
+            None => Arg::Tensor(value),
         };
         let overload = if number.is_some() { "Scalar" } else { "Tensor" };
         let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
         return Ok(torchtpu_tensor::inplace::apply(x, filled)?);
     }
+    let is_filled = value.dims().is_empty()
+        && key.iter().any(|i| matches!(i, Item::Bool(_)) || matches!(i, Item::Tensor(t) if is_mask(t)));
     let s = select(x, key)?;
     if s.indices.is_empty() {
         let value = without_leading_ones(value, s.x.dims())?;
         enter::work(s.x.numel(), || s.x.copy_(&value).map(|_| ()))?;
         return Ok(());
     }
-    let value = if value.dtype() == s.x.dtype() { value } else { value.to_dtype(s.x.dtype())? };
+    let value = if number.is_some() || is_filled { value.to_dtype(s.x.dtype())? } else { value };
     let value = value.to_device(s.x.device())?;
     let false_ = Arg::Scalar(Scalar::Bool(false));
     let args = [Arg::Tensor(&s.x), Arg::Tensors(&s.indices), Arg::Tensor(&value), false_];

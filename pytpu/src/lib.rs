@@ -59,12 +59,32 @@ fn _set_num_threads(n: usize) {
     torchtpu_kernels::threads::set_num_threads(n);
 }
 
+/// How tensors are printed from now on; no threshold prints all.
+#[pyfunction]
+fn _set_print_options(
+    precision: usize,
+    threshold: Option<usize>,
+    edge_items: usize,
+    line_width: usize,
+    scientific: Option<bool>,
+) {
+    let threshold = threshold.unwrap_or(usize::MAX);
+    torchtpu_tensor::print::set_print_options(torchtpu_tensor::print::PrintOptions {
+        precision,
+        threshold,
+        edge_items,
+        line_width,
+        scientific,
+    });
+}
+
 #[pymodule]
 #[pyo3(name = "_C")]
 fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_function(wrap_pyfunction!(_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(_set_num_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_print_options, m)?)?;
     enter::register(m)?;
     dtype::register(m)?;
     device::register(m)?;

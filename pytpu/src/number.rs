@@ -30,7 +30,7 @@ fn not_implemented() -> Outcome {
 /// # Safety
 /// `o` is an object that outlives the operand.
 #[inline(always)]
-unsafe fn operand<'a>(o: Object) -> Option<Operand<'a>> {
+pub(crate) unsafe fn operand<'a>(o: Object) -> Option<Operand<'a>> {
     // SAFETY: by the contract.
     unsafe {
         if is_exact(o) {
@@ -231,7 +231,20 @@ macro_rules! unary_slots {
 unary_slots! {
     neg Neg "__neg__";
     abs Abs "__abs__";
-    invert BitwiseNot "__invert__";
+    flip BitwiseNot "__invert__";
+}
+
+unsafe extern "C" fn invert(a: Object) -> Object {
+    // SAFETY: the interpreter passes an object of our type and holds the GIL.
+    unsafe {
+        if is_exact(a) && tensor_of(a).dtype().is_inexact() {
+            return enter::object(|| {
+                Err(PyTypeError::new_err("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+                    .into())
+            });
+        }
+        flip(a)
+    }
 }
 
 unsafe extern "C" fn positive(a: Object) -> Object {

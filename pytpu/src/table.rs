@@ -18,7 +18,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
-use torchtpu_tensor::{Result, Scalar, Tensor, inplace, ops};
+use torchtpu_tensor::{DType, Result, Scalar, Tensor, inplace, ops};
 
 /// Everything of one name.
 pub struct Descriptor {
@@ -268,6 +268,30 @@ fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()>
             )
         };
         return Err(PyRuntimeError::new_err(text).into());
+    }
+    if name == "multinomial" && target.dtype() != DType::I64 {
+        return Err(PyRuntimeError::new_err(format!(
+            "multinomial expects Long tensor out, got: {}",
+            target.dtype().scalar_type()
+        ))
+        .into());
+    }
+    if matches!(name, "argmax" | "argmin") && target.dtype() != DType::I64 {
+        return Err(PyRuntimeError::new_err(format!(
+            "Expected out tensor to have dtype long int, but got {} instead",
+            ops::activation::c_name(target.dtype())
+        ))
+        .into());
+    }
+    if matches!(name, "all" | "any") && !matches!(target.dtype(), DType::Bool | DType::U8) {
+        return Err(PyRuntimeError::new_err(format!(
+            "{name} only supports bool tensor for result, got: {}",
+            target.dtype().scalar_type()
+        ))
+        .into());
+    }
+    if matches!(name, "isposinf" | "isneginf" | "signbit") && target.dtype() != DType::Bool {
+        return Err(PyRuntimeError::new_err(format!("{name} does not support non-boolean outputs.")).into());
     }
     let overlaps = |x: &Tensor| x.is_same(target) || (x.shares_storage(target) && x.numel() > 0 && target.numel() > 0);
     let shared = args.0.iter().any(|a| match a {

@@ -398,8 +398,13 @@ impl Tensor {
 
     #[inline(always)]
     fn build(meta: &Meta, class: usize, storage: Storage) -> Tensor {
-        let block = take_block(class).cast::<Block>();
-        let header = block.cast::<Header>();
+        Tensor::assemble(class, storage, *meta, meta.numel(), meta.dims.contiguous_strides())
+    }
+
+    /// A contiguous tensor with all that its block's header says.
+    #[inline(always)]
+    fn assemble(class: usize, storage: Storage, meta: Meta, numel: usize, strides: Dims) -> Tensor {
+        let header = take_block(class).cast::<Header>();
         let own = own_storage(header);
         // SAFETY: the block is free, aligned to 64 bytes and large enough for both headers.
         unsafe {
@@ -415,9 +420,9 @@ impl Tensor {
                 view: null_mut(),
                 pyobject: AtomicPtr::new(null_mut()),
                 offset: 0,
-                numel: meta.numel(),
-                meta: *meta,
-                strides: meta.dims.contiguous_strides(),
+                numel,
+                meta,
+                strides,
             });
         }
         Tensor(header)
@@ -477,28 +482,7 @@ impl Tensor {
     #[inline(always)]
     fn twin(&self, class: usize, storage: Storage) -> Tensor {
         let h = self.header();
-        let header = take_block(class).cast::<Header>();
-        let own = own_storage(header);
-        // SAFETY: as `build`.
-        unsafe {
-            own.write(storage);
-            header.write(Header {
-                refs: AtomicU32::new(1),
-                flags: AtomicU8::new(0),
-                contiguous: true,
-                class: class as u8,
-                storage: own,
-                autograd: AtomicPtr::new(null_mut()),
-                output_nr: AtomicU32::new(0),
-                view: null_mut(),
-                pyobject: AtomicPtr::new(null_mut()),
-                offset: 0,
-                numel: h.numel,
-                meta: h.meta,
-                strides: h.strides,
-            });
-        }
-        Tensor(header)
+        Tensor::assemble(class, storage, h.meta, h.numel, h.strides)
     }
 
     #[cold]

@@ -191,9 +191,7 @@ impl Node {
             kept: Mutex::new(Some(Kept::default())),
             extras: OnceLock::new(),
         });
-        if saved::anomaly().0 {
-            saved::remember(&node);
-        }
+        saved::remember(&node);
         node
     }
     /// Position in time: larger than that of every node it leads to.
@@ -246,11 +244,12 @@ impl Node {
         *extras.retained[slot].1.lock().unwrap_or_else(|e| e.into_inner()) = Some(g);
     }
 
-    /// Gradients of the inputs for the given gradients of the outputs.
+    /// Gradients of the inputs for the given gradients of the outputs. `wanted` says for each edge whether anything is done
+    /// with its gradient; a rule leaves out the others where that saves work.
     ///
     /// # Errors
     /// `Runtime` when what was kept has been freed or changed in place; whatever the rule raises.
-    pub fn apply(self: &Arc<Node>, g: &[Option<Tensor>]) -> Result<Grads> {
+    pub fn apply(self: &Arc<Node>, g: &[Option<Tensor>], wanted: impl Fn(&Edge) -> bool) -> Result<Grads> {
         let op = match &self.rule {
             Rule::Function(f) => return f.backward(g),
             Rule::Op(op) => op,
@@ -262,7 +261,7 @@ impl Node {
         let mut metas: SmallVec<[Meta; 2]> = SmallVec::with_capacity(self.edges.len());
         let mut needs = 0u64;
         for (i, edge) in self.edges.iter().enumerate() {
-            if edge.is_some() {
+            if wanted(edge) {
                 needs |= 1 << i.min(63);
             }
             let input = kept.inputs.get(i);
@@ -424,9 +423,7 @@ fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<
         kept: Mutex::new(Some(Kept { inputs, outputs })),
         extras: OnceLock::new(),
     });
-    if saved::anomaly().0 {
-        saved::remember(&node);
-    }
+    saved::remember(&node);
     if differentiable {
         y.set_grad_ref(Some(GradRef::Node(node)), 0);
     }
@@ -465,9 +462,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kept: Mutex::new(Some(kept)),
         extras: OnceLock::new(),
     });
-    if saved::anomaly().0 {
-        saved::remember(&node);
-    }
+    saved::remember(&node);
     for (i, t) in y.iter().enumerate() {
         if t.dtype().is_inexact() && differentiable >> i & 1 != 0 {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), i as u32);

@@ -35,7 +35,7 @@ pub mod meta;
 pub mod op;
 mod operators;
 pub mod ops;
-mod print;
+pub mod print;
 pub mod random;
 pub mod saved;
 mod scalar;

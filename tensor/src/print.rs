@@ -2,13 +2,40 @@
 
 use crate::{DType, Device, DeviceKind, Result, Scalar, Tensor, c128, default_complex, default_dtype, state};
 use std::fmt;
+use std::sync::RwLock;
 
-/// How many elements are printed in full.
-const THRESHOLD: usize = 1000;
-/// How many entries are printed at each end of a summarised dimension.
-const EDGE: usize = 3;
-const LINE_WIDTH: usize = 80;
-const PRECISION: usize = 4;
+/// What `torch.set_printoptions` sets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PrintOptions {
+    /// Digits after the point.
+    pub precision: usize,
+    /// How many elements are printed in full.
+    pub threshold: usize,
+    /// How many entries are printed at each end of a summarised dimension.
+    pub edge_items: usize,
+    /// Characters on a line.
+    pub line_width: usize,
+    /// Whether numbers have exponents; `None` decides by the numbers.
+    pub scientific: Option<bool>,
+}
+
+impl PrintOptions {
+    /// What holds until something else is set.
+    pub const DEFAULT: PrintOptions =
+        PrintOptions { precision: 4, threshold: 1000, edge_items: 3, line_width: 80, scientific: None };
+}
+
+static OPTIONS: RwLock<PrintOptions> = RwLock::new(PrintOptions::DEFAULT);
+
+/// How tensors are printed now.
+pub fn print_options() -> PrintOptions {
+    *OPTIONS.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Changes how tensors are printed, in the whole process.
+pub fn set_print_options(options: PrintOptions) {
+    *OPTIONS.write().unwrap_or_else(std::sync::PoisonError::into_inner) = options;
+}
 
 /// How the elements of one tensor are written: all alike; of complex numbers, the imaginary parts in a style of their own.
 struct Styles {
@@ -58,10 +85,16 @@ enum Style {
 }
 
 fn scientific(v: f64) -> String {
-    let s = format!("{v:.PRECISION$e}");
+    let digits = print_options().precision;
+    let s = format!("{v:.digits$e}");
     let (mantissa, exponent) = s.split_once('e').unwrap_or((&s, "0"));
     let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |d| ('-', d));
     format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+fn fixed(v: f64) -> String {
+    let digits = print_options().precision;
+    format!("{v:.digits$}")
 }
 
 fn special(v: f64) -> Option<&'static str> {
@@ -87,20 +120,20 @@ impl Style {
             finite.iter().fold((0.0, f64::INFINITY), |(a, b): (f64, f64), v| (a.max(v.abs()), b.min(v.abs())));
         let spread = !finite.is_empty() && (max / min > 1000.0 || max > 1.0e8);
         let whole = finite.iter().all(|v| v.ceil() == *v);
-        if spread || !whole && min < 1.0e-4 {
+        if print_options().scientific.unwrap_or(spread || !whole && min < 1.0e-4) {
             return Style::Scientific { width: longest(&scientific) };
         }
         if whole {
             return Style::Whole { width: longest(&|v| format!("{v:.0}.")) };
         }
-        Style::Fixed { width: longest(&|v| format!("{v:.PRECISION$}")) }
+        Style::Fixed { width: longest(&fixed) }
     }
     fn write(&self, v: Scalar) -> String {
         let x = v.to_f64();
         let (text, width) = match self {
             Style::Integer { width } => (plain(v), *width),
             Style::Whole { width } => (special(x).map_or_else(|| format!("{x:.0}."), Into::into), *width),
-            Style::Fixed { width } => (special(x).map_or_else(|| format!("{x:.PRECISION$}"), Into::into), *width),
+            Style::Fixed { width } => (special(x).map_or_else(|| fixed(x), Into::into), *width),
             Style::Scientific { width } => (special(x).map_or_else(|| scientific(x), Into::into), *width),
         };
         format!("{text:>width$}")
@@ -132,8 +165,8 @@ fn shown(x: &Tensor, summarize: bool) -> Result<Vec<Scalar>> {
     if x.dims().is_empty() {
         return scalars(x);
     }
-    let n = x.dims()[0];
-    let picks: Vec<usize> = if n > 2 * EDGE { (0..EDGE).chain(n - EDGE..n).collect() } else { (0..n).collect() };
+    let (n, edge) = (x.dims()[0], print_options().edge_items);
+    let picks: Vec<usize> = if n > 2 * edge { (0..edge).chain(n - edge..n).collect() } else { (0..n).collect() };
     let mut v = Vec::new();
     for i in picks {
         v.extend(shown(&x.select(0, i as i64)?, true)?);
@@ -155,12 +188,12 @@ fn scalars(x: &Tensor) -> Result<Vec<Scalar>> {
 
 fn vector(x: &Tensor, indent: usize, style: &Styles, summarize: bool) -> Result<String> {
     let v = shown(x, summarize)?;
-    let n = x.dims()[0];
+    let (n, options) = (x.dims()[0], print_options());
     let mut items: Vec<String> = v.iter().map(|s| style.write(*s)).collect();
-    if summarize && n > 2 * EDGE {
-        items.insert(EDGE, " ...".into());
+    if summarize && n > 2 * options.edge_items {
+        items.insert(options.edge_items, " ...".into());
     }
-    let per_line = ((LINE_WIDTH.saturating_sub(indent)) / (style.width() + 2)).max(1);
+    let per_line = ((options.line_width.saturating_sub(indent)) / (style.width() + 2)).max(1);
     let lines: Vec<String> = items.chunks(per_line).map(|c| c.join(", ")).collect();
     Ok(format!("[{}]", lines.join(&format!(",\n{}", " ".repeat(indent + 1)))))
 }
@@ -170,12 +203,12 @@ fn body(x: &Tensor, indent: usize, style: &Styles, summarize: bool) -> Result<St
         0 => Ok(style.write(scalars(x)?[0])),
         1 => vector(x, indent, style, summarize),
         rank => {
-            let n = x.dims()[0];
+            let (n, edge) = (x.dims()[0], print_options().edge_items);
             let row = |i: usize| body(&x.select(0, i as i64)?, indent + 1, style, summarize);
-            let rows: Vec<String> = if summarize && n > 2 * EDGE {
-                let mut r: Vec<String> = (0..EDGE).map(row).collect::<Result<_>>()?;
+            let rows: Vec<String> = if summarize && n > 2 * edge {
+                let mut r: Vec<String> = (0..edge).map(row).collect::<Result<_>>()?;
                 r.push("...".into());
-                r.extend((n - EDGE..n).map(row).collect::<Result<Vec<_>>>()?);
+                r.extend((n - edge..n).map(row).collect::<Result<Vec<_>>>()?);
                 r
             } else {
                 (0..n).map(row).collect::<Result<_>>()?
@@ -204,7 +237,7 @@ pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
     } else {
         state::no_grad(|| {
             let host = x.detach().to_device(Device::CPU)?;
-            let summarize = x.numel() > THRESHOLD;
+            let summarize = x.numel() > print_options().threshold;
             let style = Styles::of(&shown(&host, summarize)?, x.dtype());
             body(&host, prefix.len(), &style, summarize)
         })?
@@ -219,7 +252,7 @@ pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
     // Room for the two characters before a suffix, and two to spare on the line of the elements.
     let mut last_line = out.lines().last().map_or(0, str::len) + 2;
     for e in extra {
-        if last_line + e.len() + 2 > LINE_WIDTH {
+        if last_line + e.len() + 2 > print_options().line_width {
             out.push_str(&format!(",\n{}{e}", " ".repeat(prefix.len())));
             last_line = prefix.len() + e.len();
         } else {

@@ -259,9 +259,16 @@ pub fn set_traceback(f: fn() -> String) {
     let _ = TRACEBACK.set(f);
 }
 
-/// What a new node remembers in anomaly mode.
-#[cold]
+/// In anomaly mode, a new node remembers where it was made.
+#[inline]
 pub(crate) fn remember(node: &Node) {
+    if anomaly().0 {
+        remember_place(node);
+    }
+}
+
+#[cold]
+fn remember_place(node: &Node) {
     let text = match TRACEBACK.get() {
         Some(f) => f(),
         None => std::backtrace::Backtrace::force_capture().to_string(),

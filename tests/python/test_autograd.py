@@ -490,3 +490,14 @@ def test_a_long_chain_of_functions():
         y = Product.apply(y, torch.ones(1).double())[0]
     y.backward()
     assert x.grad.item() == 1.0
+
+
+def test_what_nobody_asked_for_is_not_computed(device):
+    x, w = (torch.randn(3, 3, device=device, requires_grad=True) for _ in range(2))
+    y = x @ w
+    missing = []
+    y.grad_fn.register_hook(lambda grads, _: missing.append([g is None for g in grads]))
+    torch.autograd.grad(y.sum(), w, retain_graph=True)
+    torch.autograd.grad(y.sum(), x, retain_graph=True)
+    y.sum().backward()
+    assert missing == [[True, False], [False, True], [False, False]]

@@ -13,8 +13,8 @@ import pytpu as torch
 INTERRUPTED = """
     import pytpu as torch
     x = torch.full((256, 256), 1 / 256, device={device!r})
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         while True:
             y = x
             for _ in range(20):

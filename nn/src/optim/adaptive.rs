@@ -1,8 +1,8 @@
 //! RMSprop and Adagrad.
 
-use super::{Optimizer, check, check_parameters, finish, follow};
+use super::{Optimizer, check, check_parameters, follow, step_each};
 use crate::Parameter;
-use torchtpu_tensor::{Result, Tensor, no_grad};
+use torchtpu_tensor::{Result, Tensor};
 
 /// Settings of [`RMSprop`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -85,38 +85,33 @@ impl RMSprop {
 impl Optimizer for RMSprop {
     fn step(&mut self) -> Result<()> {
         let o = self.options;
-        no_grad(|| {
-            for (p, state) in self.parameters.iter().zip(&mut self.state) {
-                let p = p.tensor();
-                let Some(g) = p.grad() else { continue };
-                if state.is_none() {
-                    let zeros = |wanted: bool| wanted.then(|| Tensor::zeros_like_meta(p.meta())).transpose();
-                    *state = Some(Means {
-                        square: Tensor::zeros_like_meta(p.meta())?,
-                        gradient: zeros(o.centered)?,
-                        step: zeros(o.momentum > 0.0)?,
-                    });
-                }
-                let s = state.as_mut().expect("made above");
-                follow(&mut s.square, &p)?;
-                s.gradient.iter_mut().chain(&mut s.step).try_for_each(|t| follow(t, &p))?;
-                let g = descent(&p, g, o.maximize, o.weight_decay)?;
-                blend(&s.square, o.alpha, &g.square()?.mul_scalar(1.0 - o.alpha)?)?;
-                let size = match &s.gradient {
-                    Some(mean) => {
-                        blend(mean, o.alpha, &g.mul_scalar(1.0 - o.alpha)?)?;
-                        s.square.sub(&mean.square()?)?.sqrt()?
-                    }
-                    None => s.square.sqrt()?,
-                };
-                let mut step = g.div(&size.add_scalar(o.eps)?)?;
-                if let Some(last) = &s.step {
-                    blend(last, o.momentum, &step)?;
-                    step = last.clone();
-                }
-                p.sub_(&step.mul_scalar(o.lr)?)?;
+        step_each(&self.parameters, &mut self.state, |p, g, state| {
+            if state.is_none() {
+                let zeros = |wanted: bool| wanted.then(|| Tensor::zeros_like_meta(p.meta())).transpose();
+                *state = Some(Means {
+                    square: Tensor::zeros_like_meta(p.meta())?,
+                    gradient: zeros(o.centered)?,
+                    step: zeros(o.momentum > 0.0)?,
+                });
             }
-            finish(&self.parameters)
+            let s = state.as_mut().expect("made above");
+            follow(&mut s.square, p)?;
+            s.gradient.iter_mut().chain(&mut s.step).try_for_each(|t| follow(t, p))?;
+            let g = descent(p, g, o.maximize, o.weight_decay)?;
+            blend(&s.square, o.alpha, &g.square()?.mul_scalar(1.0 - o.alpha)?)?;
+            let size = match &s.gradient {
+                Some(mean) => {
+                    blend(mean, o.alpha, &g.mul_scalar(1.0 - o.alpha)?)?;
+                    s.square.sub(&mean.square()?)?.sqrt()?
+                }
+                None => s.square.sqrt()?,
+            };
+            let mut step = g.div(&size.add_scalar(o.eps)?)?;
+            if let Some(last) = &s.step {
+                blend(last, o.momentum, &step)?;
+                step = last.clone();
+            }
+            p.sub_(&step.mul_scalar(o.lr)?).map(|_| ())
         })
     }
     fn parameters(&self) -> &[Parameter] {
@@ -165,8 +160,8 @@ impl Default for AdagradOptions {
 pub struct Adagrad {
     parameters: Vec<Parameter>,
     options: AdagradOptions,
-    sums: Vec<Tensor>,
-    steps: Vec<u64>,
+    /// Of each parameter, the sum of squares and the number of steps.
+    state: Vec<(Tensor, u64)>,
 }
 
 impl Adagrad {
@@ -182,29 +177,24 @@ impl Adagrad {
         check("initial_accumulator_value value", o.initial_accumulator_value, o.initial_accumulator_value >= 0.0)?;
         check("epsilon value", o.eps, o.eps >= 0.0)?;
         check_parameters(&parameters)?;
-        let sums = parameters
+        let state = parameters
             .iter()
-            .map(|p| Tensor::full_meta(p.tensor().meta(), o.initial_accumulator_value.into()))
+            .map(|p| Ok((Tensor::full_meta(p.tensor().meta(), o.initial_accumulator_value.into())?, 0)))
             .collect::<Result<_>>()?;
-        Ok(Adagrad { steps: vec![0; parameters.len()], parameters, options, sums })
+        Ok(Adagrad { parameters, options, state })
     }
 }
 
 impl Optimizer for Adagrad {
     fn step(&mut self) -> Result<()> {
         let o = self.options;
-        no_grad(|| {
-            for ((p, sum), steps) in self.parameters.iter().zip(&mut self.sums).zip(&mut self.steps) {
-                let p = p.tensor();
-                let Some(g) = p.grad() else { continue };
-                follow(sum, &p)?;
-                *steps += 1;
-                let g = descent(&p, g, o.maximize, o.weight_decay)?;
-                sum.add_(&g.square()?)?;
-                let lr = o.lr / (1.0 + (*steps - 1) as f64 * o.lr_decay);
-                p.sub_(&g.div(&sum.sqrt()?.add_scalar(o.eps)?)?.mul_scalar(lr)?)?;
-            }
-            finish(&self.parameters)
+        step_each(&self.parameters, &mut self.state, |p, g, (sum, steps)| {
+            follow(sum, p)?;
+            *steps += 1;
+            let g = descent(p, g, o.maximize, o.weight_decay)?;
+            sum.add_(&g.square()?)?;
+            let lr = o.lr / (1.0 + (*steps - 1) as f64 * o.lr_decay);
+            p.sub_(&g.div(&sum.sqrt()?.add_scalar(o.eps)?)?.mul_scalar(lr)?).map(|_| ())
         })
     }
     fn parameters(&self) -> &[Parameter] {

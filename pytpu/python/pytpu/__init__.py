@@ -21,6 +21,7 @@ from ._C import (  # noqa: F401
     from_numpy,
     get_default_device,
     get_default_dtype,
+    result_type,
     is_grad_enabled,
     is_tensor,
     layout,
@@ -35,6 +36,9 @@ __version__ = _C.__version__
 
 # The functions of the op table, under their own names.
 globals().update({_k: _v for _k, _v in vars(_C._functions).items() if not _k.startswith("__")})
+
+for _k in ("absolute_", "sign_", "sgn_", "erfinv_", "lgamma_", "digamma_", "logical_not_", "bitwise_not_", "isnan_", "isinf_", "isfinite_"):
+    globals().pop(_k, None)  # methods only
 
 # Dtypes, layouts and memory formats.
 for _k, _v in vars(_C).items():

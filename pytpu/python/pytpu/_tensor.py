@@ -78,8 +78,66 @@ def __format__(self, spec):
 
 
 @method
+def float_power_(self, exponent):
+    """The power in double precision, written over this tensor, which has to be in double precision itself."""
+    is_complex = self.is_complex() or isinstance(exponent, complex) or isinstance(exponent, Tensor) and exponent.is_complex()
+    wide = _C.complex128 if is_complex else _C.float64
+    if self.dtype != wide:
+        names = [d._scalar_type for d in (self.dtype, wide)]
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {names[0]} but the operation's result requires dtype {names[1]}"
+        )
+    return self.pow_(exponent)
+
+
+def _mapped(name, self, others, function):
+    if self.requires_grad:
+        raise RuntimeError(
+            f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
+        )
+    for t in (self, *others):
+        if not t.is_cpu:
+            raise TypeError(f"{name} is only implemented on CPU tensors")
+        if t.dtype != self.dtype:
+            raise TypeError(f"{name}: expected tensors of {self.dtype}, but got one of {t.dtype}")
+    rows = [t.expand(self.shape).reshape(-1).tolist() for t in (self, *others)]
+    return self.copy_(_C.tensor([function(*row) for row in zip(*rows)], dtype=self.dtype).reshape(self.shape))
+
+
+@method
+def map_(self, tensor, callable):
+    """Replaces each element by ``callable(element, element of tensor)``; on ``cpu``."""
+    return _mapped("map_", self, (tensor,), callable)
+
+
+@method
+def map2_(self, x, y, callable):
+    """Replaces each element by ``callable(element, element of x, element of y)``; on ``cpu``."""
+    return _mapped("map2_", self, (x, y), callable)
+
+
+@method
+def dim_order(self):
+    """The dimensions, from the one of the largest stride to that of the smallest."""
+    return tuple(sorted(range(self.dim()), key=lambda d: -self.stride(d)))
+
+
+@method
 def __reversed__(self):
     return self if self.dim() == 0 else self.flip(0)
+
+
+def _show_named(self):
+    fields = ",\n".join(f"{name}={value!r}" for name, value in zip(type(self).__match_args__, self))
+    return f"{type(self).__module__}.{type(self).__name__}(\n{fields})"
+
+
+for _type in vars(_C._return_types).values():
+    if isinstance(_type, type):
+        _type.__repr__ = _show_named
+# Python's own messages show it as it shows classes.
+Tensor.__name__ = "Tensor"
+del _type
 
 
 class _HostArray:

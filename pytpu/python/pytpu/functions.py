@@ -1,5 +1,7 @@
 """Functions of the ``torch`` module that are no ops: they ask about tensors, or change a setting."""
 
+import math
+
 from . import _C
 
 __all__ = [
@@ -13,6 +15,12 @@ __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
 ]
 
+_PROFILES = {
+    "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
+    "short": {"precision": 2, "threshold": 1000, "edgeitems": 2, "linewidth": 80},
+    "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
+}
+_print_options = dict(_PROFILES["default"])
 _settings = {"deterministic": False, "matmul_precision": "highest"}
 
 
@@ -115,6 +123,9 @@ def _size(sizes):
 
 def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Whether ``|input - other| <= atol + rtol * |other|``, by element."""
+    for name, place, t in (("input", 1, input), ("other", 2, other)):
+        if not isinstance(t, _C.Tensor):
+            raise TypeError(f"isclose(): argument '{name}' (position {place}) must be Tensor, not {type(t).__name__}")
     if input.dtype != other.dtype:
         raise RuntimeError(f"{_name(input)} did not match {_name(other)}")
     if rtol < 0 or atol < 0:
@@ -152,6 +163,10 @@ def is_same_size(input, other):
 
 def inner(input, other, *, out=None):
     """Sum of products over the last dimensions."""
+    if input.dim() and other.dim() and input.size(-1) != other.size(-1):
+        raise RuntimeError(
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and {list(other.shape)}"
+        )
     y = input * other if input.dim() == 0 or other.dim() == 0 else tensordot(input, other, ([-1], [-1]))
     return y if out is None else _into(out, y)
 
@@ -159,25 +174,33 @@ def inner(input, other, *, out=None):
 def tensordot(a, b, dims=2, out=None):
     """Sum of products over given dimensions of both."""
     if isinstance(dims, int):
-        left, right = list(range(a.dim() - dims, a.dim())), list(range(dims))
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        left, right = list(range(-dims, 0)), list(range(dims))
     else:
         left, right = ([d] if isinstance(d, int) else list(d) for d in dims)
+    if len(left) != len(right):
+        raise RuntimeError("both dimension lists should have same length")
+    given = list(zip(left, right))
     left, right = [d % a.dim() for d in left], [d % b.dim() for d in right]
-    for i, j in zip(left, right):
+    for (i, j), (shown_i, shown_j) in zip(zip(left, right), given):
         if a.size(i) != b.size(j) and 1 in (a.size(i), b.size(j)):
             # A dimension of one element is stretched: the other is summed.
             a, b = (a, b.sum(j, keepdim=True)) if a.size(i) == 1 else (a.sum(i, keepdim=True), b)
         elif a.size(i) != b.size(j):
             raise RuntimeError(
-                f"contracted dimensions need to match, but first has size {a.size(i)} in dim {i} and second has size {b.size(j)} in dim {j}"
+                f"contracted dimensions need to match, but first has size {a.size(i)} in dim {shown_i} and second has size {b.size(j)} in dim {shown_j}"
             )
     rest_a = [d for d in range(a.dim()) if d not in left]
     rest_b = [d for d in range(b.dim()) if d not in right]
     n = 1
     for d in left:
         n *= a.size(d)
-    x = a.permute(rest_a + left).reshape(-1, n)
-    y = b.permute(right + rest_b).reshape(n, -1)
+    rows, columns = (math.prod(t.size(d) for d in rest) for t, rest in ((a, rest_a), (b, rest_b)))
+    x = a.permute(rest_a + left).reshape(rows, n)
+    y = b.permute(right + rest_b).reshape(n, columns)
     y = (x @ y).reshape([a.size(d) for d in rest_a] + [b.size(d) for d in rest_b])
     return y if out is None else _into(out, y)
 
@@ -480,11 +503,13 @@ def get_num_threads():
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
-    """Only the defaults are supported."""
-    given = {"precision": (precision, 4), "threshold": (threshold, 1000), "edgeitems": (edgeitems, 3), "linewidth": (linewidth, 80)}
-    for name, (value, default) in given.items():
-        if value is not None and value != default:
-            raise NotImplementedError(f"set_printoptions({name}={value}) is not supported")
+    """How tensors are printed from now on: what is not given stays, ``sci_mode`` is chosen by the numbers unless given."""
+    if profile is not None:
+        _print_options.update(_PROFILES.get(profile.lower(), {}))
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    _print_options.update({name: value for name, value in given.items() if value is not None})
+    digits, shown, edge, width = (_print_options[name] for name in given)
+    _C._set_print_options(digits, None if shown == float("inf") else int(shown), edge, width, sci_mode)
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):

@@ -53,65 +53,56 @@ fn runs(b: &Blocks, ky: usize, kx: usize, mut f: impl FnMut(usize, usize, usize)
     }
 }
 
+/// Fills `out`, in pieces of `size` elements that start as zeros: `fill(i, x, piece)` adds what stands in piece `i`, from
+/// `work` elements.
+fn pieces<A: Real>(x: &View, out: &mut ViewMut, size: usize, work: usize, fill: impl Fn(usize, &[A], &mut [A]) + Sync) {
+    let x = input::<A>(x);
+    output::<A, _>(out, |out| {
+        if out.is_empty() {
+            return;
+        }
+        let count = out.len() / size;
+        let to = Shared::new(out);
+        parallel_for(count, GRAIN.div_ceil(work.max(1)), |range| {
+            for i in range {
+                // SAFETY: pieces are disjoint.
+                let piece = unsafe { to.slice(i * size, size) };
+                piece.fill(A::ZERO);
+                fill(i, &x, piece);
+            }
+        });
+    });
+}
+
 /// `[n, c, h, w]` to `[n, c * kh * kw, blocks]`; zeros where a block reaches beyond the image.
 pub fn im2col(x: &View, b: &Blocks, out: &mut ViewMut) {
     let (plane, blocks) = (b.image[0] * b.image[1], b.count[0] * b.count[1]);
     let each = b.kernel[0] * b.kernel[1];
-    for_acc!(x.dtype(), A => {
-        let x = input::<A>(x);
-        output::<A, _>(out, |out| {
-            if out.is_empty() {
-                return;
+    for_acc!(x.dtype(), A => pieces::<A>(x, out, blocks, blocks, |row, x, out| {
+        let x = &x[row / each * plane..][..plane];
+        let k = row % each;
+        runs(b, k / b.kernel[1], k % b.kernel[1], |at, pixel, n| {
+            for (o, x) in out[at..at + n].iter_mut().zip(x[pixel..].iter().step_by(b.stride[1])) {
+                *o = *x;
             }
-            let rows = out.len() / blocks;
-            let to = Shared::new(out);
-            parallel_for(rows, GRAIN.div_ceil(blocks), |range| {
-                for row in range {
-                    // SAFETY: rows are disjoint.
-                    let out = unsafe { to.slice(row * blocks, blocks) };
-                    out.fill(A::ZERO);
-                    let x = &x[row / each * plane..][..plane];
-                    let k = row % each;
-                    runs(b, k / b.kernel[1], k % b.kernel[1], |at, pixel, n| {
-                        for (o, x) in out[at..at + n].iter_mut().zip(x[pixel..].iter().step_by(b.stride[1])) {
-                            *o = *x;
-                        }
-                    });
-                }
-            });
         });
-    });
+    }));
 }
 
 /// `[n, c * kh * kw, blocks]` to `[n, c, h, w]`: every pixel is the sum of the places where blocks hold it.
 pub fn col2im(x: &View, b: &Blocks, out: &mut ViewMut) {
     let (plane, blocks) = (b.image[0] * b.image[1], b.count[0] * b.count[1]);
     let each = b.kernel[0] * b.kernel[1];
-    for_acc!(x.dtype(), A => {
-        let x = input::<A>(x);
-        output::<A, _>(out, |out| {
-            if out.is_empty() {
-                return;
-            }
-            let planes = out.len() / plane;
-            let to = Shared::new(out);
-            parallel_for(planes, GRAIN.div_ceil((blocks * each).max(1)), |range| {
-                for p in range {
-                    // SAFETY: planes are disjoint.
-                    let out = unsafe { to.slice(p * plane, plane) };
-                    out.fill(A::ZERO);
-                    for k in 0..each {
-                        let x = &x[(p * each + k) * blocks..][..blocks];
-                        runs(b, k / b.kernel[1], k % b.kernel[1], |at, pixel, n| {
-                            for (o, x) in out[pixel..].iter_mut().step_by(b.stride[1]).zip(&x[at..at + n]) {
-                                *o += *x;
-                            }
-                        });
-                    }
+    for_acc!(x.dtype(), A => pieces::<A>(x, out, plane, blocks * each, |p, x, out| {
+        for k in 0..each {
+            let x = &x[(p * each + k) * blocks..][..blocks];
+            runs(b, k / b.kernel[1], k % b.kernel[1], |at, pixel, n| {
+                for (o, x) in out[pixel..].iter_mut().step_by(b.stride[1]).zip(&x[at..at + n]) {
+                    *o += *x;
                 }
             });
-        });
-    });
+        }
+    }));
 }
 
 #[cfg(test)]

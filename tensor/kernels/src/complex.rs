@@ -85,17 +85,8 @@ impl Complex for c128 {
 /// Runs a block with `$T` bound to the Rust type of a complex [`DType`].
 macro_rules! for_complex {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            $crate::DType::C64 => {
-                type $T = $crate::c64;
-                $body
-            }
-            $crate::DType::C128 => {
-                type $T = $crate::c128;
-                $body
-            }
-            other => panic!("kernel of complex numbers called with {}", other.name()),
-        }
+        $crate::for_types!($dtype, $T => $body, [C64 $crate::c64, C128 $crate::c128],
+            other => panic!("kernel of complex numbers called with {}", other.name()))
     };
 }
 pub(crate) use for_complex;

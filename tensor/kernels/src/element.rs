@@ -57,21 +57,27 @@ pub fn refuse_complex(dtype: DType) -> ! {
     panic!("kernel of real numbers called with {}", dtype.name())
 }
 
+/// Runs a block with `$T` bound to the Rust type of a [`DType`]: one arm a listed type, and one for the others.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_types {
+    ($dtype:expr, $T:ident => $body:expr, [$($D:ident $t:ty),*], $other:ident => $else:expr) => {
+        match $dtype {
+            $($crate::DType::$D => {
+                type $T = $t;
+                $body
+            })*
+            $other => $else,
+        }
+    };
+}
+
 /// [`for_dtype!`](crate::for_dtype), and complex types too. Every use compiles its block twelve times.
 #[macro_export]
 macro_rules! for_any_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            $crate::DType::C64 => {
-                type $T = $crate::c64;
-                $body
-            }
-            $crate::DType::C128 => {
-                type $T = $crate::c128;
-                $body
-            }
-            other => $crate::for_dtype!(other, $T => $body),
-        }
+        $crate::for_types!($dtype, $T => $body, [C64 $crate::c64, C128 $crate::c128],
+            other => $crate::for_dtype!(other, $T => $body))
     };
 }
 
@@ -79,48 +85,8 @@ macro_rules! for_any_dtype {
 #[macro_export]
 macro_rules! for_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            $crate::DType::Bool => {
-                type $T = bool;
-                $body
-            }
-            $crate::DType::U8 => {
-                type $T = u8;
-                $body
-            }
-            $crate::DType::I8 => {
-                type $T = i8;
-                $body
-            }
-            $crate::DType::I16 => {
-                type $T = i16;
-                $body
-            }
-            $crate::DType::I32 => {
-                type $T = i32;
-                $body
-            }
-            $crate::DType::I64 => {
-                type $T = i64;
-                $body
-            }
-            $crate::DType::F16 => {
-                type $T = $crate::f16;
-                $body
-            }
-            $crate::DType::BF16 => {
-                type $T = $crate::bf16;
-                $body
-            }
-            $crate::DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            $crate::DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            other @ ($crate::DType::C64 | $crate::DType::C128) => $crate::refuse_complex(other),
-        }
+        $crate::for_types!($dtype, $T => $body,
+            [Bool bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 $crate::f16, BF16 $crate::bf16, F32 f32, F64 f64],
+            other => $crate::refuse_complex(other))
     };
 }

@@ -8,20 +8,35 @@ use crate::real::{Float, Real, for_float, gather, merged, offset_of, output, sca
 use crate::threads::{num_threads, parallel_for};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 
-/// A matrix somewhere in memory: element `(i, j)` lies at `i * row + j * col`.
+/// A matrix somewhere in memory: element `(i, j)` lies at `i * row + j * col` after the pointer.
 #[derive(Clone, Copy)]
-pub(crate) struct Mat<A> {
-    ptr: *const A,
+pub(crate) struct Placed<P> {
+    ptr: P,
     row: usize,
     col: usize,
 }
+
+/// A matrix that a product reads.
+pub(crate) type Mat<A> = Placed<*const A>;
+
+/// A matrix that a product writes.
+pub(crate) type MatMut<A> = Placed<*mut A>;
 
 // SAFETY: read-only memory that outlives the product it is an operand of.
 unsafe impl<A: Send> Send for Mat<A> {}
 // SAFETY: as above.
 unsafe impl<A: Sync> Sync for Mat<A> {}
+// SAFETY: threads write disjoint parts.
+unsafe impl<A: Send> Send for MatMut<A> {}
+// SAFETY: as above.
+unsafe impl<A: Sync> Sync for MatMut<A> {}
 
-impl<A: Copy> Mat<A> {
+impl<P: Copy> Placed<P> {
+    /// # Safety
+    /// Whatever product it enters must find its elements there, and be allowed to write those that it writes.
+    pub(crate) unsafe fn at(ptr: P, row: usize, col: usize) -> Placed<P> {
+        Placed { ptr, row, col }
+    }
     #[inline(always)]
     pub(crate) fn row(self) -> usize {
         self.row
@@ -29,75 +44,44 @@ impl<A: Copy> Mat<A> {
     #[inline(always)]
     pub(crate) fn col(self) -> usize {
         self.col
+    }
+    /// The transposed matrix.
+    pub(crate) fn t(self) -> Placed<P> {
+        Placed { ptr: self.ptr, row: self.col, col: self.row }
+    }
+}
+
+impl<A: Copy> Mat<A> {
+    /// A matrix in a slice.
+    pub(crate) fn new(x: &[A], row: usize, col: usize) -> Mat<A> {
+        Placed { ptr: x.as_ptr(), row, col }
     }
     #[inline(always)]
     pub(crate) unsafe fn element(self, i: usize, j: usize) -> *const A {
         // SAFETY: the caller stays within the matrix.
         unsafe { self.ptr.add(i * self.row + j * self.col) }
     }
-    /// A matrix in a slice.
-    pub(crate) fn new(x: &[A], row: usize, col: usize) -> Mat<A> {
-        Mat { ptr: x.as_ptr(), row, col }
-    }
-    /// # Safety
-    /// Whatever product it enters must find its elements there.
-    pub(crate) unsafe fn at(ptr: *const A, row: usize, col: usize) -> Mat<A> {
-        Mat { ptr, row, col }
-    }
-    /// The transposed matrix.
-    pub(crate) fn t(self) -> Mat<A> {
-        Mat { ptr: self.ptr, row: self.col, col: self.row }
-    }
     #[inline(always)]
     unsafe fn get(self, i: usize, j: usize) -> A {
         // SAFETY: the caller stays within the matrix.
-        unsafe { *self.ptr.add(i * self.row + j * self.col) }
+        unsafe { *self.element(i, j) }
     }
     #[inline(always)]
     pub(crate) unsafe fn skip(self, elements: usize) -> Mat<A> {
         // SAFETY: the caller stays within the matrix.
-        Mat { ptr: unsafe { self.ptr.add(elements) }, ..self }
+        Placed { ptr: unsafe { self.ptr.add(elements) }, ..self }
     }
 }
-
-/// A matrix that a product writes.
-#[derive(Clone, Copy)]
-pub(crate) struct MatMut<A> {
-    ptr: *mut A,
-    row: usize,
-    col: usize,
-}
-
-// SAFETY: threads write disjoint parts.
-unsafe impl<A: Send> Send for MatMut<A> {}
-// SAFETY: as above.
-unsafe impl<A: Sync> Sync for MatMut<A> {}
 
 impl<A: Real> MatMut<A> {
     /// A matrix in a slice.
     pub(crate) fn new(x: &mut [A], row: usize, col: usize) -> MatMut<A> {
-        MatMut { ptr: x.as_mut_ptr(), row, col }
-    }
-    /// # Safety
-    /// Whatever product writes it must be allowed to write its elements there.
-    pub(crate) unsafe fn at(ptr: *mut A, row: usize, col: usize) -> MatMut<A> {
-        MatMut { ptr, row, col }
-    }
-    #[inline(always)]
-    pub(crate) fn row(self) -> usize {
-        self.row
-    }
-    #[inline(always)]
-    pub(crate) fn col(self) -> usize {
-        self.col
+        Placed { ptr: x.as_mut_ptr(), row, col }
     }
     #[inline(always)]
     pub(crate) unsafe fn element(self, i: usize, j: usize) -> *mut A {
         // SAFETY: the caller stays within the matrix.
         unsafe { self.ptr.add(i * self.row + j * self.col) }
-    }
-    fn t(self) -> MatMut<A> {
-        MatMut { ptr: self.ptr, row: self.col, col: self.row }
     }
 }
 
@@ -309,7 +293,7 @@ fn operand<T: Element>(x: &View, rank: usize) -> Operand<T> {
     Operand { ptr: x.ptr().cast(), batch, row: strides[last], col: strides[last + 1] }
 }
 
-/// Strides of an operand's batch dimensions as the output's batch sees them: missing or size-one dimensions repeat.
+/// Strides of an operand's batch dimensions, or of a bias, as the output sees them: missing or size-one dimensions repeat.
 fn broadcast(batch: &[usize], sizes: &[usize], out_rank: usize) -> Vec<usize> {
     let mut strides = vec![0; out_rank - batch.len()];
     strides.extend(batch.iter().zip(sizes).map(|(&s, &n)| if n == 1 { 0 } else { s }));
@@ -370,9 +354,7 @@ fn last_two(sizes: &[usize]) -> (usize, usize) {
 
 /// Writes the broadcast bias to the output, which the product is then added to.
 fn fill_bias<A: Real>(bias: &View, out_sizes: &[usize], out: &mut [A]) {
-    let lead = out_sizes.len() - bias.sizes().len();
-    let mut strides = vec![0; lead];
-    strides.extend(bias.sizes().iter().zip(bias.strides()).map(|(&n, &s)| if n == 1 { 0 } else { s }));
+    let strides = broadcast(bias.strides(), bias.sizes(), out_sizes.len());
     // SAFETY: repeated dimensions have stride zero.
     gather(&unsafe { View::new(bias.ptr(), out_sizes, &strides, bias.dtype()) }, out);
 }

@@ -199,25 +199,8 @@ impl Float for f16 {
 /// Runs a block with `$T` bound to the Rust type of a floating-point [`DType`]; other types are a caller's mistake.
 macro_rules! for_float {
     ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            $crate::DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            $crate::DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            $crate::DType::BF16 => {
-                type $T = $crate::bf16;
-                $body
-            }
-            $crate::DType::F16 => {
-                type $T = $crate::f16;
-                $body
-            }
-            other => panic!("floating-point kernel called with {}", other.name()),
-        }
+        $crate::for_types!($dtype, $T => $body, [F32 f32, F64 f64, BF16 $crate::bf16, F16 $crate::f16],
+            other => panic!("floating-point kernel called with {}", other.name()))
     };
 }
 pub(crate) use for_float;

@@ -116,7 +116,7 @@ impl Op for Flip {
 /// `Runtime` or `Index`, in PyTorch's wording.
 pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     let Some(first) = xs.first() else {
-        return Err(Error::runtime("torch.cat(): expected a non-empty list of Tensors"));
+        return Err(Error::value("torch.cat(): expected a non-empty list of Tensors"));
     };
     if let Some(i) = xs.iter().position(|x| x.dims().is_empty()) {
         return Err(Error::runtime(format!("zero-dimensional tensor (at position {i}) cannot be concatenated")));

@@ -43,6 +43,16 @@ impl Op for Conv {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (s, a, w) = (&self.0, x[0].dims(), x[1].dims());
+        if let Some(b) = x.get(2)
+            && x[0].dtype() == x[1].dtype()
+            && b.dtype() != x[0].dtype()
+        {
+            return Err(Error::runtime(format!(
+                "Input type ({}) and bias type ({}) should be the same",
+                c_name(x[0].dtype()),
+                c_name(b.dtype())
+            )));
+        }
         if !x[0].dtype().is_float() && x[1].dtype() != x[0].dtype() {
             return Err(Error::runtime(format!(
                 "expected scalar type {} but found {}",
@@ -94,13 +104,6 @@ impl Op for Conv {
                     "Given weight of size {w}, expected bias to be 1-dimensional with {} elements, but got bias of size {} instead",
                     w[0],
                     b.dims()
-                )));
-            }
-            if b.dtype() != x[0].dtype() {
-                return Err(Error::runtime(format!(
-                    "Input type ({}) and bias type ({}) should be the same",
-                    c_name(x[0].dtype()),
-                    c_name(b.dtype())
                 )));
             }
         }

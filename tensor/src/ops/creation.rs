@@ -78,12 +78,54 @@ impl Op for Iota {
 #[inline]
 fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     match v {
-        Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() => Err(Error::runtime(format!(
-            "value cannot be converted to type {} without overflow",
-            super::activation::c_name(dtype)
-        ))),
+        Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() && dtype != DType::Bool => Err(Error::runtime(
+            format!("value cannot be converted to type {} without overflow", super::activation::c_name(dtype)),
+        )),
         _ => Ok(()),
     }
+}
+
+/// Refuses numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, infinity is a
+/// floating-point number of any size.
+///
+/// # Errors
+/// `Runtime` for a number out of range.
+pub(crate) fn check_range(v: Scalar, dtype: DType) -> Result<()> {
+    let name = match dtype {
+        DType::U8 => "uint8_t",
+        DType::I8 => "int8_t",
+        DType::I16 => "int16_t",
+        DType::I32 => "int",
+        DType::I64 => "int64_t",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
+        DType::F32 => "float",
+        _ => return Ok(()),
+    };
+    let bits = 8 * dtype.size_bytes() as u32;
+    let fits = match v {
+        Scalar::Bool(_) => true,
+        Scalar::Complex(_, im) if im != 0.0 => false,
+        Scalar::Int(i) if dtype == DType::U8 => i.unsigned_abs() <= 255,
+        Scalar::Int(i) if dtype.is_int() => bits == 64 || (i >> (bits - 1)) == (i >> 63),
+        v if dtype.is_int() => {
+            let (v, top) = (v.to_f64(), 2f64.powi(bits as i32 - 1));
+            let (low, high) = if dtype == DType::U8 { (-255.0, 255.0) } else { (-top, top - (bits < 64) as u8 as f64) };
+            (low..=high).contains(&v)
+        }
+        v => {
+            let largest = match dtype {
+                DType::F16 => 65504.0,
+                DType::BF16 => 3.389_531_389_251_535_5e38,
+                _ => f32::MAX as f64,
+            };
+            !v.to_f64().is_finite() || v.to_f64().abs() <= largest
+        }
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("value cannot be converted to type {name} without overflow")))
 }
 
 impl Tensor {
@@ -107,6 +149,7 @@ impl Tensor {
         if meta.bytes().is_none() {
             return Tensor::empty(&Meta { device: Device::CPU, ..*meta });
         }
+        check_range(v, meta.dtype)?;
         check_fits(v, meta.dtype)?;
         if meta.dims.is_empty() && meta.device.kind == DeviceKind::Cpu {
             let y = Tensor::empty(meta)?;

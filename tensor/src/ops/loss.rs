@@ -6,7 +6,7 @@
 use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::activation::{clamp, compute_dtype, expect_float, log_sigmoid, narrowed, widened};
 use crate::ops::indexing::{gather, index_select};
-use crate::ops::pointwise::{kernel_error, select, select_scalar};
+use crate::ops::pointwise::{check_subtraction, kernel_error, result_type, select, select_scalar};
 use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
 use smallvec::smallvec;
@@ -365,6 +365,12 @@ impl Fused for CrossEntropyBackward {
     }
 }
 
+/// Targets as the rules want them: bytes become `int64`, and one class for one row of scores loses its dimension.
+fn classes_of(x: &Tensor, target: &Tensor) -> Result<Tensor> {
+    let target = if target.dtype() == DType::U8 { target.to_dtype(DType::I64)? } else { target.clone() };
+    if x.dims().len() == 1 && target.dims()[..] == [1] { target.reshape_dims(Dims::EMPTY) } else { Ok(target) }
+}
+
 /// Requires targets of a shape that fits the scores.
 fn check_target(x: &Tensor, target: &Tensor) -> Result<()> {
     let (d, td) = (x.dims(), target.dims());
@@ -372,11 +378,14 @@ fn check_target(x: &Tensor, target: &Tensor) -> Result<()> {
         return Err(Error::runtime("input tensor should be 1D or 2D"));
     }
     let want = without(d, class_dim(d.len()));
-    if *td == want {
-        if target.dtype() == DType::I64 {
+    if *td == want || d.len() == 1 && td[..] == [1] {
+        if matches!(target.dtype(), DType::I64 | DType::U8) {
             return Ok(());
         }
-        return Err(Error::runtime(format!("expected scalar type Long but found {}", target.dtype().scalar_type())));
+        return Err(Error::runtime(format!(
+            "expected target dtype to be Long or Byte, but got {}",
+            target.dtype().scalar_type()
+        )));
     }
     if d.len() >= 2 && td.first().is_some_and(|n| *n != d[0]) {
         return Err(Error::value(format!(
@@ -389,7 +398,7 @@ fn check_target(x: &Tensor, target: &Tensor) -> Result<()> {
             "0D or 1D target tensor expected, multi-target not supported (input of size {d}, target of size {td})"
         )));
     }
-    Err(Error::value(format!("Expected target size {want}, got {td}")))
+    Err(Error::runtime(format!("Expected target size {want}, got {td}")))
 }
 
 fn check_weight(w: &Tensor, classes: usize) -> Result<()> {
@@ -420,17 +429,16 @@ pub struct CrossEntropyArgs<'a> {
 /// # Errors
 /// `Value` or `Runtime`, in PyTorch's wording, when shapes, dtypes or settings do not fit; `Index` for a target that is no class.
 pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> Result<Tensor> {
-    if !(0.0..=1.0).contains(&a.label_smoothing) {
+    // What is not positive smooths nothing, as in PyTorch.
+    let smoothing = a.label_smoothing.max(0.0);
+    if smoothing > 1.0 {
         return Err(Error::runtime(format!("label_smoothing must be between 0.0 and 1.0. Got: {}", a.label_smoothing)));
     }
     if x.dims() == target.dims() && target.dtype().is_float() {
         return soft_cross_entropy(x, target, a);
     }
-    let op = CrossEntropy {
-        weight: a.weight.is_some(),
-        ignore_index: a.ignore_index,
-        smoothing: F64::new(a.label_smoothing),
-    };
+    let op = CrossEntropy { weight: a.weight.is_some(), ignore_index: a.ignore_index, smoothing: F64::new(smoothing) };
+    let target = &classes_of(x, target)?;
     let mut inputs = vec![x, target];
     inputs.extend(a.weight);
     let y = dispatch::call_n(Prim::CrossEntropy(op), &inputs)?;
@@ -504,10 +512,19 @@ pub fn nll_loss(
     ignore_index: i64,
 ) -> Result<Tensor> {
     check_target(x, target)?;
+    let target = &classes_of(x, target)?;
     let d = class_dim(x.dims().len());
     let classes = x.dims()[d];
     if let Some(w) = weight {
         check_weight(w, classes)?;
+    }
+    expect_float("nll_loss_out_frame", x)?;
+    if let Some(w) = weight.filter(|w| w.dtype() != x.dtype()) {
+        return Err(Error::runtime(format!(
+            "expected scalar type {} but found {}",
+            x.dtype().scalar_type(),
+            w.dtype().scalar_type()
+        )));
     }
     check_targets(target, classes, ignore_index)?;
     let op = CrossEntropy { weight: weight.is_some(), ignore_index, smoothing: F64::new(0.0) };
@@ -527,9 +544,11 @@ pub fn nll_loss(
 // ------------------------------------------------------------------------------------------------ element by element
 
 fn float_pair(name: &str, x: &Tensor, t: &Tensor) -> Result<Tensor> {
-    let d = x.sub(t)?;
-    expect_float(name, &d)?;
-    Ok(d)
+    let dtype = result_type(Operand::Tensor(x), Operand::Tensor(t));
+    if !dtype.is_float() {
+        return Err(super::complex::unsupported(name, dtype));
+    }
+    x.to_dtype(dtype)?.sub(&t.to_dtype(dtype)?)
 }
 
 fn smooth_l1(x: &Tensor, target: &Tensor, r: Reduction, beta: f64) -> Result<Tensor> {
@@ -562,7 +581,6 @@ fn bounded_log(x: &Tensor) -> Result<Tensor> {
 }
 
 fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r: Reduction) -> Result<Tensor> {
-    expect_float("binary_cross_entropy", x)?;
     if x.dims() != target.dims() {
         return Err(Error::value(format!(
             "Using a target size (torch.Size({})) that is different to the input size (torch.Size({})) is deprecated. Please ensure they have the same size.",
@@ -570,17 +588,23 @@ fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r:
             x.dims()
         )));
     }
-    if x.device().kind == DeviceKind::Cpu {
-        let outside = state::no_grad(|| -> Result<bool> {
-            let x = x.detach();
-            let (low, high) = (x.lt_scalar(0.0)?, x.gt_scalar(1.0)?);
-            let n = low.to_dtype(DType::I64)?.sum()?.add(&high.to_dtype(DType::I64)?.sum()?)?;
-            Ok(n.scalar_bits() != Some(0))
-        })?;
-        if outside {
-            return Err(Error::runtime("all elements of input should be between 0 and 1"));
-        }
+    if target.dtype() != x.dtype() {
+        return Err(Error::runtime(format!(
+            "Found dtype {} but expected {}",
+            target.dtype().scalar_type(),
+            x.dtype().scalar_type()
+        )));
     }
+    expect_float("binary_cross_entropy", x)?;
+    state::no_grad(|| -> Result<()> {
+        let x = x.detach();
+        let outside = x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()?;
+        let error = || Error::runtime("all elements of input should be between 0 and 1");
+        if x.device().kind == DeviceKind::Tpu {
+            return super::indexing::defer(&outside, error().in_op("binary_cross_entropy"));
+        }
+        if outside.to_dtype(DType::I64)?.sum()?.scalar_bits() == Some(0) { Ok(()) } else { Err(error()) }
+    })?;
     let one_less = |t: &Tensor| t.neg()?.add_scalar(1.0);
     let loss = target.mul(&bounded_log(x)?)?.add(&one_less(target)?.mul(&bounded_log(&one_less(x)?)?)?)?.neg()?;
     reduced(
@@ -606,6 +630,9 @@ fn binary_cross_entropy_with_logits(
             x.dims()
         )));
     }
+    if target.dtype() == DType::Bool {
+        check_subtraction(Operand::Tensor(target), Operand::Tensor(target))?;
+    }
     let mut log = log_sigmoid(x)?;
     if let Some(p) = pos_weight {
         log = log.mul(&p.sub_scalar(1.0)?.mul(target)?.add_scalar(1.0)?)?;
@@ -623,6 +650,9 @@ fn binary_cross_entropy_with_logits(
 fn kl_div(x: &Tensor, target: &Tensor, r: Reduction, log_target: bool) -> Result<Tensor> {
     for t in [x, target] {
         super::complex::refuse(t, crate::ErrorKind::Runtime, "kl_div: Complex inputs not supported.")?;
+    }
+    if !x.dtype().is_float() || !target.dtype().is_float() {
+        return Err(Error::runtime("kl_div: Integral inputs not supported."));
     }
     if log_target {
         return reduced(target.exp()?.mul(&target.sub(x)?)?, r);

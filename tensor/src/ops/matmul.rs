@@ -4,7 +4,7 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device}
 use crate::ops::activation::c_name;
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Scope, Tier, n, t};
-use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 
 /// `y[b.., i, j] = sum_k a[b.., i, k] * b[b.., k, j]`, where either operand may be stored transposed.
@@ -53,9 +53,12 @@ impl Op for Dot {
                 c_name(b.dtype())
             ))); // C3
         }
+        if a.dtype() == DType::Bool {
+            return Err(super::complex::unsupported("addmm_impl_cpu_", a.dtype()));
+        }
         if da[r - 1] != db[r - 2] || da[..r - 2] != db[..r - 2] {
             return Err(Error::runtime(format!(
-                "mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
+                "mm: mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
                 da[..r - 1].iter().product::<usize>(),
                 da[r - 1],
                 db[r - 2],
@@ -173,28 +176,56 @@ impl crate::op::Fused for Linear {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (a, w) = (x[0], x[1]);
         let k = a.dims().last().copied().unwrap_or(1);
-        if a.dims().is_empty() || w.dims().len() != 2 || k != w.dims()[1] {
-            let rows = a.numel() / k.max(1);
-            let (wo, wi) = if w.dims().len() == 2 { (w.dims()[0], w.dims()[1]) } else { (1, w.numel()) };
+        if a.dims().is_empty() || w.dims().is_empty() {
             return Err(Error::runtime(format!(
-                "mat1 and mat2 shapes cannot be multiplied ({rows}x{k} and {wi}x{wo})"
+                "both arguments to linear need to be at least 1D, but they are {}D and {}D",
+                a.dims().len(),
+                w.dims().len()
+            )));
+        }
+        if w.dims().len() != 2 {
+            return Err(Error::runtime(format!(
+                "t() expects a tensor with <= 2 dimensions, but self is {}D",
+                w.dims().len()
             )));
         }
         if a.dtype() != w.dtype() {
+            return Err(Error::runtime(if x.len() > 2 {
+                format!(
+                    "mat1 and mat2 must have the same dtype, but got {} and {}",
+                    a.dtype().scalar_type(),
+                    w.dtype().scalar_type()
+                )
+            } else {
+                format!(
+                    "expected m1 and m2 to have the same dtype, but got: {} != {}",
+                    c_name(a.dtype()),
+                    c_name(w.dtype())
+                )
+            }));
+        }
+        if a.dtype() == DType::Bool {
+            return Err(super::complex::unsupported("addmm_impl_cpu_", a.dtype()));
+        }
+        if k != w.dims()[1] {
+            let rows: usize = a.dims()[..a.dims().len() - 1].iter().product();
             return Err(Error::runtime(format!(
-                "mat1 and mat2 must have the same dtype, but got {} and {}",
-                a.dtype().scalar_type(),
-                w.dtype().scalar_type()
+                "{}: mat1 and mat2 shapes cannot be multiplied ({rows}x{k} and {}x{})",
+                if x.len() > 2 { "addmm" } else { "mm" },
+                w.dims()[1],
+                w.dims()[0]
             )));
         }
         if let Some(b) = x.get(2) {
-            if b.dims().len() != 1 || b.dims()[0] != w.dims()[0] {
+            if b.dims().len() != 1 || b.dims()[0] != w.dims()[0] && b.dims()[0] != 1 {
+                let mut to = *a.dims();
+                to[a.dims().len() - 1] = w.dims()[0];
                 return Err(Error::runtime(format!(
                     "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {}.  Target sizes: {}.  Tensor sizes: {}",
                     w.dims()[0],
                     b.dims().last().copied().unwrap_or(1),
                     a.dims().len() - 1,
-                    a.dims(),
+                    to,
                     b.dims()
                 )));
             }
@@ -225,7 +256,10 @@ impl crate::op::Fused for Linear {
 
 /// `torch.nn.functional.linear`.
 pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
-    if w.dims().len() == 1 {
+    if w.dims().len() == 1 && !x.dims().is_empty() {
+        if b.is_some() && x.dims().len() == 2 {
+            return Err(Error::runtime("addmm: mat2 must be a matrix, got 1-D tensor"));
+        }
         // A vector of weights is one output without its dimension.
         let y = x.matmul(w)?;
         return match b {
@@ -325,6 +359,14 @@ impl Tensor {
         let (da, db) = (*a2.dims(), *b2.dims());
         let (na, nb) = (da.len(), db.len());
         let y = if nb == 2 {
+            if rb == 1 && da[na - 1] != db[0] {
+                let rows: usize = da[..na - 1].iter().product();
+                return Err(Error::runtime(format!(
+                    "size mismatch, got input ({rows}), mat ({rows}x{}), vec ({})",
+                    da[na - 1],
+                    db[0]
+                )));
+            }
             // One matrix for all: fold the leading dimensions into rows.
             let rows = da[..na - 1].iter().product();
             let flat = a2.reshape_dims(Dims::new(&[rows, da[na - 1]]))?;
@@ -366,10 +408,10 @@ impl Tensor {
     /// `Runtime` when an operand is no matrix or sizes differ.
     pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
         if self.dims().len() != 2 {
-            return Err(Error::runtime("self must be a matrix"));
+            return Err(Error::runtime(format!("mm: self must be a matrix, got {}-D tensor", self.dims().len())));
         }
         if other.dims().len() != 2 {
-            return Err(Error::runtime("mat2 must be a matrix"));
+            return Err(Error::runtime(format!("mm: mat2 must be a matrix, got {}-D tensor", other.dims().len())));
         }
         dot(self, other)
     }
@@ -481,8 +523,15 @@ fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Ten
 fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     for (t, name) in [(a, "mat1"), (b, "mat2")] {
         if t.dims().len() != 2 {
-            return Err(Error::runtime(format!("{name} must be a matrix, got {}-D tensor", t.dims().len())));
+            return Err(Error::runtime(format!("addmm: {name} must be a matrix, got {}-D tensor", t.dims().len())));
         }
+    }
+    let (da, db) = (a.dims(), b.dims());
+    if da[1] != db[0] {
+        return Err(Error::runtime(format!(
+            "addmm: mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
+            da[0], da[1], db[0], db[1]
+        )));
     }
     let y = dot(a, b)?;
     let fits = crate::op::broadcast_dims(x.dims(), y.dims()).is_ok_and(|d| d == *y.dims());
@@ -497,6 +546,37 @@ fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Res
         )));
     }
     blend(x, y, beta, alpha)
+}
+
+/// `beta * x + alpha * (a @ v)`.
+fn addmv(x: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    let (d, da, dv) = (x.dims(), a.dims(), v.dims());
+    if da.len() != 2 || dv.len() != 1 || d.len() > 1 {
+        return Err(Error::runtime(format!(
+            "vector + matrix @ vector expected, got {}, {}, {}",
+            d.len(),
+            da.len(),
+            dv.len()
+        )));
+    }
+    let n = x.numel();
+    if da[1] != dv[0] || n != 1 && n != da[0] {
+        return Err(Error::runtime(format!(
+            "size mismatch, got input ({n}), mat ({}x{}), vec ({})",
+            da[0], da[1], dv[0]
+        )));
+    }
+    blend(x, a.mv(v)?, beta, alpha)
+}
+
+/// `beta * x + alpha * (a outer b)`.
+fn addr(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    for (t, name) in [(a, "vec1"), (b, "vec2")] {
+        if t.dims().len() != 1 {
+            return Err(Error::runtime(format!("addr: Expected 1-D argument {name}, but got {}-D", t.dims().len())));
+        }
+    }
+    blend(x, a.outer(b)?, beta, alpha)
 }
 
 macro_rules! product_row {
@@ -515,10 +595,10 @@ pub const ROWS: &[Row] = &[
     product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[4]), t(&[2, 3]), t(&[3, 4])], [t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)])).inplace(),
-    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.mv(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace(),
-    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.outer(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace(),
+    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace(),
+    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace(),
     product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.bmm(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
-    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, super::reduce::sum_mask(&a.tensor(1)?.bmm(a.tensor(2)?)?, 1)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
+    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, super::reduce::sum_mask(&a.tensor(1)?.bmm(a.tensor(2)?)?, 1)?.to_dtype(a.tensor(1)?.dtype())?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function),
     Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])])).scope(Scope::Nn),
 ];

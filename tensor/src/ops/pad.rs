@@ -237,10 +237,20 @@ pub(crate) fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scala
         "reflect" | "replicate" | "circular" => {
             let rank = x.dims().len();
             let n = pads.len() / 2;
+            if pads.len() % 2 != 0 {
+                return Err(Error::runtime("Padding length must be divisible by 2"));
+            }
+            if n > rank {
+                return Err(Error::runtime(format!(
+                    "Padding length should be less than or equal to two times the input dimension but got padding length {} and input of dimension {rank}",
+                    pads.len()
+                )));
+            }
             if !((1..=3).contains(&n) && (rank == n + 1 || rank == n + 2)) {
-                return Err(Error::not_implemented(
-                    "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now",
-                ));
+                return Err(Error::not_implemented(format!(
+                    "Padding size {} is not supported for {rank}D input tensor.\nSupported combinations for non-constant padding:\n  - 2D or 3D input: padding size = 2 (pads last dimension)\n  - 3D or 4D input: padding size = 4 (pads last 2 dimensions)\n  - 4D or 5D input: padding size = 6 (pads last 3 dimensions)",
+                    pads.len()
+                )));
             }
             pad_by_own(x, pads, mode)
         }

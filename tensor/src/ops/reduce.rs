@@ -283,7 +283,7 @@ fn arg_reduce(x: &Tensor, max: bool, dim: Option<i64>, keep: bool) -> Result<Ten
     let Some(dim) = dim else {
         if x.numel() == 0 {
             return Err(Error::index(format!(
-                "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+                "{name}(): Expected reduction dim to be specified for input.numel() == 0."
             )));
         }
         let y = dispatch::call(Prim::ArgReduce(ArgReduce { max, dim: 0 }), &[&x.reshape(&[-1])?])?;
@@ -303,6 +303,10 @@ fn extreme_dim(x: &Tensor, max: bool, dim: i64, keep: bool) -> Result<(Tensor, T
     if x.dims().is_empty() {
         return Ok((x.view_dims(Dims::EMPTY)?, Tensor::full_meta(&x.meta().with_dtype(DType::I64), Scalar::Int(0))?));
     }
+    if x.dims()[d] == 0 {
+        let name = if max { "max" } else { "min" };
+        return Err(Error::index(format!("{name}(): Expected reduction dim {d} to have non-zero size.")));
+    }
     let at = arg_reduce(x, max, Some(dim), true)?;
     let values = super::indexing::gather(x, d as i64, &at)?;
     if keep { Ok((values, at)) } else { Ok((values.squeeze(d as i64)?, at.squeeze(d as i64)?)) }
@@ -315,8 +319,9 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
         None => x.clone(),
     };
     if !x.dtype().is_inexact() {
+        let what = if dtype.is_some() { "Optional" } else { "Input" };
         return Err(Error::not_implemented(format!(
-            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {}",
+            "mean(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. Got: {}",
             x.dtype().scalar_type()
         )));
     }
@@ -336,7 +341,7 @@ fn sum_typed(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>,
 /// Variance and mean over dimensions; `correction` is taken from the count.
 pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
     if !x.dtype().is_inexact() {
-        return Err(Error::runtime("std and var only support floating point and complex dtypes"));
+        return Err(Error::not_implemented("std and var only support floating point and complex dtypes"));
     }
     if x.dtype().is_complex() {
         // The spread around the mean in both directions; it is real.
@@ -365,7 +370,7 @@ fn truth_over(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) ->
     match dims {
         Some([]) if x.dtype() == DType::U8 => Ok(x.ne_scalar(0)?.to_dtype(DType::U8)?),
         Some([]) => x.ne_scalar(0),
-        _ => reduce(kind, x, dims, keep),
+        _ => truth(kind, x, dims, keep),
     }
 }
 
@@ -434,6 +439,20 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
         let none = s.detach().eq_scalar(at_zero)?;
         flat(s, &none, 0.0, 1.0 / p)
     }
+}
+
+/// `argmax` and `argmin` refuse truth values, where `max` and `min` do not.
+fn no_bool<'a>(name: &str, x: &'a Tensor) -> Result<&'a Tensor> {
+    if x.dtype() == DType::Bool {
+        return Err(Error::not_implemented(format!("{name}(): does not support bool input")));
+    }
+    Ok(x)
+}
+
+/// Whether any or all are true; bytes are answered in bytes, as in PyTorch.
+fn truth(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
+    let y = reduce(kind, x, dims, keep)?;
+    if x.dtype() == DType::U8 { y.to_dtype(DType::U8) } else { Ok(y) }
 }
 
 fn opt_dims<'a>(a: &crate::schema::Args<'a>, i: usize) -> Result<Option<&'a [i64]>> {
@@ -563,7 +582,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
         Tier::Prim,
-        |a| Ok(a.tensor(0)?.argmax(a.opt_int(1)?, a.bool(2)?)?.into()),
+        |a| Ok(no_bool("argmax", a.tensor(0)?)?.argmax(a.opt_int(1)?, a.bool(2)?)?.into()),
         || {
             vec![
                 Sample::new(vec![t(&[2, 3])]).no_gradient(),
@@ -574,19 +593,19 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
         Tier::Prim,
-        |a| Ok(a.tensor(0)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()),
+        |a| Ok(no_bool("argmin", a.tensor(0)?)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(0)]).no_gradient()],
     ),
     Row::new(
         "any(Tensor self) -> Tensor",
         Tier::Prim,
-        |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, None, false)?.into()),
+        |a| Ok(truth(ReduceKind::Any, a.tensor(0)?, None, false)?.into()),
         whole_masks,
     ),
     Row::new(
         "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
         Tier::Prim,
-        |a| Ok(reduce(ReduceKind::Any, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
+        |a| Ok(truth(ReduceKind::Any, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
         || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()],
     ),
     Row::new(
@@ -598,13 +617,13 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "all(Tensor self) -> Tensor",
         Tier::Prim,
-        |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, None, false)?.into()),
+        |a| Ok(truth(ReduceKind::All, a.tensor(0)?, None, false)?.into()),
         whole_masks,
     ),
     Row::new(
         "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
         Tier::Prim,
-        |a| Ok(reduce(ReduceKind::All, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
+        |a| Ok(truth(ReduceKind::All, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
         || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()],
     ),
     Row::new(

@@ -4,7 +4,7 @@ use super::indexing::{Scatter, ScatterKind};
 use super::pointwise::{self, kernel_error};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Tier, index, n, positive, t};
-use crate::{DType, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{DType, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::scan as kernels;
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
@@ -55,9 +55,7 @@ impl Op for Scan {
         match self.kind {
             _ if m.dtype.is_inexact() => Ok(m),
             ScanKind::Sum | ScanKind::Prod => Ok(m.with_dtype(DType::I64)),
-            ScanKind::LogSumExp => {
-                Err(Error::runtime(format!("\"logcumsumexp_out_cpu\" not implemented for '{}'", m.dtype.scalar_type())))
-            }
+            ScanKind::LogSumExp => Err(super::complex::unsupported("logcumsumexp_out_cpu", m.dtype)),
         }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {

@@ -96,6 +96,9 @@ impl Op for TopK {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         refuse(x[0], ErrorKind::Type, " topk does not support complex dtypes on CPU")?;
+        if x[0].dtype() == DType::Bool {
+            return Err(Error::not_implemented("topk does not support bool dtypes on CPU"));
+        }
         let mut m = *x[0].meta();
         if self.k > m.dims[self.dim] {
             return Err(Error::runtime("selected index k out of range")); // C1

@@ -89,6 +89,16 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
     select(&equal, &top, &top.add(&rest)?)
 }
 
+fn logaddexp_row(a: &Args<'_>, two: bool) -> Result<crate::schema::Ret> {
+    let dtype = result_type(a.operand(0)?, a.operand(1)?);
+    if !dtype.is_inexact() {
+        let name = if two { "logaddexp2_cpu" } else { "logaddexp_cpu" };
+        return Err(super::complex::unsupported(name, dtype));
+    }
+    let (x, y) = floats(a)?;
+    Ok(logaddexp(&x, &y, two)?.into())
+}
+
 /// Step function with given values at zero.
 fn heaviside(x: Operand<'_>, values: Operand<'_>) -> Result<Tensor> {
     let (Operand::Tensor(x), Operand::Tensor(values)) = (x, values) else {
@@ -241,18 +251,29 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
 
 /// Sum without NaN.
 fn nansum(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
+    if let Some(d) = dtype.filter(|d| d.is_complex() && x.dtype().is_float()) {
+        return Err(super::complex::unsupported("nansum_cpu", d));
+    }
     let x = dtype.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
-    refuse(&x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
     let x = if x.dtype().is_float() { select_scalar(&x.isnan()?, 0.0, &x)? } else { x };
-    x.sum_dim(dims.unwrap_or(&[]), keep)
+    let y = x.sum_dim(dims.unwrap_or(&[]), keep)?;
+    dtype.map_or_else(|| Ok(y.clone()), |d| y.to_dtype(d))
 }
 
 /// Mean without NaN.
 fn nanmean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+    refuse(x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
     if !x.dtype().is_float() {
-        return Err(Error::runtime(format!(
+        return Err(Error::not_implemented(format!(
             "nanmean(): expected input to have floating point or complex dtype but got {}",
             x.dtype().scalar_type()
+        )));
+    }
+    if let Some(d) = dtype.filter(|d| !d.is_inexact()) {
+        return Err(Error::runtime(format!(
+            "mean(): could not infer output dtype. Optional dtype must be either a floating point or complex dtype. Got: {}",
+            d.scalar_type()
         )));
     }
     normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
@@ -314,13 +335,13 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "logaddexp(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
-        |a| floats(a).and_then(|(x, y)| Ok(logaddexp(&x, &y, false)?.into())),
+        |a| logaddexp_row(a, false),
         samples!([t(&[2, 3]), t(&[3])]),
     ),
     Row::new(
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
-        |a| floats(a).and_then(|(x, y)| Ok(logaddexp(&x, &y, true)?.into())),
+        |a| logaddexp_row(a, true),
         samples!([t(&[2, 3]), t(&[3])]),
     ),
     Row::new(
@@ -374,7 +395,7 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| {
             if a.tensor(0)?.dtype() == DType::Bool {
-                return Err(Error::runtime("The `+` operator, on a bool tensor is not supported."));
+                return Err(Error::not_implemented("The `+` operator, on a bool tensor is not supported."));
             }
             Ok(a.tensor(0)?.clone().into())
         },

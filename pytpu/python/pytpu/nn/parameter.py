@@ -6,6 +6,20 @@ import pytpu as torch
 from pytpu import _C
 
 
+def clear_gradient(p, set_to_none):
+    """Forgets (or zeroes) a gradient, if there is one."""
+    if p.grad is None:
+        return
+    if set_to_none:
+        p.grad = None
+    else:
+        if p.grad.grad_fn is not None:
+            p.grad.detach_()
+        else:
+            p.grad.requires_grad_(False)
+        p.grad.zero_()
+
+
 class _ParameterMeta(type(torch.Tensor)):
     # A custom tensor type that marks itself `_is_param` counts as a parameter.
     def __instancecheck__(cls, instance):

@@ -2,7 +2,18 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check, _check_lr, _descent, _fused, _real, _scalar, _step_tensor
+from .optimizer import (
+    Optimizer,
+    _check_betas,
+    _check_forms,
+    _check_lr,
+    _check_not_negative,
+    _descent,
+    _fused,
+    _real,
+    _step_tensor,
+    _update_moments,
+)
 
 
 class Adam(Optimizer):
@@ -25,19 +36,15 @@ class Adam(Optimizer):
         decoupled_weight_decay=False,
     ):
         _check_lr(lr)
-        _check("epsilon value", eps, 0.0 <= eps)
+        _check_not_negative(eps=eps)
         if isinstance(betas[0], torch.Tensor) != isinstance(betas[1], torch.Tensor):
             raise ValueError("betas must be either both floats or both Tensors")
-        for i, beta in enumerate(betas):
-            if not isinstance(beta, torch.Tensor):
-                _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
-        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        if not isinstance(betas[0], torch.Tensor):
+            _check_betas(betas)
+        _check_not_negative(weight_decay=weight_decay)
         if isinstance(lr, torch.Tensor) and foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        if fused and differentiable:
-            raise RuntimeError("`fused` does not support `differentiable`")
-        if fused and foreach:
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        _check_forms(foreach, fused, differentiable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -131,8 +138,7 @@ class Adam(Optimizer):
         largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
         # A complex parameter is two real ones.
         p, grad, exp_avg, exp_avg_sq, largest = _real(p, grad, state["exp_avg"], state["exp_avg_sq"], largest)
-        exp_avg.lerp_(grad, 1 - beta1)
-        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=_scalar(1 - beta2))
+        _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2)
         if group["capturable"] or group["differentiable"]:
             step = state["step"]
             correction1, correction2 = 1 - beta1**step, 1 - beta2**step

@@ -9,6 +9,7 @@ from copy import deepcopy
 
 import pytpu as torch
 from pytpu import _C
+from pytpu.nn.parameter import clear_gradient
 from pytpu.utils.hooks import RemovableHandle
 
 _global_optimizer_pre_hooks = OrderedDict()
@@ -241,16 +242,7 @@ class Optimizer:
         """Forgets (or zeroes) the gradients of all parameters."""
         for group in self.param_groups:
             for p in group["params"]:
-                if p.grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                else:
-                    if p.grad.grad_fn is not None:
-                        p.grad.detach_()
-                    else:
-                        p.grad.requires_grad_(False)
-                    p.grad.zero_()
+                clear_gradient(p, set_to_none)
 
     def step(self, closure=None):
         """Updates the parameters once."""
@@ -349,12 +341,22 @@ def _descent(group, p, grad):
     return grad
 
 
+def _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2):
+    """Moves Adam's running means of the gradient and of its square."""
+    exp_avg.lerp_(grad, 1 - beta1)
+    exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=_scalar(1 - beta2))
+
+
 class PerParameter(Optimizer):
     """An optimiser whose step is a loop over parameters."""
 
+    # Names of the tensors of the state that start as zeros.
+    _zeros = ()
+
     def _start(self, group, p, state):
         """Makes the state of a parameter."""
-        raise NotImplementedError
+        for name in self._zeros:
+            state[name] = torch.zeros_like(p)
 
     def _update(self, group, p, grad, state, views):
         """Updates one parameter; `views` is the state with complex tensors as real ones, `grad` is final."""
@@ -382,6 +384,24 @@ def _check(name, value, ok):
     """PyTorch's wording for an option out of range."""
     if not ok:
         raise ValueError(f"Invalid {name}: {value}")
+
+
+def _check_not_negative(**options):
+    for name, value in options.items():
+        _check("epsilon value" if name == "eps" else f"{name} value", value, 0.0 <= value)
+
+
+def _check_betas(betas):
+    for i, beta in enumerate(betas):
+        _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
+
+
+def _check_forms(foreach, fused, differentiable):
+    """Which forms of the update exclude each other."""
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
 
 
 def _check_lr(lr):

@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import PerParameter, _check, _check_lr, _step_tensor
+from .optimizer import PerParameter, _check_lr, _check_not_negative, _step_tensor
 
 
 class RMSprop(PerParameter):
@@ -23,10 +23,7 @@ class RMSprop(PerParameter):
         differentiable=False,
     ):
         _check_lr(lr)
-        _check("epsilon value", eps, 0.0 <= eps)
-        _check("momentum value", momentum, 0.0 <= momentum)
-        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
-        _check("alpha value", alpha, 0.0 <= alpha)
+        _check_not_negative(eps=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -87,10 +84,9 @@ class Adagrad(PerParameter):
         fused=None,
     ):
         _check_lr(lr)
-        _check("lr_decay value", lr_decay, 0.0 <= lr_decay)
-        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
-        _check("initial_accumulator_value value", initial_accumulator_value, 0.0 <= initial_accumulator_value)
-        _check("epsilon value", eps, 0.0 <= eps)
+        _check_not_negative(
+            lr_decay=lr_decay, weight_decay=weight_decay, initial_accumulator_value=initial_accumulator_value, eps=eps
+        )
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,

@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check, _check_lr, _descent, _fused
+from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _fused
 
 
 class SGD(Optimizer):
@@ -23,14 +23,10 @@ class SGD(Optimizer):
         fused=None,
     ):
         _check_lr(lr)
-        _check("momentum value", momentum, momentum >= 0.0)
-        _check("weight_decay value", weight_decay, weight_decay >= 0.0)
+        _check_not_negative(momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        if fused and differentiable:
-            raise RuntimeError("`fused` does not support `differentiable`")
-        if fused and foreach:
-            raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+        _check_forms(foreach, fused, differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,

@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check, _check_lr, _scalar
+from .optimizer import Optimizer, _check, _check_betas, _check_lr, _scalar
 
 
 class SparseAdam(Optimizer):
@@ -14,8 +14,7 @@ class SparseAdam(Optimizer):
         else:
             _check("learning rate", lr, 0.0 < lr)
         _check("epsilon value", eps, 0.0 < eps)
-        for i, beta in enumerate(betas):
-            _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
+        _check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
         sparse = [
             [i, j]

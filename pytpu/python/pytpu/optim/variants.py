@@ -2,11 +2,13 @@
 
 import pytpu as torch
 
-from .optimizer import PerParameter, _check, _check_lr
+from .optimizer import PerParameter, _check, _check_betas, _check_lr, _check_not_negative, _update_moments
 
 
 class Adadelta(PerParameter):
     """Steps scaled by the ratio of running means of squared updates and squared gradients."""
+
+    _zeros = ("square_avg", "acc_delta")
 
     def __init__(
         self,
@@ -23,8 +25,7 @@ class Adadelta(PerParameter):
     ):
         _check_lr(lr)
         _check("rho value", rho, 0.0 <= rho <= 1.0)
-        _check("epsilon value", eps, 0.0 <= eps)
-        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        _check_not_negative(eps=eps, weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "rho": rho,
@@ -37,10 +38,6 @@ class Adadelta(PerParameter):
         }
         super().__init__(params, defaults)
 
-    def _start(self, group, p, state):
-        state["square_avg"] = torch.zeros_like(p)
-        state["acc_delta"] = torch.zeros_like(p)
-
     def _update(self, group, p, grad, state, views):
         rho, eps = group["rho"], group["eps"]
         square_avg, acc_delta = views["square_avg"], views["acc_delta"]
@@ -52,6 +49,8 @@ class Adadelta(PerParameter):
 
 class Adamax(PerParameter):
     """Adam with the largest gradient seen in place of the mean square."""
+
+    _zeros = ("exp_avg", "exp_inf")
 
     def __init__(
         self,
@@ -67,10 +66,9 @@ class Adamax(PerParameter):
         capturable=False,
     ):
         _check_lr(lr)
-        _check("epsilon value", eps, 0.0 <= eps)
-        for i, beta in enumerate(betas):
-            _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
-        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        _check_not_negative(eps=eps)
+        _check_betas(betas)
+        _check_not_negative(weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -83,10 +81,6 @@ class Adamax(PerParameter):
         }
         super().__init__(params, defaults)
 
-    def _start(self, group, p, state):
-        state["exp_avg"] = torch.zeros_like(p)
-        state["exp_inf"] = torch.zeros_like(p)
-
     def _update(self, group, p, grad, state, views):
         beta1, beta2 = group["betas"]
         views["exp_avg"].lerp_(grad, 1 - beta1)
@@ -98,6 +92,8 @@ class Adamax(PerParameter):
 
 class NAdam(PerParameter):
     """Adam with Nesterov momentum."""
+
+    _zeros = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -115,11 +111,9 @@ class NAdam(PerParameter):
         differentiable=False,
     ):
         _check_lr(lr)
-        _check("epsilon value", eps, 0.0 <= eps)
-        for i, beta in enumerate(betas):
-            _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
-        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
-        _check("momentum_decay value", momentum_decay, 0.0 <= momentum_decay)
+        _check_not_negative(eps=eps)
+        _check_betas(betas)
+        _check_not_negative(weight_decay=weight_decay, momentum_decay=momentum_decay)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -136,8 +130,7 @@ class NAdam(PerParameter):
 
     def _start(self, group, p, state):
         state["mu_product"] = torch.ones((), dtype=torch.float32)
-        state["exp_avg"] = torch.zeros_like(p)
-        state["exp_avg_sq"] = torch.zeros_like(p)
+        super()._start(group, p, state)
 
     def _update(self, group, p, grad, state, views):
         beta1, beta2 = group["betas"]
@@ -148,8 +141,7 @@ class NAdam(PerParameter):
         state["mu_product"].mul_(mu)
         product = state["mu_product"].item()
         exp_avg, exp_avg_sq = views["exp_avg"], views["exp_avg_sq"]
-        exp_avg.lerp_(grad, 1 - beta1)
-        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2)
         denom = exp_avg_sq.div(1 - beta2**t).sqrt_().add_(group["eps"])
         p.addcdiv_(grad, denom, value=-lr * (1.0 - mu) / (1.0 - product))
         p.addcdiv_(exp_avg, denom, value=-lr * mu_next / (1.0 - product * mu_next))
@@ -157,6 +149,8 @@ class NAdam(PerParameter):
 
 class RAdam(PerParameter):
     """Adam whose first steps do without the mean square until it can be trusted."""
+
+    _zeros = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -173,10 +167,9 @@ class RAdam(PerParameter):
         differentiable=False,
     ):
         _check_lr(lr)
-        _check("epsilon value", eps, 0.0 <= eps)
-        for i, beta in enumerate(betas):
-            _check(f"beta parameter at index {i}", beta, 0.0 <= beta < 1.0)
-        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        _check_not_negative(eps=eps)
+        _check_betas(betas)
+        _check_not_negative(weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -190,16 +183,11 @@ class RAdam(PerParameter):
         }
         super().__init__(params, defaults)
 
-    def _start(self, group, p, state):
-        state["exp_avg"] = torch.zeros_like(p)
-        state["exp_avg_sq"] = torch.zeros_like(p)
-
     def _update(self, group, p, grad, state, views):
         beta1, beta2 = group["betas"]
         t = state["step"].item()
         exp_avg, exp_avg_sq = views["exp_avg"], views["exp_avg_sq"]
-        exp_avg.lerp_(grad, 1 - beta1)
-        exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2)
         corrected = exp_avg / (1 - beta1**t)
         limit = 2 / (1 - beta2) - 1
         length = limit - 2 * t * beta2**t / (1 - beta2**t)
@@ -230,7 +218,7 @@ class ASGD(PerParameter):
         capturable=False,
     ):
         _check_lr(lr)
-        _check("weight_decay value", weight_decay, 0.0 <= weight_decay)
+        _check_not_negative(weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "lambd": lambd,

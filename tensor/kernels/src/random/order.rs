@@ -84,31 +84,14 @@ pub(super) fn fill<T: Element>(out: &mut ViewMut, mut draw: impl FnMut(&mut [T])
 /// A dtype's fill with `$T` bound, for the floating dtypes only.
 macro_rules! for_float {
     ($dtype:expr, $op:literal, $T:ident => $body:expr) => {
-        match $dtype {
-            $crate::DType::F16 => {
-                type $T = $crate::f16;
-                $body
-            }
-            $crate::DType::BF16 => {
-                type $T = $crate::bf16;
-                $body
-            }
-            $crate::DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            $crate::DType::F64 => {
-                type $T = f64;
-                $body
-            }
+        $crate::for_types!($dtype, $T => $body, [F16 $crate::f16, BF16 $crate::bf16, F32 f32, F64 f64],
             other => {
                 return Err($crate::KernelError::Other(format!(
                     "\"{}\" not implemented for '{}'",
                     $op,
                     other.scalar_type()
                 )));
-            }
-        }
+            })
     };
 }
 pub(super) use for_float;

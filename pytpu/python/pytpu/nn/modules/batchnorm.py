@@ -2,11 +2,11 @@
 
 import pytpu as torch
 from pytpu.nn import functional as F
-from pytpu.nn import init
-from pytpu.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from pytpu.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from .lazy import LazyModuleMixin
 from .module import Module
+from .normalization import _make_affine, _reset_affine
 
 
 class _NormBase(Module):
@@ -30,14 +30,7 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        if affine:
-            self.weight = Parameter(torch.empty(num_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
-        if affine and bias:
-            self.bias = Parameter(torch.empty(num_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        _make_affine(self, affine, bias, num_features, device, dtype)
         if track_running_stats:
             self.register_buffer("running_mean", torch.zeros(num_features, device=device, dtype=dtype))
             self.register_buffer("running_var", torch.ones(num_features, device=device, dtype=dtype))
@@ -59,19 +52,16 @@ class _NormBase(Module):
         """Scale one, shift zero, no running statistics."""
         self.reset_running_stats()
         if self.affine:
-            init.ones_(self.weight)
-            if self.bias is not None:
-                init.zeros_(self.bias)
+            _reset_affine(self)
 
     def _check_input_dim(self, input):
         raise NotImplementedError
 
     def extra_repr(self):
-        text = (
+        return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
-        return text + ", bias=False" if self.affine and self.bias is None else text
 
     def _load_from_state_dict(
         self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs

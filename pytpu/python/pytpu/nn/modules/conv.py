@@ -74,16 +74,18 @@ class _ConvNd(Module):
         else:
             both = [p for p in reversed(padding) for _ in range(2)]
         self._reversed_padding_repeated_twice = both
-        if transposed:
-            shape = (in_channels, out_channels // groups, *kernel_size)
-        else:
-            shape = (out_channels, in_channels // groups, *kernel_size)
-        self.weight = Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.weight = Parameter(torch.empty(self._weight_shape(), device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(torch.empty(out_channels, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
+
+    def _weight_shape(self):
+        outer, inner = self.out_channels, self.in_channels
+        if self.transposed:
+            outer, inner = inner, outer
+        return (outer, inner // self.groups, *self.kernel_size)
 
     def reset_parameters(self):
         """Draws new values."""
@@ -163,27 +165,21 @@ class Conv1d(_Conv):
     """Convolution over one spatial dimension."""
 
     _n = 1
-
-    def _convolution(self, *args):
-        return _ops.conv1d(*args)
+    _convolution = staticmethod(_ops.conv1d)
 
 
 class Conv2d(_Conv):
     """Convolution over two spatial dimensions."""
 
     _n = 2
-
-    def _convolution(self, *args):
-        return _ops.conv2d(*args)
+    _convolution = staticmethod(_ops.conv2d)
 
 
 class Conv3d(_Conv):
     """Convolution over three spatial dimensions."""
 
     _n = 3
-
-    def _convolution(self, *args):
-        return _ops.conv3d(*args)
+    _convolution = staticmethod(_ops.conv3d)
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -267,27 +263,21 @@ class ConvTranspose1d(_ConvTransposeNd):
     """The gradient of `Conv1d` with respect to its input, as a layer."""
 
     _n = 1
-
-    def _convolution(self, *args):
-        return _ops.conv_transpose1d(*args)
+    _convolution = staticmethod(_ops.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTransposeNd):
     """The gradient of `Conv2d` with respect to its input, as a layer."""
 
     _n = 2
-
-    def _convolution(self, *args):
-        return _ops.conv_transpose2d(*args)
+    _convolution = staticmethod(_ops.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTransposeNd):
     """The gradient of `Conv3d` with respect to its input, as a layer."""
 
     _n = 3
-
-    def _convolution(self, *args):
-        return _ops.conv_transpose3d(*args)
+    _convolution = staticmethod(_ops.conv_transpose3d)
 
 
 class _LazyConv(LazyModuleMixin):
@@ -314,11 +304,7 @@ class _LazyConv(LazyModuleMixin):
         self.in_channels = input.shape[-n - 1]
         if self.in_channels % self.groups != 0:
             raise ValueError("in_channels must be divisible by groups")
-        if self.transposed:
-            shape = (self.in_channels, self.out_channels // self.groups, *self.kernel_size)
-        else:
-            shape = (self.out_channels, self.in_channels // self.groups, *self.kernel_size)
-        self.weight.materialize(shape)
+        self.weight.materialize(self._weight_shape())
         if self.bias is not None:
             self.bias.materialize((self.out_channels,))
         self.reset_parameters()

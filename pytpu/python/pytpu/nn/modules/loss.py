@@ -6,6 +6,7 @@ from pytpu.nn import functional as F
 
 from .linear import Linear
 from .module import Module
+from .shape import PairwiseDistance
 
 
 class _Loss(Module):
@@ -273,7 +274,7 @@ class TripletMarginWithDistanceLoss(_Loss):
             raise ValueError(
                 f"TripletMarginWithDistanceLoss: expected margin to be greater than 0, got {margin} instead"
             )
-        self.distance_function = distance_function if distance_function is not None else F.pairwise_distance
+        self.distance_function = distance_function if distance_function is not None else PairwiseDistance()
         self.margin = margin
         self.swap = swap
 

@@ -4,7 +4,7 @@ import itertools
 from collections import OrderedDict, namedtuple
 
 import pytpu as torch
-from pytpu.nn.parameter import Buffer, Parameter, is_lazy
+from pytpu.nn.parameter import Buffer, Parameter, clear_gradient, is_lazy
 from pytpu.utils.hooks import BackwardHook, RemovableHandle
 
 _global_forward_pre_hooks = OrderedDict()
@@ -535,16 +535,7 @@ class Module:
     def zero_grad(self, set_to_none=True):
         """Forgets (or zeroes) the gradients of all parameters."""
         for p in self.parameters():
-            if p.grad is None:
-                continue
-            if set_to_none:
-                p.grad = None
-            else:
-                if p.grad.grad_fn is not None:
-                    p.grad.detach_()
-                else:
-                    p.grad.requires_grad_(False)
-                p.grad.zero_()
+            clear_gradient(p, set_to_none)
 
     def compile(self, *args, **kwargs):
         """Compiles the forward in place."""

@@ -1,0 +1,326 @@
+//! What was wrong with a call, in PyTorch's words: slow, and asked only when no overload fits.
+
+use super::values::{convert, int, is_int, looks_like_int, none, sequence, string};
+use super::{Call, Overload, Parameter, Parsed, names};
+use crate::device;
+use crate::enter::{Failure, Outcome};
+use crate::tensor_type::is_tensor;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi::*;
+use torchtpu_tensor::Scalar;
+use torchtpu_tensor::schema::{Arg, Ty};
+
+/// The name of an object's type, as messages print it.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn type_name(o: *mut PyObject) -> String {
+    pyo3::Python::attach(|py| {
+        // SAFETY: by the contract.
+        let o = unsafe { pyo3::Bound::from_borrowed_ptr(py, o) };
+        use pyo3::types::{PyAnyMethods, PyTypeMethods};
+        let ty = o.get_type();
+        let name = ty.name().map_or_else(|_| "object".into(), |n| n.to_string());
+        match ty.module() {
+            Ok(m) if m == "torch" && name != "Tensor" => format!("torch.{name}"),
+            Ok(m) if m == "numpy" => format!("numpy.{name}"),
+            _ => name,
+        }
+    })
+}
+
+fn type_text(p: &Parameter) -> String {
+    match p.ty {
+        Ty::Tensor => "Tensor".into(),
+        Ty::TensorList => "tuple of Tensors".into(),
+        Ty::Int => "int".into(),
+        Ty::IntList(_) => "tuple of ints".into(),
+        Ty::Scalar => "Number".into(),
+        Ty::Float => "float".into(),
+        Ty::FloatList => "tuple of floats".into(),
+        Ty::Bool => "bool".into(),
+        Ty::Str => "str".into(),
+        Ty::DType => "torch.dtype".into(),
+        Ty::Device => "torch.device".into(),
+        Ty::Layout => "torch.layout".into(),
+        Ty::Generator => "torch.Generator".into(),
+    }
+}
+
+enum Problem {
+    Count,
+    Missing(Vec<usize>),
+    /// Parameter, the object, its position if it has one.
+    Type(usize, *mut PyObject, Option<usize>),
+    /// One of the arguments that together are a list of integers, and its place.
+    Item(usize, *mut PyObject, usize),
+    UnknownKeyword(*mut PyObject),
+    Twice(usize),
+    Device(torchtpu_tensor::Error),
+}
+
+impl Overload {
+    fn shown(&self, i: usize, method: bool) -> &str {
+        if i == 0 && !method && self.params[0].text == "self" { "input" } else { &self.params[i].text }
+    }
+
+    /// Why a call does not fit; `None` when it does.
+    fn problem(&self, call: &Call) -> Option<Problem> {
+        let own = usize::from(!call.receiver.is_null());
+        let mut out = Parsed::new();
+        // SAFETY: objects that the caller holds; indices below their counts.
+        unsafe {
+            let varargs = self.varargs == Some(own) && call.positional > 0 && looks_like_int(call.arg(0));
+            let given = if varargs { own + 1 } else { call.positional + own };
+            if given > self.positional {
+                return Some(Problem::Count);
+            }
+            let keywords = call.keywords();
+            let mut missing = Vec::new();
+            for (i, p) in self.params.iter().enumerate() {
+                let by_name = call.find(p, keywords);
+                if i >= own && i < given && !by_name.is_null() {
+                    return Some(Problem::Twice(i));
+                }
+                let (o, at) = if i < own {
+                    continue;
+                } else if i < given {
+                    (call.arg(i - own), Some(i - own + 1))
+                } else {
+                    (by_name, None)
+                };
+                if o.is_null() {
+                    if p.required {
+                        missing.push(i);
+                    }
+                    continue;
+                }
+                if varargs && i == own {
+                    for k in 0..call.positional {
+                        if int(call.arg(k)).is_none() {
+                            return Some(Problem::Item(i, call.arg(k), k + 1));
+                        }
+                    }
+                    continue;
+                }
+                if convert(p, o, &mut out).is_none() {
+                    if p.ty == Ty::Device
+                        && let Err(e) = device::extract(o)
+                    {
+                        return Some(Problem::Device(e));
+                    }
+                    return Some(Problem::Type(i, o, at));
+                }
+            }
+            if !missing.is_empty() {
+                return Some(Problem::Missing(missing));
+            }
+            for i in 0..keywords {
+                let k = call.keyword(i);
+                let known = self.params.iter().any(|p| p.name.equals(k) || p.also.iter().any(|a| a.equals(k)));
+                let extra = (self.out && own == 0 && names::out().equals(k))
+                    || (self.makes && names::requires_grad().equals(k));
+                if !known && !extra {
+                    return Some(Problem::UnknownKeyword(k));
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the number of arguments alone does not rule it out.
+    fn plausible(&self, call: &Call) -> bool {
+        let own = usize::from(!call.receiver.is_null());
+        let n = call.positional + call.keywords();
+        let max = self.params.len() - own + usize::from(self.out && own == 0) + usize::from(self.makes);
+        let min = self.params.iter().skip(own).filter(|p| p.required).count();
+        (n >= min && n <= max) || self.varargs == Some(own)
+    }
+
+    fn signature(&self, method: bool) -> String {
+        let mut parts = Vec::new();
+        let mut star = false;
+        for (i, p) in self.params.iter().enumerate().skip(usize::from(method)) {
+            if p.keyword_only && !star {
+                parts.push("*".to_string());
+                star = true;
+            }
+            let default = match (p.required, &p.default) {
+                (true, _) => String::new(),
+                (_, Arg::None) => " = None".into(),
+                (_, Arg::Scalar(Scalar::Bool(b))) => format!(" = {}", if *b { "True" } else { "False" }),
+                (_, Arg::Scalar(Scalar::Int(v))) => format!(" = {v}"),
+                (_, Arg::Scalar(Scalar::Float(v))) => format!(" = {v:?}"),
+                (_, Arg::Str(s)) => format!(" = \"{s}\""),
+                (_, Arg::Ints(v)) => format!(" = {v:?}"),
+                _ => String::new(),
+            };
+            parts.push(format!("{} {}{default}", type_text(p), self.shown(i, method)));
+        }
+        if self.out && !method {
+            if !star {
+                parts.push("*".into());
+                star = true;
+            }
+            let many = self.row.schema.rsplit("->").next().is_some_and(|r| r.contains(','));
+            parts.push(format!("{} out = None", if many { "tuple of Tensors" } else { "Tensor" }));
+        }
+        if self.makes {
+            if !star {
+                parts.push("*".into());
+            }
+            parts.push("bool requires_grad = False".into());
+        }
+        format!("({})", parts.join(", "))
+    }
+
+    fn explain(&self, name: &str, problem: Problem, call: &Call) -> pyo3::PyErr {
+        let method = !call.receiver.is_null();
+        let own = usize::from(method);
+        // SAFETY: objects that the caller holds.
+        let text = |o: *mut PyObject| unsafe { type_name(o) };
+        match problem {
+            Problem::Device(e) => crate::enter::exception(e),
+            Problem::Count => {
+                let max = self.positional - own;
+                let min = self.params.iter().skip(own).filter(|p| p.required && !p.keyword_only).count();
+                if max == 0 {
+                    return PyTypeError::new_err(format!(
+                        "Tensor.{name}() takes no arguments ({} given)",
+                        call.positional
+                    ));
+                }
+                let takes = match (max, min == max) {
+                    (1, true) => "1 positional argument".to_string(),
+                    (_, true) => format!("{max} positional arguments"),
+                    (_, false) => format!("from {min} to {max} positional arguments"),
+                };
+                let were = if call.positional == 1 { "was" } else { "were" };
+                PyTypeError::new_err(format!("{name}() takes {takes} but {} {were} given", call.positional))
+            }
+            Problem::Missing(m) => {
+                let names: Vec<String> = m.iter().map(|i| format!("\"{}\"", self.shown(*i, method))).collect();
+                PyTypeError::new_err(format!(
+                    "{name}() missing {} required positional arguments: {}",
+                    m.len(),
+                    names.join(", ")
+                ))
+            }
+            Problem::Twice(i) => {
+                PyTypeError::new_err(format!("{name}() got multiple values for argument '{}'", self.shown(i, method)))
+            }
+            Problem::UnknownKeyword(k) => {
+                // SAFETY: a keyword is a string.
+                let k = unsafe { string(k) }.unwrap_or("?");
+                PyTypeError::new_err(format!("{name}() got an unexpected keyword argument '{k}'"))
+            }
+            Problem::Item(i, o, at) => PyTypeError::new_err(format!(
+                "{name}(): argument '{}' failed to unpack the object at pos {at} with error \"type must be tuple of ints,but got {}\"",
+                self.shown(i, method),
+                text(o)
+            )),
+            Problem::Type(i, o, at) => {
+                let p = &self.params[i];
+                let shown = self.shown(i, method);
+                // SAFETY: objects that the caller holds.
+                unsafe {
+                    if matches!(p.ty, Ty::Int | Ty::Scalar | Ty::Float) && is_int(o) {
+                        return PyRuntimeError::new_err("Overflow when unpacking long long");
+                    }
+                    if let Some((n, item)) = sequence(o) {
+                        for k in 0..n {
+                            let e = item(k);
+                            match p.ty {
+                                Ty::TensorList if !is_tensor(e) && e != none() => {
+                                    return PyTypeError::new_err(format!(
+                                        "expected Tensor as element {k} in argument {}, but got {}",
+                                        i - own,
+                                        text(e)
+                                    ));
+                                }
+                                Ty::IntList(_) if int(e).is_none() => {
+                                    return PyTypeError::new_err(format!(
+                                        "{name}(): argument '{shown}' failed to unpack the object at pos {} with error \"type must be tuple of ints,but got {}\"",
+                                        k + 1,
+                                        text(e)
+                                    ));
+                                }
+                                _ => {}
+                            }
+                        }
+                    }
+                }
+                let position = at.map_or(String::new(), |n| format!(" (position {n})"));
+                PyTypeError::new_err(format!(
+                    "{name}(): argument '{shown}'{position} must be {}, not {}",
+                    type_text(p),
+                    text(o)
+                ))
+            }
+        }
+    }
+}
+
+/// The error for a call that no overload takes.
+#[cold]
+pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
+    let method = !call.receiver.is_null();
+    let of_form: Vec<&Overload> = overloads.iter().filter(|o| o.method || !method).collect();
+    let plausible: Vec<&&Overload> = of_form.iter().filter(|o| o.plausible(call)).collect();
+    let single = match (of_form.as_slice(), plausible.as_slice()) {
+        ([one], _) => Some(*one),
+        (_, [one]) => Some(**one),
+        _ => None,
+    };
+    if let Some(o) = single
+        && let Some(p) = o.problem(call)
+    {
+        return Err(o.explain(name, p, call).into());
+    }
+    for o in &plausible {
+        if let Some(Problem::Device(e)) = o.problem(call) {
+            return Err(Failure::Error(e));
+        }
+    }
+    // SAFETY: the objects of the call.
+    let got: Vec<String> = unsafe {
+        (0..call.positional)
+            .map(|i| type_name(call.arg(i)))
+            .chain((0..call.keywords()).map(|i| {
+                format!("{}={}", string(call.keyword(i)).unwrap_or("?"), type_name(call.arg(call.positional + i)))
+            }))
+            .collect()
+    };
+    let got = if got.len() == 1 {
+        format!("({}, )", got[0]).replace(", )", if call.keywords() == 1 { ", )" } else { ")" })
+    } else {
+        format!("({})", got.join(", "))
+    };
+    let mut text = format!("{name}() received an invalid combination of arguments - got {got}, but expected one of:");
+    for o in &of_form {
+        text.push_str(&format!("\n * {}", o.signature(method)));
+        match o.problem(call) {
+            Some(Problem::Type(_, bad, _) | Problem::Item(_, bad, _)) => {
+                // SAFETY: the objects of the call.
+                let marks: Vec<String> = call
+                    .operands()
+                    .into_iter()
+                    .skip(usize::from(method))
+                    .map(|a| unsafe { if a == bad { format!("!{}!", type_name(a)) } else { type_name(a) } })
+                    .collect();
+                text.push_str(&format!(
+                    "\n      didn't match because some of the arguments have invalid types: ({})",
+                    marks.join(", ")
+                ));
+            }
+            Some(Problem::UnknownKeyword(k)) => {
+                // SAFETY: a keyword is a string.
+                let k = unsafe { string(k) }.unwrap_or("?");
+                text.push_str(&format!("\n      didn't match because some of the keywords were incorrect: {k}"));
+            }
+            _ => {}
+        }
+    }
+    text.push('\n');
+    Err(PyTypeError::new_err(text).into())
+}

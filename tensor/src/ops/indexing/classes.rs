@@ -1,0 +1,98 @@
+//! One-hot vectors, and membership in a set.
+
+use super::{count_up, guard, ok, to_device};
+use crate::ops::pointwise;
+use crate::schema::{Operand, Row, Sample, Scope, Tier, index as index_arg, n};
+use crate::{DType, Device, DeviceKind, Error, Result, Tensor};
+
+/// `torch.nn.functional.one_hot`; -1 classes means one more than the largest value, which the host then reads.
+///
+/// # Errors
+/// `Runtime` for a dtype other than `int64`, or a value outside the classes.
+pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
+    if x.dtype() != DType::I64 {
+        return Err(Error::runtime(format!(
+            "one_hot is only applicable to index tensor of type LongTensor. Got {}",
+            x.dtype().scalar_type()
+        )));
+    }
+    if x.numel() == 0 && classes <= 0 {
+        return Err(Error::runtime("Can not infer total number of classes from empty tensor."));
+    }
+    let (negative, too_large) =
+        ("Class values must be non-negative.", "Class values must be smaller than num_classes.");
+    let classes = match (classes, x.device().kind) {
+        (-1, DeviceKind::Meta) => {
+            return Err(Error::not_implemented("one_hot of a meta tensor needs the number of classes"));
+        }
+        (-1, _) | (_, DeviceKind::Cpu) => {
+            let values = to_device(&x.detach(), Device::CPU)?.to_vec::<i64>()?;
+            if values.iter().any(|&v| v < 0) {
+                return Err(Error::runtime(negative));
+            }
+            let most = values.iter().max().map_or(0, |m| m + 1);
+            if classes != -1 && most > classes {
+                return Err(Error::runtime(too_large));
+            }
+            if classes == -1 { most } else { classes }
+        }
+        (n, DeviceKind::Tpu) => {
+            guard(x, 0, n.max(0) as usize, move |_| Error::runtime(too_large).in_op("one_hot"))?;
+            n
+        }
+        (n, DeviceKind::Meta) => n,
+    };
+    if classes < 1 {
+        return Err(Error::runtime("num_classes should be positive"));
+    }
+    x.unsqueeze(-1)?.eq(&count_up(classes as usize, x.device())?)?.to_dtype(DType::I64)
+}
+
+/// `torch.isin`: whether each element is one of the test elements.
+fn isin(x: &Tensor, test: &Tensor, invert: bool) -> Result<Tensor> {
+    for t in [x, test] {
+        if t.dtype().is_complex() {
+            return Err(Error::not_implemented(format!(
+                "Unsupported input type encountered for isin(): {}",
+                t.dtype().scalar_type()
+            )));
+        }
+    }
+    let hit = x.unsqueeze(-1)?.eq(&test.reshape(&[-1])?)?;
+    let last = hit.dims().len() as i64 - 1;
+    let y = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::Any, &hit, Some(&[last]), false)?;
+    if invert { y.logical_not() } else { Ok(y) }
+}
+
+/// The operand as a tensor of its own dtype.
+fn own(x: Operand<'_>) -> Result<Tensor> {
+    match x {
+        Operand::Tensor(t) => Ok(t.clone()),
+        Operand::Scalar(s) => Tensor::number(s, s.dtype()),
+    }
+}
+
+/// Rows of classes and sets.
+pub const ROWS: &[Row] = &[
+    Row::new("one_hot(Tensor self, int num_classes=-1) -> Tensor", Tier::Composed, |a| ok(one_hot(a.tensor(0)?, a.int(1)?)), || {
+        vec![Sample::new(vec![index_arg(&[2, 3], 4), n(5)]).no_gradient(), Sample::new(vec![index_arg(&[4], 3)]).no_gradient()]
+    })
+    .scope(Scope::Nn)
+    .no_out(),
+    Row::new("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
+        // A number is taken for a tensor by whoever looks for the overload.
+        let (x, test) = (own(a.operand(0)?)?, own(a.operand(1)?)?);
+        let test = if test.is_wrapped_number() { test.to_device(x.device())? } else { test };
+        ok(isin(&x, &test, a.bool(3)?))
+    }, || vec![Sample::new(vec![index_arg(&[2, 3], 9), index_arg(&[4], 9)]).no_gradient()])
+    .scope(Scope::Function),
+    Row::new("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
+        let y = pointwise::compare(if a.bool(3)? { pointwise::CompareKind::Ne } else { pointwise::CompareKind::Eq }, a.operand(0)?, a.operand(1)?)?;
+        Ok(y.into())
+    }, || vec![Sample::new(vec![index_arg(&[2, 3], 4), n(2)]).no_gradient()])
+    .scope(Scope::Function),
+    Row::new("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", Tier::Composed, |a| {
+        ok(isin(&own(a.operand(0)?)?.to_device(a.tensor(1)?.device())?, a.tensor(1)?, a.bool(3)?))
+    }, || vec![Sample::new(vec![n(2), index_arg(&[4], 4)]).no_gradient()])
+    .scope(Scope::Function),
+];

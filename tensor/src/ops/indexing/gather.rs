@@ -1,0 +1,497 @@
+//! `Gather`, `Scatter`: elements along one dimension, at a position for each.
+
+use super::{
+    KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, ok, str_arg, zeros_like,
+};
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
+use crate::schema::{Fill, Row, Sample, SampleArg, Tier, index as index_arg, n, t};
+use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::index as kernels;
+use torchtpu_stablehlo::{Direction, ElementType, ScatterKind as Join, Type};
+
+/// `y[i][j][k] = x[index[i][j][k]][j][k]` for `dim` 0, and so on.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | x | `[..]`, rank at least 1 | any |
+/// | index | same rank, no larger than `x` except along `dim` (C1) | `int64` or `int32` (C2) |
+/// | y | that of `index` | that of `x` |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gather {
+    /// Which dimension is chosen along.
+    pub dim: usize,
+}
+
+fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
+    check_index_dtype(op, index)?; // C2
+    if x.dims().len() != index.dims().len() {
+        return Err(Error::runtime(format!(
+            "Index tensor must have the same number of dimensions as {} tensor",
+            if op == "gather" { "input" } else { "self" }
+        )));
+    }
+    for d in 0..x.dims().len() {
+        if d != dim && index.dims()[d] > x.dims()[d] {
+            return Err(Error::runtime(if op == "gather" {
+                format!(
+                    "Size does not match at dimension {d} expected index {} to be no larger than self {} apart from dimension {dim}",
+                    index.dims(),
+                    x.dims()
+                )
+            } else {
+                format!(
+                    "Expected index {} to be no larger than self {} apart from dimension {dim}",
+                    index.dims(),
+                    x.dims()
+                )
+            })); // C1
+        }
+    }
+    Ok(())
+}
+
+impl Op for Gather {
+    const NAME: &'static str = "gather";
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        check_along("gather", x[0], x[1], self.dim)?;
+        Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        kernels::gather(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(unplaced)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let at = lower_positions(f, &x[1], x[0].shape()[self.dim], false);
+        smallvec![f.take_along(&x[0], &at, self.dim)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let op = Scatter { dim: self.dim, kind: ScatterKind::Add, include_self: true };
+        Ok(smallvec![Some(dispatch::call(Prim::Scatter(op), &[&zeros_like(s.meta(0))?, s.x(1), g])?), None])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::inputs(0b10)
+    }
+}
+
+/// How [`Scatter`] joins an element and what arrives there.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ScatterKind {
+    /// Replaces; of several arrivals the last on `cpu`, any on a device.
+    Set,
+    /// Sum.
+    Add,
+    /// Product.
+    Mul,
+    /// The greater; NaN wins.
+    Max,
+    /// The lesser; NaN wins.
+    Min,
+    /// Mean; integers round down.
+    Mean,
+}
+
+/// `y = x`, but `y[index[i][j][k]][j][k]` joined with `src[i][j][k]` for `dim` 0, and so on.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | x | `[..]`, rank at least 1 | any |
+/// | index | same rank, no larger than `x` except along `dim` | `int64` or `int32` |
+/// | src | that of `index`, or no dimensions: one number for all | that of `x` |
+/// | y | that of `x` | that of `x` |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Scatter {
+    /// Which dimension is chosen along.
+    pub dim: usize,
+    /// How arrivals are joined.
+    pub kind: ScatterKind,
+    /// Whether the old values of the positions that are hit count; not looked at for `Set`.
+    pub include_self: bool,
+}
+
+impl Op for Scatter {
+    const NAME: &'static str = "scatter";
+    fn label(&self) -> &'static str {
+        match self.kind {
+            ScatterKind::Set => "scatter",
+            ScatterKind::Add if self.include_self => "scatter_add",
+            _ => "scatter_reduce",
+        }
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        check_along(self.label(), x[0], x[1], self.dim)?;
+        check_same_dtype("scatter", x[0], x[2])?;
+        if x[0].dtype().is_complex() && matches!(self.kind, ScatterKind::Max | ScatterKind::Min) {
+            let name = if self.kind == ScatterKind::Max { "amax" } else { "amin" };
+            let name = format!("scatter_gather_tensor_cpu_reduce_{name}");
+            return Err(crate::ops::complex::unsupported(&name, x[0].dtype()));
+        }
+        Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        copy_of(x[0], &y[0]);
+        let strides = broadcast_strides(x[2], x[1].dims());
+        let (index, src) = (x[1].view(), x[2].view_as(x[1].dims(), &strides));
+        let out = &mut y[0].view_mut();
+        use kernels::ScatterReduce as R;
+        let reduce = match self.kind {
+            ScatterKind::Set => return kernels::scatter(out, self.dim, &index, &src).map_err(unplaced),
+            ScatterKind::Add => R::Sum,
+            ScatterKind::Mul => R::Prod,
+            ScatterKind::Max => R::Amax,
+            ScatterKind::Min => R::Amin,
+            ScatterKind::Mean => R::Mean,
+        };
+        kernels::scatter_reduce(out, self.dim, &index, &src, reduce, self.include_self).map_err(unplaced)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let at = lower_positions(f, &x[1], x[0].shape()[self.dim], false);
+        let src = f.broadcast_to(&x[2], at.shape());
+        let e = x[0].element();
+        let mut y = x[0].clone();
+        if !self.include_self && self.kind != ScatterKind::Set {
+            let start = match self.kind {
+                ScatterKind::Mul => f.splat(1.0, src.ty()),
+                ScatterKind::Max | ScatterKind::Min => {
+                    let v = if self.kind == ScatterKind::Max { f.lowest(e) } else { f.highest(e) };
+                    f.broadcast_to(&v, src.shape())
+                }
+                _ => f.splat(0.0, src.ty()),
+            };
+            y = f.put_along(&y, &at, &start, self.dim, Join::Set);
+        }
+        let join = match self.kind {
+            ScatterKind::Set => Join::Set,
+            ScatterKind::Add | ScatterKind::Mean => Join::Add,
+            ScatterKind::Mul => Join::Mul,
+            ScatterKind::Max => Join::Max,
+            ScatterKind::Min => Join::Min,
+        };
+        y = f.put_along(&y, &at, &src, self.dim, join);
+        if self.kind == ScatterKind::Mean && e != ElementType::Pred {
+            y = self.lower_mean(f, &y, &at, src.shape());
+        }
+        smallvec![y]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let index = s.x(1);
+        let number = s.meta(2).dims.is_empty();
+        let at = |t: &Tensor| dispatch::call(Prim::Gather(Gather { dim: self.dim }), &[t, index]);
+        let fit = |t: Tensor| if number { t.sum_to(&Dims::EMPTY) } else { Ok(t) };
+        let cleared = |t: &Tensor| {
+            let zero = Tensor::number(Scalar::Float(0.0), t.dtype())?;
+            let op = Scatter { dim: self.dim, kind: ScatterKind::Set, include_self: true };
+            dispatch::call(Prim::Scatter(op), &[t, index, &zero])
+        };
+        let (gx, gs) = match self.kind {
+            ScatterKind::Set => {
+                (if s.needs(0) { Some(cleared(g)?) } else { None }, if s.needs(2) { Some(fit(at(g)?)?) } else { None })
+            }
+            ScatterKind::Add => (
+                if s.needs(0) { Some(if self.include_self { g.clone() } else { cleared(g)? }) } else { None },
+                if s.needs(2) { Some(fit(at(g)?)?) } else { None },
+            ),
+            _ => {
+                let (gx, gs) = self.reduce_vjp(s, g, &at)?;
+                (Some(if self.include_self { gx } else { cleared(&gx)? }), Some(fit(gs)?))
+            }
+        };
+        Ok(smallvec![gx, None, gs])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        match self.kind {
+            ScatterKind::Set | ScatterKind::Add => Saves::inputs(0b010),
+            ScatterKind::Mean => Saves::inputs(0b110),
+            _ => Saves::both(0b111, 1),
+        }
+    }
+}
+
+impl Scatter {
+    /// Divides by how many values met at each element.
+    fn lower_mean(&self, f: &mut Func, sum: &Value, at: &Value, src: &[usize]) -> Value {
+        let e = sum.element();
+        let ints = Type::new(sum.shape(), ElementType::S32);
+        let count = f.splat_i64(i64::from(self.include_self), &ints);
+        let ones = f.splat_i64(1, &Type::new(src, ElementType::S32));
+        let count = f.put_along(&count, at, &ones, self.dim, Join::Add);
+        let one = f.splat_i64(1, &ints);
+        let count = f.binary("stablehlo.maximum", &count, &one);
+        if e.is_float() || e.is_complex() {
+            let count = f.convert(&count, e);
+            return f.binary("stablehlo.divide", sum, &count);
+        }
+        // Integers round down, and a narrow type may not hold the count.
+        let wide = f.convert(sum, ElementType::S64);
+        let count = f.convert(&count, ElementType::S64);
+        let (q, r) = (f.binary("stablehlo.divide", &wide, &count), f.binary("stablehlo.remainder", &wide, &count));
+        let zero = f.splat_i64(0, wide.ty());
+        let negative = f.compare(Direction::Lt, &r, &zero);
+        let step = f.convert(&negative, ElementType::S64);
+        let q = f.binary("stablehlo.subtract", &q, &step);
+        f.convert(&q, e)
+    }
+
+    /// Gradients of the reducing kinds, before the old values that do not count are cleared.
+    fn reduce_vjp(
+        &self,
+        s: &Saved<'_>,
+        g: &Tensor,
+        at: &dyn Fn(&Tensor) -> Result<Tensor>,
+    ) -> Result<(Tensor, Tensor)> {
+        let (index, src) = (s.x(1), s.x(2).expand_dims(s.x(1).dims())?);
+        let scatter = |x: &Tensor, kind: ScatterKind, src: &Tensor, include_self: bool| {
+            dispatch::call(Prim::Scatter(Scatter { dim: self.dim, kind, include_self }), &[x, index, src])
+        };
+        let one = Tensor::number(Scalar::Float(1.0), g.dtype())?;
+        let zero = Tensor::number(Scalar::Float(0.0), g.dtype())?;
+        match self.kind {
+            ScatterKind::Mean => {
+                let counts = s.meta(0).with_dtype(g.dtype().to_real());
+                let start = Tensor::full_meta(&counts, Scalar::Float(f64::from(u8::from(self.include_self))))?;
+                let one = Tensor::number(Scalar::Float(1.0), counts.dtype)?;
+                let count = scatter(&start, ScatterKind::Add, &one, true)?.maximum_scalar(1.0)?;
+                let g = g.div(&count)?;
+                Ok((g.clone(), at(&g)?))
+            }
+            ScatterKind::Mul => {
+                let (x, y, src) = (&s.x(0).conj()?, &s.y(0).conj()?, src.conj()?);
+                // Of x: the product of everything else, with a zero of its own taken out.
+                let x1 = pointwise::select(&x.eq_scalar(0.0)?, &one, x)?;
+                let others = scatter(&x1, ScatterKind::Mul, &src, self.include_self)?;
+                let gx = g.mul(&others)?.div(&x1)?;
+                // Of src: an element that is the only zero meeting there gets the product of the rest.
+                let is_zero = src.eq_scalar(0.0)?;
+                let zeros = scatter(&zeros_like(s.meta(0))?, ScatterKind::Add, &is_zero.to_dtype(g.dtype())?, true)?;
+                let only = is_zero.logical_and(&at(&zeros)?.eq_scalar(1.0)?)?;
+                let rest = scatter(x, ScatterKind::Mul, &pointwise::select(&only, &one, &src)?, self.include_self)?;
+                let plain = at(&g.mul(y)?)?.div(&pointwise::select(&is_zero, &one, &src)?)?;
+                Ok((gx, pointwise::select(&only, &at(&g.mul(&rest)?)?, &plain)?))
+            }
+            _ => {
+                // Ties share the gradient evenly.
+                let (x, y) = (s.x(0), s.y(0));
+                let is_x = x.eq(y)?.to_dtype(g.dtype())?;
+                let is_src = src.eq(&at(y)?)?.to_dtype(g.dtype())?;
+                let start =
+                    if self.include_self { is_x.clone() } else { scatter(&is_x, ScatterKind::Set, &zero, true)? };
+                let count = scatter(&start, ScatterKind::Add, &is_src, true)?.maximum_scalar(1.0)?;
+                let share = g.div(&count)?;
+                // Where nothing arrived the element itself is the result.
+                Ok((is_x.mul(&share)?, is_src.mul(&at(&share)?)?))
+            }
+        }
+    }
+}
+
+/// `gather` and `scatter` report an index as an error of the call, not of the index, as in PyTorch.
+fn unplaced(e: torchtpu_kernels::KernelError) -> Error {
+    match e {
+        torchtpu_kernels::KernelError::IndexOutOfRange(text) => Error::runtime(text),
+        e => kernel_error(e),
+    }
+}
+
+fn unplaced_on_device(index: i64, dim: usize, size: usize) -> Error {
+    Error::runtime(format!("index {index} is out of bounds for dimension {dim} with size {size}"))
+}
+
+/// `torch.gather`.
+///
+/// # Errors
+/// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.
+pub fn gather(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
+    let dim = normalize_dim(dim, x.dims().len())?;
+    if index.numel() == 0 {
+        // Of any dtype, as in PyTorch; a slice without elements keeps the history.
+        return x.reshape(&[-1])?.narrow(0, 0, 0)?.reshape_dims(*index.dims());
+    }
+    let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
+    let size = x1.dims()[dim];
+    let y = dispatch::call(Prim::Gather(Gather { dim }), &[&x1, &i1])?;
+    guard(index, 0, size, move |i| unplaced_on_device(i, dim, size).in_op("gather"))?;
+    y.reshape_dims(*index.dims())
+}
+
+fn scatter_kind(
+    x: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    kind: ScatterKind,
+    include_self: bool,
+) -> Result<Tensor> {
+    let dim = normalize_dim(dim, x.dims().len())?;
+    let op = Scatter { dim, kind, include_self };
+    if index.numel() == 0 {
+        check_index_dtype(op.label(), index)?;
+        return x.copy();
+    }
+    let (x1, i1) = (at_least_1d(x)?, at_least_1d(index)?);
+    check_index_dtype(op.label(), index)?;
+    for (other, name) in [(&x1, "self"), (src, "src")] {
+        let is_number = name == "src" && other.is_wrapped_number();
+        if !is_number && other.dims().len().max(1) != i1.dims().len() {
+            return Err(Error::runtime(format!(
+                "Index tensor must have the same number of dimensions as {name} tensor"
+            ))
+            .in_op(op.label()));
+        }
+    }
+    // Only the part of the source that the index has is looked at.
+    let mut s1 =
+        if src.dims().is_empty() && !index.dims().is_empty() && src.device() == x.device() && src.requires_grad() {
+            at_least_1d(src)?
+        } else {
+            src.clone()
+        };
+    if !s1.dims().is_empty() {
+        if s1.dims().len() != i1.dims().len() || (0..i1.dims().len()).any(|d| i1.dims()[d] > s1.dims()[d]) {
+            return Err(Error::runtime(format!(
+                "Expected index {} to be no larger than self {} apart from dimension {dim} and to be no larger size than src {}",
+                i1.dims(),
+                x1.dims(),
+                s1.dims()
+            ))
+            .in_op(op.label()));
+        }
+        for d in 0..i1.dims().len() {
+            if s1.dims()[d] != i1.dims()[d] {
+                s1 = s1.narrow(d as i64, 0, i1.dims()[d] as i64)?;
+            }
+        }
+    }
+    let size = x1.dims()[dim];
+    let y = dispatch::call(Prim::Scatter(op), &[&x1, &i1, &s1])?;
+    let label = op.label();
+    guard(index, 0, size, move |i| unplaced_on_device(i, dim, size).in_op(label))?;
+    y.reshape_dims(*x.dims())
+}
+
+/// `torch.scatter`: writes `src` at the positions of `index` along `dim`.
+///
+/// # Errors
+/// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.
+pub fn scatter(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    scatter_kind(x, dim, index, src, ScatterKind::Set, true)
+}
+
+/// `torch.scatter_add`.
+///
+/// # Errors
+/// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.
+pub fn scatter_add(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    scatter_kind(x, dim, index, src, ScatterKind::Add, true)
+}
+
+/// `torch.scatter_reduce`; `reduce` is `sum`, `prod`, `mean`, `amax` or `amin`.
+///
+/// # Errors
+/// `Index` for a dimension or index out of range, `Runtime` for shapes, dtypes and names that do not fit.
+pub fn scatter_reduce(
+    x: &Tensor,
+    dim: i64,
+    index: &Tensor,
+    src: &Tensor,
+    reduce: &str,
+    include_self: bool,
+) -> Result<Tensor> {
+    let kind = match reduce {
+        "sum" => ScatterKind::Add,
+        "prod" => ScatterKind::Mul,
+        "mean" => ScatterKind::Mean,
+        "amax" => ScatterKind::Max,
+        "amin" => ScatterKind::Min,
+        _ => {
+            return Err(Error::runtime(format!(
+                "reduce argument must be either sum, prod, mean, amax or amin, got {reduce}"
+            )));
+        }
+    };
+    scatter_kind(x, dim, index, src, kind, include_self)
+}
+
+/// `torch.scatter` with its older `reduce` argument, `add` or `multiply`.
+fn scatter_old(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, reduce: &str) -> Result<Tensor> {
+    let kind = match reduce {
+        "add" => ScatterKind::Add,
+        "multiply" => ScatterKind::Mul,
+        _ => return Err(Error::runtime("reduce argument must be either add or multiply.")),
+    };
+    scatter_kind(x, dim, index, src, kind, true)
+}
+
+fn scalar_tensor(a: &crate::schema::Args<'_>, i: usize, x: &Tensor) -> Result<Tensor> {
+    Tensor::number(a.scalar(i)?, x.dtype())
+}
+
+fn ints_2x3() -> SampleArg {
+    index_arg(&[2, 3], 3)
+}
+
+fn scatter_reduced() -> Vec<Sample> {
+    let one = |how: &'static str, keep: bool| {
+        Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg(how), n(keep)])
+    };
+    vec![
+        one("sum", true).dtypes(KINDS),
+        one("sum", false),
+        one("prod", true),
+        one("prod", false),
+        one("mean", true),
+        one("mean", false),
+        one("amax", true),
+        one("amax", false),
+        one("amin", true),
+    ]
+}
+
+/// Rows of gather and scatter.
+pub const ROWS: &[Row] = &[
+    Row::new("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", Tier::Prim, |a| ok(gather(a.tensor(0)?, a.int(1)?, a.tensor(2)?)), || {
+        vec![
+            Sample::new(vec![t(&[3, 4]), n(0), ints_2x3()]).dtypes(KINDS),
+            Sample::new(vec![t(&[3, 4]), n(-1), index_arg(&[3, 5], 4)]),
+            Sample::new(vec![SampleArg::Transposed(vec![3, 4], Fill::Normal), n(1), index_arg(&[2, 2], 3)]),
+            Sample::new(vec![t(&[]), n(0), index_arg(&[], 1)]),
+        ]
+    }),
+    Row::new("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Tier::Prim, |a| ok(scatter(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
+        vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1, 4], 3), t(&[2, 4])]).dtypes(KINDS)]
+    })
+    .inplace(),
+    Row::new("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Tier::Prim, |a| {
+        let x = a.tensor(0)?;
+        ok(scatter(x, a.int(1)?, a.tensor(2)?, &scalar_tensor(a, 3, x)?))
+    }, samples!([t(&[3, 4]), n(1), index_arg(&[3, 2], 4), n(2.5)]))
+    .inplace(),
+    Row::new("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", Tier::Prim, |a| ok(scatter_old(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?)), || {
+        vec![
+            Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg("add")]),
+            Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3]), str_arg("multiply")]).no_gradient(),
+        ]
+    })
+    .inplace(),
+    Row::new("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", Tier::Prim, |a| {
+        let x = a.tensor(0)?;
+        ok(scatter_old(x, a.int(1)?, a.tensor(2)?, &scalar_tensor(a, 3, x)?, a.str(4)?))
+    }, || vec![Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), n(1.5), str_arg("multiply")]).no_gradient()])
+    .inplace(),
+    Row::new("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Tier::Prim, |a| ok(scatter_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
+        vec![
+            Sample::new(vec![t(&[3, 4]), n(0), ints_2x3(), t(&[2, 3])]).dtypes(KINDS),
+            Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2, 6], 4), t(&[3, 6])]),
+        ]
+    })
+    .inplace(),
+    Row::new("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", Tier::Prim, |a| {
+        ok(scatter_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
+    }, scatter_reduced)
+    .inplace(),
+];

@@ -1,0 +1,435 @@
+//! `IndexSelect`, `IndexAdd`: whole rows along a dimension, by a list of positions.
+
+use super::gather::{Scatter, ScatterKind};
+use super::{
+    KINDS, at_least_1d, check_index_dtype, copy_of, fill_value, guard, lower_positions, ok, out_of_bounds,
+    out_of_range_in_self, str_arg, zeros_like,
+};
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
+use crate::schema::{Operand, Row, Sample, Tier, index as index_arg, n, t};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::index as kernels;
+use torchtpu_stablehlo::ScatterKind as Join;
+
+/// Rows of `x` along `dim` in the order of a list.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | x | `[a.., n, b..]` | any |
+/// | index | `[m]` | `int64` or `int32` |
+/// | y | `[a.., m, b..]` | that of `x` |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IndexSelect {
+    /// Which dimension.
+    pub dim: usize,
+}
+
+impl Op for IndexSelect {
+    const NAME: &'static str = "index_select";
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        check_index_dtype("index_select", x[1])?;
+        if x[1].dims().len() != 1 {
+            return Err(Error::index("index_select(): Index is supposed to be a vector"));
+        }
+        let mut dims = *x[0].dims();
+        dims[self.dim] = x[1].dims()[0];
+        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        kernels::index_select(&x[0].view(), self.dim, &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let at = lower_positions(f, &x[1], x[0].shape()[self.dim], false);
+        smallvec![f.take(&x[0], &at, self.dim)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let op = IndexAdd { dim: self.dim, accumulate: true };
+        Ok(smallvec![Some(dispatch::call(Prim::IndexAdd(op), &[&zeros_like(s.meta(0))?, s.x(1), g])?), None])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::inputs(0b10)
+    }
+}
+
+/// `y = x`, but rows along `dim` added to, or replaced by, those of `src`.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | x | `[a.., n, b..]` | any |
+/// | index | `[m]` | `int64` or `int32` |
+/// | src | `[a.., m, b..]`, or no dimensions: one number for all | that of `x` |
+/// | y | that of `x` | that of `x` |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IndexAdd {
+    /// Which dimension.
+    pub dim: usize,
+    /// Adds; else replaces.
+    pub accumulate: bool,
+}
+
+impl Op for IndexAdd {
+    const NAME: &'static str = "index_add";
+    fn label(&self) -> &'static str {
+        if self.accumulate { "index_add" } else { "index_copy" }
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let name = self.label();
+        check_index_dtype(name, x[1])?;
+        if x[1].dims().len() != 1 {
+            return Err(Error::index(format!(
+                "{name}_(): Index is supposed to be a vector, but got dim: {}",
+                x[1].dims().len()
+            )));
+        }
+        if x[0].dtype() != x[2].dtype() {
+            return Err(Error::runtime(format!(
+                "{name}_(): self ({}) and source ({}) must have the same scalar type",
+                x[0].dtype().scalar_type(),
+                x[2].dtype().scalar_type()
+            )));
+        }
+        let mut dims = *x[0].dims();
+        dims[self.dim] = x[1].dims()[0];
+        if !x[2].dims().is_empty() && *x[2].dims() != dims {
+            return Err(Error::runtime(format!(
+                "{name}_(): source shape {} must match self shape {} except along dimension {}, where it has as many elements as index ({})",
+                x[2].dims(),
+                x[0].dims(),
+                self.dim,
+                x[1].dims()[0]
+            )));
+        }
+        Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        copy_of(x[0], &y[0]);
+        let mut dims = *x[0].dims();
+        dims[self.dim] = x[1].dims()[0];
+        let strides = broadcast_strides(x[2], &dims);
+        let (index, src, out) = (x[1].view(), x[2].view_as(&dims, &strides), &mut y[0].view_mut());
+        if self.accumulate {
+            kernels::index_add(out, self.dim, &index, &src, 1.0)
+        } else {
+            kernels::index_copy(out, self.dim, &index, &src)
+        }
+        .map_err(kernel_error)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let mut dims = x[0].shape().to_vec();
+        if dims.contains(&0) || x[1].shape()[0] == 0 {
+            return smallvec![x[0].clone()];
+        }
+        dims[self.dim] = x[1].shape()[0];
+        let at = lower_positions(f, &x[1], x[0].shape()[self.dim], false);
+        let src = f.broadcast_to(&x[2], &dims);
+        smallvec![f.put(&x[0], &at, &src, self.dim, if self.accumulate { Join::Add } else { Join::Set })]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let gx = if !s.needs(0) {
+            None
+        } else if self.accumulate {
+            Some(g.clone())
+        } else {
+            Some(dispatch::call(Prim::IndexAdd(*self), &[g, s.x(1), &Tensor::number(Scalar::Float(0.0), g.dtype())?])?)
+        };
+        let gs = if s.needs(2) {
+            Some(if s.meta(2).dims.is_empty() && !self.accumulate && !s.meta(0).dims.is_empty() {
+                // One value for all rows: a row that is named twice counts once.
+                let (zero, one) =
+                    (Tensor::number(Scalar::Float(0.0), g.dtype())?, Tensor::number(Scalar::Float(1.0), g.dtype())?);
+                let rows = Tensor::zeros_like_meta(&g.meta().with_dims(Dims::new(&[s.meta(0).dims[self.dim]])))?;
+                let rows =
+                    dispatch::call(Prim::IndexAdd(IndexAdd { dim: 0, accumulate: false }), &[&rows, s.x(1), &one])?;
+                let mut along = Dims::filled(1, g.dims().len());
+                along[self.dim] = rows.numel();
+                let named = rows.reshape_dims(along)?.ne(&zero)?;
+                pointwise::select(&named, g, &Tensor::zeros_like_meta(g.meta())?)?.sum_to(&Dims::EMPTY)?
+            } else {
+                let taken = dispatch::call(Prim::IndexSelect(IndexSelect { dim: self.dim }), &[g, s.x(1)])?;
+                if s.meta(2).dims.is_empty() { taken.sum_to(&Dims::EMPTY)? } else { taken }
+            })
+        } else {
+            None
+        };
+        Ok(smallvec![gx, None, gs])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::inputs(0b010)
+    }
+}
+
+/// A list of positions, which may come as a number.
+fn index_list(op: &str, index: &Tensor) -> Result<Tensor> {
+    match index.dims().len() {
+        0 => index.view_dims(Dims::new(&[1])),
+        1 => Ok(index.clone()),
+        _ if op == "index_select" => Err(Error::index("index_select(): Index is supposed to be a vector")),
+        r => Err(Error::index(format!("{op}_(): Index should have dimension 1 or 0 (got {r})"))),
+    }
+}
+
+/// `torch.index_select`.
+///
+/// # Errors
+/// `Index` for a dimension or index out of range, `Runtime` for dtypes that do not fit.
+pub fn index_select(x: &Tensor, dim: i64, index: &Tensor) -> Result<Tensor> {
+    let dim = normalize_dim(dim, x.dims().len())?;
+    let (x1, i1) = (at_least_1d(x)?, index_list("index_select", index)?);
+    let y = dispatch::call(Prim::IndexSelect(IndexSelect { dim }), &[&x1, &i1])?;
+    let size = x1.dims()[dim];
+    guard(&i1, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_select"))?;
+    if x.dims().is_empty() && y.numel() == 1 { y.view_dims(Dims::EMPTY) } else { Ok(y) }
+}
+
+/// Refuses what `index_add` and `index_copy` refuse, each in its words.
+fn check_rows(x: &Tensor, dim: usize, index: &Tensor, src: &Tensor, accumulate: bool) -> Result<()> {
+    let (n, rows) = (index.numel(), src.dims().get(dim).copied().unwrap_or(1));
+    let (d, sd) = (x.dims(), src.dims());
+    let others_differ = d.len() == sd.len() && (0..d.len()).any(|e| e != dim && d[e] != sd[e]);
+    let types = (x.dtype().scalar_type(), src.dtype().scalar_type());
+    if accumulate {
+        let fail = |text: String| Err(Error::runtime(format!("index_add_(): {text}")));
+        if !matches!(index.dtype(), DType::I64 | DType::I32) {
+            return fail(format!("Expected dtype int32/int64 for index but got: {}", index.dtype().scalar_type()));
+        }
+        if x.dtype() != src.dtype() {
+            return fail(format!("self ({}) and source ({}) must have the same scalar type", types.0, types.1));
+        }
+        if !sd.is_empty() && dim >= sd.len() {
+            return fail(format!("Indexing dim {dim} is out of bounds of the source tensor with dim {}", sd.len()));
+        }
+        if n != rows {
+            return fail(format!(
+                "Number of indices ({n}) should be equal to source.size(dim): ({rows}), for dim: {dim}"
+            ));
+        }
+        if others_differ || d.is_empty() && !sd.is_empty() {
+            return Err(Error::runtime(format!(
+                "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {d} source.shape = {sd}"
+            )));
+        }
+        return Ok(());
+    }
+    let fail = |text: String| Err(Error::index(format!("index_copy_(): {text}")));
+    if index.dims().len() > 1 {
+        return fail(format!("Index should have dimension 1 or 0 (got {})", index.dims().len()));
+    }
+    if index.dims().len() <= 1 && sd.is_empty() && n != 1 {
+        return fail(format!("When source is scalar, index should have one element (got {n})"));
+    }
+    if d.len() != sd.len() && !sd.is_empty() && !d.is_empty() {
+        return fail(format!(
+            "When source and destination are not scalars, their dimensionality must match. Source dimensionality ({}), destination dimensionality ({})",
+            sd.len(),
+            d.len()
+        ));
+    }
+    if index.dtype() != DType::I64 {
+        return Err(Error::runtime(format!(
+            "index_copy_(): Expected a long tensor for index, but got {}",
+            index.dtype().scalar_type()
+        )));
+    }
+    if x.dtype() != src.dtype() {
+        return Err(Error::runtime(format!(
+            "index_copy_(): self and source expected to have the same dtype, but got (self) {} and (source) {}",
+            types.0, types.1
+        )));
+    }
+    if index.dims().len() <= 1 && !sd.is_empty() && n != rows && !others_differ {
+        return fail(format!("Number of indices ({n}) should be equal to source.size(dim) ({rows})"));
+    }
+    Ok(())
+}
+
+fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bool) -> Result<Tensor> {
+    let dim = normalize_dim(dim, x.dims().len())?;
+    let op = IndexAdd { dim, accumulate };
+    check_rows(x, dim, index, src, accumulate)?;
+    let (x1, i1) = (at_least_1d(x)?, index_list(op.label(), index)?);
+    // A source without dimensions is one row of a tensor that has one dimension.
+    let s1 =
+        if src.dims().is_empty() && i1.numel() == 1 && x1.dims().len() == 1 { at_least_1d(src)? } else { src.clone() };
+    if s1.dims().is_empty() {
+        return Err(Error::runtime(format!(
+            "{}_(): source must have the dimensions of self, but has none",
+            op.label()
+        )));
+    }
+    let y = dispatch::call(Prim::IndexAdd(op), &[&x1, &i1, &s1])?;
+    let size = x1.dims()[dim];
+    guard(&i1, 0, size, move |i| {
+        if accumulate {
+            out_of_range_in_self(i, size).in_op("index_add")
+        } else {
+            Error::index(format!("index_copy_(): index {i} is out of bounds for dimension {dim} with size {size}"))
+                .in_op("index_copy")
+        }
+    })?;
+    y.reshape_dims(*x.dims())
+}
+
+/// `torch.index_add`: adds the rows of `src` to rows of `x`.
+///
+/// # Errors
+/// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.
+pub fn index_add(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    index_rows(x, dim, index, src, true)
+}
+
+/// `torch.index_copy`: replaces rows of `x` by those of `src`.
+///
+/// # Errors
+/// `Index` for a dimension or index out of range, `Runtime` for shapes and dtypes that do not fit.
+pub fn index_copy(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor) -> Result<Tensor> {
+    index_rows(x, dim, index, src, false)
+}
+
+/// `torch.index_fill`: writes one value into rows of `x`. Negative indices count from the end.
+///
+/// # Errors
+/// `Index` for a dimension or index out of range, `Runtime` for dtypes that do not fit.
+pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> Result<Tensor> {
+    let dim = normalize_dim(dim, x.dims().len())?;
+    if index.dtype() != DType::I64 {
+        return Err(Error::index("index_fill_(): Expected dtype int64 for index."));
+    }
+    if index.dims().len() > 1 {
+        return Err(Error::runtime("Index has to be a vector/scalar"));
+    }
+    let (x1, i1) = (at_least_1d(x)?, index_list("index_fill", index)?);
+    let size = x1.dims()[dim];
+    guard(&i1, -(size as i64), size, move |i| out_of_bounds(i, dim, size).in_op("index_fill"))?;
+    let wrapped = pointwise::select(&i1.lt_scalar(0)?, &i1.add_scalar(size as i64)?, &i1)?;
+    let value = fill_value("index_fill_", x, value)?;
+    dispatch::call(Prim::IndexAdd(IndexAdd { dim, accumulate: false }), &[&x1, &wrapped, &value])?
+        .reshape_dims(*x.dims())
+}
+
+fn scaled(src: &Tensor, alpha: Scalar) -> Result<Tensor> {
+    if alpha.to_f64() == 1.0 { Ok(src.clone()) } else { src.mul_scalar(alpha)?.to_dtype(src.dtype()) }
+}
+
+/// `torch.index_reduce`: rows of `src` joined with rows of `x` along a dimension.
+fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, include_self: bool) -> Result<Tensor> {
+    let kind = match how {
+        "prod" => ScatterKind::Mul,
+        "mean" => ScatterKind::Mean,
+        "amax" => ScatterKind::Max,
+        "amin" => ScatterKind::Min,
+        other => {
+            return Err(Error::runtime(format!(
+                "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {other}."
+            )));
+        }
+    };
+    let d = normalize_dim(dim, x.dims().len())?;
+    let fail = |text: String| Err(Error::runtime(format!("index_reduce_(): {text}")));
+    if index.dims().len() > 1 {
+        return Err(Error::index(format!(
+            "index_reduce_(): Index is supposed to be a vector, but got dim: {} with type: {} and size: {}",
+            index.dims().len(),
+            index.dtype().scalar_type(),
+            index.dims()
+        )));
+    }
+    if !matches!(index.dtype(), DType::I64 | DType::I32) {
+        return fail(format!("Expected dtype int32/int64 for index but got: {}", index.dtype().scalar_type()));
+    }
+    if x.dtype() != src.dtype() {
+        return fail(format!(
+            "self ({}) and source ({}) must have the same scalar type",
+            x.dtype().scalar_type(),
+            src.dtype().scalar_type()
+        ));
+    }
+    let (x1, s1) = (at_least_1d(x)?, at_least_1d(src)?);
+    if index.numel() != s1.dims().get(d).copied().unwrap_or(1) {
+        return fail(format!(
+            "Number of indices ({}) should be equal to source.size(dim): ({}), for dim: {d}",
+            index.numel(),
+            s1.dims().get(d).copied().unwrap_or(1)
+        ));
+    }
+    if s1.dims().len() != x1.dims().len() || (0..x1.dims().len()).any(|e| e != d && x1.dims()[e] != s1.dims()[e]) {
+        return Err(Error::runtime(format!(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
+            x.dims(),
+            src.dims()
+        )));
+    }
+    if s1.numel() == 0 {
+        return x.copy();
+    }
+    let mut along = Dims::filled(1, x1.dims().len());
+    along[d] = index.numel();
+    let at = index.reshape_dims(along)?.expand_dims(s1.dims())?;
+    let op = Scatter { dim: d, kind, include_self };
+    let size = x1.dims()[d];
+    let y = dispatch::call(Prim::Scatter(op), &[&x1, &at, &s1]).map_err(|e| {
+        // A bad index is named differently here than by scatter.
+        if e.message().contains("is out of bounds") { Error::index("index out of range in self") } else { e }
+    })?;
+    guard(index, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_reduce"))?;
+    y.reshape_dims(*x.dims())
+}
+
+fn index_reduced() -> Vec<Sample> {
+    let one = |how: &'static str, keep: bool| {
+        Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[4], 3), t(&[4, 4]), str_arg(how), n(keep)])
+    };
+    vec![
+        one("prod", true).dtypes(&[DType::F64, DType::I64]),
+        one("prod", false),
+        one("mean", true),
+        one("mean", false),
+        one("amax", true),
+        one("amax", false),
+        one("amin", true),
+        one("amin", false),
+    ]
+}
+
+/// Rows of what takes and writes whole rows.
+pub const ROWS: &[Row] = &[
+    Row::new("index_select(Tensor self, int dim, Tensor index) -> Tensor", Tier::Prim, |a| ok(index_select(a.tensor(0)?, a.int(1)?, a.tensor(2)?)), || {
+        vec![
+            Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[5], 3)]).dtypes(KINDS),
+            Sample::new(vec![t(&[3, 4, 2]), n(1), index_arg(&[2], 4)]),
+            Sample::new(vec![t(&[3, 4]), n(-1), index_arg(&[0], 4)]),
+        ]
+    }),
+    Row::new("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", Tier::Prim, |a| {
+        ok(index_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, &scaled(a.tensor(3)?, a.scalar(4)?)?))
+    }, || {
+        vec![
+            Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[5], 3), t(&[5, 4])]).dtypes(&[DType::F64, DType::BF16, DType::I64, DType::U8]),
+            Sample::new(vec![t(&[3, 4]), n(1), index_arg(&[2], 4), t(&[3, 2]), n(0.5)]),
+        ]
+    })
+    .inplace(),
+    Row::new("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", Tier::Composed, |a| {
+        ok(index_reduce(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.str(4)?, a.bool(5)?))
+    }, index_reduced)
+    .inplace(),
+    Row::new("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Tier::Prim, |a| ok(index_copy(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?)), || {
+        vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[1, 4])]).dtypes(KINDS)]
+    })
+    .inplace(),
+    Row::new("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Tier::Prim, |a| {
+        ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
+    }, samples!([t(&[3, 4]), n(1), index_arg(&[2], 4), n(2)]))
+    .inplace(),
+    Row::new("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", Tier::Prim, |a| {
+        ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
+    }, samples!([t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[])]))
+    .inplace(),
+];

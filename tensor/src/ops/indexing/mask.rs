@@ -1,0 +1,230 @@
+//! Choosing, filling and finding elements by a mask.
+
+use super::index_select::{IndexSelect, index_copy};
+use super::{KINDS, at_least_1d, count_up, defer, fill_value, ok, to_device};
+use crate::op::Prim;
+use crate::ops::pointwise;
+use crate::schema::{Operand, Ret, Row, Sample, Scope, Tier, index as index_arg, mask as mask_arg, n, t};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
+use torchtpu_kernels::index as kernels;
+
+fn check_mask(op: &str, mask: &Tensor) -> Result<()> {
+    if mask.dtype() == DType::Bool {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("{op} only supports boolean masks, but got mask with dtype {}", mask.dtype().name())))
+}
+
+/// `torch.masked_fill`: a number where the mask is true.
+///
+/// # Errors
+/// `Runtime` for a mask that is not `bool`, or a value with dimensions.
+pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tensor> {
+    check_mask("masked_fill_", mask)?;
+    let value = match value {
+        Operand::Tensor(v) if !v.dims().is_empty() => {
+            return Err(Error::runtime(format!(
+                "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
+                v.dims().len()
+            )));
+        }
+        v => fill_value("masked_fill_", x, v)?,
+    };
+    pointwise::select(mask, &value, x)
+}
+
+/// `torch.nonzero`: positions of the elements that are not zero, one a row. On a device the host reads the values.
+///
+/// # Errors
+/// Whatever reading reports.
+pub fn nonzero(x: &Tensor) -> Result<Tensor> {
+    if x.device().kind == DeviceKind::Meta {
+        return Err(Error::not_implemented("nonzero of a meta tensor: its number of rows depends on the values"));
+    }
+    let host = to_device(&x.detach(), Device::CPU)?;
+    let found = kernels::count_nonzero(&host.view());
+    let y = Tensor::empty(&Meta::new(&[found, x.dims().len()], DType::I64, Device::CPU))?;
+    if y.numel() > 0 {
+        kernels::nonzero(&host.view(), &mut y.view_mut());
+    }
+    to_device(&y, x.device())
+}
+
+/// `torch.masked_select`: the elements where the mask is true, in a line. On a device the host reads the mask.
+///
+/// # Errors
+/// `Runtime` for a mask that is not `bool` or shapes that do not broadcast.
+pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
+    if mask.dtype() != DType::Bool {
+        return Err(Error::runtime("masked_select: expected BoolTensor for mask"));
+    }
+    let dims = crate::op::broadcast_dims(x.dims(), mask.dims())?;
+    let (x, mask) = (x.expand_dims(&dims)?, mask.expand_dims(&dims)?);
+    if x.device().kind == DeviceKind::Cpu && !crate::graph::may_need_grad(&[&x]) {
+        let y = Tensor::empty(&x.meta().with_dims(Dims::new(&[kernels::count_nonzero(&mask.view())])))?;
+        kernels::masked_select(&x.resolved()?.view(), &mask.view(), &mut y.view_mut());
+        return Ok(y);
+    }
+    let at = nonzero(&mask.reshape(&[-1])?)?.select(1, 0)?;
+    dispatch::call(Prim::IndexSelect(IndexSelect { dim: 0 }), &[&x.reshape(&[-1])?, &at])
+}
+
+/// `torch.masked_scatter`: the elements of `source`, in order, where the mask is true.
+///
+/// # Errors
+/// `Runtime` for a mask that is not `bool`, dtypes that differ, or too few elements.
+pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
+    if x.dtype() != source.dtype() {
+        return Err(Error::runtime(format!(
+            "masked_scatter: expected self and source to have same dtypes but got {} and {}",
+            x.dtype().scalar_type(),
+            source.dtype().scalar_type()
+        )));
+    }
+    if mask.dtype() != DType::Bool {
+        return Err(Error::runtime(format!(
+            "masked_scatter_ only supports boolean masks, but got mask with dtype {}",
+            mask.dtype().scalar_type()
+        )));
+    }
+    let dims = crate::op::broadcast_dims(x.dims(), mask.dims())?;
+    let (x, mask) = (x.expand_dims(&dims)?, mask.expand_dims(&dims)?);
+    if x.numel() == 0 {
+        return Ok(x);
+    }
+    let too_few = || {
+        Error::runtime(
+            "masked_scatter: expected self and source to have the number of elements in source to be at least the number of ones in mask",
+        )
+    };
+    let n = source.numel();
+    let flat = mask.reshape(&[-1])?;
+    match x.device().kind {
+        DeviceKind::Cpu if kernels::count_nonzero(&mask.view()) > n => return Err(too_few()),
+        DeviceKind::Tpu => state::no_grad(|| {
+            let ones = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::Sum, &flat, None, false)?;
+            defer(&ones.gt_scalar(n as i64)?, too_few().in_op("masked_scatter"))
+        })?,
+        _ => {}
+    }
+    if n == 0 {
+        return Ok(x);
+    }
+    // The number of ones up to an element, less one, is where its value stands in the source.
+    let at = crate::ops::scan::cumsum(&flat, 0)?.sub_scalar(1)?.maximum_scalar(0)?.minimum_scalar(n as i64 - 1)?;
+    let values = dispatch::call(Prim::IndexSelect(IndexSelect { dim: 0 }), &[&source.reshape(&[-1])?, &at])?;
+    pointwise::select(&mask, &values.reshape_dims(dims)?, &x)
+}
+
+/// Positions of the elements that are not zero, as many as were asked for; missing ones are `fill`. Reads nothing back.
+fn nonzero_static(x: &Tensor, size: i64, fill: i64) -> Result<Tensor> {
+    if size < 0 {
+        return Err(Error::runtime("nonzero_static: 'size' must be an non-negative integer"));
+    }
+    let (x, size) = (x.detach(), size as usize);
+    let rank = x.dims().len();
+    let full = |dims: &[usize]| Tensor::full(dims, fill, DType::I64, x.device());
+    if rank == 0 || x.numel() == 0 || size == 0 {
+        return full(&[size, rank]);
+    }
+    let found = x.reshape(&[-1])?.ne_scalar(0)?;
+    // The number of each among those found; what is not found, or too many, goes to one place more.
+    let number = found.to_dtype(DType::I64)?.cumsum(0)?.sub_scalar(1)?;
+    let beyond = Tensor::number(Scalar::Int(size as i64), DType::I64)?;
+    let fits = found.logical_and(&number.lt_scalar(size as i64)?)?;
+    let place = pointwise::select(&fits, &number, &beyond)?;
+    let none = Tensor::full(&[size + 1], -1, DType::I64, x.device())?;
+    let at = index_copy(&none, 0, &place, &count_up(x.numel(), x.device())?)?.narrow(0, 0, size as i64)?;
+    let missing = at.lt_scalar(0)?;
+    let filler = Tensor::number(Scalar::Int(fill), DType::I64)?;
+    let mut columns = Vec::new();
+    let mut rest = at;
+    for &n in x.dims().iter().rev() {
+        let part = rest.remainder_scalar(n as i64)?;
+        columns.push(pointwise::select(&missing, &filler, &part)?);
+        rest = rest.floor_divide_scalar(n as i64)?;
+    }
+    columns.reverse();
+    crate::ops::concat::stack(&columns.iter().collect::<Vec<_>>(), 1)
+}
+
+/// Rows of masks.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
+        Tier::Composed,
+        |a| ok(nonzero_static(a.tensor(0)?, a.int(1)?, a.int(2)?)),
+        || {
+            vec![
+                Sample::new(vec![mask_arg(&[3, 4]), n(6)]).no_gradient(),
+                Sample::new(vec![index_arg(&[5], 2), n(2), n(7)]).no_gradient(),
+            ]
+        },
+    ),
+    Row::new(
+        "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
+        Tier::Composed,
+        |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)),
+        || vec![Sample::new(vec![t(&[2, 3]), mask_arg(&[3]), n(2)]).dtypes(KINDS)],
+    )
+    .inplace(),
+    Row::new(
+        "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
+        Tier::Composed,
+        |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)),
+        samples!([t(&[2, 3]), mask_arg(&[2, 1]), t(&[])]),
+    )
+    .inplace(),
+    Row::new(
+        "masked_select(Tensor self, Tensor mask) -> Tensor",
+        Tier::Composed,
+        |a| ok(masked_select(a.tensor(0)?, a.tensor(1)?)),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3]), mask_arg(&[2, 3])]).dtypes(KINDS),
+                Sample::new(vec![t(&[2, 3]), mask_arg(&[3])]),
+            ]
+        },
+    ),
+    Row::new(
+        "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
+        Tier::Composed,
+        |a| ok(masked_scatter(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?)),
+        samples!([t(&[2, 3]), mask_arg(&[2, 3]), t(&[7])]),
+    )
+    .inplace(),
+    Row::new(
+        "nonzero(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| ok(nonzero(a.tensor(0)?)),
+        || {
+            vec![
+                Sample::new(vec![mask_arg(&[2, 3])]).no_gradient(),
+                Sample::new(vec![index_arg(&[4], 2)]).no_gradient(),
+                Sample::new(vec![t(&[])]).no_gradient(),
+            ]
+        },
+    ),
+    Row::new(
+        "argwhere(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| ok(nonzero(a.tensor(0)?)),
+        || vec![Sample::new(vec![mask_arg(&[2, 3])]).no_gradient()],
+    )
+    .no_out(),
+    Row::new(
+        "nonzero_numpy(Tensor self) -> Tensor[]",
+        Tier::Composed,
+        |a| at_least_1d(a.tensor(0)?).and_then(|x| nonzero(&x)?.unbind(1)).map(Ret::List),
+        || vec![Sample::new(vec![mask_arg(&[2, 3])]).no_gradient()],
+    )
+    .no_out(),
+    Row::new(
+        "where(Tensor condition) -> Tensor[]",
+        Tier::Composed,
+        |a| at_least_1d(a.tensor(0)?).and_then(|x| nonzero(&x)?.unbind(1)).map(Ret::List),
+        || vec![Sample::new(vec![mask_arg(&[2, 3])]).no_gradient()],
+    )
+    .scope(Scope::Function)
+    .no_out(),
+];

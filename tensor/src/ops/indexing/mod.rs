@@ -1,0 +1,173 @@
+//! Reading and writing at positions that are data: `Gather`, `Scatter`, `IndexSelect`, `IndexAdd`, `Index`, `IndexPut`, and
+//! what is made of them. Here stand the rules that they share.
+//!
+//! On `cpu` a kernel checks every index before it writes anything. On `tpu` an index is known only when the program runs, and
+//! XLA moves a bad one inwards (gather) or drops it (scatter); so each public function here also records one fused reduction
+//! that says whether any index is bad, and the device raises the error when the host next reads or waits
+//! ([`crate::backend::Backend::defer_check`]). Gradients use indices that were checked on the way forward, and check
+//! nothing.
+//!
+//! Negative indices count from the end in advanced indexing, `take`, `put` and `index_fill`; elsewhere they are errors.
+//!
+//! The number of results of `nonzero`, `masked_select` and of indexing with a mask depends on the values: on `tpu` these read
+//! the mask on the host, which cuts the trace. Filling or overwriting by a mask (`masked_fill`, `masked_scatter`,
+//! `x[mask] = number`) does not.
+
+pub(super) mod classes;
+pub(super) mod gather;
+pub(super) mod index;
+pub(super) mod index_select;
+pub(super) mod mask;
+pub(super) mod take;
+pub(super) mod triangle;
+
+pub use classes::one_hot;
+pub use gather::{Gather, Scatter, ScatterKind, gather, scatter, scatter_add, scatter_reduce};
+pub use index::{Index, IndexPut, index, index_put};
+pub use index_select::{IndexAdd, IndexSelect, index_add, index_copy, index_fill, index_select};
+pub use mask::{masked_fill, masked_scatter, masked_select, nonzero};
+pub use take::{put, take, take_along_dim};
+pub use triangle::{diag_embed, tril, triu};
+
+use crate::op::{Func, Prim, Value};
+use crate::schema::{Operand, Ret, SampleArg};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Tensor, backend, dispatch, state};
+use torchtpu_stablehlo::{Direction, ElementType};
+
+/// The narrowest type that holds every position in `0..size`: TPUs have no 64-bit integers.
+fn position_type(size: usize) -> ElementType {
+    if i32::try_from(size).is_ok() { ElementType::S32 } else { ElementType::S64 }
+}
+
+/// Positions as the compiler wants them; negative ones count from the end if `wrap`.
+fn lower_positions(f: &mut Func, index: &Value, size: usize, wrap: bool) -> Value {
+    let index = f.convert(index, position_type(size));
+    if !wrap {
+        return index;
+    }
+    let zero = f.splat_i64(0, index.ty());
+    let n = f.splat_i64(size as i64, index.ty());
+    let negative = f.compare(Direction::Lt, &index, &zero);
+    let wrapped = f.binary("stablehlo.add", &index, &n);
+    f.select(&negative, &wrapped, &index)
+}
+
+/// On a device, arranges for an error when an index is outside `low..size`. On `cpu` the kernel looks itself.
+pub(crate) fn guard(
+    index: &Tensor,
+    low: i64,
+    size: usize,
+    error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
+) -> Result<()> {
+    if index.device().kind != DeviceKind::Tpu || index.numel() == 0 {
+        return Ok(());
+    }
+    state::no_grad(|| {
+        let bad = index.lt_scalar(low)?.logical_or(&index.ge_scalar(size as i64)?)?;
+        defer_index(&bad, index, error)
+    })
+}
+
+/// On a device, arranges for the error of one of the elements of `index` where `bad` turns out true.
+pub(crate) fn defer_index(
+    bad: &Tensor,
+    index: &Tensor,
+    error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
+) -> Result<()> {
+    if bad.numel() == 0 {
+        return Ok(());
+    }
+    let shown = super::loss::select_int(bad, &index.to_dtype(DType::I64)?, backend::ALL_WELL)?;
+    let worst = if shown.dims().is_empty() { shown } else { shown.amax(&[], false)? };
+    let place = state::place();
+    let error = move |wrong| match place {
+        Some(place) => error(wrong).note(format!("the call was at {place}")),
+        None => error(wrong),
+    };
+    backend::get()?.defer_check(worst.device_value()?, Box::new(error))
+}
+
+/// On a device, arranges for `error` when any element of `bad` turns out true.
+pub(crate) fn defer(bad: &Tensor, error: Error) -> Result<()> {
+    defer_index(bad, &bad.to_dtype(DType::I64)?, move |_| error)
+}
+
+fn out_of_bounds(index: i64, dim: usize, size: usize) -> Error {
+    Error::index(format!("index {index} is out of bounds for dimension {dim} with size {size}"))
+}
+
+fn out_of_range_in_self(index: i64, size: usize) -> Error {
+    Error::index("index out of range in self").note(format!("an index is {index}, in a dimension of size {size}"))
+}
+
+/// Requires integer indices, as `gather` and its kin do.
+fn check_index_dtype(op: &str, index: &Tensor) -> Result<()> {
+    if matches!(index.dtype(), DType::I64 | DType::I32) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("{op}(): Expected dtype int32/int64 for index")))
+}
+
+fn check_same_dtype(op: &str, x: &Tensor, src: &Tensor) -> Result<()> {
+    if x.dtype() == src.dtype() {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("{op}(): Expected self.dtype to be equal to src.dtype")))
+}
+
+/// Starts a kernel that changes a part from a copy of the whole.
+fn copy_of(x: &Tensor, y: &Tensor) {
+    torchtpu_kernels::copy::copy(&x.view(), &mut y.view_mut());
+}
+
+/// 0, 1, .. in a new one-dimensional tensor.
+pub(crate) fn count_up(n: usize, device: Device) -> Result<Tensor> {
+    dispatch::call(Prim::Iota(super::creation::Iota { len: n, device }), &[])
+}
+
+fn zeros_like(m: &Meta) -> Result<Tensor> {
+    Tensor::zeros_like_meta(m)
+}
+
+/// A tensor without dimensions is indexed like one of one element.
+fn at_least_1d(x: &Tensor) -> Result<Tensor> {
+    if x.dims().is_empty() { x.view_dims(Dims::new(&[1])) } else { Ok(x.clone()) }
+}
+
+/// The number that a fill writes, in the dtype of what it is written into.
+fn fill_value(op: &str, x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
+    match value {
+        Operand::Scalar(s) => {
+            super::creation::check_range(s, x.dtype())?;
+            Tensor::number(s, x.dtype())
+        }
+        Operand::Tensor(v) if v.dims().is_empty() => v.to_dtype(x.dtype()),
+        Operand::Tensor(v) => Err(Error::runtime(format!(
+            "{op} only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
+            v.dims().len()
+        ))),
+    }
+}
+
+fn to_device(x: &Tensor, device: Device) -> Result<Tensor> {
+    if x.device() == device { Ok(x.clone()) } else { x.to_device(device) }
+}
+
+fn ok(t: Result<Tensor>) -> Result<Ret> {
+    t.map(Ret::Tensor)
+}
+
+/// A dtype whose default the schema writes as `long`.
+pub(crate) fn long_or(a: &crate::schema::Args<'_>, i: usize) -> Result<DType> {
+    if matches!(a.0[i], crate::schema::Arg::Str("long")) {
+        Ok(DType::I64)
+    } else {
+        Ok(a.opt_dtype(i)?.unwrap_or(DType::I64))
+    }
+}
+
+const KINDS: &[DType] = &[DType::F64, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
+
+fn str_arg(s: &'static str) -> SampleArg {
+    SampleArg::Str(s)
+}

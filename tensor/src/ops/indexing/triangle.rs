@@ -1,0 +1,138 @@
+//! Triangles and diagonals of matrices.
+
+use super::{KINDS, count_up, long_or, ok, zeros_like};
+use crate::op::normalize_dim;
+use crate::ops::pointwise;
+use crate::schema::{Row, Sample, Scope, Tier, n, t};
+use crate::{DType, Device, Dims, Error, Result, Scalar, Tensor, samples};
+
+/// Rows and columns of a matrix as `[rows, 1]` and `[1, columns]`, to compare.
+fn rows_and_columns(rows: usize, columns: usize, device: Device) -> Result<(Tensor, Tensor)> {
+    Ok((
+        count_up(rows, device)?.view_dims(Dims::new(&[rows, 1]))?,
+        count_up(columns, device)?.view_dims(Dims::new(&[1, columns]))?,
+    ))
+}
+
+fn triangle(x: &Tensor, diagonal: i64, lower: bool) -> Result<Tensor> {
+    let r = x.dims().len();
+    if r < 2 {
+        return Err(Error::runtime(format!(
+            "{}: input tensor must have at least 2 dimensions",
+            if lower { "tril" } else { "triu" }
+        )));
+    }
+    let (i, j) = rows_and_columns(x.dims()[r - 2], x.dims()[r - 1], x.device())?;
+    let d = j.sub(&i)?;
+    let keep = if lower { d.le_scalar(diagonal)? } else { d.ge_scalar(diagonal)? };
+    pointwise::select(&keep, x, &Tensor::number(Scalar::Int(0), x.dtype())?)
+}
+
+/// `torch.tril`: zeros above a diagonal of each matrix.
+///
+/// # Errors
+/// `Runtime` below two dimensions.
+pub fn tril(x: &Tensor, diagonal: i64) -> Result<Tensor> {
+    triangle(x, diagonal, true)
+}
+
+/// `torch.triu`: zeros below a diagonal of each matrix.
+///
+/// # Errors
+/// `Runtime` below two dimensions.
+pub fn triu(x: &Tensor, diagonal: i64) -> Result<Tensor> {
+    triangle(x, diagonal, false)
+}
+
+/// Positions of a triangle's elements, row by row: known from the sizes alone.
+fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DType, device: Device) -> Result<Tensor> {
+    if rows < 0 || columns < 0 {
+        return Err(Error::runtime(format!(
+            "{} must be non-negative, got {}",
+            if rows < 0 { "row" } else { "col" },
+            if rows < 0 { rows } else { columns }
+        )));
+    }
+    let (mut i, mut j) = (Vec::new(), Vec::new());
+    for r in 0..rows {
+        let (from, to) =
+            if lower { (0, (r + offset + 1).clamp(0, columns)) } else { ((r + offset).clamp(0, columns), columns) };
+        for c in from..to {
+            i.push(r);
+            j.push(c);
+        }
+    }
+    let n = i.len();
+    i.extend(j);
+    Tensor::from_slice_on(&i, &[2, n], device)?.to_dtype(dtype)
+}
+
+/// `torch.diag_embed`: matrices with the last dimension on a diagonal.
+///
+/// # Errors
+/// `Index` or `Runtime` for dimensions that do not fit.
+pub fn diag_embed(x: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tensor> {
+    let r = x.dims().len();
+    if r == 0 {
+        return Err(Error::index("Dimension specified as -1 but tensor has no dimensions"));
+    }
+    let (d1, d2) = (normalize_dim(dim1, r + 1)?, normalize_dim(dim2, r + 1)?);
+    if d1 == d2 {
+        return Err(Error::runtime(format!("diagonal dimensions cannot be identical {dim1}, {dim2}")));
+    }
+    let extra = offset.unsigned_abs() as usize;
+    let mut more = *x.dims();
+    more[r - 1] = extra;
+    // Above the main diagonal an element's row is its number, below it its column is.
+    let line = if extra == 0 {
+        x.clone()
+    } else {
+        crate::ops::concat::cat(&[x, &zeros_like(&x.meta().with_dims(more))?], r as i64 - 1)?
+    };
+    let side = line.dims()[r - 1];
+    let (i, j) = rows_and_columns(side, side, x.device())?;
+    let on = j.sub(&i)?.eq_scalar(offset)?;
+    let spread = if offset >= 0 { line.unsqueeze(-1)? } else { line.unsqueeze(-2)? };
+    let y = pointwise::select(&on, &spread, &Tensor::number(Scalar::Int(0), x.dtype())?)?;
+    y.movedim(&[-2, -1], &[d1 as i64, d2 as i64])
+}
+
+fn diag(x: &Tensor, diagonal: i64) -> Result<Tensor> {
+    match x.dims().len() {
+        1 => diag_embed(x, diagonal, 0, 1),
+        2 => x.diagonal(diagonal, 0, 1)?.copy(),
+        r => Err(Error::runtime(format!("diag(): Supports 1D or 2D tensors. Got {r}D"))),
+    }
+}
+
+fn trace(x: &Tensor) -> Result<Tensor> {
+    if x.dims().len() != 2 {
+        return Err(Error::runtime("trace: expected a matrix"));
+    }
+    x.diagonal(0, 0, 1)?.sum()
+}
+
+/// Rows of triangles and diagonals.
+pub const ROWS: &[Row] = &[
+    Row::new("tril(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(tril(a.tensor(0)?, a.int(1)?)), || {
+        vec![Sample::new(vec![t(&[3, 4])]).dtypes(KINDS), Sample::new(vec![t(&[2, 3, 3]), n(-1)])]
+    })
+    .inplace(),
+    Row::new("triu(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(triu(a.tensor(0)?, a.int(1)?)), || {
+        vec![Sample::new(vec![t(&[3, 4])]).dtypes(KINDS), Sample::new(vec![t(&[2, 3, 3]), n(1)])]
+    })
+    .inplace(),
+    Row::new("tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
+        ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, true, long_or(a, 3)?, a.opt_device(5)?.unwrap_or(Device::CPU)))
+    }, || vec![Sample::new(vec![n(3), n(4), n(-1)]).no_gradient()])
+    .scope(Scope::Function),
+    Row::new("triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| {
+        ok(triangle_indices(a.int(0)?, a.int(1)?, a.int(2)?, false, long_or(a, 3)?, a.opt_device(5)?.unwrap_or(Device::CPU)))
+    }, || vec![Sample::new(vec![n(3), n(4), n(1)]).no_gradient()])
+    .scope(Scope::Function),
+    Row::new("diag(Tensor self, int diagonal=0) -> Tensor", Tier::Composed, |a| ok(diag(a.tensor(0)?, a.int(1)?)), samples!([t(&[3]), n(1)], [t(&[3]), n(-2)], [t(&[3, 4]), n(1)])),
+    Row::new("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", Tier::Composed, |a| {
+        ok(diag_embed(a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?))
+    }, samples!([t(&[2, 3])], [t(&[2, 3]), n(1), n(0), n(2)])),
+    Row::new("trace(Tensor self) -> Tensor", Tier::Composed, |a| ok(trace(a.tensor(0)?)), samples!([t(&[3, 4])])),
+];

@@ -1,0 +1,347 @@
+//! Calling `Binary`: promotion first, and the short ways of small tensors; `alpha`, rounding modes.
+
+use super::binary::{Binary, is_float_only};
+use super::promotion::{as_tensor, result_type};
+use crate::op::Prim;
+use crate::schema::{Args, Operand, Ret, Row, Tier, n, positive, t};
+use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, default_dtype, dispatch, graph, inplace, samples};
+use torchtpu_kernels::pointwise::BinaryKind;
+use torchtpu_kernels::{View, pointwise as kernels};
+
+/// Applies a binary op to two tensors, after promotion.
+#[inline]
+pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let same = a.dtype() == b.dtype() && !a.is_wrapped_number() && !b.is_wrapped_number();
+    if same && a.dtype().is_float() {
+        return match twins(kind, a, b) {
+            Some(y) => y,
+            None => dispatch::call(Prim::Binary(Binary(kind)), &[a, b]),
+        };
+    }
+    if same && !is_float_only(kind) {
+        return dispatch::call(Prim::Binary(Binary(kind)), &[a, b]);
+    }
+    arith(kind, Operand::Tensor(a), Operand::Tensor(b))
+}
+
+/// The shortest way for the commonest call: arithmetic on two contiguous floating-point tensors of equal sizes on one
+/// device, small ones on `cpu`. There, what `infer` would find is what `a` is. `None` for anything else.
+#[inline(always)]
+fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
+    use BinaryKind::*;
+    if !matches!(kind, Add | Sub | Mul | Div | Maximum | Minimum)
+        || a.dims() != b.dims()
+        || !b.is_contiguous()
+        || b.device() != a.device()
+        || dispatch::is_observed()
+    {
+        return None;
+    }
+    let record = graph::may_need_grad(&[a, b]);
+    let y = match a.device().kind {
+        DeviceKind::Cpu => {
+            let (y, n) = (a.empty_twin()?, [a.numel()]);
+            kernels::binary(kind, &a.view_flat(&n), &b.view_flat(&n), &mut y.view_flat_mut(&n)).ok()?;
+            y
+        }
+        DeviceKind::Tpu if !record && a.is_contiguous() => {
+            return Some(dispatch::record_twin(&Prim::Binary(Binary(kind)), a, b));
+        }
+        _ => return None,
+    };
+    if record && let Err(e) = graph::record(Prim::Binary(Binary(kind)), &[a, b], std::slice::from_ref(&y)) {
+        return Some(Err(e));
+    }
+    Some(Ok(y))
+}
+
+/// [`twins`] with a number: it is spread over a small buffer, which costs less than a loop with a stride of zero.
+#[inline(always)]
+fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
+    use BinaryKind::*;
+    if !matches!(kind, Add | Sub | Mul | Div)
+        || a.device().kind != DeviceKind::Cpu
+        || a.numel() > 32
+        || dispatch::is_observed()
+        || graph::may_need_grad(&[a])
+    {
+        return None;
+    }
+    let n = [a.numel()];
+    let run = |b: &View<'_>| -> Option<Tensor> {
+        let y = a.empty_twin()?;
+        kernels::binary(kind, &a.view_flat(&n), b, &mut y.view_flat_mut(&n)).ok()?;
+        Some(y)
+    };
+    match a.dtype() {
+        DType::F32 => run(&View::of_slice(&[s.to_f64() as f32; 32], &n, &[1])),
+        DType::F64 => run(&View::of_slice(&[s.to_f64(); 32], &n, &[1])),
+        _ => None,
+    }
+}
+
+/// Applies a binary op to tensors or numbers, after promotion.
+pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    if let (Operand::Tensor(x), Operand::Tensor(y)) = (a, b)
+        && x.dtype() == y.dtype()
+        && x.dtype().is_float()
+        && !x.is_wrapped_number()
+        && !y.is_wrapped_number()
+    {
+        return binary(kind, x, y);
+    }
+    if kind == BinaryKind::Sub {
+        check_subtraction(a, b)?;
+    }
+    let mut dtype = result_type(a, b);
+    if is_float_only(kind) && !dtype.is_inexact() {
+        if matches!(kind, BinaryKind::Hypot | BinaryKind::NextAfter) {
+            return Err(crate::ops::complex::unsupported(&format!("{}_cpu", kind.name()), dtype));
+        }
+        dtype = default_dtype();
+    }
+    if kind == BinaryKind::Pow
+        && dtype.is_int()
+        && let Operand::Scalar(Scalar::Int(p)) = b
+        && p < 0
+    {
+        return Err(Error::runtime("Integers to negative integer powers are not allowed."));
+    }
+    match (a, b) {
+        (Operand::Tensor(a), Operand::Scalar(s)) if a.dtype() == dtype => {
+            if let Some(y) = twin_of_number(kind, a, s) {
+                return Ok(y);
+            }
+            dispatch::call(Prim::Binary(Binary(kind)), &[a, &Tensor::number(s, dtype)?])
+        }
+        _ => dispatch::call(Prim::Binary(Binary(kind)), &[&as_tensor(a, dtype)?, &as_tensor(b, dtype)?]),
+    }
+}
+
+/// The in-place form.
+pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
+    inplace::check_writable(a)?;
+    if kind == BinaryKind::Sub {
+        check_subtraction(Operand::Tensor(a), b)?;
+    }
+    let dtype = result_type(Operand::Tensor(a), b);
+    if dtype == a.dtype() && (dtype.is_inexact() || !is_float_only(kind)) {
+        let number;
+        let b = match b {
+            Operand::Tensor(b) if b.dtype() == dtype => Some(b),
+            Operand::Scalar(s) => {
+                number = Tensor::number(s, dtype)?;
+                Some(&number)
+            }
+            _ => None,
+        };
+        if let Some(b) = b
+            && dispatch::call_into(&Prim::Binary(Binary(kind)), &[a, b], a)?
+        {
+            return Ok(());
+        }
+    }
+    inplace::apply(a, |x| arith(kind, Operand::Tensor(x), b))
+}
+
+macro_rules! binary_methods {
+    ($($(#[$doc:meta])* $name:ident $scalar:ident $inplace:ident = $kind:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self, other: &Tensor) -> Result<Tensor> { binary(BinaryKind::$kind, self, other) }
+            /// With a number.
+            pub fn $scalar(&self, other: impl Into<Scalar>) -> Result<Tensor> {
+                arith(BinaryKind::$kind, Operand::Tensor(self), Operand::Scalar(other.into()))
+            }
+            /// The in-place form.
+            pub fn $inplace(&self, other: &Tensor) -> Result<&Tensor> {
+                arith_(BinaryKind::$kind, self, Operand::Tensor(other)).map(|()| self)
+            }
+        )*}
+    };
+}
+
+binary_methods! {
+    /// `a + b`.
+    add add_scalar add_ = Add;
+    /// `a - b`.
+    sub sub_scalar sub_ = Sub;
+    /// `a * b`.
+    mul mul_scalar mul_ = Mul;
+    /// `a / b`, always floating point.
+    div div_scalar div_ = Div;
+    /// `a ^ b`.
+    pow pow_scalar pow_ = Pow;
+    /// The larger one; NaN wins.
+    maximum maximum_scalar maximum_ = Maximum;
+    /// The smaller one; NaN wins.
+    minimum minimum_scalar minimum_ = Minimum;
+    /// `a - b * floor(a / b)`.
+    remainder remainder_scalar remainder_ = Remainder;
+    /// `floor(a / b)`.
+    floor_divide floor_divide_scalar floor_divide_ = FloorDivide;
+    /// Whether both are true.
+    logical_and logical_and_scalar logical_and_ = LogicalAnd;
+    /// Whether one is true.
+    logical_or logical_or_scalar logical_or_ = LogicalOr;
+    /// Whether they differ in truth.
+    logical_xor logical_xor_scalar logical_xor_ = LogicalXor;
+}
+
+/// Refuses differences of truth values, as PyTorch does before it promotes.
+///
+/// # Errors
+/// `NotImplemented` where an operand is `bool`.
+pub fn check_subtraction(a: Operand<'_>, b: Operand<'_>) -> Result<()> {
+    let is_bool = |x: Operand<'_>| match x {
+        Operand::Tensor(t) => t.dtype() == DType::Bool,
+        Operand::Scalar(s) => matches!(s, Scalar::Bool(_)),
+    };
+    let text = match (is_bool(a), is_bool(b)) {
+        (false, false) => return Ok(()),
+        (true, true) => "with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+        _ => {
+            "with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead."
+        }
+    };
+    Err(Error::not_implemented(format!("Subtraction, the `-` operator, {text}")))
+}
+
+/// `a + alpha * b`.
+fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) -> Result<Tensor> {
+    if alpha == Scalar::Int(1) || alpha == Scalar::Float(1.0) {
+        return arith(kind, a, b);
+    }
+    let dtype = result_type(a, b);
+    check_alpha(dtype, alpha)?;
+    let b = match b {
+        Operand::Scalar(s) => {
+            return arith(
+                kind,
+                a,
+                Operand::Scalar(match (s, alpha) {
+                    (Scalar::Int(x), Scalar::Int(y)) => Scalar::Int(x.wrapping_mul(y)),
+                    (x, y) if x.is_complex() || y.is_complex() => {
+                        let ((a, b), (c, d)) = (x.to_complex(), y.to_complex());
+                        Scalar::Complex(a * c - b * d, a * d + b * c)
+                    }
+                    _ => Scalar::Float(s.to_f64() * alpha.to_f64()),
+                }),
+            );
+        }
+        Operand::Tensor(b) => {
+            arith(BinaryKind::Mul, Operand::Tensor(b), Operand::Scalar(alpha))?.to_dtype(b.dtype())?
+        }
+    };
+    arith(kind, a, Operand::Tensor(&b))
+}
+
+fn check_alpha(dtype: DType, alpha: Scalar) -> Result<()> {
+    match alpha {
+        Scalar::Bool(_) if dtype != DType::Bool => {
+            Err(Error::runtime("Boolean alpha only supported for Boolean results."))
+        }
+        Scalar::Complex(..) if !dtype.is_complex() => Err(Error::runtime(if dtype.is_float() {
+            "For non-complex input tensors, argument alpha must not be a complex number."
+        } else {
+            "For integral input tensors, argument alpha must not be a floating point number."
+        })),
+        Scalar::Float(_) if !dtype.is_inexact() => {
+            Err(Error::runtime("For integral input tensors, argument alpha must not be a floating point number."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn add_alpha_(kind: BinaryKind, a: &Args<'_>) -> Result<Ret> {
+    let x = a.tensor(0)?;
+    let alpha = a.scalar(2)?;
+    if alpha == Scalar::Int(1) {
+        arith_(kind, x, a.operand(1)?)?;
+    } else {
+        inplace::apply(x, |x| add_alpha(kind, Operand::Tensor(x), a.operand(1)?, alpha))?;
+    }
+    Ok(Ret::Tensor(x.clone()))
+}
+
+fn div_mode(a: Operand<'_>, b: Operand<'_>, mode: Option<&str>) -> Result<Tensor> {
+    match mode {
+        None => arith(BinaryKind::Div, a, b),
+        Some("floor") => arith(BinaryKind::FloorDivide, a, b),
+        Some("trunc") => {
+            let dtype = result_type(a, b);
+            if dtype.is_float() {
+                return arith(BinaryKind::Div, a, b)?.trunc();
+            }
+            // Exact for integers: take the remainder off first.
+            let r = arith(BinaryKind::Fmod, a, b)?;
+            let whole = arith(BinaryKind::Sub, a, Operand::Tensor(&r))?;
+            arith(BinaryKind::FloorDivide, Operand::Tensor(&whole), b)
+        }
+        Some(other) => Err(Error::runtime(format!(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{other}'"
+        ))),
+    }
+}
+
+/// Rows of arithmetic with more than two operands, or with a number first.
+pub const ARITHMETIC_ROWS: &[Row] = &[
+    Row::new(
+        "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| Ok(add_alpha(BinaryKind::Add, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2)], [t(&[2, 3]), t(&[]), n(0.5)]),
+    )
+    .inplace_by(|a| add_alpha_(BinaryKind::Add, a)),
+    Row::new(
+        "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| Ok(add_alpha(BinaryKind::Sub, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), t(&[3]), n(2)]),
+    )
+    .inplace_by(|a| add_alpha_(BinaryKind::Sub, a)),
+    Row::new(
+        "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| Ok(add_alpha(BinaryKind::Sub, a.operand(0)?, a.operand(1)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), t(&[2, 3])]),
+    )
+    .inplace_by(|a| add_alpha_(BinaryKind::Sub, a)),
+    Row::new(
+        "rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
+        Tier::Prim,
+        |a| Ok(add_alpha(BinaryKind::Sub, a.operand(1)?, a.operand(0)?, a.scalar(2)?)?.into()),
+        samples!([t(&[2, 3]), t(&[3])], [t(&[2, 3]), n(2)]),
+    ),
+    Row::new(
+        "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+        Tier::Composed,
+        |a| Ok(div_mode(a.operand(0)?, a.operand(1)?, a.opt_str(2)?)?.into()),
+        || {
+            vec![
+                crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3]), crate::schema::SampleArg::Str("trunc")])
+                    .no_gradient(),
+            ]
+        },
+    )
+    .inplace(),
+    Row::new(
+        "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
+        Tier::Composed,
+        |a| Ok(div_mode(a.operand(0)?, a.operand(1)?, a.opt_str(2)?)?.into()),
+        || {
+            vec![
+                crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3]), crate::schema::SampleArg::Str("floor")])
+                    .no_gradient(),
+            ]
+        },
+    )
+    .inplace(),
+    Row::new(
+        "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
+        Tier::Prim,
+        |a| Ok(arith(BinaryKind::Pow, a.operand(0)?, a.operand(1)?)?.into()),
+        samples!([n(2.5), t(&[2, 3])]),
+    )
+    .scope(crate::schema::Scope::Function),
+];

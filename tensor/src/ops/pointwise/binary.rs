@@ -1,0 +1,563 @@
+//! `Binary{kind}`: functions of two operands, as a node; `arithmetic` calls it.
+
+use super::arithmetic::{arith, arith_, binary};
+use super::compare::compare;
+use super::select::{select, select_scalar};
+use super::unary::lower_unary;
+use super::{broadcast_strides, kernel_error};
+use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
+use crate::ops::{analytic, math_lower};
+use crate::schema::{Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
+use crate::{DType, Error, Meta, Result, Scalar, Tensor, samples};
+use smallvec::{SmallVec, smallvec};
+use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
+use torchtpu_kernels::{pointwise as kernels, special};
+use torchtpu_stablehlo::{Direction, ElementType};
+
+/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype; logical kinds give `bool`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Binary(pub BinaryKind);
+
+fn is_bitwise(k: BinaryKind) -> bool {
+    use BinaryKind::*;
+    matches!(k, BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift)
+}
+
+/// Kinds whose result is floating point whatever the operands are.
+pub(super) fn is_float_only(k: BinaryKind) -> bool {
+    use BinaryKind::*;
+    matches!(k, Div | Atan2 | Hypot | LogAddExp | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
+}
+
+/// The family of orthogonal polynomials that a kind is.
+#[inline]
+fn polynomial(k: BinaryKind) -> Option<special::PolynomialKind> {
+    use special::PolynomialKind as P;
+    macro_rules! families {
+        ($($name:ident)*) => { match k { $(BinaryKind::$name => Some(P::$name),)* _ => None } };
+    }
+    families! {
+        ChebyshevT ChebyshevU ChebyshevV ChebyshevW ShiftedChebyshevT ShiftedChebyshevU ShiftedChebyshevV ShiftedChebyshevW HermiteH HermiteHe Laguerre Legendre
+    }
+}
+
+/// As [`SpecialUnary`], of two operands.
+struct SpecialBinary(BinaryKind);
+
+impl analytic::OfTwo for SpecialBinary {
+    fn of<T: special::Analytic>(self, a: &T, b: &T) -> T {
+        match (self.0, polynomial(self.0)) {
+            (BinaryKind::Igamma, _) => special::igamma(a, b),
+            (BinaryKind::Igammac, _) => special::igammac(a, b),
+            (BinaryKind::Zeta, _) => special::zeta(a, b),
+            (_, Some(p)) => special::orthogonal(p, a, b),
+            (kind, None) => unreachable!("{} is no special function", kind.name()),
+        }
+    }
+}
+
+/// Refuses complex numbers where PyTorch does, in its words.
+#[cold]
+fn check_complex_pair(k: BinaryKind, d: DType) -> Result<()> {
+    use BinaryKind::*;
+    let name = match k {
+        Add | Sub | Mul | Div | Pow | LogicalAnd | LogicalOr | LogicalXor => return Ok(()),
+        Maximum | Minimum | Fmax | Fmin => {
+            return Err(Error::type_error(format!("{} not implemented for complex tensors.", k.name())));
+        }
+        FloorDivide => "div_floor_cpu".into(),
+        LeftShift => "lshift_cpu".into(),
+        RightShift => "rshift_cpu".into(),
+        _ => format!("{}_cpu", k.name()),
+    };
+    Err(crate::ops::complex::unsupported(&name, d))
+}
+
+impl Op for Binary {
+    const NAME: &'static str = "binary";
+    fn label(&self) -> &'static str {
+        self.0.name()
+    }
+    #[inline]
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let (a, b) = (x[0], x[1]);
+        let dims = broadcast_dims(a.dims(), b.dims())?;
+        let device = same_device(x)?;
+        if a.dtype().is_complex() {
+            check_complex_pair(self.0, a.dtype())?;
+        }
+        let dtype = self.0.result(a.dtype());
+        if self.0 == BinaryKind::Sub && dtype == DType::Bool {
+            return Err(Error::not_implemented(
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
+            ));
+        }
+        let refused = match self.0 {
+            BinaryKind::Gcd | BinaryKind::Lcm => dtype.is_float() || dtype == DType::Bool,
+            BinaryKind::Igamma | BinaryKind::Igammac => !dtype.is_float(),
+            BinaryKind::Fmod | BinaryKind::Remainder => dtype == DType::Bool,
+            BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
+            kind => is_bitwise(kind) && dtype.is_float(),
+        };
+        if refused {
+            let name = match self.0 {
+                BinaryKind::LeftShift => "lshift",
+                BinaryKind::RightShift => "rshift",
+                kind => kind.name(),
+            };
+            return Err(crate::ops::complex::unsupported(&format!("{name}_cpu"), dtype));
+        }
+        Ok(Meta { dims, dtype, device })
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    #[inline]
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let (a, b, out) = (x[0], x[1], &y[0]);
+        if a.dims() == b.dims() {
+            return kernels::binary(self.0, &a.view(), &b.view(), &mut out.view_mut()).map_err(kernel_error);
+        }
+        let (sa, sb) = (broadcast_strides(a, out.dims()), broadcast_strides(b, out.dims()));
+        kernels::binary(self.0, &a.view_as(out.dims(), &sa), &b.view_as(out.dims(), &sb), &mut out.view_mut())
+            .map_err(kernel_error)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let a = f.broadcast_to(&x[0], &y[0].dims);
+        let b = f.broadcast_to(&x[1], &y[0].dims);
+        smallvec![lower_binary(self.0, f, &a, &b)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let (ga, gb) = binary_vjp(self.0, s, g)?;
+        let to = |d: Option<Tensor>, i: usize| d.map(|d| d.sum_to(&s.meta(i).dims)).transpose();
+        Ok(smallvec![to(ga, 0)?, to(gb, 1)?])
+    }
+    #[inline]
+    fn saves(&self, needs: u64) -> Saves {
+        use BinaryKind::*;
+        let (a, b) = (needs & 1 != 0, needs & 2 != 0);
+        match self.0 {
+            Add | Sub | Complex => Saves::NONE,
+            Mul => Saves::inputs((b as u64) | ((a as u64) * 0b10)),
+            Div => Saves::inputs(if b { 0b11 } else { 0b10 }),
+            Pow => Saves::both(0b11, b as u64),
+            FloorDivide | NextAfter | Gcd | Lcm => Saves::NONE,
+            Remainder | Fmod => Saves::inputs(if b { 0b11 } else { 0 }),
+            _ => Saves::inputs(0b11),
+        }
+    }
+}
+
+fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
+    use BinaryKind::*;
+    let e = a.element();
+    let bool_ = e == ElementType::Pred;
+    if let Some(y) = math_lower::binary(kind, f, a, b) {
+        return y;
+    }
+    let name = match kind {
+        Add if bool_ => "stablehlo.or",
+        Mul if bool_ => "stablehlo.and",
+        Add => "stablehlo.add",
+        Sub => "stablehlo.subtract",
+        Mul => "stablehlo.multiply",
+        Div => "stablehlo.divide",
+        Maximum => "stablehlo.maximum",
+        Minimum => "stablehlo.minimum",
+        Atan2 => "stablehlo.atan2",
+        NextAfter => "chlo.next_after",
+        Complex => "stablehlo.complex",
+        BitwiseAnd => "stablehlo.and",
+        BitwiseOr => "stablehlo.or",
+        BitwiseXor => "stablehlo.xor",
+        LeftShift => "stablehlo.shift_left",
+        RightShift if e.is_unsigned() => "stablehlo.shift_right_logical",
+        RightShift => "stablehlo.shift_right_arithmetic",
+        Pow if e.is_float() => "stablehlo.power",
+        Pow => {
+            // Negative exponents of integers give what C gives: 1 and -1 stay themselves, the rest becomes zero.
+            return f.binary("stablehlo.power", a, b);
+        }
+        LogicalAnd | LogicalOr | LogicalXor => {
+            let (a, b) = (f.convert(a, ElementType::Pred), f.convert(b, ElementType::Pred));
+            let name = match kind {
+                LogicalAnd => "stablehlo.and",
+                LogicalOr => "stablehlo.or",
+                _ => "stablehlo.xor",
+            };
+            return f.binary(name, &a, &b);
+        }
+        Fmax | Fmin => {
+            if !e.is_float() {
+                return f.binary(if kind == Fmax { "stablehlo.maximum" } else { "stablehlo.minimum" }, a, b);
+            }
+            let (na, nb) = (f.compare(Direction::Ne, a, a), f.compare(Direction::Ne, b, b));
+            let m = f.binary(if kind == Fmax { "stablehlo.maximum" } else { "stablehlo.minimum" }, a, b);
+            let m = f.select(&nb, a, &m);
+            return f.select(&na, b, &m);
+        }
+        Fmod => "stablehlo.remainder",
+        Gcd => return lower_gcd(f, a, b),
+        Lcm => {
+            let g = lower_gcd(f, a, b);
+            let (zero, one) = (f.splat_i64(0, a.ty()), f.splat_i64(1, a.ty()));
+            let none = f.compare(Direction::Eq, &g, &zero);
+            let safe = f.select(&none, &one, &g);
+            let y = f.binary("stablehlo.divide", a, &safe);
+            let y = f.binary("stablehlo.multiply", &y, b);
+            return lower_unary(UnaryKind::Abs, f, &y, DType::I64);
+        }
+        Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
+        | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
+            return analytic::binary(f, SpecialBinary(kind), a, b);
+        }
+        Remainder => {
+            let zero = if e.is_float() { f.splat(0.0, a.ty()) } else { f.splat_i64(0, a.ty()) };
+            let r = f.binary("stablehlo.remainder", a, b);
+            let nonzero = f.compare(Direction::Ne, &r, &zero);
+            let (nr, nb) = (f.compare(Direction::Lt, &r, &zero), f.compare(Direction::Lt, b, &zero));
+            let differ = f.binary("stablehlo.xor", &nr, &nb);
+            let fix = f.binary("stablehlo.and", &nonzero, &differ);
+            let shifted = f.binary("stablehlo.add", &r, b);
+            return f.select(&fix, &shifted, &r);
+        }
+        FloorDivide if e.is_float() => {
+            // As the kernel: from the remainder, so that the quotient is exact.
+            let r = f.binary("stablehlo.remainder", a, b);
+            let zero = f.splat(0.0, a.ty());
+            let d = f.binary("stablehlo.subtract", a, &r);
+            let q = f.binary("stablehlo.divide", &d, b);
+            let nonzero = f.compare(Direction::Ne, &r, &zero);
+            let (nr, nb) = (f.compare(Direction::Lt, &r, &zero), f.compare(Direction::Lt, b, &zero));
+            let differ = f.binary("stablehlo.xor", &nr, &nb);
+            let fix = f.binary("stablehlo.and", &nonzero, &differ);
+            let one = f.splat(1.0, a.ty());
+            let less = f.binary("stablehlo.subtract", &q, &one);
+            let q = f.select(&fix, &less, &q);
+            let q = f.unary("stablehlo.round_nearest_even", &q);
+            let plain = f.binary("stablehlo.divide", a, b);
+            let by_zero = f.compare(Direction::Eq, b, &zero);
+            return f.select(&by_zero, &plain, &q);
+        }
+        FloorDivide => {
+            let q = f.binary("stablehlo.divide", a, b);
+            let r = f.binary("stablehlo.remainder", a, b);
+            let zero = f.splat_i64(0, a.ty());
+            let nonzero = f.compare(Direction::Ne, &r, &zero);
+            let (na, nb) = (f.compare(Direction::Lt, a, &zero), f.compare(Direction::Lt, b, &zero));
+            let differ = f.binary("stablehlo.xor", &na, &nb);
+            let fix = f.binary("stablehlo.and", &nonzero, &differ);
+            let one = f.splat_i64(1, a.ty());
+            let less = f.binary("stablehlo.subtract", &q, &one);
+            return f.select(&fix, &less, &q);
+        }
+        Hypot => {
+            let (aa, bb) = (f.unary("stablehlo.abs", a), f.unary("stablehlo.abs", b));
+            let hi = f.binary("stablehlo.maximum", &aa, &bb);
+            let lo = f.binary("stablehlo.minimum", &aa, &bb);
+            let r = f.binary("stablehlo.divide", &lo, &hi);
+            let r2 = f.binary("stablehlo.multiply", &r, &r);
+            let one = f.splat(1.0, a.ty());
+            let s = f.binary("stablehlo.add", &r2, &one);
+            let s = f.unary("stablehlo.sqrt", &s);
+            let y = f.binary("stablehlo.multiply", &hi, &s);
+            let zero = f.splat(0.0, a.ty());
+            let none = f.compare(Direction::Eq, &hi, &zero);
+            let inf = f.splat(f64::INFINITY, a.ty());
+            let infinite = f.compare(Direction::Eq, &hi, &inf);
+            let y = f.select(&infinite, &inf, &y);
+            return f.select(&none, &zero, &y);
+        }
+        LogAddExp => {
+            let top = f.binary("stablehlo.maximum", a, b);
+            let gap = f.binary("stablehlo.subtract", a, b);
+            let gap = f.unary("stablehlo.abs", &gap);
+            let gap = f.unary("stablehlo.negate", &gap);
+            let small = f.unary("stablehlo.exponential", &gap);
+            let rest = lower_unary(UnaryKind::Log1p, f, &small, DType::F32);
+            let y = f.binary("stablehlo.add", &top, &rest);
+            // The difference of equal infinities is none.
+            let size = f.unary("stablehlo.abs", a);
+            let infinity = f.splat(f64::INFINITY, a.ty());
+            let (equal, infinite) = (f.compare(Direction::Eq, a, b), f.compare(Direction::Eq, &size, &infinity));
+            let equal = f.binary("stablehlo.and", &equal, &infinite);
+            return f.select(&equal, a, &y);
+        }
+        Copysign => {
+            let magnitude = f.unary("stablehlo.abs", a);
+            // The sign bit, not a comparison, tells -0.0 from 0.0.
+            let int = match e {
+                ElementType::F64 => ElementType::S64,
+                ElementType::F32 => ElementType::S32,
+                _ => ElementType::S16,
+            };
+            let bits = f.bitcast_convert(b, int);
+            let zero = f.splat_i64(0, bits.ty());
+            let negative = f.compare(Direction::Lt, &bits, &zero);
+            let minus = f.unary("stablehlo.negate", &magnitude);
+            return f.select(&negative, &minus, &magnitude);
+        }
+    };
+    f.binary(name, a, b)
+}
+
+fn no_derivative(function: &str, argument: &str) -> Error {
+    Error::not_implemented(format!("the derivative for '{function}: {argument}' is not implemented."))
+}
+
+/// Euclid's algorithm for all elements at once, until the last has ended.
+fn lower_gcd(f: &mut Func, a: &Value, b: &Value) -> Value {
+    let a = lower_unary(UnaryKind::Abs, f, a, DType::I64);
+    let b = lower_unary(UnaryKind::Abs, f, b, DType::I64);
+    let all: Vec<usize> = (0..a.rank()).collect();
+    let y = f.while_loop(
+        &[a, b],
+        |f, s| {
+            let zero = f.splat_i64(0, s[0].ty());
+            let live = f.compare(Direction::Ne, &s[0], &zero);
+            f.reduce(&live, torchtpu_stablehlo::ReduceKind::Or, &all)
+        },
+        |f, s| {
+            let (zero, one) = (f.splat_i64(0, s[0].ty()), f.splat_i64(1, s[0].ty()));
+            let done = f.compare(Direction::Eq, &s[0], &zero);
+            let divisor = f.select(&done, &one, &s[0]);
+            let r = f.binary("stablehlo.remainder", &s[1], &divisor);
+            vec![f.select(&done, &zero, &r), f.select(&done, &s[1], &s[0])]
+        },
+    );
+    y[1].clone()
+}
+
+fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    use BinaryKind::*;
+    let (na, nb) = (s.needs(0), s.needs(1));
+    let when = |c: bool, d: &dyn Fn() -> Result<Tensor>| if c { d().map(Some) } else { Ok(None) };
+    let mul = |a: &Tensor, b: &Tensor| binary(Mul, a, b);
+    let div = |a: &Tensor, b: &Tensor| binary(Div, a, b);
+    let zero = || Operand::Scalar(Scalar::Float(0.0));
+    let conjugated;
+    let saved;
+    // As for functions of one operand: formulas are given conjugates.
+    let s = if s.meta(0).dtype.is_complex() {
+        let conj = |t: &Option<Tensor>| t.as_ref().map(Tensor::conj).transpose();
+        type Values = SmallVec<[Option<Tensor>; 2]>;
+        conjugated =
+            (s.x.iter().map(conj).collect::<Result<Values>>()?, s.y.iter().map(conj).collect::<Result<Values>>()?);
+        saved = Saved { x: &conjugated.0, y: &conjugated.1, ..*s };
+        &saved
+    } else {
+        s
+    };
+    Ok(match kind {
+        Complex => (when(na, &|| g.real())?, when(nb, &|| g.imag())?),
+        Add => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Ok(g.clone()))?),
+        Sub => (when(na, &|| Ok(g.clone()))?, when(nb, &|| g.neg())?),
+        Mul => (when(na, &|| mul(g, s.x(1)))?, when(nb, &|| mul(g, s.x(0)))?),
+        Div => (when(na, &|| div(g, s.x(1)))?, when(nb, &|| div(&mul(&g.neg()?, s.x(0))?, &s.x(1).square()?))?),
+        Pow => (
+            when(na, &|| {
+                let (x, p) = (s.x(0), s.x(1));
+                let less = arith(Sub, Operand::Tensor(p), Operand::Scalar(Scalar::Int(1)))?;
+                let d = mul(&mul(g, p)?, &binary(Pow, x, &less)?)?;
+                // x^0 is constant, also at x = 0 where the formula divides by zero.
+                let flat = compare(CompareKind::Eq, Operand::Tensor(p), zero())?;
+                select_scalar(&flat, 0.0, &d)
+            })?,
+            when(nb, &|| {
+                let (x, p) = (s.x(0), s.x(1));
+                let d = mul(&mul(g, s.y(0))?, &x.log()?)?;
+                let still = compare(CompareKind::Eq, Operand::Tensor(x), zero())?;
+                let mut rising = compare(CompareKind::Ge, Operand::Tensor(&p.real()?), zero())?;
+                if p.dtype().is_complex() {
+                    let real = compare(CompareKind::Eq, Operand::Tensor(&p.imag()?), zero())?;
+                    rising = binary(LogicalAnd, &rising, &real)?;
+                }
+                select_scalar(&binary(LogicalAnd, &still, &rising)?, 0.0, &d)
+            })?,
+        ),
+        Maximum | Minimum | Fmax | Fmin => {
+            let (a, b) = (s.x(0), s.x(1));
+            let dir = if matches!(kind, Maximum | Fmax) { CompareKind::Gt } else { CompareKind::Lt };
+            // Ties share the gradient.
+            let half = arith(Mul, Operand::Tensor(g), Operand::Scalar(Scalar::Float(0.5)))?;
+            let tie = compare(CompareKind::Eq, Operand::Tensor(a), Operand::Tensor(b))?;
+            let part = |wins: &Tensor| -> Result<Tensor> {
+                let d = select(wins, g, &Tensor::zeros_like_meta(g.meta())?)?;
+                select(&tie, &half, &d)
+            };
+            (
+                when(na, &|| part(&compare(dir, Operand::Tensor(a), Operand::Tensor(b))?))?,
+                when(nb, &|| part(&compare(dir, Operand::Tensor(b), Operand::Tensor(a))?))?,
+            )
+        }
+        Remainder => {
+            (when(na, &|| Ok(g.clone()))?, when(nb, &|| mul(g, &binary(FloorDivide, s.x(0), s.x(1))?)?.neg())?)
+        }
+        Fmod => (when(na, &|| Ok(g.clone()))?, when(nb, &|| mul(g, &div(s.x(0), s.x(1))?.trunc()?)?.neg())?),
+        FloorDivide => {
+            (when(na, &|| Tensor::zeros_like_meta(g.meta()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?)
+        }
+        Atan2 => {
+            let r2 = binary(Add, &s.x(0).square()?, &s.x(1).square()?)?;
+            (when(na, &|| div(&mul(g, s.x(1))?, &r2))?, when(nb, &|| div(&mul(g, s.x(0))?, &r2)?.neg())?)
+        }
+        LogAddExp => {
+            let gap = || binary(Sub, s.x(0), s.x(1));
+            (when(na, &|| mul(g, &gap()?.sigmoid()?))?, when(nb, &|| mul(g, &gap()?.neg()?.sigmoid()?))?)
+        }
+        Hypot => {
+            let y = binary(Hypot, s.x(0), s.x(1))?;
+            (when(na, &|| mul(g, &div(s.x(0), &y)?))?, when(nb, &|| mul(g, &div(s.x(1), &y)?))?)
+        }
+        Copysign => (
+            when(na, &|| {
+                let flipped = binary(Copysign, s.x(0), s.x(1))?;
+                let same = compare(CompareKind::Eq, Operand::Tensor(&flipped), Operand::Tensor(s.x(0)))?;
+                let d = select(&same, g, &g.neg()?)?;
+                let at_zero = compare(CompareKind::Eq, Operand::Tensor(s.x(0)), zero())?;
+                select_scalar(&at_zero, 0.0, &d)
+            })?,
+            when(nb, &|| Tensor::zeros_like_meta(g.meta()))?,
+        ),
+        NextAfter => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?),
+        Igamma | Igammac => {
+            if na {
+                return Err(no_derivative(kind.name(), "input"));
+            }
+            let (a, x) = (s.x(0), s.x(1));
+            // The density of the gamma distribution.
+            let less = arith(Sub, Operand::Tensor(a), Operand::Scalar(Scalar::Int(1)))?;
+            let density = mul(&less, &x.log()?)?.sub(x)?.sub(&a.lgamma()?)?.exp()?;
+            let d = mul(g, &density)?;
+            (None, when(nb, &|| if kind == Igamma { Ok(d.clone()) } else { d.neg() })?)
+        }
+        Zeta => {
+            if na {
+                return Err(no_derivative("zeta", "input"));
+            }
+            let next = arith(Add, Operand::Tensor(s.x(0)), Operand::Scalar(Scalar::Int(1)))?;
+            (None, when(nb, &|| mul(&mul(g, &s.x(0).neg()?)?, &binary(Zeta, &next, s.x(1))?))?)
+        }
+        BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift | LogicalAnd | LogicalOr | LogicalXor | Gcd
+        | Lcm | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT | ShiftedChebyshevU
+        | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => (None, None),
+    })
+}
+
+macro_rules! special_binary_rows {
+    ($($name:literal $kind:ident;)*) => {
+        /// Rows of the orthogonal polynomials and the zeta function.
+        pub const SPECIAL_BINARY_ROWS: &[Row] = &[$(
+            Row::new($name, Tier::Prim, |a| Ok(special_binary(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), || polynomial_samples(BinaryKind::$kind))
+                .scope(crate::schema::Scope::Nn),
+        )*];
+    };
+}
+
+special_binary_rows! {
+    "special_zeta(Tensor self, Tensor other) -> Tensor" Zeta;
+    "special_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor" ChebyshevT;
+    "special_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor" ChebyshevU;
+    "special_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor" ChebyshevV;
+    "special_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor" ChebyshevW;
+    "special_shifted_chebyshev_polynomial_t(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevT;
+    "special_shifted_chebyshev_polynomial_u(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevU;
+    "special_shifted_chebyshev_polynomial_v(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevV;
+    "special_shifted_chebyshev_polynomial_w(Tensor x, Tensor n) -> Tensor" ShiftedChebyshevW;
+    "special_hermite_polynomial_h(Tensor x, Tensor n) -> Tensor" HermiteH;
+    "special_hermite_polynomial_he(Tensor x, Tensor n) -> Tensor" HermiteHe;
+    "special_laguerre_polynomial_l(Tensor x, Tensor n) -> Tensor" Laguerre;
+    "special_legendre_polynomial_p(Tensor x, Tensor n) -> Tensor" Legendre;
+}
+
+/// Gradients reach only the zeta function's second operand.
+fn special_binary(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    if polynomial(kind).is_some() {
+        let detached = |x: Operand<'_>| if let Operand::Tensor(t) = x { Some(t.detach()) } else { None };
+        let (da, db) = (detached(a), detached(b));
+        return arith(kind, da.as_ref().map_or(a, Operand::Tensor), db.as_ref().map_or(b, Operand::Tensor));
+    }
+    arith(kind, a, b)
+}
+
+fn polynomial_samples(kind: BinaryKind) -> Vec<crate::schema::Sample> {
+    use crate::schema::Sample;
+    if kind == BinaryKind::Zeta {
+        return vec![Sample::new(vec![n(2.5), positive(&[2, 3])]), Sample::new(vec![n(3), t(&[2, 3])])];
+    }
+    vec![
+        Sample::new(vec![t(&[2, 3]), index(&[2, 3], 7)]).no_gradient().dtypes(&[DType::F64]),
+        Sample::new(vec![unit(&[4]), n(11)]).no_gradient().dtypes(&[DType::F64]),
+        Sample::new(vec![t(&[4]), t(&[4])]).no_gradient(),
+    ]
+}
+
+macro_rules! binary_rows {
+    ($($schema:literal $kind:ident $samples:expr;)*) => {
+        /// Rows of the ops with two operands, a tensor and a tensor or number.
+        pub const BINARY_ROWS: &[Row] = &[$(
+            Row::new($schema, Tier::Prim, |a| Ok(arith(BinaryKind::$kind, a.operand(0)?, a.operand(1)?)?.into()), $samples)
+                .inplace_by(|a| {
+                    let x = a.tensor(0)?;
+                    arith_(BinaryKind::$kind, x, a.operand(1)?)?;
+                    Ok(Ret::Tensor(x.clone()))
+                }),
+        )*];
+    };
+}
+
+fn two_integers() -> Vec<crate::schema::Sample> {
+    vec![
+        crate::schema::Sample::new(vec![index(&[2, 3], 9), index(&[3], 5)]).no_gradient(),
+        crate::schema::Sample::new(vec![index(&[2, 3], 9), n(3)]).no_gradient(),
+    ]
+}
+
+fn two_integer_tensors() -> Vec<crate::schema::Sample> {
+    vec![crate::schema::Sample::new(vec![index(&[2, 3], 9), index(&[3], 7)]).no_gradient()]
+}
+
+fn incomplete_gammas() -> Vec<crate::schema::Sample> {
+    // The gradient to the first operand is not implemented, as in PyTorch.
+    vec![crate::schema::Sample::new(vec![positive(&[2, 3]), positive(&[3])]).no_gradient().dtypes(&[DType::F64])]
+}
+
+fn two_masks() -> Vec<crate::schema::Sample> {
+    vec![
+        crate::schema::Sample::new(vec![mask(&[2, 3]), mask(&[3])]).no_gradient(),
+        crate::schema::Sample::new(vec![t(&[2, 3]), t(&[2, 1])]).no_gradient(),
+    ]
+}
+
+binary_rows! {
+    "mul.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 1]), t(&[3])], [t(&[2, 3]), n(2.5)]);
+    "multiply.Tensor(Tensor self, Tensor other) -> Tensor" Mul samples!([t(&[2, 3]), t(&[2, 3])]);
+    "div.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 1]), positive(&[3])], [t(&[2, 3]), n(2)]);
+    "divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "true_divide.Tensor(Tensor self, Tensor other) -> Tensor" Div samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor" Pow samples!([positive(&[2, 3]), t(&[3])], [positive(&[2, 3]), n(2.5)], [t(&[2, 3]), n(3)]);
+    "maximum(Tensor self, Tensor other) -> Tensor" Maximum samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), t(&[3])]);
+    "minimum(Tensor self, Tensor other) -> Tensor" Minimum samples!([t(&[2, 3]), t(&[2, 3])]);
+    "fmax(Tensor self, Tensor other) -> Tensor" Fmax samples!([t(&[2, 3]), t(&[3])]);
+    "fmin(Tensor self, Tensor other) -> Tensor" Fmin samples!([t(&[2, 3]), t(&[3])]);
+    "remainder.Tensor(Tensor self, Tensor other) -> Tensor" Remainder samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]);
+    "fmod.Tensor(Tensor self, Tensor other) -> Tensor" Fmod samples!([t(&[2, 3]), n(0.7)], [t(&[2, 3]), positive(&[2, 3])]);
+    "floor_divide(Tensor self, Tensor other) -> Tensor" FloorDivide || vec![crate::schema::Sample::new(vec![t(&[2, 3]), positive(&[3])]).no_gradient(), crate::schema::Sample::new(vec![index(&[2, 3], 9), n(2)]).no_gradient()];
+    "atan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "hypot(Tensor self, Tensor other) -> Tensor" Hypot samples!([t(&[2, 3]), positive(&[3])]);
+    "nextafter(Tensor self, Tensor other) -> Tensor" NextAfter || vec![crate::schema::Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()];
+    "copysign.Tensor(Tensor self, Tensor other) -> Tensor" Copysign samples!([t(&[2, 3]), t(&[3])]);
+    "arctan2(Tensor self, Tensor other) -> Tensor" Atan2 samples!([t(&[2, 3]), positive(&[2, 3])]);
+    "gcd(Tensor self, Tensor other) -> Tensor" Gcd two_integer_tensors;
+    "lcm(Tensor self, Tensor other) -> Tensor" Lcm two_integer_tensors;
+    "igamma(Tensor self, Tensor other) -> Tensor" Igamma incomplete_gammas;
+    "igammac(Tensor self, Tensor other) -> Tensor" Igammac incomplete_gammas;
+    "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers;
+    "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers;
+    "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers;
+    "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor" LeftShift two_integers;
+    "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor" RightShift two_integers;
+    "logical_and(Tensor self, Tensor other) -> Tensor" LogicalAnd two_masks;
+    "logical_or(Tensor self, Tensor other) -> Tensor" LogicalOr two_masks;
+    "logical_xor(Tensor self, Tensor other) -> Tensor" LogicalXor two_masks;
+}

@@ -1,0 +1,51 @@
+//! Element-wise ops: `Unary{kind}`, `Binary{kind}`, `Compare{kind}`, `Select`.
+//!
+//! One op with a kind, since shape rule, kernel loop and lowering are shared. Operands broadcast inside the op; both
+//! have the same dtype there, because the functions of `arithmetic` promote first (and promotion is a recorded `Cast`).
+
+mod arithmetic;
+mod binary;
+mod compare;
+mod promotion;
+mod select;
+mod unary;
+
+pub use arithmetic::{ARITHMETIC_ROWS, arith, arith_, binary, check_subtraction};
+pub use binary::{BINARY_ROWS, Binary, SPECIAL_BINARY_ROWS};
+pub use compare::{COMPARE_ROWS, Compare, compare};
+pub(crate) use promotion::as_tensor;
+pub use promotion::{result_type, result_type_of};
+pub use select::{SELECT_ROWS, Select, independent_of, select, select_scalar, where_};
+pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
+pub use unary::{ROUND_ROWS, SPECIAL_UNARY_ROWS, UNARY_ROWS, Unary, unary, unary_};
+
+use crate::{Dims, Error, ErrorKind, Tensor};
+
+/// Turns a kernel's error into ours.
+pub(crate) fn kernel_error(e: torchtpu_kernels::KernelError) -> Error {
+    use torchtpu_kernels::KernelError as K;
+    match e {
+        K::IndexOutOfRange(m) => Error::index(m),
+        K::ZeroDivision => Error::runtime("ZeroDivisionError"),
+        K::OutOfMemory { bytes } => Error::new(
+            ErrorKind::OutOfMemory,
+            format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
+        ),
+        K::Other(m) if m.contains("not implemented for") => Error::not_implemented(m),
+        K::Other(m) => Error::runtime(m),
+    }
+}
+
+/// Strides that make `x` look as if it had the sizes `out`.
+#[inline]
+pub(crate) fn broadcast_strides(x: &Tensor, out: &Dims) -> Dims {
+    let (d, s) = (x.dims(), x.strides());
+    let mut r = Dims::filled(0, out.len());
+    let shift = out.len() - d.len();
+    for i in 0..d.len() {
+        if d[i] == out[shift + i] {
+            r[shift + i] = s[i];
+        }
+    }
+    r
+}

@@ -1,0 +1,90 @@
+//! `Select`: choosing between two tensors, element by element.
+
+use super::broadcast_strides;
+use super::promotion::{as_tensor, result_type};
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
+use crate::schema::{Operand, Row, Tier, mask, n, t};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::pointwise as kernels;
+
+/// `y = cond ? a : b`, broadcast; `cond` is `bool`, `a` and `b` have the same dtype.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Select;
+
+impl Op for Select {
+    const NAME: &'static str = "where";
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        if x[0].dtype() != DType::Bool {
+            return Err(Error::runtime(format!(
+                "where expected condition to be a boolean tensor, but got a tensor with dtype {}",
+                x[0].dtype().scalar_type()
+            )));
+        }
+        let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
+        Ok(Meta { dims, dtype: x[1].dtype(), device: same_device(x)? })
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let out = &y[0];
+        let s = [0, 1, 2].map(|i| broadcast_strides(x[i], out.dims()));
+        let v = [0, 1, 2].map(|i| x[i].view_as(out.dims(), &s[i]));
+        kernels::select(&v[0], &v[1], &v[2], &mut out.view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let v = [0, 1, 2].map(|i| f.broadcast_to(&x[i], &y[0].dims));
+        smallvec![f.select(&v[0], &v[1], &v[2])]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let cond = s.x(0);
+        let zero = Tensor::number(Scalar::Float(0.0), g.dtype())?;
+        let part = |i: usize| -> Result<Option<Tensor>> {
+            if !s.needs(i) {
+                return Ok(None);
+            }
+            let d = if i == 1 { select(cond, g, &zero)? } else { select(cond, &zero, g)? };
+            Ok(Some(d.sum_to(&s.meta(i).dims)?))
+        };
+        Ok(smallvec![None, part(1)?, part(2)?])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::inputs(0b001)
+    }
+}
+
+/// Chooses between two tensors of the same dtype.
+pub fn select(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    dispatch::call(Prim::Select(Select), &[cond, a, b])
+}
+
+/// Chooses a number where `cond` holds.
+pub fn select_scalar(cond: &Tensor, value: f64, x: &Tensor) -> Result<Tensor> {
+    select(cond, &Tensor::number(Scalar::Float(value), x.dtype())?, x)
+}
+
+/// `y` with the gradient zero, rather than none, to what it was made from.
+pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
+    if !y.dtype().is_inexact() || !graph::may_need_grad(&[x]) {
+        return Ok(y);
+    }
+    let never = Meta { dims: Dims::EMPTY, dtype: DType::Bool, device: y.device() };
+    select(&Tensor::full_meta(&never, Scalar::Bool(false))?, &x.to_dtype(y.dtype())?, &y)
+}
+
+/// `torch.where`: chooses between tensors or numbers, after promotion.
+pub fn where_(cond: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
+    let dtype = result_type(a, b);
+    select(cond, &as_tensor(a, dtype)?, &as_tensor(b, dtype)?)
+}
+
+/// Rows of choices.
+pub const SELECT_ROWS: &[Row] = &[Row::new(
+    "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
+    Tier::Prim,
+    |a| Ok(where_(a.tensor(0)?, a.operand(1)?, a.operand(2)?)?.into()),
+    samples!([mask(&[2, 3]), t(&[2, 3]), t(&[3])], [mask(&[3]), t(&[2, 3]), n(0.5)], [mask(&[2, 1]), n(1), n(2)]),
+)
+.scope(crate::schema::Scope::Function)];

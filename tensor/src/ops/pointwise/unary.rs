@@ -1,0 +1,699 @@
+//! `Unary{kind}`: functions of one operand.
+
+use super::arithmetic::{arith, binary};
+use super::kernel_error;
+use super::select::select_scalar;
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::ops::analytic;
+use crate::ops::math_lower::{self, Trig};
+use crate::schema::{Operand, Ret, Row, Tier, index, n, positive, t, unit};
+use crate::{DType, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples};
+use smallvec::smallvec;
+use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
+use torchtpu_kernels::{pointwise as kernels, special};
+use torchtpu_stablehlo::{Direction, ElementType, Platform};
+
+/// `y = f(x)` for each element. Predicates give `bool`; everything else keeps the dtype.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Unary(pub UnaryKind);
+
+fn is_predicate(k: UnaryKind) -> bool {
+    k.is_predicate()
+}
+
+/// Refuses complex numbers where PyTorch does, in its words.
+#[cold]
+fn check_complex(k: UnaryKind, d: DType) -> Result<()> {
+    use UnaryKind::*;
+    let said = |m: &str| Err(Error::not_implemented(m));
+    let name = match k {
+        Sign => {
+            return said(
+                "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.",
+            );
+        }
+        Floor => return said("floor is not supported for complex inputs"),
+        Ceil => return said("ceil is not supported for complex inputs"),
+        Trunc => return said("trunc is not supported for complex inputs"),
+        Relu => return said("clamp is not supported for complex types"),
+        Erf | Erfc | Erfinv | Lgamma | Round => format!("{}_vml_cpu", k.name()),
+        Digamma => "digamma".into(),
+        I0 => "i0_vml_cpu".into(),
+        k if is_special(k) => format!("{}_cpu", k.name()),
+        Frac | BitwiseNot => format!("{}_cpu", k.name()),
+        _ => return Ok(()),
+    };
+    Err(crate::ops::complex::unsupported(&name, d))
+}
+
+/// Kinds that keep integers as they are.
+fn keeps_integers(k: UnaryKind) -> bool {
+    use UnaryKind::*;
+    matches!(k, Neg | Abs | Sign | Square | Floor | Ceil | Round | Trunc | Relu | BitwiseNot) || is_predicate(k)
+}
+
+impl Op for Unary {
+    const NAME: &'static str = "unary";
+    fn label(&self) -> &'static str {
+        self.0.name()
+    }
+    #[inline]
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let m = x[0].meta();
+        if m.dtype.is_complex() {
+            check_complex(self.0, m.dtype)?;
+            return Ok(m.with_dtype(self.0.result(m.dtype)));
+        }
+        if is_predicate(self.0) {
+            return Ok(m.with_dtype(DType::Bool));
+        }
+        match (self.0, m.dtype) {
+            (UnaryKind::Abs, DType::Bool) => Err(crate::ops::complex::unsupported("abs_cpu", m.dtype)),
+            (UnaryKind::Neg, DType::Bool) => Err(Error::not_implemented(
+                "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+            )),
+            (UnaryKind::BitwiseNot, d) if d.is_float() => {
+                Err(Error::not_implemented(format!("\"bitwise_not_cpu\" not implemented for '{}'", d.scalar_type())))
+            }
+            _ => Ok(*m),
+        }
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    #[inline]
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        kernels::unary(self.0, &x[0].view(), &mut y[0].view_mut()).map_err(kernel_error)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        smallvec![lower_unary(self.0, f, &x[0], y[0].dtype)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec![unary_vjp(self.0, s, g)?])
+    }
+    fn saves(&self, _needs: u64) -> Saves {
+        use UnaryKind::*;
+        match self.0 {
+            Exp | Exp2 | Expm1 | Sqrt | Rsqrt | Reciprocal | Tanh | Sigmoid | Relu | Tan | Erfinv | Ndtri => {
+                Saves::outputs(1)
+            }
+            I0e | I1 | I1e | ModifiedBesselI1 | BesselJ1 | BesselY1 | ModifiedBesselK1 | Erfcx => Saves::both(1, 1),
+            Neg | Sign | Floor | Ceil | Round | Trunc | Frac | LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite
+            | Conj => Saves::NONE,
+            _ => Saves::inputs(1),
+        }
+    }
+}
+
+pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) -> Value {
+    use UnaryKind::*;
+    let e = x.element();
+    let half = matches!(e, ElementType::F16 | ElementType::BF16);
+    if let Some(y) = math_lower::unary(kind, f, x) {
+        return y;
+    }
+    let name = match kind {
+        Neg => "stablehlo.negate",
+        Abs if e == ElementType::Pred || e.is_unsigned() => return x.clone(),
+        Abs => "stablehlo.abs",
+        Sign if e == ElementType::Pred => return x.clone(),
+        Sign if e.is_unsigned() => {
+            let zero = f.splat_i64(0, x.ty());
+            let positive = f.compare(Direction::Ne, x, &zero);
+            return f.convert(&positive, e);
+        }
+        Sign if e.is_float() => {
+            // That of NaN is zero, as in PyTorch.
+            let is_nan = f.compare(Direction::Ne, x, x);
+            let (zero, sign) = (f.splat(0.0, x.ty()), f.unary("stablehlo.sign", x));
+            return f.select(&is_nan, &zero, &sign);
+        }
+        Sign => "stablehlo.sign",
+        Exp => "stablehlo.exponential",
+        Expm1 => "stablehlo.exponential_minus_one",
+        Log => "stablehlo.log",
+        Log1p => "stablehlo.log_plus_one",
+        Sqrt => "stablehlo.sqrt",
+        // XLA:CPU takes ten times longer for `rsqrt`.
+        Rsqrt if f.platform() == Platform::Cpu && matches!(e, ElementType::F32 | ElementType::F64) => {
+            let (one, root) = (f.splat(1.0, x.ty()), f.unary("stablehlo.sqrt", x));
+            return f.binary("stablehlo.divide", &one, &root);
+        }
+        Rsqrt => "stablehlo.rsqrt",
+        Sin => return math_lower::trig(Trig::Sin, f, x),
+        Cos => return math_lower::trig(Trig::Cos, f, x),
+        Tan => return math_lower::trig(Trig::Tan, f, x),
+        Tanh => "stablehlo.tanh",
+        Sigmoid => "stablehlo.logistic",
+        Floor | Ceil | Round | Trunc if !e.is_float() => return x.clone(),
+        Floor => "stablehlo.floor",
+        Ceil => "stablehlo.ceil",
+        Round => "stablehlo.round_nearest_even",
+        BitwiseNot => "stablehlo.not",
+        Asin => "chlo.asin",
+        Acos => "chlo.acos",
+        Atan => "chlo.atan",
+        Sinh => "chlo.sinh",
+        Cosh => "chlo.cosh",
+        Asinh => "chlo.asinh",
+        Acosh => "chlo.acosh",
+        Atanh => "chlo.atanh",
+        Erf => "chlo.erf",
+        Erfc => "chlo.erfc",
+        Erfinv => "chlo.erf_inv",
+        Lgamma => "chlo.lgamma",
+        Sgn => "stablehlo.sign",
+        Conj if e.is_complex() => return crate::ops::complex::lower_conj(f, x),
+        Conj => return x.clone(),
+        Angle if e.is_complex() => {
+            let (re, im) = (f.unary("stablehlo.real", x), f.unary("stablehlo.imag", x));
+            return f.binary("stablehlo.atan2", &im, &re);
+        }
+        Angle => {
+            let (zero, pi) = (f.splat(0.0, x.ty()), f.splat(std::f64::consts::PI, x.ty()));
+            let (negative, number) = (f.compare(Direction::Lt, x, &zero), f.compare(Direction::Eq, x, x));
+            let y = f.select(&negative, &pi, &zero);
+            return f.select(&number, &y, x);
+        }
+        Digamma => {
+            let y = f.unary("chlo.digamma", x);
+            // At the pole at zero the sign of the zero tells the side.
+            let (zero, one) = (f.splat(0.0, x.ty()), f.splat(-1.0, x.ty()));
+            let pole = f.compare(Direction::Eq, x, &zero);
+            let side = f.binary("stablehlo.divide", &one, x);
+            return f.select(&pole, &side, &y);
+        }
+        kind if is_special(kind) => return analytic::unary(f, SpecialUnary(kind), x),
+        Square => return f.binary(if e == ElementType::Pred { "stablehlo.and" } else { "stablehlo.multiply" }, x, x),
+        Reciprocal => {
+            let one = f.splat(1.0, x.ty());
+            return f.binary("stablehlo.divide", &one, x);
+        }
+        Relu => {
+            let zero = if e.is_float() { f.splat(0.0, x.ty()) } else { f.splat_i64(0, x.ty()) };
+            return f.binary("stablehlo.maximum", x, &zero);
+        }
+        Exp2 | Log2 | Log10 => {
+            let wide = if half { f.convert(x, ElementType::F32) } else { x.clone() };
+            let y = match kind {
+                Exp2 => {
+                    let c = f.splat(std::f64::consts::LN_2, wide.ty());
+                    let z = f.binary("stablehlo.multiply", &wide, &c);
+                    f.unary("stablehlo.exponential", &z)
+                }
+                _ => {
+                    let c =
+                        f.splat(if kind == Log2 { std::f64::consts::LN_2 } else { std::f64::consts::LN_10 }, wide.ty());
+                    let z = f.unary("stablehlo.log", &wide);
+                    f.binary("stablehlo.divide", &z, &c)
+                }
+            };
+            return f.convert(&y, e);
+        }
+        Trunc | Frac => {
+            let down = f.unary("stablehlo.floor", x);
+            let up = f.unary("stablehlo.ceil", x);
+            let zero = f.splat(0.0, x.ty());
+            let negative = f.compare(Direction::Lt, x, &zero);
+            let whole = f.select(&negative, &up, &down);
+            return if kind == Trunc { whole } else { f.binary("stablehlo.subtract", x, &whole) };
+        }
+        LogicalNot => {
+            let truth = f.convert(x, ElementType::Pred);
+            return f.unary("stablehlo.not", &truth);
+        }
+        IsNan | IsInf | IsFinite => {
+            debug_assert_eq!(out, DType::Bool);
+            if e.is_complex() {
+                let (re, im) = (f.unary("stablehlo.real", x), f.unary("stablehlo.imag", x));
+                let (a, b) = (lower_unary(kind, f, &re, out), lower_unary(kind, f, &im, out));
+                return f.binary(if kind == IsFinite { "stablehlo.and" } else { "stablehlo.or" }, &a, &b);
+            }
+            if !e.is_float() {
+                return f.splat_i64((kind == IsFinite) as i64, &x.ty().with_element(ElementType::Pred));
+            }
+            return match kind {
+                IsNan => f.compare(Direction::Ne, x, x),
+                IsFinite => f.is_finite(x),
+                _ => {
+                    let a = f.unary("stablehlo.abs", x);
+                    let inf = f.splat(f64::INFINITY, x.ty());
+                    f.compare(Direction::Eq, &a, &inf)
+                }
+            };
+        }
+        kind => unreachable!("{} is a special function", kind.name()),
+    };
+    f.unary(name, x)
+}
+
+/// The special functions, which are written once for kernels and programs.
+struct SpecialUnary(UnaryKind);
+
+impl analytic::OfOne for SpecialUnary {
+    fn of<T: special::Analytic>(self, x: &T) -> T {
+        use UnaryKind as K;
+        match self.0 {
+            K::I0 => special::i0(x),
+            K::I0e => special::i0e(x),
+            K::I1 => special::i1(x),
+            K::I1e => special::i1e(x),
+            K::ModifiedBesselI0 => special::i0(x),
+            K::ModifiedBesselI1 => special::i1(x),
+            K::ModifiedBesselK0 => special::k0(x),
+            K::ModifiedBesselK1 => special::k1(x),
+            K::ScaledModifiedBesselK0 => special::k0e(x),
+            K::ScaledModifiedBesselK1 => special::k1e(x),
+            K::BesselJ0 => special::j0(x),
+            K::BesselJ1 => special::j1(x),
+            K::BesselY0 => special::y0(x),
+            K::BesselY1 => special::y1(x),
+            K::SphericalBesselJ0 => special::spherical_j0(x),
+            K::AiryAi => special::airy_ai(x),
+            K::Erfcx => special::erfcx(x),
+            K::LogNdtr => special::log_ndtr(x),
+            K::Ndtri => special::ndtri(x),
+            kind => unreachable!("{} is no special function", kind.name()),
+        }
+    }
+}
+
+fn is_special(k: UnaryKind) -> bool {
+    use UnaryKind::*;
+    matches!(
+        k,
+        I0 | I0e
+            | I1
+            | I1e
+            | ModifiedBesselI0
+            | ModifiedBesselI1
+            | ModifiedBesselK0
+            | ModifiedBesselK1
+            | ScaledModifiedBesselK0
+            | ScaledModifiedBesselK1
+            | BesselJ0
+            | BesselJ1
+            | BesselY0
+            | BesselY1
+            | SphericalBesselJ0
+            | AiryAi
+            | Erfcx
+            | LogNdtr
+            | Ndtri
+    )
+}
+
+/// Special functions for which PyTorch has no derivative: their results need no gradient.
+fn has_no_derivative(k: UnaryKind) -> bool {
+    use UnaryKind::*;
+    matches!(k, SphericalBesselJ0 | AiryAi | ScaledModifiedBesselK0 | ScaledModifiedBesselK1)
+}
+
+fn unary_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
+    use UnaryKind::*;
+    if s.meta(0).dtype.is_complex() {
+        // g conj(f'(z)); for holomorphic functions that is f' of the conjugate, so formulas are given conjugates.
+        let conj = |t: Option<&Option<Tensor>>| t.and_then(Option::as_ref).map(Tensor::conj).transpose();
+        return match kind {
+            Abs => Ok(Some(s.x(0).sgn()?.mul(g)?)),
+            Sgn => crate::ops::complex::sgn_vjp(s.x(0), g).map(Some),
+            Angle => crate::ops::complex::angle_vjp(s.x(0), g).map(Some),
+            _ => {
+                let (x, y) = ([conj(s.x.first())?], [conj(s.y.first())?]);
+                holomorphic_vjp(kind, &Saved { x: &x, y: &y, ..*s }, g)
+            }
+        };
+    }
+    holomorphic_vjp(kind, s, g)
+}
+
+/// Gradients of real functions, and of complex ones whose saved values are conjugated already.
+fn holomorphic_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
+    use UnaryKind::*;
+    let c = |v: f64| Operand::Scalar(Scalar::Float(v));
+    let mul = |a: &Tensor, b: &Tensor| binary(BinaryKind::Mul, a, b);
+    // `a*x + b`, which many formulas end in.
+    let affine = |x: &Tensor, a: f64, b: f64| -> Result<Tensor> {
+        let y = if a == 1.0 { x.clone() } else { arith(BinaryKind::Mul, Operand::Tensor(x), c(a))? };
+        arith(BinaryKind::Add, Operand::Tensor(&y), c(b))
+    };
+    let scaled = |x: &Tensor, a: f64| arith(BinaryKind::Mul, Operand::Tensor(x), c(a));
+    Ok(Some(match kind {
+        Neg => g.neg()?,
+        Sign | Floor | Ceil | Round | Trunc => Tensor::zeros_like_meta(g.meta())?,
+        Frac => g.clone(),
+        LogicalNot | BitwiseNot | IsNan | IsInf | IsFinite => return Ok(None),
+        Abs => mul(g, &s.x(0).sign()?)?,
+        Exp => mul(g, s.y(0))?,
+        Exp2 => scaled(&mul(g, s.y(0))?, std::f64::consts::LN_2)?,
+        Expm1 => mul(g, &affine(s.y(0), 1.0, 1.0)?)?,
+        Log => binary(BinaryKind::Div, g, s.x(0))?,
+        Log2 => binary(BinaryKind::Div, g, &scaled(s.x(0), std::f64::consts::LN_2)?)?,
+        Log10 => binary(BinaryKind::Div, g, &scaled(s.x(0), std::f64::consts::LN_10)?)?,
+        Log1p => binary(BinaryKind::Div, g, &affine(s.x(0), 1.0, 1.0)?)?,
+        Sqrt => binary(BinaryKind::Div, g, &scaled(s.y(0), 2.0)?)?,
+        Rsqrt => {
+            let y = s.y(0);
+            mul(&scaled(g, -0.5)?, &mul(y, &y.square()?)?)?
+        }
+        Reciprocal => mul(&g.neg()?, &s.y(0).square()?)?,
+        Square => mul(g, &scaled(s.x(0), 2.0)?)?,
+        Sin => mul(g, &s.x(0).cos()?)?,
+        Cos => mul(g, &s.x(0).sin()?)?.neg()?,
+        Tan => mul(g, &affine(&s.y(0).square()?, 1.0, 1.0)?)?,
+        Asin => mul(g, &affine(&s.x(0).square()?, -1.0, 1.0)?.rsqrt()?)?,
+        Acos => mul(g, &affine(&s.x(0).square()?, -1.0, 1.0)?.rsqrt()?)?.neg()?,
+        Atan => binary(BinaryKind::Div, g, &affine(&s.x(0).square()?, 1.0, 1.0)?)?,
+        Sinh => mul(g, &s.x(0).cosh()?)?,
+        Cosh => mul(g, &s.x(0).sinh()?)?,
+        Tanh => mul(g, &affine(&s.y(0).square()?, -1.0, 1.0)?)?,
+        Asinh => mul(g, &affine(&s.x(0).square()?, 1.0, 1.0)?.rsqrt()?)?,
+        Acosh => mul(g, &affine(&s.x(0).square()?, 1.0, -1.0)?.rsqrt()?)?,
+        Atanh => binary(BinaryKind::Div, g, &affine(&s.x(0).square()?, -1.0, 1.0)?)?,
+        Sigmoid => mul(g, &mul(s.y(0), &affine(s.y(0), -1.0, 1.0)?)?)?,
+        Erf => scaled(&mul(g, &s.x(0).square()?.neg()?.exp()?)?, std::f64::consts::FRAC_2_SQRT_PI)?,
+        Erfc => scaled(&mul(g, &s.x(0).square()?.neg()?.exp()?)?, -std::f64::consts::FRAC_2_SQRT_PI)?,
+        Erfinv => scaled(&mul(g, &s.y(0).square()?.exp()?)?, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)?,
+        Lgamma => mul(g, &s.x(0).digamma()?)?,
+        Digamma => mul(g, &crate::ops::special::polygamma(1, s.x(0))?)?,
+        Relu => crate::ops::activation::threshold_backward(g, s.y(0))?,
+        Conj => g.conj_physical()?,
+        Sgn | Angle => Tensor::zeros_like_meta(g.meta())?,
+        I0 => mul(g, &unary(I1, s.x(0))?)?,
+        ModifiedBesselI0 => mul(g, &unary(ModifiedBesselI1, s.x(0))?)?,
+        I0e => mul(g, &unary(I1e, s.x(0))?.sub(&mul(&s.x(0).sign()?, s.y(0))?)?)?,
+        I1 | ModifiedBesselI1 => mul(g, &unary(I0, s.x(0))?.sub(&over_argument(s)?)?)?,
+        I1e => {
+            let slope = unary(I0e, s.x(0))?.sub(&mul(s.y(0), &s.x(0).sign()?)?)?;
+            mul(g, &slope.sub(&over_argument(s)?)?)?
+        }
+        BesselJ0 => mul(g, &unary(BesselJ1, s.x(0))?)?.neg()?,
+        BesselJ1 => mul(g, &unary(BesselJ0, s.x(0))?.sub(&over_argument(s)?)?)?,
+        BesselY0 => mul(g, &unary(BesselY1, s.x(0))?)?.neg()?,
+        BesselY1 => mul(g, &unary(BesselY0, s.x(0))?.sub(&binary(BinaryKind::Div, s.y(0), s.x(0))?)?)?,
+        ModifiedBesselK0 => mul(g, &unary(ModifiedBesselK1, s.x(0))?)?.neg()?,
+        ModifiedBesselK1 => {
+            let slope = unary(ModifiedBesselK0, s.x(0))?.add(&binary(BinaryKind::Div, s.y(0), s.x(0))?)?;
+            mul(g, &slope)?.neg()?
+        }
+        Erfcx => mul(g, &affine(&mul(s.x(0), s.y(0))?, 2.0, -std::f64::consts::FRAC_2_SQRT_PI)?)?,
+        LogNdtr => {
+            let tail = unary(Erfcx, &scaled(s.x(0), -std::f64::consts::FRAC_1_SQRT_2)?)?;
+            let root = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+            binary(BinaryKind::Div, &scaled(g, root)?, &tail)?
+        }
+        Ndtri => {
+            let bell = scaled(&s.y(0).square()?, 0.5)?.exp()?;
+            scaled(&mul(g, &bell)?, (2.0 * std::f64::consts::PI).sqrt())?
+        }
+        SphericalBesselJ0 | AiryAi | ScaledModifiedBesselK0 | ScaledModifiedBesselK1 => return Ok(None),
+    }))
+}
+
+/// `y / x` of functions that are odd with slope one half at zero.
+fn over_argument(s: &Saved<'_>) -> Result<Tensor> {
+    let (x, y) = (s.x(0), s.y(0));
+    let zero = x.eq_scalar(0.0)?;
+    let safe = select_scalar(&zero, 1.0, x)?;
+    select_scalar(&zero, 0.5, &binary(BinaryKind::Div, y, &safe)?)
+}
+
+/// Applies a unary op; integers become the default floating-point dtype where the result is not an integer.
+pub fn unary(kind: UnaryKind, x: &Tensor) -> Result<Tensor> {
+    if kind == UnaryKind::Square && x.dtype() == DType::Bool {
+        return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(DType::I64)?]); // a power
+    }
+    if has_no_derivative(kind) && x.requires_grad() {
+        return unary(kind, &x.detach());
+    }
+    if kind == UnaryKind::Frac && !x.dtype().is_float() {
+        return Err(crate::ops::complex::unsupported("frac_cpu", x.dtype()));
+    }
+    if !keeps_integers(kind) && !x.dtype().is_inexact() {
+        return dispatch::call(Prim::Unary(Unary(kind)), &[&x.to_dtype(default_dtype())?]);
+    }
+    dispatch::call(Prim::Unary(Unary(kind)), &[x])
+}
+
+/// The in-place form.
+pub fn unary_(kind: UnaryKind, x: &Tensor) -> Result<()> {
+    inplace::check_writable(x)?;
+    if kind == UnaryKind::Abs {
+        crate::ops::complex::refuse(x, ErrorKind::Runtime, "In-place abs is not supported for complex tensors.")?;
+    }
+    if !x.dtype().is_inexact() && !keeps_integers(kind) && kind != UnaryKind::Frac {
+        return Err(Error::runtime(format!(
+            "result type {} can't be cast to the desired output type {}",
+            default_dtype().scalar_type(),
+            x.dtype().scalar_type()
+        )));
+    }
+    if dispatch::call_into(&Prim::Unary(Unary(kind)), &[x], x)? {
+        return Ok(());
+    }
+    inplace::apply(x, |x| unary(kind, x))
+}
+
+/// Rounds to a number of decimal places; negative ones are places before the point.
+fn round_to(x: &Tensor, decimals: i64) -> Result<Tensor> {
+    if !x.dtype().is_float() {
+        return if decimals == 0 {
+            x.copy()
+        } else {
+            Err(Error::not_implemented(format!("\"round_cpu\" not implemented for '{}'", x.dtype().scalar_type())))
+        };
+    }
+    let half = matches!(x.dtype(), DType::F16 | DType::BF16);
+    let wide = if half { x.to_dtype(DType::F32)? } else { x.clone() };
+    let ten = Scalar::Float(10f64.powi(decimals.unsigned_abs().min(400) as i32));
+    let y = if decimals < 0 {
+        wide.div_scalar(ten)?.round()?.mul_scalar(ten)?
+    } else {
+        wide.mul_scalar(ten)?.round()?.div_scalar(ten)?
+    };
+    y.to_dtype(x.dtype())
+}
+
+macro_rules! unary_methods {
+    ($($(#[$doc:meta])* $name:ident $inplace:ident = $kind:ident;)*) => {
+        impl Tensor {$(
+            $(#[$doc])*
+            pub fn $name(&self) -> Result<Tensor> { unary(UnaryKind::$kind, self) }
+            /// The in-place form.
+            pub fn $inplace(&self) -> Result<&Tensor> { unary_(UnaryKind::$kind, self).map(|()| self) }
+        )*}
+    };
+}
+
+unary_methods! {
+    /// `-x`.
+    neg neg_ = Neg;
+    /// `|x|`.
+    abs abs_ = Abs;
+    /// -1, 0 or 1.
+    sign sign_ = Sign;
+    /// `e^x`.
+    exp exp_ = Exp;
+    /// `2^x`.
+    exp2 exp2_ = Exp2;
+    /// `e^x - 1`, exact near zero.
+    expm1 expm1_ = Expm1;
+    /// Natural logarithm.
+    log log_ = Log;
+    /// Logarithm to base 2.
+    log2 log2_ = Log2;
+    /// Logarithm to base 10.
+    log10 log10_ = Log10;
+    /// `log(1 + x)`, exact near zero.
+    log1p log1p_ = Log1p;
+    /// Square root.
+    sqrt sqrt_ = Sqrt;
+    /// `1 / sqrt(x)`.
+    rsqrt rsqrt_ = Rsqrt;
+    /// `1 / x`.
+    reciprocal reciprocal_ = Reciprocal;
+    /// `x * x`.
+    square square_ = Square;
+    /// Sine.
+    sin sin_ = Sin;
+    /// Cosine.
+    cos cos_ = Cos;
+    /// Tangent.
+    tan tan_ = Tan;
+    /// Inverse sine.
+    asin asin_ = Asin;
+    /// Inverse cosine.
+    acos acos_ = Acos;
+    /// Inverse tangent.
+    atan atan_ = Atan;
+    /// Hyperbolic sine.
+    sinh sinh_ = Sinh;
+    /// Hyperbolic cosine.
+    cosh cosh_ = Cosh;
+    /// Hyperbolic tangent.
+    tanh tanh_ = Tanh;
+    /// Inverse hyperbolic sine.
+    asinh asinh_ = Asinh;
+    /// Inverse hyperbolic cosine.
+    acosh acosh_ = Acosh;
+    /// Inverse hyperbolic tangent.
+    atanh atanh_ = Atanh;
+    /// `1 / (1 + e^-x)`.
+    sigmoid sigmoid_ = Sigmoid;
+    /// Error function.
+    erf erf_ = Erf;
+    /// `1 - erf(x)`.
+    erfc erfc_ = Erfc;
+    /// Inverse of the error function.
+    erfinv erfinv_ = Erfinv;
+    /// Logarithm of the absolute value of the gamma function.
+    lgamma lgamma_ = Lgamma;
+    /// Logarithmic derivative of the gamma function.
+    digamma digamma_ = Digamma;
+    /// Largest integer not above.
+    floor floor_ = Floor;
+    /// Smallest integer not below.
+    ceil ceil_ = Ceil;
+    /// Nearest integer, ties to even.
+    round round_ = Round;
+    /// Nearest integer towards zero.
+    trunc trunc_ = Trunc;
+    /// `x - trunc(x)`.
+    frac frac_ = Frac;
+    /// `max(x, 0)`.
+    relu relu_ = Relu;
+    /// `x == 0`.
+    logical_not logical_not_ = LogicalNot;
+    /// Complement of the bits; negation of `bool`.
+    bitwise_not bitwise_not_ = BitwiseNot;
+    /// Whether not a number.
+    isnan isnan_ = IsNan;
+    /// Whether infinite.
+    isinf isinf_ = IsInf;
+    /// Whether neither infinite nor not a number.
+    isfinite isfinite_ = IsFinite;
+}
+
+const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8];
+const ALL: &[DType] = &[DType::F64, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
+
+macro_rules! unary_rows {
+    ($($name:literal $kind:ident $samples:expr;)*) => {
+        /// Rows of the ops with one operand.
+        pub const UNARY_ROWS: &[Row] = &[$(
+            Row::new(concat!($name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), $samples)
+                .inplace_by(|a| {
+                    let x = a.tensor(0)?;
+                    unary_(UnaryKind::$kind, x)?;
+                    Ok(Ret::Tensor(x.clone()))
+                }),
+        )*];
+    };
+}
+
+unary_rows! {
+    "neg" Neg samples!([t(&[2, 3])]);
+    "negative" Neg samples!([t(&[2, 3])]);
+    "abs" Abs samples!([t(&[2, 3])], [t(&[0, 3])]);
+    "absolute" Abs samples!([t(&[2, 3])]);
+    "sign" Sign || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
+    "exp" Exp samples!([t(&[2, 3])], [t(&[])]);
+    "exp2" Exp2 samples!([t(&[2, 3])]);
+    "expm1" Expm1 samples!([t(&[2, 3])]);
+    "log" Log samples!([positive(&[2, 3])]);
+    "log2" Log2 samples!([positive(&[2, 3])]);
+    "log10" Log10 samples!([positive(&[2, 3])]);
+    "log1p" Log1p samples!([positive(&[2, 3])]);
+    "sqrt" Sqrt samples!([positive(&[2, 3])]);
+    "rsqrt" Rsqrt samples!([positive(&[2, 3])]);
+    "reciprocal" Reciprocal samples!([positive(&[2, 3])]);
+    "square" Square samples!([t(&[2, 3])]);
+    "sin" Sin samples!([t(&[2, 3])]);
+    "cos" Cos samples!([t(&[2, 3])]);
+    "tan" Tan samples!([unit(&[2, 3])]);
+    "asin" Asin samples!([unit(&[2, 3])]);
+    "acos" Acos samples!([unit(&[2, 3])]);
+    "atan" Atan samples!([t(&[2, 3])]);
+    "sinh" Sinh samples!([t(&[2, 3])]);
+    "cosh" Cosh samples!([t(&[2, 3])]);
+    "tanh" Tanh samples!([t(&[2, 3])]);
+    "asinh" Asinh samples!([t(&[2, 3])]);
+    "acosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
+    "atanh" Atanh samples!([unit(&[2, 3])]);
+    "arcsin" Asin samples!([unit(&[2, 3])]);
+    "arccos" Acos samples!([unit(&[2, 3])]);
+    "arctan" Atan samples!([t(&[2, 3])]);
+    "arcsinh" Asinh samples!([t(&[2, 3])]);
+    "arccosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
+    "arctanh" Atanh samples!([unit(&[2, 3])]);
+    "sigmoid" Sigmoid samples!([t(&[2, 3])]);
+    "erf" Erf samples!([t(&[2, 3])]);
+    "erfc" Erfc samples!([t(&[2, 3])]);
+    "erfinv" Erfinv samples!([unit(&[2, 3])]);
+    "lgamma" Lgamma samples!([positive(&[2, 3])]);
+    "digamma" Digamma || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
+    "floor" Floor || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
+    "ceil" Ceil || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
+    "round" Round || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
+    "trunc" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
+    "fix" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
+    "frac" Frac samples!([t(&[2, 3])]);
+    "relu" Relu samples!([t(&[2, 3])]);
+    "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+    "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()];
+    "i0" I0 samples!([t(&[2, 3])]);
+    "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+    "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+    "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+}
+
+fn special_samples(fill: fn(&[usize]) -> crate::schema::SampleArg, gradient: bool) -> Vec<crate::schema::Sample> {
+    let s = crate::schema::Sample::new(vec![fill(&[2, 3])]).dtypes(&[DType::F64, DType::I64]);
+    vec![if gradient { s } else { s.no_gradient() }]
+}
+
+macro_rules! special_rows {
+    ($($name:literal $kind:ident $fill:ident $gradient:literal;)*) => {
+        /// Rows of the special functions of one operand.
+        pub const SPECIAL_UNARY_ROWS: &[Row] = &[$(
+            Row::new(concat!("special_", $name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), || special_samples($fill, $gradient))
+                .scope(crate::schema::Scope::Nn),
+        )*];
+    };
+}
+
+special_rows! {
+    "i0" I0 t true;
+    "i0e" I0e t true;
+    "i1" I1 t true;
+    "i1e" I1e t true;
+    "modified_bessel_i0" ModifiedBesselI0 t true;
+    "modified_bessel_i1" ModifiedBesselI1 t true;
+    "modified_bessel_k0" ModifiedBesselK0 positive true;
+    "modified_bessel_k1" ModifiedBesselK1 positive true;
+    "scaled_modified_bessel_k0" ScaledModifiedBesselK0 positive false;
+    "scaled_modified_bessel_k1" ScaledModifiedBesselK1 positive false;
+    "bessel_j0" BesselJ0 t true;
+    "bessel_j1" BesselJ1 t true;
+    "bessel_y0" BesselY0 positive true;
+    "bessel_y1" BesselY1 positive true;
+    "spherical_bessel_j0" SphericalBesselJ0 t false;
+    "airy_ai" AiryAi t false;
+    "erfcx" Erfcx t true;
+    "log_ndtr" LogNdtr t true;
+    "ndtri" Ndtri fraction true;
+}
+
+/// Numbers within (0, 1): `ndtri` of integers is infinite or none, which is compared too.
+fn fraction(dims: &[usize]) -> crate::schema::SampleArg {
+    crate::schema::SampleArg::Tensor(dims.to_vec(), crate::schema::Fill::Fraction)
+}
+
+/// Rounding to decimal places.
+pub const ROUND_ROWS: &[Row] = &[Row::new(
+    "round.decimals(Tensor self, *, int decimals) -> Tensor",
+    Tier::Composed,
+    |a| Ok(round_to(a.tensor(0)?, a.int(1)?)?.into()),
+    || vec![crate::schema::Sample::new(vec![t(&[2, 3]), n(2)]).no_gradient()],
+)
+.inplace()];

@@ -1,0 +1,267 @@
+//! Views: `Permute`, `Expand`, `Slice`, `Reshape`, `AsStrided`; and what is made of them.
+
+mod methods;
+mod rows;
+
+pub use rows::{COPY_ROWS, ROWS};
+
+use crate::op::{Func, Layout, Prim, Value, ViewOp};
+use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
+
+/// Reorders dimensions: output dimension `i` is input dimension `self.0[i]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Permute(pub Dims);
+
+impl Permute {
+    fn inverse(&self) -> Dims {
+        let mut inv = Dims::filled(0, self.0.len());
+        for (i, &d) in self.0.iter().enumerate() {
+            inv[d] = i;
+        }
+        inv
+    }
+}
+
+impl ViewOp for Permute {
+    const NAME: &'static str = "permute";
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        let pick = |d: &Dims| self.0.iter().map(|&i| d[i]).collect();
+        Ok(Layout { dims: pick(&x.dims), strides: pick(&x.strides), offset: x.offset })
+    }
+    fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
+        f.transpose(x, &self.0)
+    }
+    fn vjp(&self, _: &Meta, g: &Tensor) -> Result<Tensor> {
+        dispatch::call_view(Prim::Permute(Permute(self.inverse())), g)
+    }
+    fn write_back(&self, _: &Tensor, y: &Tensor) -> Result<Tensor> {
+        dispatch::call_view(Prim::Permute(Permute(self.inverse())), y)
+    }
+}
+
+/// Repeats dimensions of size one, and adds dimensions in front, without copying.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Expand(pub Dims);
+
+impl ViewOp for Expand {
+    const NAME: &'static str = "expand";
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        let shift = self.0.len() - x.dims.len();
+        let mut strides = Dims::filled(0, self.0.len());
+        for i in 0..x.dims.len() {
+            if x.dims[i] == self.0[shift + i] {
+                strides[shift + i] = x.strides[i];
+            }
+        }
+        Ok(Layout { dims: self.0, strides, offset: x.offset })
+    }
+    fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
+        f.broadcast_to(x, &self.0)
+    }
+    fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
+        g.sum_to(&x.dims)
+    }
+    fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        // In-place writes to repeated elements are refused before; here every element has one place.
+        y.view_dims(*x.dims())
+    }
+}
+
+/// Takes `start..end` by `step` of one dimension.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Slice {
+    /// Which dimension.
+    pub dim: usize,
+    /// First index.
+    pub start: usize,
+    /// Number of elements taken.
+    pub len: usize,
+    /// Distance between them.
+    pub step: usize,
+}
+
+impl ViewOp for Slice {
+    const NAME: &'static str = "slice";
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        let mut l = *x;
+        l.dims[self.dim] = self.len;
+        l.strides[self.dim] = x.strides[self.dim] * self.step;
+        // An empty slice at the end stays within the storage.
+        l.offset += if self.len == 0 { 0 } else { self.start * x.strides[self.dim] };
+        Ok(l)
+    }
+    fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
+        let (mut start, mut limit, mut stride) = (vec![0; x.rank()], x.shape().to_vec(), vec![1; x.rank()]);
+        start[self.dim] = self.start;
+        stride[self.dim] = self.step;
+        limit[self.dim] = if self.len == 0 { self.start } else { self.start + (self.len - 1) * self.step + 1 };
+        f.slice(x, &start, &limit, &stride)
+    }
+    fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
+        super::pad::unslice(g, self, x.dims[self.dim])
+    }
+    fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        super::pad::slice_scatter(x, y, *self)
+    }
+}
+
+/// The same elements in row-major order with other sizes. As a view it needs strides that allow it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reshape(pub Dims);
+
+/// Strides of a view with other sizes, when elements need not move.
+pub(crate) fn reshaped_strides(dims: &Dims, strides: &Dims, out: &Dims) -> Option<Dims> {
+    if dims.numel() == 0 {
+        return Some(if dims == out { *strides } else { out.contiguous_strides() });
+    }
+    // Runs of input dimensions that are contiguous among themselves are split into output dimensions, from the right.
+    let mut r = Dims::filled(0, out.len());
+    let mut o = out.len();
+    let mut run_elements = 1;
+    let mut run_stride = strides.last().copied().unwrap_or(1);
+    for i in (0..dims.len()).rev() {
+        run_elements *= dims[i];
+        let ends = i == 0 || (dims[i - 1] != 1 && strides[i - 1] != run_elements * run_stride);
+        if ends {
+            let mut taken = 1;
+            while o > 0 && (taken < run_elements || out[o - 1] == 1) {
+                r[o - 1] = taken * run_stride;
+                taken *= out[o - 1];
+                o -= 1;
+            }
+            if taken != run_elements {
+                return None;
+            }
+            if i > 0 {
+                run_elements = 1;
+                run_stride = strides[i - 1];
+            }
+        }
+    }
+    while o > 0 {
+        // Only sizes of one can be left.
+        if out[o - 1] != 1 {
+            return None;
+        }
+        r[o - 1] = if o < out.len() { r[o] * out[o] } else { 1 };
+        o -= 1;
+    }
+    Some(r)
+}
+
+impl ViewOp for Reshape {
+    const NAME: &'static str = "view";
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        match reshaped_strides(&x.dims, &x.strides, &self.0) {
+            Some(strides) => Ok(Layout { dims: self.0, strides, offset: x.offset }),
+            None => Err(Error::runtime(
+                "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). Use .reshape(...) instead.",
+            )),
+        }
+    }
+    fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
+        f.reshape(x, &self.0)
+    }
+    fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
+        g.reshape_dims(x.dims)
+    }
+    fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        y.reshape_dims(*x.dims())
+    }
+}
+
+/// A window on the storage with any sizes, strides and offset.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AsStrided {
+    /// Sizes.
+    pub dims: Dims,
+    /// Strides in elements.
+    pub strides: Dims,
+    /// Index of the first element in the storage.
+    pub offset: usize,
+}
+
+impl AsStrided {
+    /// The same window counted from the first element of `x`, if `x` is contiguous and all of the window lies in it.
+    pub(crate) fn within(&self, x: &Tensor) -> Option<AsStrided> {
+        let last: usize = self.dims.iter().zip(&self.strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
+        let offset = self.offset.checked_sub(x.storage_offset())?;
+        (x.is_contiguous() && offset + last < x.numel()).then_some(AsStrided { offset, ..*self })
+    }
+    /// Flat positions of the window's elements, row major.
+    fn positions(&self) -> Vec<i64> {
+        let mut p = vec![self.offset as i64];
+        for (&n, &s) in self.dims.iter().zip(&self.strides) {
+            p = p.iter().flat_map(|&b| (0..n).map(move |i| b + (i * s) as i64)).collect();
+        }
+        p
+    }
+}
+
+impl ViewOp for AsStrided {
+    const NAME: &'static str = "as_strided";
+    fn layout(&self, _: &Layout) -> Result<Layout> {
+        Ok(Layout { dims: self.dims, strides: self.strides, offset: self.offset })
+    }
+    fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
+        let flat = f.reshape(x, &[x.ty().numel()]);
+        // Positions from iotas, so that the program does not grow with the window.
+        let ty = |e| torchtpu_stablehlo::Type::new(&self.dims, e);
+        let index = torchtpu_stablehlo::ElementType::S64;
+        let mut at = f.splat_i64(self.offset as i64, &ty(index));
+        for (d, &s) in self.strides.iter().enumerate() {
+            let i = f.iota(&ty(index), d);
+            let step = f.splat_i64(s as i64, &ty(index));
+            let i = f.binary("stablehlo.multiply", &i, &step);
+            at = f.binary("stablehlo.add", &at, &i);
+        }
+        let taken = f.take(&flat, &at, 0);
+        f.reshape(&taken, &y.dims)
+    }
+    fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
+        let flat = Tensor::zeros_like_meta(&x.with_dims(Dims::new(&[x.numel()])))?;
+        let at = Tensor::from_slice_on(&self.positions(), &[self.dims.numel()], x.device)?;
+        super::indexing::index_add(&flat, 0, &at, &g.reshape_dims(Dims::new(&[self.dims.numel()]))?)?.view_dims(x.dims)
+    }
+    fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
+        let flat = x.reshape_dims(Dims::new(&[x.numel()]))?;
+        let at = Tensor::from_slice_on(&self.positions(), &[self.dims.numel()], x.device())?;
+        super::indexing::index_copy(&flat, 0, &at, &y.reshape_dims(Dims::new(&[self.dims.numel()]))?)?
+            .view_dims(*x.dims())
+    }
+}
+
+/// Sizes with at most one -1, made concrete.
+///
+/// # Errors
+/// `Runtime`, in PyTorch's wording.
+pub fn infer_size(sizes: &[i64], numel: usize) -> Result<Dims> {
+    let mut unknown = None;
+    let mut known: usize = 1;
+    let mut dims = Dims::try_new(&vec![0; sizes.len()])?;
+    for (i, &s) in sizes.iter().enumerate() {
+        match s {
+            -1 if unknown.is_some() => return Err(Error::runtime("only one dimension can be inferred")),
+            -1 => unknown = Some(i),
+            s if s < 0 => {
+                return Err(Error::runtime(format!("invalid shape dimension {s} at index {i} of shape {sizes:?}")));
+            }
+            s => {
+                dims[i] = s as usize;
+                known = known.saturating_mul(s as usize);
+            }
+        }
+    }
+    let invalid = || Error::runtime(format!("shape '{sizes:?}' is invalid for input of size {numel}"));
+    match unknown {
+        Some(_) if known == 0 => Err(Error::runtime(format!(
+            "cannot reshape tensor of 0 elements into shape {sizes:?} because the unspecified dimension size -1 can be any value and is ambiguous"
+        ))),
+        Some(i) if numel.is_multiple_of(known) => {
+            dims[i] = numel / known;
+            Ok(dims)
+        }
+        None if known == numel => Ok(dims),
+        _ => Err(invalid()),
+    }
+}

@@ -1,0 +1,441 @@
+//! Rows of the views, and of their values in memory of their own: `permute_copy` and its kin.
+
+use crate::schema::{Row, Sample, Scope, Tier, ints, n, t};
+use crate::{Result, Tensor, samples};
+
+fn views(x: Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
+    Ok(crate::schema::Ret::Tuple(x?))
+}
+
+/// Rows of the views.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.view_as_sizes(a.ints(1)?)?.into()),
+        samples!([t(&[2, 6]), ints(&[3, -1])], [t(&[2, 3]), ints(&[6])]),
+    )
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.reshape(a.ints(1)?)?.into()),
+        samples!(
+            [t(&[2, 6]), ints(&[3, -1])],
+            [crate::schema::SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal), ints(&[6])]
+        ),
+    )
+    .no_out(),
+    Row::new(
+        "view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.view_dims(*a.tensor(1)?.dims())?.into()),
+        || vec![Sample::new(vec![t(&[2, 3]), t(&[6])])],
+    )
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)",
+        Tier::Composed,
+        |a| {
+            let d: Vec<i64> = a.tensor(1)?.dims().iter().map(|&n| n as i64).collect();
+            Ok(a.tensor(0)?.reshape(&d)?.into())
+        },
+        || vec![Sample::new(vec![t(&[2, 3]), t(&[6])])],
+    )
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.permute(a.ints(1)?)?.into()),
+        samples!([t(&[2, 3, 4]), ints(&[2, 0, 1])]),
+    )
+    .no_out(),
+    Row::new(
+        "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 3, 4]), n(0), n(-1)]),
+    )
+    .no_out(),
+    Row::new(
+        "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 3, 4]), n(0), n(-1)]),
+    )
+    .no_out(),
+    Row::new(
+        "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 3, 4]), n(0), n(-1)]),
+    )
+    .no_out(),
+    Row::new("t(Tensor(a) self) -> Tensor(a)", Tier::Prim, |a| Ok(a.tensor(0)?.t()?.into()), samples!([t(&[2, 3])]))
+        .no_out(),
+    Row::new(
+        "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.expand(a.ints(1)?)?.into()),
+        samples!([t(&[2, 1]), ints(&[4, -1, 3])]),
+    )
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)",
+        Tier::Composed,
+        |a| {
+            let d: Vec<i64> = a.tensor(1)?.dims().iter().map(|&n| n as i64).collect();
+            Ok(a.tensor(0)?.expand(&d)?.into())
+        },
+        || vec![Sample::new(vec![t(&[3]), t(&[2, 3])])],
+    )
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.expand(a.ints(1)?)?.into()),
+        samples!([t(&[2, 1]), ints(&[4, 2, 3])]),
+    )
+    .no_out(),
+    Row::new(
+        "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.narrow(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
+        samples!([t(&[5, 3]), n(0), n(1), n(3)]),
+    )
+    .no_out(),
+    Row::new(
+        "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.select(a.int(1)?, a.int(2)?)?.into()),
+        samples!([t(&[5, 3]), n(0), n(-2)], [t(&[5, 3]), n(1), n(1)]),
+    )
+    .no_out(),
+    Row::new(
+        "squeeze(Tensor(a) self) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.squeeze_all()?.into()),
+        samples!([t(&[1, 3, 1])]),
+    )
+    .no_out(),
+    Row::new(
+        "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.squeeze(a.int(1)?)?.into()),
+        samples!([t(&[1, 3, 1]), n(0)], [t(&[1, 3, 1]), n(1)]),
+    )
+    .no_out(),
+    Row::new(
+        "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
+        Tier::Prim,
+        |a| {
+            let x = a.tensor(0)?;
+            let mask = if a.ints(1)?.is_empty() { 0 } else { crate::op::normalize_dims(a.ints(1)?, x.dims().len())? };
+            let kept = x
+                .dims()
+                .iter()
+                .enumerate()
+                .filter(|(i, n)| !(mask >> i & 1 != 0 && **n == 1))
+                .map(|(_, n)| *n)
+                .collect();
+            Ok(x.view_dims(kept)?.into())
+        },
+        samples!([t(&[1, 3, 1]), ints(&[0, 1])]),
+    )
+    .no_out(),
+    Row::new(
+        "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.unsqueeze(a.int(1)?)?.into()),
+        samples!([t(&[2, 3]), n(1)], [t(&[]), n(-1)]),
+    )
+    .no_out(),
+    Row::new(
+        "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.flatten(a.int(1)?, a.int(2)?)?.into()),
+        samples!([t(&[2, 3, 4]), n(1)], [t(&[])]),
+    )
+    .no_out(),
+    Row::new(
+        "ravel(Tensor(a) self) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.reshape(&[-1])?.into()),
+        samples!([t(&[2, 3])]),
+    )
+    .no_out(),
+    Row::new(
+        "unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.unflatten(a.int(1)?, a.ints(2)?)?.into()),
+        samples!([t(&[2, 6]), n(1), ints(&[2, -1])]),
+    )
+    .no_out(),
+    Row::new(
+        "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.movedim(a.ints(1)?, a.ints(2)?)?.into()),
+        samples!([t(&[2, 3, 4]), ints(&[0, 1]), ints(&[2, 0])]),
+    )
+    .no_out(),
+    Row::new(
+        "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.movedim(&[a.int(1)?], &[a.int(2)?])?.into()),
+        samples!([t(&[2, 3, 4]), n(0), n(2)]),
+    )
+    .no_out(),
+    Row::new(
+        "moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.movedim(a.ints(1)?, a.ints(2)?)?.into()),
+        samples!([t(&[2, 3, 4]), ints(&[0, 1]), ints(&[2, 0])]),
+    )
+    .no_out(),
+    Row::new(
+        "moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.movedim(&[a.int(1)?], &[a.int(2)?])?.into()),
+        samples!([t(&[2, 3, 4]), n(0), n(2)]),
+    )
+    .no_out(),
+    Row::new(
+        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)?.into()),
+        samples!([t(&[5, 3]), n(0), n(1), n(-1), n(2)], [t(&[5, 3]), n(1), n(3), n(9)], [t(&[2, 3])]),
+    )
+    .no_out()
+    .scope(Scope::Aten),
+    Row::new(
+        "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.as_strided(a.ints(1)?, a.ints(2)?, a.opt_int(3)?)?.into()),
+        samples!([t(&[3, 4]), ints(&[2, 3]), ints(&[4, 1]), n(1)], [t(&[6]), ints(&[3, 2]), ints(&[1, 1])]),
+    )
+    .no_out(),
+    Row::new(
+        "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.diagonal(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
+        samples!([t(&[3, 4])], [t(&[2, 3, 4]), n(1), n(1), n(2)], [t(&[4, 3]), n(-1)]),
+    )
+    .no_out(),
+    Row::new(
+        "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
+        Tier::Composed,
+        |a| Ok(a.tensor(0)?.unfold(a.int(1)?, a.int(2)?, a.int(3)?)?.into()),
+        samples!([t(&[7, 2]), n(0), n(3), n(2)]),
+    )
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
+        "split.Tensor(Tensor(a) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.split(a.int(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), n(2)]),
+    )
+    .no_out(),
+    Row::new(
+        "split.sizes(Tensor(a) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), ints(&[2, 3])]),
+    )
+    .no_out(),
+    Row::new(
+        "split_with_sizes(Tensor(a) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), ints(&[2, 3])]),
+    )
+    .no_out(),
+    Row::new(
+        "chunk(Tensor(a) self, int chunks, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.chunk(a.int(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), n(2)]),
+    )
+    .no_out(),
+    Row::new(
+        "unbind.int(Tensor(a) self, int dim=0) -> Tensor(a)[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.unbind(a.int(1)?)),
+        samples!([t(&[2, 3]), n(1)]),
+    )
+    .no_out(),
+    Row::new(
+        "alias(Tensor(a) self) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.view_dims(*a.tensor(0)?.dims())?.into()),
+        samples!([t(&[2, 3])]),
+    )
+    .scope(Scope::Nn)
+    .no_out(),
+];
+
+/// The value of a view, in memory of its own.
+fn copied(y: Result<Tensor>) -> Result<crate::schema::Ret> {
+    Ok(y?.copy()?.into())
+}
+
+fn copies(y: Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
+    Ok(crate::schema::Ret::List(y?.iter().map(Tensor::copy).collect::<Result<_>>()?))
+}
+
+/// Rows of the views' copies.
+pub const COPY_ROWS: &[Row] = &[
+    Row::new(
+        "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.diagonal(a.int(1)?, a.int(2)?, a.int(3)?)),
+        samples!([t(&[3, 4])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.unfold(a.int(1)?, a.int(2)?, a.int(3)?)),
+        samples!([t(&[7, 2]), n(0), n(3), n(2)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.narrow(a.int(1)?, a.int(2)?, a.int(3)?)),
+        samples!([t(&[4, 3]), n(0), n(1), n(2)]),
+    ),
+    Row::new(
+        "permute_copy(Tensor self, int[] dims) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.permute(a.ints(1)?)),
+        samples!([t(&[2, 3]), ints(&[1, 0])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "view_copy(Tensor self, SymInt[] size) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.view_as_sizes(a.ints(1)?)),
+        samples!([t(&[2, 3]), ints(&[3, 2])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.expand(a.ints(1)?)),
+        samples!([t(&[1, 3]), ints(&[2, 3])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.transpose(a.int(1)?, a.int(2)?)),
+        samples!([t(&[2, 3]), n(0), n(1)]),
+    )
+    .scope(Scope::Function),
+    Row::new("t_copy(Tensor self) -> Tensor", Tier::Composed, |a| copied(a.tensor(0)?.t()), samples!([t(&[2, 3])]))
+        .scope(Scope::Function),
+    Row::new(
+        "alias_copy(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| copied(Ok(a.tensor(0)?.clone())),
+        samples!([t(&[2, 3])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "squeeze_copy(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.squeeze_all()),
+        samples!([t(&[1, 3, 1])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "squeeze_copy.dim(Tensor self, int dim) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.squeeze(a.int(1)?)),
+        samples!([t(&[1, 3, 1]), n(0)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "unsqueeze_copy(Tensor self, int dim) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.unsqueeze(a.int(1)?)),
+        samples!([t(&[3]), n(0)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.as_strided(a.ints(1)?, a.ints(2)?, a.opt_int(3)?)),
+        samples!([t(&[3, 4]), ints(&[2, 3]), ints(&[4, 1]), n(1)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
+        Tier::Composed,
+        |a| copies(a.tensor(0)?.unbind(a.int(1)?)),
+        samples!([t(&[2, 3]), n(1)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
+        Tier::Composed,
+        |a| copies(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), ints(&[2, 3])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
+        Tier::Composed,
+        |a| copies(a.tensor(0)?.split(a.int(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), n(2)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.slice(a.int(1)?, a.opt_int(2)?, a.opt_int(3)?, a.int(4)?)),
+        samples!([t(&[5, 3]), n(0), n(1), n(5), n(2)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.select(a.int(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), n(1), n(-1)]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "detach_copy(Tensor self) -> Tensor",
+        Tier::Composed,
+        |a| copied(Ok(a.tensor(0)?.detach())),
+        || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()],
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), ints(&[2, 3])]),
+    )
+    .no_out(),
+    Row::new(
+        "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.chunk(a.int(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), n(2)]),
+    )
+    .no_out(),
+    Row::new(
+        "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
+        Tier::Composed,
+        |a| views(a.tensor(0)?.split(a.int(1)?, a.int(2)?)),
+        samples!([t(&[5, 3]), n(2)]),
+    )
+    .no_out(),
+];
