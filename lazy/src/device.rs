@@ -104,8 +104,9 @@ impl Device {
         }
         let (major, minor) = client.plugin().api_version();
         let environment = format!(
-            "torchtpu {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
+            "torchtpu {} {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
             env!("CARGO_PKG_VERSION"),
+            env!("TORCHTPU_SOURCES"),
             client.platform_name(),
             client.platform_version(),
             client.plugin().attributes(),
