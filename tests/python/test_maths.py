@@ -370,3 +370,60 @@ def test_trigonometry_is_exact_to_the_last_place_at_any_angle(name, device):
     assert (np.signbit(got) == np.signbit(expected)).all()
     special = torch.tensor([float("inf"), -float("inf"), float("nan")], device=device)
     assert getattr(torch, name)(special).isnan().all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    "sin cos tan asin acos atan sinh cosh asinh acosh atanh log1p erfc erfinv lgamma digamma i0 special.i0e special.i1 special.i1e".split(),
+)
+def test_functions_of_float32_are_those_of_float64_rounded(device, name):
+    function = torch
+    for part in name.split("."):
+        function = getattr(function, part)
+    x = np.concatenate(
+        [
+            np.array([0.0, 1.0, np.inf, np.nan, 0.5, 2.5, 88.0, 1e30], np.float32),
+            np.geomspace(1e-30, 1e30, 20001, dtype=np.float32),
+            np.linspace(0.0, 12.0, 50001, dtype=np.float32),
+            1 + np.linspace(-1e-3, 1e-3, 4001, dtype=np.float32),
+        ]
+    )
+    x = torch.from_numpy(np.concatenate([x, -x]))
+    want = function(x.double()).numpy()
+    got = function(x.to(device)).cpu().numpy()
+    with np.errstate(over="ignore"):
+        rounded = want.astype(np.float32)
+    # XLA:CPU has no subnormal numbers.
+    normal = ~(np.abs(want) < 1.2e-38)
+    finite = np.isfinite(rounded)
+    assert np.array_equal(got[~finite & normal], rounded[~finite & normal], equal_nan=True)
+    known = finite & normal
+    units = np.abs(got[known] - want[known]) / np.spacing(np.abs(rounded[known]))
+    assert units.max() < {"log1p": 4}.get(name, 0.6)
+
+
+def test_the_angle_of_a_point_in_float32_is_that_of_float64_rounded(device):
+    numbers = [0.0, 1.0, np.inf, np.nan, 0.41421357, 3e-30, 3e30, *np.linspace(0.1, 9.7, 150)]
+    x = np.array([*numbers, *(-v for v in numbers)], np.float32)
+    a, b = (torch.from_numpy(m.ravel().copy()) for m in np.meshgrid(x, x))
+    want = np.arctan2(a.numpy().astype(np.float64), b.numpy().astype(np.float64))
+    got = torch.atan2(a.to(device), b.to(device)).cpu().numpy()
+    normal = ~((np.abs(want) < 1.2e-38) & (want != 0))
+    rounded = want.astype(np.float32)
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert np.isnan(want[np.signbit(got) != np.signbit(rounded)]).all()
+    known = normal & ~np.isnan(want)
+    assert (np.abs(got[known] - want[known]) <= 0.6 * np.spacing(np.abs(rounded[known]))).all()
+
+
+def test_the_logarithm_of_a_sum_of_exponentials_has_gradients_and_edges(device):
+    inf = float("inf")
+    x = torch.tensor([0.5, -3.0, 200.0, inf, -inf, inf, 1.0], device=device, requires_grad=True)
+    y = torch.tensor([0.25, 4.0, -200.0, 1.0, -inf, inf, -inf], device=device, requires_grad=True)
+    z = torch.logaddexp(x, y)
+    want = np.logaddexp(x.detach().cpu().numpy(), y.detach().cpu().numpy())
+    np.testing.assert_allclose(z.detach().cpu().numpy(), want, rtol=1e-6)
+    z[:3].sum().backward()
+    share = 1 / (1 + np.exp(-np.array([0.25, -7.0, 400.0])))
+    np.testing.assert_allclose(x.grad[:3].cpu().numpy(), share, rtol=1e-6)
+    np.testing.assert_allclose(y.grad[:3].cpu().numpy(), 1 - share, rtol=1e-5, atol=1e-9)

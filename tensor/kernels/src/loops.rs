@@ -138,6 +138,63 @@ pub(crate) const fn loop3<A: Copy, R: Copy, O: Map3<A, R>>() -> Loop<3> {
     map3_wide::<A, R, O>
 }
 
+/// An element-wise function of `f32` whose vector form is right for most operands, and not for those that are `hard`.
+pub(crate) trait Mostly1: Map1<f32, f32> {
+    fn hard(a: f32) -> bool;
+    fn exact(a: f32) -> f32;
+}
+/// As [`Mostly1`], of two operands.
+pub(crate) trait Mostly2: Map2<f32, f32> {
+    fn hard(a: f32, b: f32) -> bool;
+    fn exact(a: f32, b: f32) -> f32;
+}
+
+#[inline(always)]
+unsafe fn any_hard1<O: Mostly1, const FMA: bool>(a: *const f32, n: usize) -> bool {
+    // SAFETY: the caller's contract.
+    (0..n).fold(false, |hard, i| hard | O::hard(unsafe { *a.add(i) }))
+}
+#[inline(always)]
+unsafe fn any_hard2<O: Mostly2, const FMA: bool>(a: *const f32, b: *const f32, n: usize) -> bool {
+    // SAFETY: the caller's contract.
+    (0..n).fold(false, |hard, i| hard | unsafe { O::hard(*a.add(i), *b.add(i)) })
+}
+multiversion! { unsafe fn any_hard1_wide<O: Mostly1>(a: *const f32, n: usize) -> bool = any_hard1 }
+multiversion! { unsafe fn any_hard2_wide<O: Mostly2>(a: *const f32, b: *const f32, n: usize) -> bool = any_hard2 }
+
+/// The loop of a [`Mostly1`]: vectors, then what is hard one by one.
+pub(crate) unsafe fn mostly1<O: Mostly1>(p: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) {
+    let (out, a) = (out.cast::<f32>(), x[0].cast::<f32>());
+    for at in (0..n).step_by(TILE) {
+        // SAFETY: a `Loop`'s operands have `n` elements.
+        unsafe {
+            let (out, a, n) = (out.add(at), a.add(at), TILE.min(n - at));
+            loop1::<f32, f32, O>()(p, out.cast(), &[a.cast()], n);
+            if any_hard1_wide::<O>(a, n) {
+                for i in (0..n).filter(|&i| O::hard(*a.add(i))) {
+                    *out.add(i) = O::exact(*a.add(i));
+                }
+            }
+        }
+    }
+}
+/// As [`mostly1`], of two operands.
+pub(crate) unsafe fn mostly2<O: Mostly2>(p: &Params, out: *mut u8, x: &[*const u8; 2], n: usize) {
+    let (out, a, b) = (out.cast::<f32>(), x[0].cast::<f32>(), x[1].cast::<f32>());
+    for at in (0..n).step_by(TILE) {
+        // SAFETY: a `Loop`'s operands have `n` elements.
+        unsafe {
+            let (out, a, b, n) = (out.add(at), a.add(at), b.add(at), TILE.min(n - at));
+            loop2::<f32, f32, O>()(p, out.cast(), &[a.cast(), b.cast()], n);
+            if any_hard2_wide::<O>(a, b, n) {
+                for i in (0..n).filter(|&i| O::hard(*a.add(i), *b.add(i))) {
+                    *out.add(i) = O::exact(*a.add(i), *b.add(i));
+                }
+            }
+        }
+    }
+}
+
 /// How an operand's elements in memory become what a loop computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {

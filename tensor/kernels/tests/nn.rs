@@ -462,6 +462,23 @@ fn convolutions_of_usual_networks_equal_the_definition() {
 }
 
 #[test]
+fn large_convolutions_of_3x3_equal_the_definition() {
+    let spec = |pad: [(i64, i64); 2], groups: usize, reverse: bool| ConvSpec {
+        pad: [pad[0], pad[1], (0, 0)],
+        groups,
+        reverse,
+        ..ConvSpec::default()
+    };
+    let same = [(1, 1); 2];
+    check_conv::<f32>(&spec(same, 1, false), 6, 18, 17, &[27, 31], &[3, 3], false);
+    check_conv::<f32>(&spec([(0, 3), (2, -1)], 1, true), 33, 35, 32, &[8, 9], &[3, 3], true);
+    check_conv::<f32>(&spec([(-1, 2), (3, 0)], 2, false), 9, 20, 20, &[16, 27], &[3, 3], false);
+    check_conv::<f32>(&spec(same, 1, false), 1, 64, 16, &[70, 70], &[3, 3], false);
+    check_conv::<f64>(&spec([(1, 0), (0, 2)], 1, false), 3, 19, 40, &[45, 29], &[3, 3], false);
+    check_conv::<bf16>(&spec(same, 1, false), 16, 32, 33, &[13, 12], &[3, 3], false);
+}
+
+#[test]
 fn convolution_with_zero_sizes() {
     check_conv::<f32>(&ConvSpec::default(), 0, 2, 2, &[5, 5], &[3, 3], false);
     check_conv::<f32>(&ConvSpec::default(), 2, 2, 2, &[2, 5], &[3, 3], false);

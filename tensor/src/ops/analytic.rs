@@ -4,8 +4,8 @@
 use crate::op::{Func, Value};
 use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
-use torchtpu_kernels::special::Analytic;
-use torchtpu_stablehlo::{Direction, ElementType, ReduceKind};
+use torchtpu_kernels::special::{Analytic, Arithmetic, EXPONENT_BIAS, MANTISSA, ROOT_HALF, WHOLE};
+use torchtpu_stablehlo::{Direction, ElementType, Platform, ReduceKind};
 
 /// A value of the program that `f` becomes.
 #[derive(Clone)]
@@ -25,6 +25,19 @@ impl<'a> Lowered<'a> {
     fn with(&self, op: &'static str, other: &Lowered<'a>) -> Lowered<'a> {
         self.made(|f| f.binary(op, &self.v, &other.v))
     }
+    /// The bits of a number of `f64`.
+    fn bits(&self) -> Lowered<'a> {
+        debug_assert_eq!(self.v.element(), ElementType::F64);
+        self.made(|f| f.bitcast_convert(&self.v, ElementType::S64))
+    }
+    /// The number of `f64` that has these bits.
+    fn number(&self) -> Lowered<'a> {
+        self.made(|f| f.bitcast_convert(&self.v, ElementType::F64))
+    }
+    /// Bits beside `self`.
+    fn integer(&self, bits: u64) -> Lowered<'a> {
+        self.made(|f| f.splat_i64(bits as i64, self.v.ty()))
+    }
 }
 
 macro_rules! operators {
@@ -43,7 +56,29 @@ operators! {
     Add add "stablehlo.add";
     Sub sub "stablehlo.subtract";
     Mul mul "stablehlo.multiply";
-    Div div "stablehlo.divide";
+}
+
+impl<'a> Div for Lowered<'a> {
+    type Output = Lowered<'a>;
+    fn div(self, other: Lowered<'a>) -> Lowered<'a> {
+        let y = self.with("stablehlo.divide", &other);
+        if self.f.borrow().platform() != Platform::Cpu {
+            return y;
+        }
+        // XLA:CPU ends a fusion at a division that has several uses, and writes its result to memory. This is a single one, and
+        // changes nothing, which no compiler sees.
+        self.made(|f| {
+            let nan = f.compare(Direction::Ne, &other.v, &other.v);
+            f.select(&nan, &other.v, &y.v)
+        })
+    }
+}
+impl<'a> Div<f64> for Lowered<'a> {
+    type Output = Lowered<'a>;
+    fn div(self, other: f64) -> Lowered<'a> {
+        let other = self.of(other);
+        self / other
+    }
 }
 
 impl<'a> Neg for Lowered<'a> {
@@ -53,52 +88,44 @@ impl<'a> Neg for Lowered<'a> {
     }
 }
 
-impl<'a> Analytic for Lowered<'a> {
+impl<'a> Arithmetic for Lowered<'a> {
     type Truth = Lowered<'a>;
     fn of(&self, v: f64) -> Self {
         self.made(|f| f.splat(v, self.v.ty()))
     }
-    fn epsilon(&self) -> f64 {
-        if self.v.element() == ElementType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) }
-    }
     fn exp(&self) -> Self {
         self.apply("stablehlo.exponential")
-    }
-    fn exp_m1(&self) -> Self {
-        self.apply("stablehlo.exponential_minus_one")
     }
     fn ln(&self) -> Self {
         self.apply("stablehlo.log")
     }
-    fn ln_1p(&self) -> Self {
-        self.apply("stablehlo.log_plus_one")
-    }
     fn sqrt(&self) -> Self {
         self.apply("stablehlo.sqrt")
-    }
-    fn sin(&self) -> Self {
-        self.apply("stablehlo.sine")
-    }
-    fn cos(&self) -> Self {
-        self.apply("stablehlo.cosine")
-    }
-    fn acos(&self) -> Self {
-        self.apply("chlo.acos")
     }
     fn abs(&self) -> Self {
         self.apply("stablehlo.abs")
     }
-    fn floor(&self) -> Self {
-        self.apply("stablehlo.floor")
+    fn round(&self) -> Self {
+        self.apply("stablehlo.round_nearest_even")
     }
-    fn pow(&self, p: &Self) -> Self {
-        self.with("stablehlo.power", p)
+    fn split(&self) -> (Self, Self) {
+        let bits = self.bits();
+        let above = bits.clone() - bits.integer(ROOT_HALF);
+        let f = above.with("stablehlo.and", &bits.integer(MANTISSA)) + bits.integer(ROOT_HALF);
+        let e = (above + bits.integer(EXPONENT_BIAS << 52)).with("stablehlo.shift_right_logical", &bits.integer(52));
+        let e = e.with("stablehlo.or", &bits.integer(WHOLE.to_bits())).number();
+        (e - (WHOLE + EXPONENT_BIAS as f64), f.number() - 1.0)
     }
-    fn erfc(&self) -> Self {
-        self.apply("chlo.erfc")
+    fn scaled(&self, n: &Self) -> Self {
+        let bits = (n.clone() + (WHOLE + 1023.0)).bits();
+        self.clone() * bits.with("stablehlo.shift_left", &bits.integer(52)).number()
     }
-    fn lgamma(&self) -> Self {
-        self.apply("chlo.lgamma")
+    fn copysign(&self, sign: &Self) -> Self {
+        let (magnitude, sign) = (self.abs().bits(), sign.bits());
+        magnitude.with("stablehlo.or", &sign.with("stablehlo.and", &sign.integer(1 << 63))).number()
+    }
+    fn fused(&self, b: &Self, c: &Self) -> Self {
+        self.clone() * b.clone() + c.clone()
     }
     fn less(&self, other: &Self) -> Self {
         self.made(|f| f.compare(Direction::Lt, &self.v, &other.v))
@@ -118,6 +145,39 @@ impl<'a> Analytic for Lowered<'a> {
     fn choose(t: &Self, yes: impl FnOnce() -> Self, no: impl FnOnce() -> Self) -> Self {
         let (yes, no) = (yes(), no());
         t.made(|f| f.select(&t.v, &yes.v, &no.v))
+    }
+}
+
+impl<'a> Analytic for Lowered<'a> {
+    fn epsilon(&self) -> f64 {
+        if self.v.element() == ElementType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) }
+    }
+    fn exp_m1(&self) -> Self {
+        self.apply("stablehlo.exponential_minus_one")
+    }
+    fn ln_1p(&self) -> Self {
+        self.apply("stablehlo.log_plus_one")
+    }
+    fn sin(&self) -> Self {
+        self.apply("stablehlo.sine")
+    }
+    fn cos(&self) -> Self {
+        self.apply("stablehlo.cosine")
+    }
+    fn acos(&self) -> Self {
+        self.apply("chlo.acos")
+    }
+    fn floor(&self) -> Self {
+        self.apply("stablehlo.floor")
+    }
+    fn pow(&self, p: &Self) -> Self {
+        self.with("stablehlo.power", p)
+    }
+    fn erfc(&self) -> Self {
+        self.apply("chlo.erfc")
+    }
+    fn lgamma(&self) -> Self {
+        self.apply("chlo.lgamma")
     }
     fn repeat<const N: usize>(
         state: [Self; N],

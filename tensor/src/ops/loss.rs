@@ -596,25 +596,15 @@ fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r:
         )));
     }
     expect_float("binary_cross_entropy", x)?;
-    if x.device().kind == DeviceKind::Cpu {
-        let outside = state::no_grad(|| -> Result<bool> {
-            let x = x.detach();
-            let (low, high) = (x.lt_scalar(0.0)?, x.gt_scalar(1.0)?);
-            let n = low.to_dtype(DType::I64)?.sum()?.add(&high.to_dtype(DType::I64)?.sum()?)?;
-            Ok(n.scalar_bits() != Some(0))
-        })?;
-        if outside {
-            return Err(Error::runtime("all elements of input should be between 0 and 1"));
+    state::no_grad(|| -> Result<()> {
+        let x = x.detach();
+        let outside = x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()?;
+        let error = || Error::runtime("all elements of input should be between 0 and 1");
+        if x.device().kind == DeviceKind::Tpu {
+            return super::indexing::defer(&outside, error().in_op("binary_cross_entropy"));
         }
-    }
-    if x.device().kind == DeviceKind::Tpu {
-        state::no_grad(|| {
-            let x = x.detach();
-            let outside = x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()?;
-            let error = Error::runtime("all elements of input should be between 0 and 1");
-            super::indexing::defer(&outside, error.in_op("binary_cross_entropy"))
-        })?;
-    }
+        if outside.to_dtype(DType::I64)?.sum()?.scalar_bits() == Some(0) { Ok(()) } else { Err(error()) }
+    })?;
     let one_less = |t: &Tensor| t.neg()?.add_scalar(1.0);
     let loss = target.mul(&bounded_log(x)?)?.add(&one_less(target)?.mul(&bounded_log(&one_less(x)?)?)?)?.neg()?;
     reduced(

@@ -25,6 +25,7 @@ pub mod indexing;
 pub mod linalg;
 pub mod loss;
 pub mod margin_loss;
+mod math_lower;
 pub mod matmul;
 pub mod norm;
 pub mod optim;
@@ -43,7 +44,6 @@ pub mod softmax;
 pub mod sort;
 pub mod special;
 pub mod statistics;
-mod trig_lower;
 pub mod window;
 
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};

@@ -4,7 +4,7 @@
 //! would leave the domain there is replaced before the function sees it.
 
 use super::complex::refuse;
-use super::pointwise::{arith, as_tensor, result_type, select, select_scalar};
+use super::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::op::normalize_dims;
 use crate::schema::{Args, Operand, Row, Sample, Tier, ints, n, positive, t, unit};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, samples};
@@ -80,10 +80,12 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
         let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
         return high.add(&low.sub(&high)?.exp()?.log1p()?);
     }
+    if !two {
+        return binary(BinaryKind::LogAddExp, x, y);
+    }
     let top = x.maximum(y)?;
     let equal = x.eq(y)?.logical_and(&top.isinf()?)?;
-    let gap = x.sub(y)?.abs()?.neg()?;
-    let rest = if two { gap.exp2()?.add_scalar(1.0)?.log2()? } else { gap.exp()?.log1p()? };
+    let rest = x.sub(y)?.abs()?.neg()?.exp2()?.add_scalar(1.0)?.log2()?;
     select(&equal, &top, &top.add(&rest)?)
 }
 

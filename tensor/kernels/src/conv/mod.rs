@@ -7,19 +7,21 @@
 //!
 //! Products of matrices do the arithmetic, over the whole batch at once: the windows of an input are an operand that is packed
 //! straight from the input. The gradient for the input is a convolution too, of the output's gradient with the weights turned around;
-//! with a stride, one for each class of input positions that the same kernel positions reach. A depthwise convolution is
-//! computed directly.
+//! with a stride, one for each class of input positions that the same kernel positions reach. Kernels of 3x3 with unit steps go
+//! through Winograd's transforms where there is enough of them; a depthwise convolution is computed directly.
 
 mod windows;
+mod winograd;
 
 use crate::cpu::level;
-use crate::gemm::{Adjacent, Columns, Multiply, Product, product};
+use crate::gemm::{Adjacent, Columns, Product, product};
 use crate::matmul::Mat;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
 use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
 use windows::{Elements, MERGEABLE, Reads, Segments, Windows};
+use winograd::{Layer, Transform};
 
 /// What a convolution does. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,6 +82,9 @@ struct Shape {
     /// For each kernel position of the last dimension, the run of its reads, where output and input positions advance together.
     spans: Option<Vec<Span>>,
     stride: [usize; 3],
+    /// Padding before each dimension, where all steps are one.
+    unit_low: Option<[i64; 3]>,
+    reverse: bool,
 }
 
 /// Output positions `first..first + count` read the input from `start` on; the others read zeros.
@@ -128,7 +133,23 @@ impl Shape {
         let unit_step = spec.stride[s - 1] == 1 && spec.x_dilation[s - 1] == 1 && ys[2] > 0;
         let spans = unit_step.then(|| table[2].chunks_exact(ys[2]).map(span).collect());
         let stride = std::array::from_fn(|d| (d + s).checked_sub(3).map_or(1, |e| spec.stride[e]));
-        Shape { n: x[0], c: x[1], o: w[0], groups: spec.groups, x: xs, k: ks, y: ys, table, spans, stride }
+        let unit =
+            [spec.stride, spec.x_dilation, spec.w_dilation].iter().all(|steps| steps[..s].iter().all(|&n| n == 1));
+        let unit_low = unit.then(|| std::array::from_fn(|d| (d + s).checked_sub(3).map_or(0, |e| spec.pad[e].0)));
+        Shape {
+            n: x[0],
+            c: x[1],
+            o: w[0],
+            groups: spec.groups,
+            x: xs,
+            k: ks,
+            y: ys,
+            table,
+            spans,
+            stride,
+            unit_low,
+            reverse: spec.reverse,
+        }
     }
 
     /// Input channels of a group.
@@ -264,10 +285,13 @@ fn each_group(groups: usize, work: usize, f: impl Fn(usize, bool) + Sync) {
 /// Multiplications below which a product stays on its thread.
 const SERIAL: usize = 1 << 19;
 
-fn forward<A: Multiply>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &mut [A]) {
+fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &mut [A]) {
     let (xs, ys, og, depth) = (s.xs(), s.ys(), s.og(), s.depth());
     if out.is_empty() {
         return;
+    }
+    if let Some(layer) = Layer::new(s).filter(|l| l.pays_along_tiles()) {
+        return winograd::forward(&layer, x, w, bias, out);
     }
     let beta = if bias.is_some() { A::ONE } else { A::ZERO };
     let to = Shared::new(out);
@@ -395,10 +419,13 @@ simd! {
     }
 }
 
-fn input_grad<A: Multiply>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
+fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
     let (xs, ys, og) = (s.xs(), s.ys(), s.og());
     if gx.is_empty() {
         return;
+    }
+    if let Some(layer) = Layer::new(s).filter(|l| l.turned().pays_along_tiles()) {
+        return winograd::input_grad(&layer, g, w, gx);
     }
     let to = Shared::new(gx);
     if s.is_depthwise() {
@@ -493,7 +520,7 @@ fn input_grad<A: Multiply>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
     }
 }
 
-fn weight_grad<A: Multiply>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
+fn weight_grad<A: Transform>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
     let (xs, ys, og, depth) = (s.xs(), s.ys(), s.og(), s.depth());
     if gw.is_empty() {
         return;
@@ -513,6 +540,9 @@ fn weight_grad<A: Multiply>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
     }
     if depth == 0 || s.n * ys == 0 {
         return gw.fill(A::ZERO);
+    }
+    if let Some(layer) = Layer::new(s).filter(|l| l.pays()) {
+        return winograd::weight_grad(&layer, x, g, gw);
     }
     let kernel = kernel_positions(s.k);
     let tables = std::array::from_fn(|d| &s.table[d][..]);

@@ -39,15 +39,15 @@ pub(crate) struct Kernel<S: 'static> {
     /// Packed steps come in multiples of this.
     steps: usize,
     /// Elements of the summed dimension in a block, about.
-    k_block: usize,
+    pub(crate) k_block: usize,
     /// Whether the tile stores parts of itself; else the driver does through a buffer.
     masks: bool,
     /// Format of the operands.
     format: Format,
-    tile: Tile<S>,
+    pub(crate) tile: Tile<S>,
     /// Before a thread's first tile, and after its last.
-    enter: unsafe fn(),
-    leave: unsafe fn(),
+    pub(crate) enter: unsafe fn(),
+    pub(crate) leave: unsafe fn(),
 }
 
 /// How operands are packed.
@@ -62,7 +62,7 @@ pub(crate) enum Format {
 }
 
 /// `c = alpha * a @ b + beta * c` for `rows` x `columns` of a tile of the given height; `a` and `b` hold that many steps.
-type Tile<S> = unsafe fn(
+pub(crate) type Tile<S> = unsafe fn(
     height: usize,
     steps: usize,
     a: *const S,
@@ -173,7 +173,7 @@ impl Multiply for f64 {
 
 impl<S: Real> Kernel<S> {
     /// The height that costs least for `m` rows: short tiles load more for each product, tall ones may be empty in part.
-    fn height(&self, m: usize) -> usize {
+    pub(crate) fn height(&self, m: usize) -> usize {
         let cost = |&h: &usize| m.div_ceil(h) * (2 * h + 3);
         self.heights.iter().copied().min_by_key(|h| cost(h)).unwrap_or(1)
     }

@@ -1,7 +1,7 @@
 //! Functions of two operands, and comparisons.
 
-use super::{kinds, unsupported};
-use crate::loops::{Loop, Map2, Operand, Params, compute_dtype, for_each_row, loop2, run};
+use super::{kinds, math, unsupported};
+use crate::loops::{Loop, Map2, Mostly2, Operand, Params, compute_dtype, for_each_row, loop2, mostly2, run};
 use crate::special::{self, PolynomialKind};
 use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, complex};
 
@@ -13,7 +13,7 @@ kinds! {
         BitwiseAnd "bitwise_and", BitwiseOr "bitwise_or", BitwiseXor "bitwise_xor",
         LeftShift "bitwise_left_shift", RightShift "bitwise_right_shift", LogicalAnd "logical_and",
         LogicalOr "logical_or", LogicalXor "logical_xor", NextAfter "nextafter", Copysign "copysign",
-        Complex "complex",
+        LogAddExp "logaddexp", Complex "complex",
         Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u", ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w", ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t", ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u", ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v", ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h", HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l", Legendre "special_legendre_polynomial_p",
     }
 }
@@ -62,44 +62,38 @@ macro_rules! table {
     (@scalar) => { false };
 }
 
+/// The remainder that has the sign of `b`, from that which has the sign of `a`.
+macro_rules! floored_remainder {
+    ($r:expr, $b:expr) => {{
+        let r = $r;
+        if (r != 0.0) & ((r < 0.0) != ($b < 0.0)) { r + $b } else { r }
+    }};
+}
+
+/// The quotient as Python has it: from the remainder, so that it agrees with it.
+macro_rules! floored_quotient {
+    ($t:ty, $a:expr, $b:expr, $r:expr) => {{
+        let r = $r;
+        let q = ($a - r) / $b;
+        let q = if (r != 0.0) & (($b < 0.0) != (r < 0.0)) { q - 1.0 } else { q };
+        let f = q.floor();
+        let f = if q - f > 0.5 { f + 1.0 } else { f };
+        if q == 0.0 { (0.0 as $t).copysign($a / $b) } else { f }
+    }};
+}
+
 macro_rules! floats {
-    ($($name:ident $t:ident $bits:ty;)*) => {$(
+    ($($name:ident $t:ident;)*) => {$(
         fn $name(kind: BinaryKind) -> Option<Loop<2>> {
             table! { BinaryKind, kind, $t;
                 vector Add => $t: |a, b| a + b;
                 vector Sub => $t: |a, b| a - b;
                 vector Mul => $t: |a, b| a * b;
                 vector Div => $t: |a, b| a / b;
-                scalar Pow => $t: |a, b| if b == 2.0 { a * a } else { a.powf(b) };
                 vector Maximum => $t: |a, b| if a > b || a.is_nan() { a } else { b };
                 vector Minimum => $t: |a, b| if a < b || a.is_nan() { a } else { b };
                 vector Fmax => $t: |a, b| if a > b || b.is_nan() { a } else { b };
                 vector Fmin => $t: |a, b| if a < b || b.is_nan() { a } else { b };
-                scalar Remainder => $t: |a, b| {
-                    let r = a % b;
-                    if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
-                };
-                scalar Fmod => $t: |a, b| a % b;
-                scalar FloorDivide => $t: |a, b| {
-                    // As Python: from the remainder, so that the quotient agrees with it.
-                    if b == 0.0 {
-                        a / b
-                    } else {
-                        let r = a % b;
-                        let mut q = (a - r) / b;
-                        if r != 0.0 && (b < 0.0) != (r < 0.0) {
-                            q -= 1.0;
-                        }
-                        if q == 0.0 {
-                            (0.0 as $t).copysign(a / b)
-                        } else {
-                            let f = q.floor();
-                            if q - f > 0.5 { f + 1.0 } else { f }
-                        }
-                    }
-                };
-                scalar Atan2 => $t: |a, b| a.atan2(b);
-                scalar Hypot => $t: |a, b| a.hypot(b);
                 vector LogicalAnd => bool: |a, b| (a != 0.0) & (b != 0.0);
                 vector LogicalOr => bool: |a, b| (a != 0.0) | (b != 0.0);
                 vector LogicalXor => bool: |a, b| (a != 0.0) ^ (b != 0.0);
@@ -132,7 +126,64 @@ macro_rules! floats {
         }
     )*};
 }
-floats! { of_f32 f32 u32; of_f64 f64 u64; }
+floats! { shared_f32 f32; shared_f64 f64; }
+
+fn of_f32(kind: BinaryKind) -> Option<Loop<2>> {
+    match kind {
+        BinaryKind::Fmod => return Some(mostly2::<Fmod>),
+        BinaryKind::Remainder => return Some(mostly2::<Remainder>),
+        BinaryKind::FloorDivide => return Some(mostly2::<FloorDivide>),
+        _ => {}
+    }
+    let own = table! { BinaryKind, kind, f32;
+        vector Pow => f32: |a, b| math::pow::<FMA>(a, b);
+        vector Atan2 => f32: |a, b| math::atan2::<FMA>(a, b);
+        vector Hypot => f32: |a, b| math::hypot::<FMA>(a, b);
+        vector LogAddExp => f32: |a, b| math::logaddexp::<FMA>(a, b);
+    };
+    own.or_else(|| shared_f32(kind))
+}
+
+fn of_f64(kind: BinaryKind) -> Option<Loop<2>> {
+    let own = table! { BinaryKind, kind, f64;
+        scalar Pow => f64: |a, b| if b == 2.0 { a * a } else { a.powf(b) };
+        scalar Remainder => f64: |a, b| floored_remainder!(a % b, b);
+        scalar Fmod => f64: |a, b| a % b;
+        scalar FloorDivide => f64: |a, b| if b == 0.0 { a / b } else { floored_quotient!(f64, a, b, a % b) };
+        scalar Atan2 => f64: |a, b| a.atan2(b);
+        scalar Hypot => f64: |a, b| a.hypot(b);
+        scalar LogAddExp => f64: |a, b| if a == b && a.is_infinite() { a } else { a.max(b) + (-(a - b).abs()).exp().ln_1p() };
+    };
+    own.or_else(|| shared_f64(kind))
+}
+
+/// Divisions with remainder in vectors, and again one by one where the quotient is too long for that.
+macro_rules! divisions {
+    ($($Op:ident |$a:ident, $b:ident, $r:ident| $e:expr, $zero:expr;)*) => {$(
+        struct $Op;
+        impl Map2<f32, f32> for $Op {
+            #[inline(always)]
+            fn at<const FMA: bool>(_: &Params, $a: f32, $b: f32) -> f32 {
+                let $r = math::fmod::<FMA>($a, $b);
+                $e
+            }
+        }
+        impl Mostly2 for $Op {
+            #[inline(always)]
+            fn hard(a: f32, b: f32) -> bool { math::is_long_division(a, b) }
+            #[inline(always)]
+            fn exact($a: f32, $b: f32) -> f32 {
+                let $r = $a % $b;
+                if $b == 0.0 { $zero } else { $e }
+            }
+        }
+    )*};
+}
+divisions! {
+    Fmod |a, b, r| r, r;
+    Remainder |a, b, r| floored_remainder!(r, b), r;
+    FloorDivide |a, b, r| floored_quotient!(f32, a, b, r), a / b;
+}
 
 /// The greatest common divisor, never negative but for that of the least number; that of zeros is zero.
 fn gcd(a: i64, b: i64) -> i64 {

@@ -3,6 +3,8 @@
 //! `FMA` says whether `mul_add` is one instruction; where it is not, a product and a sum are used, because the library
 //! call that would give the exact result costs fifty times as much. Accuracies named are those the tests check.
 
+use crate::special::{Arithmetic, Wide, single};
+
 #[inline(always)]
 fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
@@ -190,9 +192,9 @@ pub(crate) fn silu<const FMA: bool>(x: f32) -> f32 {
 /// Beyond this, reducing an angle by multiples of pi/2 in f64 loses digits, and sine and cosine go one by one.
 pub(crate) const ANGLE_MAX: f32 = 1.0e6;
 
-/// Sine and cosine of |x| <= [`ANGLE_MAX`], computed in f64; which of the two is asked for by `quarter`.
+/// Sine and cosine of what is left of an angle |x| <= [`ANGLE_MAX`] when `q` quarter turns are taken out, in f64.
 #[inline(always)]
-fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
+fn quarter_turns<const FMA: bool>(x: f32) -> (i64, f64, f64) {
     const ROUNDER64: f64 = 6_755_399_441_055_744.0;
     // pi / 2 in three parts; the first has 32 bits, so that its products with the n of allowed angles are exact.
     const HALF_PI_HIGH: f64 = f64::from_bits(std::f64::consts::FRAC_PI_2.to_bits() & !((1 << 21) - 1));
@@ -200,7 +202,7 @@ fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
     const HALF_PI_LOW: f64 = 6.123_233_995_736_766e-17;
     let x = x as f64;
     let shifted = fma64::<FMA>(x, std::f64::consts::FRAC_2_PI, ROUNDER64);
-    let q = (shifted.to_bits() as i64).wrapping_add(quarter);
+    let q = shifted.to_bits() as i64;
     let n = shifted - ROUNDER64;
     let r = fma64::<FMA>(n, -HALF_PI_HIGH, x);
     let r = fma64::<FMA>(n, -HALF_PI_LOW, fma64::<FMA>(n, -HALF_PI_MIDDLE, r));
@@ -215,6 +217,14 @@ fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
         horner!(fma64, z, -0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0, 1.0 / 479_001_600.0),
         1.0,
     );
+    (q, sin, cos)
+}
+
+/// Sine or cosine of |x| <= [`ANGLE_MAX`]; which of the two is asked for by `quarter`.
+#[inline(always)]
+fn sin_quarter<const FMA: bool>(x: f32, quarter: i64) -> f32 {
+    let (q, sin, cos) = quarter_turns::<FMA>(x);
+    let q = q.wrapping_add(quarter);
     let y = if q & 1 == 0 { sin } else { cos };
     (if q & 2 == 0 { y } else { -y }) as f32
 }
@@ -230,6 +240,73 @@ pub(crate) fn sin<const FMA: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn cos<const FMA: bool>(x: f32) -> f32 {
     sin_quarter::<FMA>(x, 1)
+}
+
+/// tan x to 1 ulp for |x| <= [`ANGLE_MAX`].
+#[inline(always)]
+pub(crate) fn tan<const FMA: bool>(x: f32) -> f32 {
+    let (q, sin, cos) = quarter_turns::<FMA>(x);
+    let odd = q & 1 != 0;
+    let y = (if odd { -cos } else { sin }) / (if odd { sin } else { cos });
+    if x == 0.0 { x } else { y as f32 }
+}
+
+/// sqrt(a^2 + b^2) to 1 ulp, without overflow; infinite also beside NaN.
+#[inline(always)]
+pub(crate) fn hypot<const FMA: bool>(a: f32, b: f32) -> f32 {
+    let (x, y) = (a as f64, b as f64);
+    let h = fma64::<FMA>(x, x, y * y).sqrt() as f32;
+    if a.abs() == f32::INFINITY || b.abs() == f32::INFINITY { f32::INFINITY } else { h }
+}
+
+/// The angle of the point (b, a) to 1 ulp.
+#[inline(always)]
+pub(crate) fn atan2<const FMA: bool>(a: f32, b: f32) -> f32 {
+    single::atan2(&Wide::<FMA>(a as f64), &Wide(b as f64)).0 as f32
+}
+
+/// ln(e^a + e^b) without overflow.
+#[inline(always)]
+pub(crate) fn logaddexp<const FMA: bool>(a: f32, b: f32) -> f32 {
+    let top = if a > b { a } else { b };
+    // The difference of equal infinities is none; a NaN is in it.
+    let y = top + log1p::<FMA>(exp::<FMA>(-(a - b).abs()));
+    if (a == b) & (a.abs() == f32::INFINITY) { a } else { y }
+}
+
+/// a^b to 1 ulp.
+#[inline(always)]
+pub(crate) fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
+    let (x, p) = (Wide::<FMA>(a as f64), Wide::<FMA>(b as f64));
+    let y = (x.abs().ln() * p).exp().0;
+    let half = p * 0.5;
+    let whole = p.0 == p.round().0;
+    let odd = whole & (half.0 != half.round().0);
+    let y = if odd { y.copysign(x.0) } else { y };
+    let y = if (a < 0.0) & (a > f32::NEG_INFINITY) & !whole { f64::NAN } else { y };
+    let one = (b == 0.0) | (a == 1.0) | ((a == -1.0) & (b.abs() == f32::INFINITY));
+    let y = if one { 1.0 } else { y };
+    // Halfway cases, which are even.
+    (if b == 2.0 { x.0 * x.0 } else { y }) as f32
+}
+
+/// Whether [`fmod`] may be wrong for these: the quotient may have 28 bits or more, or is none.
+#[inline(always)]
+pub(crate) fn is_long_division(a: f32, b: f32) -> bool {
+    !(a.abs() < b.abs() * 268_435_456.0)
+}
+
+/// What is left of a when b is taken out a whole number of times, exactly, unless [`is_long_division`].
+#[inline(always)]
+pub(crate) fn fmod<const FMA: bool>(a: f32, b: f32) -> f32 {
+    let (x, d) = (a as f64, b as f64);
+    // A quotient of two numbers of 24 bits that is no integer is too far from one to be rounded to it.
+    let quotient = (x / d).abs();
+    let n = Wide::<FMA>(quotient).round().0;
+    let n = if n > quotient { n - 1.0 } else { n };
+    // The product has 52 bits at most.
+    let r = x.abs() - n * d.abs();
+    if n == 0.0 { a } else { (r as f32).copysign(a) }
 }
 
 /// Chooses without a jump: a plain `if` between two long computations becomes a branch, and the loop stays scalar.

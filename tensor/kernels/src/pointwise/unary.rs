@@ -1,8 +1,9 @@
 //! Functions of one operand.
 
 use super::{kinds, math, unsupported};
-use crate::loops::{Loop, Map1, Operand, Params, compute_dtype, loop1, run};
-use crate::{DType, KernelError, View, ViewMut, c64, c128, complex, special};
+use crate::loops::{Loop, Map1, Mostly1, Operand, Params, compute_dtype, loop1, mostly1, run};
+use crate::special::{self, Wide, single};
+use crate::{DType, KernelError, View, ViewMut, c64, c128, complex};
 
 kinds! {
     /// A function of one operand, by PyTorch's name.
@@ -87,28 +88,27 @@ fn of_f32(kind: UnaryKind) -> Option<Loop<1>> {
         vector Rsqrt => f32: |x| 1.0 / x.sqrt();
         vector Reciprocal => f32: |x| 1.0 / x;
         vector Square => f32: |x| x * x;
-        scalar Tan => f32: |x| (x as f64).tan() as f32;
-        scalar Asin => f32: |x| (x as f64).asin() as f32;
-        scalar Acos => f32: |x| (x as f64).acos() as f32;
-        scalar Atan => f32: |x| (x as f64).atan() as f32;
-        scalar Sinh => f32: |x| (x as f64).sinh() as f32;
-        scalar Cosh => f32: |x| (x as f64).cosh() as f32;
+        vector Asin => f32: |x| single::asin(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Acos => f32: |x| single::acos(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Atan => f32: |x| single::atan(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Sinh => f32: |x| single::sinh(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Cosh => f32: |x| single::cosh(&Wide::<FMA>(x as f64)).0 as f32;
         vector Tanh => f32: |x| math::tanh::<FMA>(x);
-        scalar Asinh => f32: |x| libm::asinh(x as f64) as f32;
-        scalar Acosh => f32: |x| libm::acosh(x as f64) as f32;
-        scalar Atanh => f32: |x| libm::atanh(x as f64) as f32;
+        vector Asinh => f32: |x| single::asinh(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Acosh => f32: |x| single::acosh(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Atanh => f32: |x| single::atanh(&Wide::<FMA>(x as f64)).0 as f32;
         vector Sigmoid => f32: |x| math::sigmoid::<FMA>(x);
         vector Erf => f32: |x| math::erf::<FMA>(x);
-        scalar Erfc => f32: |x| libm::erfc(x as f64) as f32;
-        scalar Erfinv => f32: |x| math::erfinv(x as f64) as f32;
-        scalar Lgamma => f32: |x| libm::lgamma(x as f64) as f32;
-        scalar Digamma => f32: |x| math::digamma(x as f64) as f32;
-        scalar I0 => f32: |x| special::i0(&(x as f64)) as f32;
-        scalar I0e => f32: |x| special::i0e(&(x as f64)) as f32;
-        scalar I1 => f32: |x| special::i1(&(x as f64)) as f32;
-        scalar I1e => f32: |x| special::i1e(&(x as f64)) as f32;
-        scalar ModifiedBesselI0 => f32: |x| special::i0(&(x as f64)) as f32;
-        scalar ModifiedBesselI1 => f32: |x| special::i1(&(x as f64)) as f32;
+        vector Erfc => f32: |x| single::erfc(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Erfinv => f32: |x| single::erfinv(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Lgamma => f32: |x| single::lgamma(&Wide::<FMA>(x as f64)).0 as f32;
+        vector Digamma => f32: |x| single::digamma(&Wide::<FMA>(x as f64)).0 as f32;
+        vector I0 => f32: |x| single::i0(&Wide::<FMA>(x as f64)).0 as f32;
+        vector I0e => f32: |x| single::i0e(&Wide::<FMA>(x as f64)).0 as f32;
+        vector I1 => f32: |x| single::i1(&Wide::<FMA>(x as f64)).0 as f32;
+        vector I1e => f32: |x| single::i1e(&Wide::<FMA>(x as f64)).0 as f32;
+        vector ModifiedBesselI0 => f32: |x| single::i0(&Wide::<FMA>(x as f64)).0 as f32;
+        vector ModifiedBesselI1 => f32: |x| single::i1(&Wide::<FMA>(x as f64)).0 as f32;
         scalar ModifiedBesselK0 => f32: |x| special::k0(&(x as f64)) as f32;
         scalar ModifiedBesselK1 => f32: |x| special::k1(&(x as f64)) as f32;
         scalar ScaledModifiedBesselK0 => f32: |x| special::k0e(&(x as f64)) as f32;
@@ -162,7 +162,7 @@ fn of_f64(kind: UnaryKind) -> Option<Loop<1>> {
         scalar Cosh => f64: |x| x.cosh();
         scalar Tanh => f64: |x| x.tanh();
         scalar Asinh => f64: |x| libm::asinh(x);
-        scalar Acosh => f64: |x| libm::acosh(x);
+        scalar Acosh => f64: |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) };
         scalar Atanh => f64: |x| libm::atanh(x);
         scalar Sigmoid => f64: |x| 1.0 / (1.0 + (-x).exp());
         scalar Erf => f64: |x| libm::erf(x);
@@ -203,38 +203,23 @@ fn of_f64(kind: UnaryKind) -> Option<Loop<1>> {
     }
 }
 
-/// Sine and cosine in vectors, and again one by one where an angle is too large for that.
+/// Functions of an angle in vectors, and again one by one where it is too large for that.
 macro_rules! angles {
-    ($($name:ident $Op:ident $f:ident;)*) => {$(
+    ($($Op:ident $f:ident;)*) => {$(
         struct $Op;
         impl Map1<f32, f32> for $Op {
             #[inline(always)]
             fn at<const FMA: bool>(_: &Params, x: f32) -> f32 { math::$f::<FMA>(x) }
         }
-        unsafe fn $name(p: &Params, out: *mut u8, x: &[*const u8; 1], n: usize) {
-            // SAFETY: the contract of a `Loop`.
-            unsafe { loop1::<f32, f32, $Op>()(p, out, x, n) };
-            let (out, x) = (out.cast::<f32>(), x[0].cast::<f32>());
-            let mut large = false;
-            for i in 0..n {
-                // SAFETY: as above.
-                large |= unsafe { *x.add(i) }.abs() > math::ANGLE_MAX;
-            }
-            if large {
-                for i in 0..n {
-                    // SAFETY: as above.
-                    unsafe {
-                        let v = *x.add(i);
-                        if v.abs() > math::ANGLE_MAX {
-                            *out.add(i) = (v as f64).$f() as f32;
-                        }
-                    }
-                }
-            }
+        impl Mostly1 for $Op {
+            #[inline(always)]
+            fn hard(x: f32) -> bool { x.abs() > math::ANGLE_MAX }
+            #[inline(always)]
+            fn exact(x: f32) -> f32 { (x as f64).$f() as f32 }
         }
     )*};
 }
-angles! { sin_f32 Sine sin; cos_f32 Cosine cos; }
+angles! { Sine sin; Cosine cos; Tangent tan; }
 
 macro_rules! integers {
     ($($name:ident $t:ty: |$a:ident| $abs:expr, |$s:ident| $sign:expr, |$r:ident| $relu:expr;)*) => {$(
@@ -352,8 +337,9 @@ pub(crate) fn truth(x: &View, out: &mut ViewMut) {
 fn find(kind: UnaryKind, dtype: DType) -> Option<Loop<1>> {
     match compute_dtype(dtype) {
         DType::F32 => match kind {
-            UnaryKind::Sin => Some(sin_f32),
-            UnaryKind::Cos => Some(cos_f32),
+            UnaryKind::Sin => Some(mostly1::<Sine>),
+            UnaryKind::Cos => Some(mostly1::<Cosine>),
+            UnaryKind::Tan => Some(mostly1::<Tangent>),
             _ => of_f32(kind),
         },
         DType::F64 => of_f64(kind),

@@ -1,23 +1,28 @@
 //! Special functions, each written once over [`Analytic`]: a kernel runs it on `f64`, a lowering records it as operations of a
 //! program. So all devices use the same coefficients and the same branches.
 //!
-//! A kernel takes one branch of [`Analytic::choose`]; a program computes both and selects.
+//! A kernel takes one branch of [`Arithmetic::choose`]; a program computes both and selects, and so do [`Wide`] numbers, with
+//! which a kernel of `f32` computes a vector at a time.
 
 mod bessel;
 mod gamma;
 mod normal;
 mod polynomial;
+pub mod single;
 mod tables;
+mod wide;
 
 pub use bessel::*;
 pub use gamma::*;
 pub use normal::*;
 pub use polynomial::*;
+pub(crate) use wide::Wide;
+pub use wide::{EXPONENT_BIAS, MANTISSA, ROOT_HALF, WHOLE};
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// What special functions compute with.
-pub trait Analytic:
+/// What functions without loops compute with.
+pub trait Arithmetic:
     Clone
     + Neg<Output = Self>
     + Add<Output = Self>
@@ -33,34 +38,24 @@ pub trait Analytic:
     type Truth: Clone;
     /// A number beside `self`.
     fn of(&self, v: f64) -> Self;
-    /// The distance from one to the next number.
-    fn epsilon(&self) -> f64;
     /// `e^x`.
     fn exp(&self) -> Self;
-    /// `e^x - 1`.
-    fn exp_m1(&self) -> Self;
     /// Natural logarithm.
     fn ln(&self) -> Self;
-    /// `ln(1 + x)`.
-    fn ln_1p(&self) -> Self;
     /// Square root.
     fn sqrt(&self) -> Self;
-    /// Sine.
-    fn sin(&self) -> Self;
-    /// Cosine.
-    fn cos(&self) -> Self;
-    /// Inverse cosine.
-    fn acos(&self) -> Self;
     /// Absolute value.
     fn abs(&self) -> Self;
-    /// Largest integer not above.
-    fn floor(&self) -> Self;
-    /// `x^p`.
-    fn pow(&self, p: &Self) -> Self;
-    /// `1 - erf(x)`.
-    fn erfc(&self) -> Self;
-    /// Logarithm of the gamma function.
-    fn lgamma(&self) -> Self;
+    /// Nearest integer, the even one of two.
+    fn round(&self) -> Self;
+    /// Of a positive normal number in `f64` that is `2^e (1 + f)`, `e` and `f`; `1 + f` lies between `sqrt(1/2)` and `sqrt(2)`.
+    fn split(&self) -> (Self, Self);
+    /// `self * 2^n` in `f64`, for whole n from -1022 to 1023.
+    fn scaled(&self, n: &Self) -> Self;
+    /// The magnitude of `self` with the sign of another, zeros included.
+    fn copysign(&self, sign: &Self) -> Self;
+    /// `self * b + c`, in one rounding where that is one instruction.
+    fn fused(&self, b: &Self, c: &Self) -> Self;
     /// `self < other`.
     fn less(&self, other: &Self) -> Self::Truth;
     /// `self == other`.
@@ -73,99 +68,109 @@ pub trait Analytic:
     fn not(a: &Self::Truth) -> Self::Truth;
     /// `yes` where `t` holds, else `no`.
     fn choose(t: &Self::Truth, yes: impl FnOnce() -> Self, no: impl FnOnce() -> Self) -> Self;
-    /// [`Analytic::choose`] between truths.
+    /// [`Arithmetic::choose`] between truths.
+    #[inline(always)]
     fn choose_truth(t: &Self::Truth, yes: &Self::Truth, no: &Self::Truth) -> Self::Truth {
         Self::either(&Self::both(t, yes), &Self::both(&Self::not(t), no))
     }
+    /// `self < v`.
+    #[inline(always)]
+    fn below(&self, v: f64) -> Self::Truth {
+        self.less(&self.of(v))
+    }
+    /// `self > v`.
+    #[inline(always)]
+    fn above(&self, v: f64) -> Self::Truth {
+        self.of(v).less(self)
+    }
+    /// `self == v`.
+    #[inline(always)]
+    fn is(&self, v: f64) -> Self::Truth {
+        self.same(&self.of(v))
+    }
+    /// `x * x`.
+    #[inline(always)]
+    fn squared(&self) -> Self {
+        self.clone() * self.clone()
+    }
+    /// `1 / x`.
+    #[inline(always)]
+    fn inverse(&self) -> Self {
+        self.of(1.0) / self.clone()
+    }
+}
+
+/// What special functions compute with.
+pub trait Analytic: Arithmetic {
+    /// The distance from one to the next number.
+    fn epsilon(&self) -> f64;
+    /// `e^x - 1`.
+    fn exp_m1(&self) -> Self;
+    /// `ln(1 + x)`.
+    fn ln_1p(&self) -> Self;
+    /// Sine.
+    fn sin(&self) -> Self;
+    /// Cosine.
+    fn cos(&self) -> Self;
+    /// Inverse cosine.
+    fn acos(&self) -> Self;
+    /// Largest integer not above.
+    fn floor(&self) -> Self;
+    /// `x^p`.
+    fn pow(&self, p: &Self) -> Self;
+    /// `1 - erf(x)`.
+    fn erfc(&self) -> Self;
+    /// Logarithm of the gamma function.
+    fn lgamma(&self) -> Self;
     /// Applies `step` while `going` holds; where it does not, the state stays as it is.
     fn repeat<const N: usize>(
         state: [Self; N],
         going: impl Fn(&[Self; N]) -> Self::Truth,
         step: impl Fn([Self; N]) -> [Self; N],
     ) -> [Self; N];
-    /// `self < v`.
-    fn below(&self, v: f64) -> Self::Truth {
-        self.less(&self.of(v))
-    }
-    /// `self > v`.
-    fn above(&self, v: f64) -> Self::Truth {
-        self.of(v).less(self)
-    }
-    /// `self == v`.
-    fn is(&self, v: f64) -> Self::Truth {
-        self.same(&self.of(v))
-    }
-    /// `x * x`.
-    fn squared(&self) -> Self {
-        self.clone() * self.clone()
-    }
-    /// `1 / x`.
-    fn inverse(&self) -> Self {
-        self.of(1.0) / self.clone()
-    }
 }
 
-impl Analytic for f64 {
+impl Arithmetic for f64 {
     type Truth = bool;
     #[inline(always)]
     fn of(&self, v: f64) -> f64 {
         v
     }
     #[inline(always)]
-    fn epsilon(&self) -> f64 {
-        f64::EPSILON
-    }
-    #[inline(always)]
     fn exp(&self) -> f64 {
         f64::exp(*self)
-    }
-    #[inline(always)]
-    fn exp_m1(&self) -> f64 {
-        f64::exp_m1(*self)
     }
     #[inline(always)]
     fn ln(&self) -> f64 {
         f64::ln(*self)
     }
     #[inline(always)]
-    fn ln_1p(&self) -> f64 {
-        f64::ln_1p(*self)
-    }
-    #[inline(always)]
     fn sqrt(&self) -> f64 {
         f64::sqrt(*self)
-    }
-    #[inline(always)]
-    fn sin(&self) -> f64 {
-        f64::sin(*self)
-    }
-    #[inline(always)]
-    fn cos(&self) -> f64 {
-        f64::cos(*self)
-    }
-    #[inline(always)]
-    fn acos(&self) -> f64 {
-        f64::acos(*self)
     }
     #[inline(always)]
     fn abs(&self) -> f64 {
         f64::abs(*self)
     }
     #[inline(always)]
-    fn floor(&self) -> f64 {
-        f64::floor(*self)
+    fn round(&self) -> f64 {
+        f64::round_ties_even(*self)
     }
     #[inline(always)]
-    fn pow(&self, p: &f64) -> f64 {
-        f64::powf(*self, *p)
+    fn split(&self) -> (f64, f64) {
+        wide::split(*self)
     }
     #[inline(always)]
-    fn erfc(&self) -> f64 {
-        libm::erfc(*self)
+    fn scaled(&self, n: &f64) -> f64 {
+        self * wide::power_of_two(*n)
     }
     #[inline(always)]
-    fn lgamma(&self) -> f64 {
-        libm::lgamma(*self)
+    fn copysign(&self, sign: &f64) -> f64 {
+        f64::copysign(*self, *sign)
+    }
+    #[inline(always)]
+    fn fused(&self, b: &f64, c: &f64) -> f64 {
+        self * b + c
     }
     #[inline(always)]
     fn less(&self, other: &f64) -> bool {
@@ -191,6 +196,49 @@ impl Analytic for f64 {
     fn choose(t: &bool, yes: impl FnOnce() -> f64, no: impl FnOnce() -> f64) -> f64 {
         if *t { yes() } else { no() }
     }
+}
+
+impl Analytic for f64 {
+    #[inline(always)]
+    fn epsilon(&self) -> f64 {
+        f64::EPSILON
+    }
+    #[inline(always)]
+    fn exp_m1(&self) -> f64 {
+        f64::exp_m1(*self)
+    }
+    #[inline(always)]
+    fn ln_1p(&self) -> f64 {
+        f64::ln_1p(*self)
+    }
+    #[inline(always)]
+    fn sin(&self) -> f64 {
+        f64::sin(*self)
+    }
+    #[inline(always)]
+    fn cos(&self) -> f64 {
+        f64::cos(*self)
+    }
+    #[inline(always)]
+    fn acos(&self) -> f64 {
+        f64::acos(*self)
+    }
+    #[inline(always)]
+    fn floor(&self) -> f64 {
+        f64::floor(*self)
+    }
+    #[inline(always)]
+    fn pow(&self, p: &f64) -> f64 {
+        f64::powf(*self, *p)
+    }
+    #[inline(always)]
+    fn erfc(&self) -> f64 {
+        libm::erfc(*self)
+    }
+    #[inline(always)]
+    fn lgamma(&self) -> f64 {
+        libm::lgamma(*self)
+    }
     fn repeat<const N: usize>(
         mut state: [f64; N],
         going: impl Fn(&[f64; N]) -> bool,
@@ -204,8 +252,9 @@ impl Analytic for f64 {
 }
 
 /// A polynomial, its highest term first.
-fn polynomial<T: Analytic, const N: usize>(x: &T, c: &[f64; N]) -> T {
-    c[1..].iter().fold(x.of(c[0]), |y, &c| y * x.clone() + c)
+#[inline(always)]
+fn polynomial<T: Arithmetic, const N: usize>(x: &T, c: &[f64; N]) -> T {
+    c[1..].iter().fold(x.of(c[0]), |y, &c| y.fused(x, &x.of(c)))
 }
 
 /// A Chebyshev series in `x / 2`, its highest term first, by Clenshaw's recurrence.

@@ -74,6 +74,9 @@ pub(crate) fn defer_index(
     index: &Tensor,
     error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
 ) -> Result<()> {
+    if bad.numel() == 0 {
+        return Ok(());
+    }
     let shown = super::loss::select_int(bad, &index.to_dtype(DType::I64)?, backend::ALL_WELL)?;
     let worst = if shown.dims().is_empty() { shown } else { shown.amax(&[], false)? };
     let place = state::place();

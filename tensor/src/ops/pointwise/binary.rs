@@ -6,7 +6,7 @@ use super::select::{select, select_scalar};
 use super::unary::lower_unary;
 use super::{broadcast_strides, kernel_error};
 use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
-use crate::ops::analytic;
+use crate::ops::{analytic, math_lower};
 use crate::schema::{Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
 use crate::{DType, Error, Meta, Result, Scalar, Tensor, samples};
 use smallvec::{SmallVec, smallvec};
@@ -27,7 +27,7 @@ fn is_bitwise(k: BinaryKind) -> bool {
 /// Kinds whose result is floating point whatever the operands are.
 pub(super) fn is_float_only(k: BinaryKind) -> bool {
     use BinaryKind::*;
-    matches!(k, Div | Atan2 | Hypot | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
+    matches!(k, Div | Atan2 | Hypot | LogAddExp | NextAfter | Copysign | Zeta) || polynomial(k).is_some()
 }
 
 /// The family of orthogonal polynomials that a kind is.
@@ -168,6 +168,9 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
     use BinaryKind::*;
     let e = a.element();
     let bool_ = e == ElementType::Pred;
+    if let Some(y) = math_lower::binary(kind, f, a, b) {
+        return y;
+    }
     let name = match kind {
         Add if bool_ => "stablehlo.or",
         Mul if bool_ => "stablehlo.and",
@@ -280,6 +283,21 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let infinite = f.compare(Direction::Eq, &hi, &inf);
             let y = f.select(&infinite, &inf, &y);
             return f.select(&none, &zero, &y);
+        }
+        LogAddExp => {
+            let top = f.binary("stablehlo.maximum", a, b);
+            let gap = f.binary("stablehlo.subtract", a, b);
+            let gap = f.unary("stablehlo.abs", &gap);
+            let gap = f.unary("stablehlo.negate", &gap);
+            let small = f.unary("stablehlo.exponential", &gap);
+            let rest = lower_unary(UnaryKind::Log1p, f, &small, DType::F32);
+            let y = f.binary("stablehlo.add", &top, &rest);
+            // The difference of equal infinities is none.
+            let size = f.unary("stablehlo.abs", a);
+            let infinity = f.splat(f64::INFINITY, a.ty());
+            let (equal, infinite) = (f.compare(Direction::Eq, a, b), f.compare(Direction::Eq, &size, &infinity));
+            let equal = f.binary("stablehlo.and", &equal, &infinite);
+            return f.select(&equal, a, &y);
         }
         Copysign => {
             let magnitude = f.unary("stablehlo.abs", a);
@@ -398,6 +416,10 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
         Atan2 => {
             let r2 = binary(Add, &s.x(0).square()?, &s.x(1).square()?)?;
             (when(na, &|| div(&mul(g, s.x(1))?, &r2))?, when(nb, &|| div(&mul(g, s.x(0))?, &r2)?.neg())?)
+        }
+        LogAddExp => {
+            let gap = || binary(Sub, s.x(0), s.x(1));
+            (when(na, &|| mul(g, &gap()?.sigmoid()?))?, when(nb, &|| mul(g, &gap()?.neg()?.sigmoid()?))?)
         }
         Hypot => {
             let y = binary(Hypot, s.x(0), s.x(1))?;

@@ -5,7 +5,7 @@ use super::kernel_error;
 use super::select::select_scalar;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::analytic;
-use crate::ops::trig_lower::{self, Trig};
+use crate::ops::math_lower::{self, Trig};
 use crate::schema::{Operand, Ret, Row, Tier, index, n, positive, t, unit};
 use crate::{DType, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples};
 use smallvec::smallvec;
@@ -109,6 +109,9 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
     use UnaryKind::*;
     let e = x.element();
     let half = matches!(e, ElementType::F16 | ElementType::BF16);
+    if let Some(y) = math_lower::unary(kind, f, x) {
+        return y;
+    }
     let name = match kind {
         Neg => "stablehlo.negate",
         Abs if e == ElementType::Pred || e.is_unsigned() => return x.clone(),
@@ -137,9 +140,9 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
             return f.binary("stablehlo.divide", &one, &root);
         }
         Rsqrt => "stablehlo.rsqrt",
-        Sin => return trig_lower::lower(Trig::Sin, f, x),
-        Cos => return trig_lower::lower(Trig::Cos, f, x),
-        Tan => return trig_lower::lower(Trig::Tan, f, x),
+        Sin => return math_lower::trig(Trig::Sin, f, x),
+        Cos => return math_lower::trig(Trig::Cos, f, x),
+        Tan => return math_lower::trig(Trig::Tan, f, x),
         Tanh => "stablehlo.tanh",
         Sigmoid => "stablehlo.logistic",
         Floor | Ceil | Round | Trunc if !e.is_float() => return x.clone(),
