@@ -228,6 +228,24 @@ const SAME_DTYPE: &[&str] = &[
     "baddbmm",
     "renorm",
 ];
+/// Functions whose result is never converted into `out=`.
+const OWN_DTYPE: &[&str] = &[
+    "abs",
+    "absolute",
+    "bitwise_not",
+    "ceil",
+    "conj_physical",
+    "fix",
+    "floor",
+    "frac",
+    "hardshrink",
+    "neg",
+    "negative",
+    "round",
+    "sgn",
+    "sign",
+    "trunc",
+];
 /// Functions that read their tensors while they write `out=`, which must lie elsewhere.
 const APART: &[&str] = &[
     "cat",
@@ -268,6 +286,17 @@ fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()>
             )
         };
         return Err(PyRuntimeError::new_err(text).into());
+    }
+    if let (true, Some(Arg::Tensor(x))) = (OWN_DTYPE.contains(&name), args.0.first())
+        && x.dtype() != target.dtype()
+        && !(x.dtype().is_complex() && name.starts_with("abs"))
+    {
+        return Err(PyRuntimeError::new_err(format!(
+            "Found dtype {} but expected {}",
+            target.dtype().scalar_type(),
+            x.dtype().scalar_type()
+        ))
+        .into());
     }
     if name == "multinomial" && target.dtype() != DType::I64 {
         return Err(PyRuntimeError::new_err(format!(

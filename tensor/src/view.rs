@@ -104,7 +104,11 @@ impl Tensor {
         use crate::ops::complex::{AsComplex, AsReal};
         let mut y = self.clone();
         if view.dtype() != self.dtype() {
-            y = if view.dtype().is_complex() {
+            let (own, its) = (self.dtype(), view.dtype());
+            let is_pairs = own.is_complex() != its.is_complex() && own.to_real() == its.to_real();
+            y = if !is_pairs {
+                y.view_dims(crate::Dims::new(&[y.numel()]))?.view_dtype(view.dtype())?
+            } else if view.dtype().is_complex() {
                 let pairs = y.view_dims(crate::Dims::new(&[y.numel() / 2, 2]))?;
                 dispatch::call_view(Prim::AsComplex(AsComplex), &pairs)?
             } else {

@@ -38,6 +38,14 @@ REFUSED = [
     ("F.conv1d(i.reshape(1, 1, 2), i.reshape(1, 1, 2), x[0, :1])", RuntimeError, "and bias type (float) should be the same"),
     ("F.pad(x.reshape(1, 1, 2, 2), (1, 1), 'reflect')", NotImplementedError, "Padding size 2 is not supported for 4D input tensor"),
     ("torch.multinomial(x.abs(), 1, out=x.clone())", RuntimeError, "multinomial expects Long tensor out, got: Float"),
+    ("torch.arange(2, dtype=torch.bool)", NotImplementedError, "\"arange_cpu\" not implemented for 'Bool'"),
+    ("torch.linspace(0, 1, 3, dtype=torch.bool)", NotImplementedError, "\"linspace_cpu\" not implemented for 'Bool'"),
+    ("torch.kthvalue(x[0] > 0, 1)", NotImplementedError, "\"kthvalue_cpu\" not implemented for 'Bool'"),
+    ("torch.median(x > 0)", NotImplementedError, "\"median_cpu\" not implemented for 'Bool'"),
+    ("torch.median(x > 0, 0)", NotImplementedError, "\"median_out\" not implemented for 'Bool'"),
+    ("torch.baddbmm(x[None], x[None], x)", IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
+    ("torch.neg(x, out=x.long())", RuntimeError, "Found dtype Long but expected Float"),
+    ("(x > 0) // (x > 0)", NotImplementedError, "\"div_floor_cpu\" not implemented for 'Bool'"),
     ("torch.Tensor.float_power_(x, 2)", RuntimeError, "has dtype Float but the operation's result requires dtype Double"),
 ]
 
@@ -125,3 +133,142 @@ def test_print_options_are_kept_until_the_profile_changes():
     finally:
         torch.set_printoptions(profile="default")
     assert str(x) == "tensor([1.2346, 2.0000])"
+
+
+def test_sixteen_bits_meet_a_number_in_full_precision(device):
+    # The number itself is beyond float16, or falls between two of its neighbours; the results do not.
+    half = torch.tensor([6.0e4, 2.0, -3.0], dtype=torch.float16, device=device)
+    assert (half / 1e6).tolist() == [0.05999755859375, 2.0265579223632812e-06, 2.9802322387695312e-06 * -1]
+    assert (1e6 / half).tolist()[0] == pytest.approx(16.67, rel=2e-3)
+    assert (half[1:] * 1e-9 * 1e9).tolist() == [0.0, 0.0]
+    assert (half[1:] * 1e-6).tolist() == (half[1:] / 1e6).tolist()
+    wide = torch.linspace(-4, 4, 300, device=device).bfloat16()
+    for number in (0.1, 3.3, 300001, 1e-3):
+        assert torch.equal(wide * number, (wide.float() * number).bfloat16())
+        assert torch.equal(number * wide, wide * number)
+        assert torch.equal(wide / number, (wide.float() / number).bfloat16())
+        assert torch.equal(wide // number, (wide.float() // number).bfloat16())
+        assert torch.equal(wide.clone().mul_(number), wide * number)
+        assert torch.equal(wide[::3] * number, (wide * number)[::3])
+        assert torch.equal(wide * torch.tensor(number), wide * number)
+        assert torch.equal(wide.div(number, rounding_mode="trunc"), (wide.float() / number).trunc().bfloat16())
+        # Sums, powers and comparisons round the number first.
+        rounded = torch.tensor(number, device=device).bfloat16()
+        assert torch.equal(wide + number, wide + rounded)
+        assert torch.equal(wide < number, wide < rounded)
+    assert torch.equal(torch.lerp(wide, wide.flip(0), 0.3), torch.lerp(wide.float(), wide.flip(0).float(), 0.3).bfloat16())
+
+
+def test_gradients_of_sixteen_bits_and_a_number(device):
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16, device=device, requires_grad=True)
+    (x * 0.1).sum().backward()
+    assert x.grad.dtype is torch.bfloat16 and x.grad.tolist() == [0.10009765625] * 3
+    x.grad = None
+    (x / 3.3).sum().backward()
+    assert x.grad.tolist() == [torch.tensor(1 / 3.3).bfloat16().item()] * 3
+
+
+def test_another_number_beside_sixteen_bits_compiles_nothing():
+    x = torch.ones(4, dtype=torch.bfloat16, device="tpu")
+    x.tolist()
+    (x * 0.3).tolist()
+    before = torch.tpu.compilation_count()
+    assert (x * 0.7).tolist() == [0.69921875] * 4
+    assert (x * 2.0).tolist() == [2.0] * 4
+    assert torch.tpu.compilation_count() == before
+
+
+def test_view_of_another_dtype(device):
+    f = torch.tensor([1.0, -2.0, 3.5, 0.0], device=device)
+    assert f.view(torch.int32).tolist() == [1065353216, -1073741824, 1080033280, 0]
+    assert f.view(torch.int16).tolist() == [0, 16256, 0, -16384, 0, 16480, 0, 0]
+    assert f.view(torch.uint8).shape == (16,) and f.view(torch.uint8)[:4].tolist() == [0, 0, 128, 63]
+    assert f.view(torch.int64).tolist() == [1065353216 + (-1073741824 << 32), 1080033280]
+    assert f.view(torch.complex64).tolist() == [1 - 2j, 3.5 + 0j]
+    assert torch.tensor([1 + 2j], device=device).view(torch.float32).tolist() == [1.0, 2.0]
+    assert torch.tensor(1.0, device=device).view(torch.int32).item() == 1065353216
+    assert (f > 0).view(torch.uint8).tolist() == [1, 0, 1, 0]
+    assert torch.equal(f.view(torch.uint8).view(torch.float32), f)
+    grid = torch.arange(8, dtype=torch.int32, device=device).reshape(2, 4)
+    assert grid.t().view(torch.float32).shape == (4, 2)
+    assert grid[:, 2:].view(torch.int64).tolist() == [[2 + (3 << 32)], [6 + (7 << 32)]]
+    assert not f.clone().requires_grad_().view(torch.bfloat16).requires_grad
+
+
+def test_a_view_of_another_dtype_shares_memory(device):
+    f = torch.tensor([1.0, -2.0, 3.5, 0.0], device=device)
+    f.view(torch.int32)[0] = 0x40000000
+    assert f.tolist() == [2.0, -2.0, 3.5, 0.0]
+    f.view(torch.int16)[3] = 0x3F80
+    assert f.tolist() == [2.0, 1.0, 3.5, 0.0]
+    bits = f[1:3].view(torch.int32)
+    f.add_(1)
+    assert bits.tolist() == [0x40000000, 0x40900000]
+    f.view(torch.int64).zero_()
+    assert f.tolist() == [0.0] * 4
+
+
+VIEWS_REFUSED = [
+    ("i[:, 1:].view(torch.int64)", "self.size(-1) must be divisible by 2 to view Int as Long (different element sizes), but got 3"),
+    ("i.t().view(torch.int16)", "self.stride(-1) must be 1 to view Int as Short (different element sizes), but got 4"),
+    ("i[0, 0].view(torch.int16)", "self.dim() cannot be 0 to view Int as Short (different element sizes)"),
+    ("i[0, 1:3].view(torch.int64)", "self.storage_offset() must be divisible by 2 to view Int as Long (different element sizes), but got 1"),
+    ("c.conj().view(torch.float32)", "torch.Tensor.view is not supported for conjugate view tensors when converting"),
+]
+
+
+@pytest.mark.parametrize("expression, words", VIEWS_REFUSED, ids=[e for e, _ in VIEWS_REFUSED])
+def test_views_of_another_dtype_are_refused(device, expression, words):
+    i = torch.arange(8, dtype=torch.int32, device=device).reshape(2, 4)
+    c = torch.tensor([1 + 2j], device=device)
+    with pytest.raises(RuntimeError) as error:
+        eval(expression, {"i": i, "c": c, "torch": torch})
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("expression", ["i // z", "i % z", "torch.fmod(i, z)", "i // 0", "i % 0", "i.clone().remainder_(z)", "i.div(z, rounding_mode='trunc')"])
+def test_integer_division_by_zero_is_an_error(device, expression):
+    names = {"i": torch.tensor([5, 6], device=device), "z": torch.tensor([2, 0], device=device), "torch": torch}
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        eval(expression, names).tolist()
+    assert (names["i"] // 4).tolist() == [1, 1]
+    assert (names["i"][:0] // 0).tolist() == []
+
+
+def test_truth_times_what_is_no_number(device):
+    b = torch.tensor([True, False], device=device)
+    for y in (b * math.nan, b.float() * torch.tensor([math.nan] * 2, device=device)):
+        assert y.isnan().tolist() == [True, True]
+    assert (b * math.inf).tolist()[0] == math.inf and (b * math.inf)[1].isnan().item()
+    assert (b / 0).tolist()[0] == math.inf and (b / 0)[1].isnan().item()
+
+
+def test_powers_without_bound_pool_maxima(device):
+    x = torch.randn(1, 2, 8, 8, device=device)
+    assert torch.equal(F.lp_pool2d(x, math.inf, 2), F.max_pool2d(x.abs(), 2))
+    with pytest.raises(ValueError, match="norm_type must be a non-zero value, but got 0"):
+        F.lp_pool1d(x[0], 0, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_gradient_where_a_bound_is_met(device, dtype):
+    for f, xs, slopes in [
+        (F.relu6, [-1.0, 0.0, 1.0, 6.0, 7.0], [0.0, 0.0, 1.0, 0.0, 0.0]),
+        (F.hardtanh, [-2.0, -1.0, 0.5, 1.0, 2.0], [0.0, 0.0, 1.0, 0.0, 0.0]),
+        (F.hardsigmoid, [-4.0, -3.0, 0.0, 3.0, 4.0], [0.0, 0.0, 1 / 6, 0.0, 0.0]),
+    ]:
+        x = torch.tensor(xs, dtype=dtype, device=device, requires_grad=True)
+        f(x).sum().backward()
+        assert torch.equal(x.grad, torch.tensor(slopes, device=device).to(dtype)), f
+
+
+def test_types_from_before_dtypes():
+    assert torch.FloatTensor([1, 2]).tolist() == [1.0, 2.0] and torch.LongTensor((3,)).dtype is torch.int64
+    assert torch.FloatTensor(2, 3).shape == (2, 3) and torch.HalfTensor().shape == (0,)
+    assert isinstance(torch.zeros(2), torch.FloatTensor) and not isinstance(torch.zeros(2), torch.LongTensor)
+    assert torch.zeros(2).type(torch.BoolTensor).dtype is torch.bool
+    assert torch.ByteTensor.dtype is torch.uint8
+    with pytest.raises(TypeError, match="expected torch.FloatTensor"):
+        torch.FloatTensor(torch.zeros(2).long())
+    with pytest.raises(TypeError, match="data must be a sequence"):
+        torch.FloatTensor(1.5)

@@ -96,6 +96,9 @@ _LAZY_NAMES = {
     "from_dlpack": "utils.dlpack",
     "to_dlpack": "utils.dlpack",
 }
+for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
+    _LAZY_NAMES[f"{_name}Tensor"] = "_legacy"
+del _name
 
 
 def __getattr__(name):

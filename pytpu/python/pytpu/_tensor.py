@@ -270,6 +270,8 @@ def _type(self, dtype=None, non_blocking=False):
     if isinstance(dtype, str):
         names = {d._scalar_type + "Tensor": d for d in vars(_C).values() if isinstance(d, _C.dtype)}
         dtype = names[dtype.rpartition(".")[2]]
+    elif isinstance(dtype, type):
+        dtype = dtype.dtype
     return self.to(dtype)
 
 

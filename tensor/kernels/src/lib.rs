@@ -42,6 +42,7 @@ pub mod special;
 mod strided;
 pub mod threads;
 mod view;
+pub mod widened;
 
 pub use dtype::DType;
 pub use element::{Element, refuse_complex};

@@ -9,7 +9,7 @@ use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of
 use crate::ops::random::{Distribution, sample};
 use crate::random::Generator;
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, positive, t, unit};
-use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples, state};
+use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
@@ -308,6 +308,15 @@ fn clamp_scalars(x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Tens
     clamp(x, low.map(|v| Operand::Scalar(number(v))), high.map(|v| Operand::Scalar(number(v))))
 }
 
+/// [`clamp_scalars`] whose gradient is zero where a bound is met, too.
+fn hardtanh(x: &Tensor, low: f64, high: f64) -> Result<Tensor> {
+    if !x.dtype().is_float() || !graph::may_need_grad(&[x]) {
+        return clamp_scalars(x, Some(low), Some(high));
+    }
+    let y = select_scalar(&x.le_scalar(low)?, low, x)?;
+    select_scalar(&x.ge_scalar(high)?, high, &y)
+}
+
 // ------------------------------------------------------------------------------------------------ the others
 
 fn choose(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
@@ -317,6 +326,9 @@ fn choose(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// `scale * x` above zero, `alpha * scale * (exp(x * input_scale) - 1)` below.
 fn elu(x: &Tensor, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
     expect_float("elu_cpu", x)?;
+    if compute_dtype(x.dtype()) != x.dtype() {
+        return narrowed(elu(&widened(x)?, alpha, scale, input_scale)?, x.dtype());
+    }
     // The exponential sees no positive number: an overflow there would reach the gradient as NaN.
     let below = clamp_scalars(x, None, Some(0.0))?.mul_scalar(input_scale)?.expm1()?.mul_scalar(alpha * scale)?;
     let above = if scale == 1.0 { x.clone() } else { x.mul_scalar(scale)? };
@@ -358,6 +370,9 @@ fn rrelu(x: &Tensor, lower: f64, upper: f64, training: bool, generator: Option<&
 /// `log(1 + exp(beta x)) / beta`, and `x` where `beta x` is above the threshold.
 pub(crate) fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     expect_float("softplus_cpu", x)?;
+    if compute_dtype(x.dtype()) != x.dtype() {
+        return narrowed(softplus(&widened(x)?, beta, threshold)?, x.dtype());
+    }
     let z = if beta == 1.0 { x.clone() } else { x.mul_scalar(beta)? };
     let soft = clamp_scalars(&z, None, Some(threshold))?.exp()?.log1p()?;
     let soft = if beta == 1.0 { soft } else { soft.div_scalar(beta)? };
@@ -367,13 +382,22 @@ pub(crate) fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> 
 /// `log(sigmoid(x))`, exact for large negative numbers.
 pub(crate) fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
     expect_float("log_sigmoid_cpu", x)?;
+    if compute_dtype(x.dtype()) != x.dtype() {
+        return narrowed(log_sigmoid(&widened(x)?)?, x.dtype());
+    }
     // At zero the minimum passes half the gradient, which is right there.
     x.minimum_scalar(0.0)?.sub(&x.abs()?.neg()?.exp()?.log1p()?)
 }
 
 fn hardsigmoid(x: &Tensor) -> Result<Tensor> {
     expect_float("hardsigmoid_cpu", x)?;
-    clamp_scalars(&x.add_scalar(3.0)?, Some(0.0), Some(6.0))?.div_scalar(6.0)
+    narrowed(hardtanh(&widened(x)?.add_scalar(3.0)?, 0.0, 6.0)?.div_scalar(6.0)?, x.dtype())
+}
+
+fn hardswish(x: &Tensor) -> Result<Tensor> {
+    expect_float("hardswish_cpu", x)?;
+    let wide = widened(x)?;
+    narrowed(wide.mul(&hardtanh(&wide.add_scalar(3.0)?, 0.0, 6.0)?)?.div_scalar(6.0)?, x.dtype())
 }
 
 fn softshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
@@ -453,6 +477,20 @@ fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
     }
     if !x.dtype().is_complex() {
         expect_float("lerp_cpu", x)?;
+    }
+    if matches!(x.dtype(), DType::F16 | DType::BF16) && !matches!(weight, Operand::Tensor(w) if w.dtype() != x.dtype())
+    {
+        // Rounded once, at the end.
+        let wide = |t: &Tensor| t.to_dtype(DType::F32);
+        let held;
+        let weight = match weight {
+            Operand::Tensor(w) => {
+                held = wide(w)?;
+                Operand::Tensor(&held)
+            }
+            number => number,
+        };
+        return lerp(&wide(x)?, &wide(end)?, weight)?.to_dtype(x.dtype());
     }
     let d = end.sub(x)?;
     match weight {
@@ -569,7 +607,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "relu6(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| ok(clamp_scalars(a.tensor(0)?, Some(0.0), Some(6.0))?),
+        |a| ok(hardtanh(a.tensor(0)?, 0.0, 6.0)?),
         plain,
     )
     .inplace()
@@ -581,7 +619,7 @@ pub const ROWS: &[Row] = &[
             if a.float(1)? > a.float(2)? {
                 return Err(Error::runtime("min_val cannot be greater than max_val"));
             }
-            ok(clamp_scalars(a.tensor(0)?, Some(a.float(1)?), Some(a.float(2)?))?)
+            ok(hardtanh(a.tensor(0)?, a.float(1)?, a.float(2)?)?)
         },
         samples!([t(&[2, 3])], [t(&[2, 3]), n(-0.5), n(0.7)]),
     )
@@ -640,7 +678,8 @@ pub const ROWS: &[Row] = &[
         |a| {
             let x = a.tensor(0)?;
             expect_float("mish_cpu", x)?;
-            ok(x.mul(&softplus(x, 1.0, 20.0)?.tanh()?)?)
+            let wide = widened(x)?;
+            ok(narrowed(wide.mul(&softplus(&wide, 1.0, 20.0)?.tanh()?)?, x.dtype())?)
         },
         plain,
     )
@@ -659,7 +698,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "hardswish(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| ok(a.tensor(0)?.mul(&hardsigmoid(a.tensor(0)?)?)?),
+        |a| ok(hardswish(a.tensor(0)?)?),
         plain,
     )
     .inplace()

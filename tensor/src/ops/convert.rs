@@ -39,6 +39,9 @@ impl Op for Cast {
         let narrow = self.0.is_int() && self.0.size_bytes() < 4;
         let x = if narrow && x[0].element().is_float() {
             f.convert(&x[0], torchtpu_stablehlo::ElementType::S32)
+        } else if x[0].element() == torchtpu_stablehlo::ElementType::Pred && self.0.is_float() {
+            // XLA takes a product with a converted truth value for a choice of zero, also where the other factor is NaN.
+            f.convert(&x[0], torchtpu_stablehlo::ElementType::U8)
         } else {
             x[0].clone()
         };

@@ -210,7 +210,7 @@ impl Tensor {
             }
             _ => ((b - a) / s).ceil().max(0.0) as usize,
         };
-        if dtype.is_complex() {
+        if dtype.is_complex() || dtype == DType::Bool {
             return Err(super::complex::unsupported("arange_cpu", dtype));
         }
         if dtype == DType::I64 {
@@ -272,6 +272,9 @@ pub(crate) fn spaced(
         None if complex => default_complex(),
         None => default_dtype(),
     };
+    if dtype == DType::Bool {
+        return Err(super::complex::unsupported(&format!("{name}_cpu"), dtype));
+    }
     if !dtype.is_complex() {
         return Tensor::linspace(start.to_f64(), end.to_f64(), steps, dtype, device);
     }
@@ -428,6 +431,9 @@ fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Device)) -> Result
     }
     if (s > 0.0 && a > b) || (s < 0.0 && a < b) {
         return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
+    }
+    if o.0 == DType::Bool {
+        return Err(super::complex::unsupported("range_cpu", o.0));
     }
     counted(((b - a) / s).floor() as usize + 1, start, step, o.0, o.1)
 }

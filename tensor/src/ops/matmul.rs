@@ -520,6 +520,17 @@ fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Ten
     }
 }
 
+fn baddbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    // Spread to the product's sizes before these are known to be sizes of matrices, as in PyTorch.
+    let size =
+        |t: &Tensor, d: i64| -> Result<i64> { Ok(t.dims()[crate::op::normalize_dim(d, t.dims().len())?] as i64) };
+    let x = match a.dims().len() {
+        0 => x.clone(),
+        _ => x.expand(&[size(a, 0)?, size(a, 1)?, size(b, 2)?])?,
+    };
+    blend(&x, a.bmm(b)?, beta, alpha)
+}
+
 fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     for (t, name) in [(a, "mat1"), (b, "mat2")] {
         if t.dims().len() != 2 {
@@ -597,7 +608,7 @@ pub const ROWS: &[Row] = &[
     product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[4]), t(&[2, 3]), t(&[3, 4])], [t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)])).inplace(),
     product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace(),
     product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace(),
-    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, a.tensor(1)?.bmm(a.tensor(2)?)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
+    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, super::reduce::sum_mask(&a.tensor(1)?.bmm(a.tensor(2)?)?, 1)?.to_dtype(a.tensor(1)?.dtype())?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function),
     Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])])).scope(Scope::Nn),

@@ -199,6 +199,7 @@ op_table! {
         view  Expand = shape::Expand;
         view  Slice = shape::Slice;
         view  Reshape = shape::Reshape;
+        view  Bits = shape::Bits;
         view  AsReal = complex::AsReal;
         view  AsComplex = complex::AsComplex;
         view  Conj = complex::Conj;

@@ -235,6 +235,9 @@ fn each_place(dims: &[usize], strides: &[usize], offset: usize, f: &mut dyn FnMu
 
 /// Powers of a base, evenly spaced in the exponent.
 fn logspace(a: &Args<'_>) -> Result<Ret> {
+    if a.opt_dtype(4)? == Some(DType::Bool) {
+        return Err(super::complex::unsupported("logspace_cpu", DType::Bool));
+    }
     let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
     let device = a.opt_device(6)?.unwrap_or(Device::CPU);
     let (from, to) =

@@ -280,16 +280,25 @@ pub fn topk(x: &Tensor, k: i64, dim: i64, largest: bool, sorted: bool) -> Result
 
 fn pick(x: &Tensor, kind: PickKind, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
     let d = normalize_dim(dim, x.dims().len())?;
+    if matches!(kind, PickKind::Median | PickKind::NanMedian) {
+        refuse_bool(x, "median_out")?;
+    }
     let (values, at) = pair(x, Prim::Pick(Pick { kind, dim: d }))?;
     if keep || x.dims().is_empty() { Ok((values, at)) } else { Ok((values.squeeze(d as i64)?, at.squeeze(d as i64)?)) }
 }
 
+fn refuse_bool(x: &Tensor, name: &str) -> Result<()> {
+    if x.dtype() == DType::Bool { Err(super::complex::unsupported(name, DType::Bool)) } else { Ok(()) }
+}
+
 fn kthvalue(x: &Tensor, k: i64, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
+    refuse_bool(x, "kthvalue_cpu")?;
     pick(x, PickKind::Kth(k.max(0) as usize), dim, keep)
 }
 
 /// The median of all elements; NaN of none.
 fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
+    refuse_bool(x, "median_cpu")?;
     if x.numel() == 0 {
         let missing = if x.dtype().is_inexact() { Scalar::Float(f64::NAN) } else { Scalar::Int(i64::MIN) };
         return Tensor::full_meta(&x.meta().with_dims(Dims::EMPTY), missing);

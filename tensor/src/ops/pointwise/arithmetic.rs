@@ -6,7 +6,7 @@ use crate::op::Prim;
 use crate::schema::{Args, Operand, Ret, Row, Tier, n, positive, t};
 use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, default_dtype, dispatch, graph, inplace, samples};
 use torchtpu_kernels::pointwise::BinaryKind;
-use torchtpu_kernels::{View, pointwise as kernels};
+use torchtpu_kernels::{View, bf16, f16, pointwise as kernels};
 
 /// Applies a binary op to two tensors, after promotion.
 #[inline]
@@ -19,6 +19,7 @@ pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         };
     }
     if same && !is_float_only(kind) {
+        check_divisor(kind, a, b)?;
         return dispatch::call(Prim::Binary(Binary(kind)), &[a, b]);
     }
     arith(kind, Operand::Tensor(a), Operand::Tensor(b))
@@ -112,10 +113,111 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
             if let Some(y) = twin_of_number(kind, a, s) {
                 return Ok(y);
             }
-            dispatch::call(Prim::Binary(Binary(kind)), &[a, &Tensor::number(s, dtype)?])
+            dispatch::call(Prim::Binary(Binary(kind)), &[a, &number_beside(kind, a, s)?])
         }
-        _ => dispatch::call(Prim::Binary(Binary(kind)), &[&as_tensor(a, dtype)?, &as_tensor(b, dtype)?]),
+        _ if is_narrow(dtype) && keeps_number(kind, a, b) => narrow_with_number(kind, a, b, dtype),
+        _ => {
+            let (a, b) = (as_tensor(a, dtype)?, as_tensor(b, dtype)?);
+            check_divisor(kind, &a, &b)?;
+            dispatch::call(Prim::Binary(Binary(kind)), &[&a, &b])
+        }
     }
+}
+
+fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
+/// Whether an operand is one number at hand, without a gradient.
+fn is_number(x: Operand<'_>) -> bool {
+    match x {
+        Operand::Scalar(_) => true,
+        Operand::Tensor(t) => {
+            t.is_wrapped_number()
+                || t.dims().is_empty() && t.device().kind == DeviceKind::Cpu && !graph::may_need_grad(&[t])
+        }
+    }
+}
+
+/// Products and quotients of 16-bit floats and a number: the number stays as precise as what they are computed in. Sums,
+/// powers and comparisons round it first, as PyTorch's do.
+fn keeps_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> bool {
+    match kind {
+        BinaryKind::Mul => {
+            is_number(b) || matches!(a, Operand::Scalar(_)) || matches!(a, Operand::Tensor(t) if t.is_wrapped_number())
+        }
+        BinaryKind::Div => is_number(b) || matches!(a, Operand::Scalar(_)),
+        BinaryKind::FloorDivide => is_number(b),
+        _ => false,
+    }
+}
+
+/// The number that stands beside `a`: of its dtype, or wider where [`keeps_number`]. Where the number is at hand when the
+/// kernel is chosen (on `cpu`) and loses nothing, the narrow one does the same.
+#[inline]
+fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
+    let dtype = a.dtype();
+    if is_narrow(dtype) && keeps_number(kind, Operand::Tensor(a), Operand::Scalar(s)) {
+        let wide = Tensor::number(s, DType::F32)?;
+        return if a.device().kind == DeviceKind::Cpu { Ok(narrowed(&wide, dtype)?.unwrap_or(wide)) } else { Ok(wide) };
+    }
+    let b = Tensor::number(s, dtype)?;
+    check_divisor(kind, a, &b)?;
+    Ok(b)
+}
+
+/// A number of one `f32` in a 16-bit dtype, if that is the same number.
+pub(super) fn narrowed(x: &Tensor, dtype: DType) -> Result<Option<Tensor>> {
+    let v = x.as_slice::<f32>().map_or(f32::NAN, |v| v[0]);
+    let rounded = match dtype {
+        DType::F16 => f16::from_f32(v).to_f32(),
+        _ => bf16::from_f32(v).to_f32(),
+    };
+    if rounded != v {
+        return Ok(None);
+    }
+    Tensor::number(Scalar::Float(v as f64), dtype).map(Some)
+}
+
+/// [`arith`] for what [`keeps_number`] names.
+fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: DType) -> Result<Tensor> {
+    let wide = |x: Operand<'_>| -> Result<Tensor> {
+        match x {
+            Operand::Tensor(t) if t.dtype() != dtype => t.to_dtype(DType::F32),
+            Operand::Tensor(t) => Ok(t.clone()),
+            Operand::Scalar(s) => Tensor::number(s, DType::F32),
+        }
+    };
+    match (a, b) {
+        // The reciprocal is rounded in between, as in PyTorch.
+        (Operand::Scalar(_), Operand::Tensor(b)) if kind == BinaryKind::Div => {
+            let y = as_tensor(Operand::Tensor(b), dtype)?.reciprocal()?;
+            arith(BinaryKind::Mul, Operand::Tensor(&y), a)
+        }
+        (a, Operand::Tensor(b)) if kind == BinaryKind::Mul && is_number(a) && b.dtype() == dtype => {
+            dispatch::call(Prim::Binary(Binary(kind)), &[b, &wide(a)?])
+        }
+        _ => dispatch::call(Prim::Binary(Binary(kind)), &[&as_tensor(a, dtype)?, &wide(b)?]),
+    }
+}
+
+/// Refuses integer division by zero on a device: at once where the divisor is a number, when the host next reads where it is
+/// not. On `cpu` the kernel looks itself.
+#[inline]
+fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<()> {
+    if !matches!(kind, BinaryKind::FloorDivide | BinaryKind::Remainder | BinaryKind::Fmod)
+        || !b.dtype().is_int()
+        || (a.device().kind != DeviceKind::Tpu && b.device().kind != DeviceKind::Tpu)
+        || a.numel() == 0
+        || b.numel() == 0
+    {
+        return Ok(());
+    }
+    let error = Error::runtime("ZeroDivisionError");
+    if b.device().kind == DeviceKind::Cpu {
+        return if matches!(b.item()?, Scalar::Int(0)) { Err(error) } else { Ok(()) };
+    }
+    crate::state::no_grad(|| crate::ops::indexing::defer(&b.eq_scalar(0)?, error))
 }
 
 /// The in-place form.
@@ -130,7 +232,7 @@ pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
         let b = match b {
             Operand::Tensor(b) if b.dtype() == dtype => Some(b),
             Operand::Scalar(s) => {
-                number = Tensor::number(s, dtype)?;
+                number = number_beside(kind, a, s)?;
                 Some(&number)
             }
             _ => None,
@@ -229,6 +331,12 @@ fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) ->
                 }),
             );
         }
+        Operand::Tensor(b) if is_narrow(dtype) => {
+            // The factor is rounded first, and the result once, at the end.
+            let wide = |x: Operand<'_>| as_tensor(x, dtype)?.to_dtype(DType::F32);
+            let scaled = wide(Operand::Tensor(b))?.mul(&wide(Operand::Scalar(alpha))?)?;
+            return arith(kind, Operand::Tensor(&wide(a)?), Operand::Tensor(&scaled))?.to_dtype(dtype);
+        }
         Operand::Tensor(b) => {
             arith(BinaryKind::Mul, Operand::Tensor(b), Operand::Scalar(alpha))?.to_dtype(b.dtype())?
         }
@@ -270,6 +378,14 @@ fn div_mode(a: Operand<'_>, b: Operand<'_>, mode: Option<&str>) -> Result<Tensor
         Some("floor") => arith(BinaryKind::FloorDivide, a, b),
         Some("trunc") => {
             let dtype = result_type(a, b);
+            if is_narrow(dtype)
+                && is_number(b)
+                && let Operand::Tensor(x) = a
+            {
+                // Rounded once, at the end.
+                let y = arith(BinaryKind::Div, Operand::Tensor(&x.to_dtype(DType::F32)?), b)?;
+                return y.trunc()?.to_dtype(dtype);
+            }
             if dtype.is_float() {
                 return arith(BinaryKind::Div, a, b)?.trunc();
             }

@@ -1,6 +1,6 @@
 //! `Binary{kind}`: functions of two operands, as a node; `arithmetic` calls it.
 
-use super::arithmetic::{arith, arith_, binary};
+use super::arithmetic::{arith, arith_, binary, narrowed};
 use super::compare::compare;
 use super::select::{select, select_scalar};
 use super::unary::lower_unary;
@@ -11,10 +11,11 @@ use crate::schema::{Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
 use crate::{DType, Error, Meta, Result, Scalar, Tensor, samples};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
-use torchtpu_kernels::{pointwise as kernels, special};
+use torchtpu_kernels::{pointwise as kernels, special, widened};
 use torchtpu_stablehlo::{Direction, ElementType};
 
-/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype; logical kinds give `bool`.
+/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype, but for a number of `float32` that a tensor of
+/// 16-bit floats is multiplied with or divided by: it is computed in `float32` and rounded once. Logical kinds give `bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Binary(pub BinaryKind);
 
@@ -95,7 +96,7 @@ impl Op for Binary {
         let refused = match self.0 {
             BinaryKind::Gcd | BinaryKind::Lcm => dtype.is_float() || dtype == DType::Bool,
             BinaryKind::Igamma | BinaryKind::Igammac => !dtype.is_float(),
-            BinaryKind::Fmod | BinaryKind::Remainder => dtype == DType::Bool,
+            BinaryKind::Fmod | BinaryKind::Remainder | BinaryKind::FloorDivide => dtype == DType::Bool,
             BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
             kind => is_bitwise(kind) && dtype.is_float(),
         };
@@ -103,6 +104,7 @@ impl Op for Binary {
             let name = match self.0 {
                 BinaryKind::LeftShift => "lshift",
                 BinaryKind::RightShift => "rshift",
+                BinaryKind::FloorDivide => "div_floor",
                 kind => kind.name(),
             };
             return Err(crate::ops::complex::unsupported(&format!("{name}_cpu"), dtype));
@@ -115,6 +117,15 @@ impl Op for Binary {
     #[inline]
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (a, b, out) = (x[0], x[1], &y[0]);
+        if a.dtype() != b.dtype() {
+            return match narrowed(b, a.dtype())? {
+                Some(b) => self.kernel(&[a, &b], y),
+                None => {
+                    let by = b.as_slice::<f32>().map_or(f32::NAN, |v| v[0]);
+                    widened::with_number(self.0, &a.view(), by, &mut out.view_mut()).map_err(kernel_error)
+                }
+            };
+        }
         if a.dims() == b.dims() {
             return kernels::binary(self.0, &a.view(), &b.view(), &mut out.view_mut()).map_err(kernel_error);
         }
@@ -125,6 +136,11 @@ impl Op for Binary {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let a = f.broadcast_to(&x[0], &y[0].dims);
         let b = f.broadcast_to(&x[1], &y[0].dims);
+        if a.element() != b.element() {
+            let wide = f.convert(&a, b.element());
+            let y = lower_binary(self.0, f, &wide, &b);
+            return smallvec![f.convert(&y, a.element())];
+        }
         smallvec![lower_binary(self.0, f, &a, &b)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {

@@ -1,8 +1,10 @@
 //! Views: `Permute`, `Expand`, `Slice`, `Reshape`, `AsStrided`; and what is made of them.
 
+mod bits;
 mod methods;
 mod rows;
 
+pub use bits::Bits;
 pub use rows::{COPY_ROWS, ROWS};
 
 use crate::op::{Func, Layout, Prim, Value, ViewOp};

@@ -1,10 +1,19 @@
 //! Rows of the views, and of their values in memory of their own: `permute_copy` and its kin.
 
-use crate::schema::{Row, Sample, Scope, Tier, ints, n, t};
-use crate::{Result, Tensor, samples};
+use crate::schema::{Args, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::{DType, Error, Result, Tensor, samples};
 
 fn views(x: Result<Vec<Tensor>>) -> Result<crate::schema::Ret> {
     Ok(crate::schema::Ret::Tuple(x?))
+}
+
+fn dtype(a: &Args<'_>, i: usize) -> Result<DType> {
+    a.opt_dtype(i)?.ok_or_else(|| Error::type_error("view(): argument 'dtype' must be torch.dtype, not None"))
+}
+
+fn seen_as_integers() -> Vec<Sample> {
+    let seen = |d: DType| Sample::new(vec![t(&[2, 4]), SampleArg::DType(d)]).no_gradient();
+    vec![seen(DType::I32), seen(DType::U8), seen(DType::I64)]
 }
 
 /// Rows of the views.
@@ -18,12 +27,20 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Method)
     .no_out(),
     Row::new(
+        "view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.view_dtype(dtype(a, 1)?)?.into()),
+        seen_as_integers,
+    )
+    .scope(Scope::Method)
+    .no_out(),
+    Row::new(
         "reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)",
         Tier::Composed,
         |a| Ok(a.tensor(0)?.reshape(a.ints(1)?)?.into()),
         samples!(
             [t(&[2, 6]), ints(&[3, -1])],
-            [crate::schema::SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal), ints(&[6])]
+            [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal), ints(&[6])]
         ),
     )
     .no_out(),
@@ -322,6 +339,13 @@ pub const COPY_ROWS: &[Row] = &[
         Tier::Composed,
         |a| copied(a.tensor(0)?.view_as_sizes(a.ints(1)?)),
         samples!([t(&[2, 3]), ints(&[3, 2])]),
+    )
+    .scope(Scope::Function),
+    Row::new(
+        "view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor",
+        Tier::Composed,
+        |a| copied(a.tensor(0)?.view_dtype(dtype(a, 1)?)),
+        seen_as_integers,
     )
     .scope(Scope::Function),
     Row::new(

@@ -140,6 +140,10 @@ fractional_max_pool3d, fractional_max_pool3d_with_indices = _fractional(3)
 
 def _lp_pool(n):
     def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        if norm_type == 0:
+            raise ValueError(f"norm_type must be a non-zero value, but got {norm_type}")
+        if norm_type == math.inf:
+            return (max_pool1d, max_pool2d, max_pool3d)[n - 1](torch.abs(input), kernel_size, stride, 0, 1, ceil_mode)
         kernel = _tuple(kernel_size, n)
         average = (avg_pool1d, avg_pool2d, avg_pool3d)[n - 1]
         mean = average(input.pow(norm_type), kernel, stride, 0, ceil_mode)

@@ -1,0 +1,44 @@
+"""``torch.FloatTensor`` and its kin: types from before dtypes, that make and recognise tensors of one dtype in host memory."""
+
+import pytpu as torch
+
+from . import _C
+from ._size import Size
+
+
+class tensortype(type):
+    """The type of these types."""
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, _C.Tensor) and x.dtype is cls.dtype and x.is_cpu
+
+    def __call__(cls, *args, device=None):
+        if device is not None and _C.device(device).type != "cpu":
+            raise RuntimeError(
+                f"legacy constructor expects device type: cpu but device type: {_C.device(device).type} was passed"
+            )
+        if len(args) == 1 and not isinstance(args[0], Size) and (isinstance(args[0], bool) or not isinstance(args[0], int)):
+            return cls._of(args[0])
+        sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
+        return torch.empty(*sizes, dtype=cls.dtype)
+
+    def _of(cls, data):
+        if isinstance(data, _C.Tensor):
+            if not isinstance(data, cls):
+                raise TypeError(f"expected torch.{cls.__name__} (got {data.type()})")
+            return data.detach()
+        if isinstance(data, str):
+            raise TypeError("new(): invalid data type 'str'")
+        if not hasattr(data, "__len__"):
+            raise TypeError(f"new(): data must be a sequence (got {type(data).__name__})")
+        return _C.tensor(data, dtype=cls.dtype)
+
+
+def _named(dtype):
+    name = dtype._scalar_type + "Tensor"
+    return tensortype(name, (), {"dtype": dtype, "is_cuda": False, "__module__": "torch", "__doc__": f"Tensors of {dtype}."})
+
+
+FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor = map(_named, (_C.float32, _C.float64, _C.float16, _C.bfloat16))
+ByteTensor, CharTensor, ShortTensor, IntTensor = map(_named, (_C.uint8, _C.int8, _C.int16, _C.int32))
+LongTensor, BoolTensor = map(_named, (_C.int64, _C.bool))
