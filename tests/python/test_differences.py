@@ -19,6 +19,8 @@ REFUSED = [
     ("torch.sin_(i)", RuntimeError, "result type Float can't be cast to the desired output type Long"),
     ("torch.std(i)", NotImplementedError, "only support floating point and complex dtypes"),
     ("torch.cat([])", ValueError, "expected a non-empty list of Tensors"),
+    ("torch.vstack([])", RuntimeError, "vstack expects a non-empty TensorList"),
+    ("torch.meshgrid([])", RuntimeError, "meshgrid expects a non-empty TensorList"),
     ("torch.full((2,), 300, dtype=torch.uint8)", RuntimeError, "value cannot be converted to type uint8_t without overflow"),
     ("torch.full((2,), math.nan, dtype=torch.int32)", RuntimeError, "value cannot be converted to type int without overflow"),
     ("x.__setitem__([0, 1], i)", RuntimeError, "source and destination dtypes match, got Float for the destination and Long"),

@@ -296,6 +296,9 @@ fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
             "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: {indexing}"
         )));
     }
+    if xs.is_empty() {
+        return Err(Error::runtime("meshgrid expects a non-empty TensorList"));
+    }
     let mut xs: Vec<&Tensor> = xs.to_vec();
     let swap = indexing == "xy" && xs.len() >= 2;
     if swap {
@@ -335,7 +338,10 @@ fn at_least(x: &Tensor, rank: usize) -> Result<Tensor> {
     }
 }
 
-fn stacked(xs: &[&Tensor], rank: usize, dim: i64) -> Result<Tensor> {
+fn stacked(name: &str, xs: &[&Tensor], rank: usize, dim: i64) -> Result<Tensor> {
+    if xs.is_empty() {
+        return Err(Error::runtime(format!("{name} expects a non-empty TensorList")));
+    }
     let v: Vec<Tensor> = xs.iter().map(|x| at_least(x, rank)).collect::<Result<_>>()?;
     let dim = if dim == 1 && v.first().is_some_and(|x| x.dims().len() == 1) { 0 } else { dim };
     cat(&v.iter().collect::<Vec<_>>(), dim)
@@ -378,21 +384,21 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "hstack(Tensor[] tensors) -> Tensor",
         Tier::Composed,
-        |a| Ok(stacked(&a.tensors(0)?, 1, 1)?.into()),
+        |a| Ok(stacked("hstack", &a.tensors(0)?, 1, 1)?.into()),
         samples!([two(&[2, 3], &[2, 1])]),
     )
     .scope(Scope::Function),
     Row::new(
         "vstack(Tensor[] tensors) -> Tensor",
         Tier::Composed,
-        |a| Ok(stacked(&a.tensors(0)?, 2, 0)?.into()),
+        |a| Ok(stacked("vstack", &a.tensors(0)?, 2, 0)?.into()),
         samples!([two(&[3], &[3])]),
     )
     .scope(Scope::Function),
     Row::new(
         "dstack(Tensor[] tensors) -> Tensor",
         Tier::Composed,
-        |a| Ok(stacked(&a.tensors(0)?, 3, 2)?.into()),
+        |a| Ok(stacked("dstack", &a.tensors(0)?, 3, 2)?.into()),
         samples!([two(&[3], &[3])]),
     )
     .scope(Scope::Function),
