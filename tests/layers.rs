@@ -1,5 +1,6 @@
 //! Recurrent and transformer layers, optimisers, schedules and clipping against numbers of PyTorch from the same seeds.
 
+use std::sync::{Mutex, MutexGuard};
 use torchtpu::nn::optim::{
     Adagrad, AdagradOptions, CosineAnnealingLR, LinearLR, MultiStepLR, OneCycleLR, Optimizer, RMSprop, RMSpropOptions,
     ReduceLROnPlateau, Schedule, Scheduler, SequentialLR, Sgd, SgdOptions, clip_grad_norm,
@@ -10,6 +11,12 @@ use torchtpu::nn::{
 };
 use torchtpu::random::manual_seed;
 use torchtpu::{Backward, DType, Device, Result, Tensor};
+
+/// The generator is one per process, so tests that draw from it take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|e| e.into_inner())
+}
 
 fn randn(dims: &[usize]) -> Tensor {
     let x = Tensor::zeros(dims, DType::F32, Device::CPU).unwrap();
@@ -30,6 +37,7 @@ fn names(m: &dyn Module) -> Vec<String> {
 
 #[test]
 fn recurrent_layers_hold_and_give_what_pytorchs_do() {
+    let _turn = turn();
     manual_seed(1);
     let lstm = LSTM::new(3, 2, RnnOptions { num_layers: 2, bidirectional: true, ..RnnOptions::default() }).unwrap();
     let x = randn(&[4, 2, 3]);
@@ -45,6 +53,7 @@ fn recurrent_layers_hold_and_give_what_pytorchs_do() {
 
 #[test]
 fn layers_equal_their_cells_on_every_device() {
+    let _turn = turn();
     for device in [Device::CPU, torchtpu::device("tpu").unwrap()] {
         manual_seed(2);
         let (layer, cell) = (LSTM::new(3, 4, RnnOptions::default()).unwrap(), LSTMCell::new(3, 4, true).unwrap());
@@ -73,6 +82,7 @@ fn layers_equal_their_cells_on_every_device() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
+    let _turn = turn();
     let wrong = |o: RnnOptions| GRU::new(3, 2, o).unwrap_err().message().to_string();
     assert!(
         wrong(RnnOptions { proj_size: 1, ..RnnOptions::default() }).starts_with("proj_size argument is only supported")
@@ -93,6 +103,7 @@ fn settings_that_make_no_sense_are_refused() {
 
 #[test]
 fn transformer_layers_hold_and_give_what_pytorchs_do() {
+    let _turn = turn();
     let o = TransformerOptions { dim_feedforward: 16, dropout: 0.0, ..TransformerOptions::default() };
     manual_seed(1);
     let layer =
@@ -130,6 +141,7 @@ fn steps(make: impl Fn(Vec<Parameter>) -> Result<Box<dyn Optimizer>>) -> Tensor 
 
 #[test]
 fn rmsprop_and_adagrad_step_as_pytorchs() {
+    let _turn = turn();
     let o = RMSpropOptions { lr: 0.1, centered: true, momentum: 0.9, weight_decay: 0.1, ..RMSpropOptions::default() };
     close(&steps(|p| Ok(Box::new(RMSprop::new(p, o)?))), &[-2.864262, -0.371089, 0.417155]);
     let o = AdagradOptions {
@@ -147,6 +159,7 @@ fn rmsprop_and_adagrad_step_as_pytorchs() {
 
 #[test]
 fn gradients_are_clipped_together() {
+    let _turn = turn();
     let make = |g: &[f32]| {
         let p = Parameter::new(Tensor::zeros(&[g.len()], DType::F32, Device::CPU).unwrap()).unwrap();
         p.tensor().set_grad(Some(Tensor::from_slice(g, &[g.len()]).unwrap())).unwrap();
@@ -178,6 +191,7 @@ fn rates<S: Schedule>(schedule: S, n: usize) -> Vec<f64> {
 
 #[test]
 fn schedules_are_those_of_pytorch() {
+    let _turn = turn();
     assert_eq!(
         rates(CosineAnnealingLR { t_max: 6, eta_min: 0.01 }, 8),
         [0.1, 0.093971, 0.0775, 0.055, 0.0325, 0.016029, 0.01, 0.016029, 0.0325]
@@ -204,6 +218,7 @@ fn schedules_are_those_of_pytorch() {
 
 #[test]
 fn safetensors_keep_every_dtype_and_refuse_damage() {
+    let _turn = turn();
     let folder = std::env::temp_dir().join(format!("torchtpu-safetensors-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("a.safetensors");

@@ -11,7 +11,11 @@ import pytest
 import pytpu as torch
 
 INTERRUPTED = """
+    import signal
+
     import pytpu as torch
+    # A shell's background jobs ignore the signal, and so would this.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     x = torch.full((256, 256), 1 / 256, device={device!r})
     try:
         print("ready", flush=True)
