@@ -119,8 +119,8 @@ impl Device {
             overrides: Mutex::new(overrides),
             process: std::process::id(),
             dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
+            platform: if is_cpu { Platform::Cpu { kernels: crate::kernels::register(&client) } } else { Platform::Any },
             client,
-            platform: if is_cpu { Platform::Cpu } else { Platform::Any },
         }
     }
 

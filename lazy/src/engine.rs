@@ -488,7 +488,7 @@ impl Engine {
         let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
             device.check_process()?;
             if self.early_ops.load(Relaxed) == EARLY_UNDECIDED {
-                let ops = if device.platform == Platform::Cpu { usize::MAX } else { DEFAULT_EARLY_OPS };
+                let ops = if device.platform.is_cpu() { usize::MAX } else { DEFAULT_EARLY_OPS };
                 self.early_ops.store(ops, Relaxed);
             }
             Ok((device, self.find(hash, &segment.body.form)))

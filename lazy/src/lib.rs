@@ -53,6 +53,7 @@ mod disk;
 mod engine;
 mod explain;
 mod form;
+mod kernels;
 mod lower;
 mod metrics;
 mod mode;

@@ -52,6 +52,7 @@
 mod buffer;
 mod client;
 mod compiled;
+mod custom_call;
 mod device;
 mod error;
 mod event;
@@ -67,6 +68,7 @@ mod topology;
 pub use buffer::{AlignedBytes, Buffer};
 pub use client::Client;
 pub use compiled::{Compiled, CompiledMemoryStats};
+pub use custom_call::{CallFrame, CustomCall, Operand, OperandMut, Threads};
 pub use device::{Device, DeviceDescription, DeviceMemoryStats};
 pub use error::{Code, Error, Result};
 pub use event::Event;

@@ -60,7 +60,17 @@ pub enum Platform {
     #[default]
     Any,
     /// XLA:CPU.
-    Cpu,
+    Cpu {
+        /// Whether the runtime knows the kernels of this process, so that [`Func::custom_call`] may name them.
+        kernels: bool,
+    },
+}
+
+impl Platform {
+    /// Whether it is XLA:CPU.
+    pub fn is_cpu(self) -> bool {
+        matches!(self, Platform::Cpu { .. })
+    }
 }
 
 /// The body of `@main`, built one operation at a time.
@@ -114,11 +124,6 @@ impl Func {
     /// How many results of operations there are so far: a measure of the module's size.
     pub fn value_count(&self) -> usize {
         self.next as usize
-    }
-
-    /// Lets the compiler reuse the memory of argument `arg` for any result; the caller gives the buffer away.
-    pub fn set_donor(&mut self, arg: usize) {
-        self.set_arg_attribute(arg, "jax.buffer_donor", "true");
     }
 
     /// Makes result `out` take the memory of argument `arg`; the caller gives the buffer away.

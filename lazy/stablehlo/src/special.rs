@@ -1,6 +1,6 @@
 //! Random bits, Fourier transforms, triangular matrices and custom calls.
 
-use crate::func::{List, Types, push_quoted, put};
+use crate::func::{Array, List, Types, push_quoted};
 use crate::{ElementType, Func, Type, Value};
 
 /// Which Fourier transform [`Func::fft`] computes.
@@ -27,6 +27,13 @@ impl FftKind {
     }
 }
 
+/// The layout of an array of `rank` dimensions whose last one lies closest.
+fn row_major(rank: usize) -> String {
+    let order: Vec<usize> = (0..rank).rev().collect();
+    let dense = if rank == 0 { String::new() } else { format!("{order:?}") };
+    format!("dense<{dense}> : tensor<{rank}xindex>")
+}
+
 impl Func {
     /// Draws random bits of type `ty` (`U32` or `U64`) by Threefry from a state of two `U64`; gives the next state and the
     /// bits. The algorithm is named, so every back end draws the same.
@@ -46,24 +53,24 @@ impl Func {
         (state.clone(), bits.clone())
     }
 
-    /// Calls `name`, which the back end must know.
-    pub fn custom_call(&mut self, name: &str, args: &[Value], outs: &[Type], backend_config: &str) -> Vec<Value> {
-        let mut target = String::new();
-        push_quoted(&mut target, name);
-        let mut attributes = String::new();
-        if !backend_config.is_empty() {
-            attributes.push_str(" {backend_config = ");
-            push_quoted(&mut attributes, backend_config);
-            attributes.push('}');
-        }
-        let mut types = String::new();
-        match outs {
-            [only] => put(&mut types, format_args!("{only}")),
-            _ => put(&mut types, format_args!("({})", List(outs))),
-        }
-        self.op_many(
-            outs,
-            format_args!("stablehlo.custom_call @{target}({}){attributes} : ({}) -> {types}", List(args), Types(args)),
+    /// Calls `target`, a function that the runtime knows, through XLA's typed FFI. It gets `kernel` and `numbers` as attributes and
+    /// row-major arrays, and gives one of type `out`.
+    pub fn custom_call(&mut self, target: &str, args: &[Value], out: &Type, kernel: &str, numbers: &[i64]) -> Value {
+        let (mut symbol, mut name) = (String::new(), String::new());
+        push_quoted(&mut symbol, target);
+        push_quoted(&mut name, kernel);
+        let layouts: Vec<String> = args.iter().map(|a| row_major(a.rank())).collect();
+        self.op(
+            out,
+            format_args!(
+                "stablehlo.custom_call @{symbol}({}) {{api_version = 4 : i32, backend_config = {{kernel = {name}, numbers = {}}}, \
+                 operand_layouts = [{}], result_layouts = [{}]}} : ({}) -> {out}",
+                List(args),
+                Array(numbers),
+                List(&layouts),
+                row_major(out.rank()),
+                Types(args)
+            ),
         )
     }
 

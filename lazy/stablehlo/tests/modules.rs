@@ -32,7 +32,7 @@ const INTEGERS: [ElementType; 8] = [S8, S16, S32, S64, U8, U16, U32, U64];
 modules! {
     arguments_and_attributes: |f| {
         let (x, y) = (arg(f, &[2, 3], F32), arg(f, &[2, 3], F32));
-        f.set_donor(0);
+        f.set_arg_attribute(0, "jax.buffer_donor", "true");
         f.alias_output(1, 1);
         f.set_arg_attribute(1, "mhlo.memory_kind", "\"device\"");
         vec![f.binary("stablehlo.add", &x, &y), f.binary("stablehlo.subtract", &x, &y)]
@@ -426,12 +426,11 @@ modules! {
         vec![state, words, long]
     };
     custom_calls: |f| {
-        let x = arg(f, &[5, 3], F32);
-        let s = arg(f, &[4, 4], F32);
-        let mut outputs = f.custom_call("Qr", &[x], &[Type::new(&[5, 3], F32), Type::new(&[3], F32)], "");
-        let eigh = [Type::new(&[4, 4], F32), Type::new(&[4], F32)];
-        outputs.extend(f.custom_call("Eigh", &[s], &eigh, "1,1,100,1e-6"));
-        outputs
+        let (x, s) = (arg(f, &[5, 3], F32), arg(f, &[], F32));
+        vec![
+            f.custom_call("torchtpu.kernel", &[x.clone(), x.clone()], &Type::new(&[5, 5], F32), "matmul", &[0, 1]),
+            f.custom_call("torchtpu.kernel", &[x, s.clone()], s.ty(), "nothing", &[]),
+        ]
     };
     ffts: |f| {
         let (x, z) = (arg(f, &[2, 7], F32), arg(f, &[2, 3, 4], C64));

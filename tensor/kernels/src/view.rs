@@ -50,6 +50,15 @@ impl<'a> View<'a> {
         View { ptr: x.as_ptr().cast(), sizes, strides, dtype: T::DTYPE }
     }
 
+    /// A view of numbers in memory that says nothing of their type.
+    ///
+    /// # Panics
+    /// When the bytes are not aligned for `dtype` or do not reach, and for `bool`, of which not every byte is a value.
+    pub fn of_bytes(bytes: &'a [u8], sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> View<'a> {
+        check_bytes(bytes, sizes, strides, dtype);
+        View { ptr: bytes.as_ptr(), sizes, strides, dtype }
+    }
+
     /// The same memory seen with other sizes and strides.
     ///
     /// # Safety
@@ -98,6 +107,16 @@ impl<'a> View<'a> {
     }
 }
 
+fn check_bytes(bytes: &[u8], sizes: &[usize], strides: &[usize], dtype: DType) {
+    let last: usize = sizes.iter().zip(strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
+    let size = dtype.size_bytes();
+    // The parts of a complex number are what must be aligned.
+    let align = if dtype.is_complex() { size / 2 } else { size };
+    assert!(dtype != DType::Bool && sizes.len() == strides.len(), "view of bytes: {} of {sizes:?}", dtype.name());
+    assert!(sizes.contains(&0) || (last + 1) * size <= bytes.len(), "view reaches beyond its bytes");
+    assert!(bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(align), "view of bytes that are not aligned");
+}
+
 /// An empty tensor may have a null pointer, which a slice must not.
 unsafe fn slice_of<'a, T>(ptr: *const T, n: usize) -> &'a [T] {
     // SAFETY: the caller vouches for `n` elements.
@@ -119,6 +138,15 @@ impl<'a> ViewMut<'a> {
         let last: usize = sizes.iter().zip(strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
         assert!(sizes.contains(&0) || last < x.len(), "view reaches beyond its slice");
         ViewMut { ptr: x.as_mut_ptr().cast(), sizes, strides, dtype: T::DTYPE, memory: PhantomData }
+    }
+
+    /// As [`View::of_bytes`], for writing.
+    ///
+    /// # Panics
+    /// As [`View::of_bytes`].
+    pub fn of_bytes(bytes: &'a mut [u8], sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> ViewMut<'a> {
+        check_bytes(bytes, sizes, strides, dtype);
+        ViewMut { ptr: bytes.as_mut_ptr(), sizes, strides, dtype, memory: PhantomData }
     }
 
     /// Address of the first element.

@@ -5,7 +5,7 @@ use crate::op::{Func, Value};
 use std::cell::RefCell;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 use torchtpu_kernels::special::{Analytic, Arithmetic, EXPONENT_BIAS, MANTISSA, ROOT_HALF, WHOLE};
-use torchtpu_stablehlo::{Direction, ElementType, Platform, ReduceKind};
+use torchtpu_stablehlo::{Direction, ElementType, ReduceKind};
 
 /// A value of the program that `f` becomes.
 #[derive(Clone)]
@@ -62,7 +62,7 @@ impl<'a> Div for Lowered<'a> {
     type Output = Lowered<'a>;
     fn div(self, other: Lowered<'a>) -> Lowered<'a> {
         let y = self.with("stablehlo.divide", &other);
-        if self.f.borrow().platform() != Platform::Cpu {
+        if !self.f.borrow().platform().is_cpu() {
             return y;
         }
         // XLA:CPU ends a fusion at a division that has several uses, and writes its result to memory. This is a single one, and

@@ -128,7 +128,7 @@ impl Op for Conv {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        let z = conv_lower::convolution(f, &x[0], &x[1], &self.0, &y[0].dims);
+        let z = conv_lower::convolution(f, &x[0], &x[1], &self.0, &y[0]);
         smallvec![match x.get(2) {
             Some(b) => {
                 let b = f.broadcast_in_dim(b, &y[0].dims, &[1]);
@@ -203,7 +203,7 @@ impl Fused for ConvInputGrad {
         Ok(())
     });
     const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, _| smallvec![conv_lower::input_grad(f, &x[0], &x[1], &o.of, &o.x)]);
+        Some(|o, f, x, y| smallvec![conv_lower::input_grad(f, &x[0], &x[1], &o.of, &y[0])]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         // Linear in both operands, and the adjoint of the convolution: `g` here is like the convolution's input.
         let gg = if s.needs(0) { Some(conv(o.of, g, s.x(1))?) } else { None };
@@ -255,7 +255,7 @@ impl Fused for ConvWeightGrad {
         Ok(())
     });
     const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, _| smallvec![conv_lower::weight_grad(f, &x[0], &x[1], &o.of, &o.w)]);
+        Some(|o, f, x, y| smallvec![conv_lower::weight_grad(f, &x[0], &x[1], &o.of, &y[0])]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let gx = if s.needs(0) { Some(input_grad(o.of, s.meta(0).dims, s.x(1), g)?) } else { None };
         let gg = if s.needs(1) { Some(conv(o.of, s.x(0), g)?) } else { None };

@@ -12,18 +12,28 @@
 //! `docs/architecture.md` has the measurements.
 
 use super::conv::{ConvSpec, spread};
-use crate::Dims;
+use super::kernel_call::{self, KernelCall};
 use crate::op::{Func, Value};
-use torchtpu_stablehlo::{ConvDims, ElementType, Platform};
+use crate::{Dims, Meta};
+use torchtpu_stablehlo::{ConvDims, ElementType};
 
 /// Weights with fewer elements are moved faster than a product of matrices is set up.
 const LARGE_WEIGHT: usize = 1 << 17;
 /// Windows are not unfolded into more elements than this.
 const MAX_UNFOLDED: usize = 1 << 28;
 
+/// Multiplications of a convolution with a weight and an output of these sizes.
+fn work(w: &[usize], y: &[usize]) -> usize {
+    w.iter().product::<usize>() / w[0].max(1) * y.iter().product::<usize>()
+}
+
 /// `x` convolved with `w`, without a bias.
-pub(super) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y: &Dims) -> Value {
-    if f.platform() != Platform::Cpu {
+pub(super) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y: &Meta) -> Value {
+    if kernel_call::serves(f, x.element(), work(w.shape(), &y.dims)) {
+        return KernelCall::Conv(*spec).lower(f, [x, w], y);
+    }
+    let y = &y.dims;
+    if !f.platform().is_cpu() {
         return plain(f, x, w, spec);
     }
     let w = turned(f, w, spec);
@@ -41,9 +51,13 @@ pub(super) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y
 }
 
 /// Gradient of a convolution for its input, which has sizes `x`.
-pub(super) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &Dims) -> Value {
+pub(super) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &Meta) -> Value {
+    if kernel_call::serves(f, g.element(), work(w.shape(), g.shape())) {
+        return KernelCall::ConvInputGrad(*of).lower(f, [g, w], x);
+    }
+    let x = &x.dims;
     let (s, k) = (of.spatial, w.shape()[2..].to_vec());
-    if f.platform() == Platform::Cpu {
+    if f.platform().is_cpu() {
         let positions = g.shape()[0] * g.shape()[2..].iter().product::<usize>();
         if as_matrices(of, g, &g.shape()[2..], &k, w.shape(), positions) {
             let w = turned(f, w, of);
@@ -67,16 +81,20 @@ pub(super) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &
         spec.pad[d] = (low, reach - 1 + kernel - taken - low);
         (spec.stride[d], spec.x_dilation[d]) = (of.x_dilation[d], of.stride[d]);
     }
-    let w = if f.platform() == Platform::Cpu { turned(f, &w, &spec) } else { w };
-    spec.reverse &= f.platform() != Platform::Cpu;
+    let w = if f.platform().is_cpu() { turned(f, &w, &spec) } else { w };
+    spec.reverse &= !f.platform().is_cpu();
     plain(f, g, &w, &spec)
 }
 
 /// Gradient of a convolution for its weight, which has sizes `w`.
-pub(super) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: &Dims) -> Value {
+pub(super) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: &Meta) -> Value {
+    if kernel_call::serves(f, x.element(), work(&w.dims, g.shape())) {
+        return KernelCall::ConvWeightGrad(*of).lower(f, [x, g], w);
+    }
+    let w = &w.dims;
     let (s, xs, gs) = (of.spatial, x.shape().to_vec(), g.shape().to_vec());
     let positions = gs[0] * gs[2..].iter().product::<usize>();
-    let y = if f.platform() == Platform::Cpu && as_matrices(of, x, &xs[2..], &gs[2..], w, positions) {
+    let y = if f.platform().is_cpu() && as_matrices(of, x, &xs[2..], &gs[2..], w, positions) {
         let windows = unfold(f, x, of, &w[2..], &gs[2..]);
         let last: Vec<usize> = [0].into_iter().chain(2..2 + s).chain([1]).collect();
         let g = f.transpose(g, &last);

@@ -12,7 +12,7 @@ use super::analytic;
 use crate::op::{Func, Value};
 use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
 use torchtpu_kernels::special::{Analytic, single};
-use torchtpu_stablehlo::{Direction, ElementType, Platform, Type};
+use torchtpu_stablehlo::{Direction, ElementType, Type};
 
 /// Which function.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl analytic::OfTwo for Single<BinaryKind> {
 pub(super) fn unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Option<Value> {
     use UnaryKind::*;
     let e = x.element();
-    if f.platform() != Platform::Cpu || !is_single(e) {
+    if !f.platform().is_cpu() || !is_single(e) {
         return None;
     }
     match kind {
@@ -99,7 +99,7 @@ pub(super) fn unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Option<Value> {
 /// [`unary`] of two operands.
 pub(super) fn binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Option<Value> {
     let e = a.element();
-    if f.platform() != Platform::Cpu || !is_single(e) || kind != BinaryKind::Atan2 {
+    if !f.platform().is_cpu() || !is_single(e) || kind != BinaryKind::Atan2 {
         return None;
     }
     let (a, b) = (f.convert(a, ElementType::F64), f.convert(b, ElementType::F64));
@@ -138,7 +138,7 @@ fn log1p(f: &mut Func, x: &Value) -> Value {
 /// The function of `x`, of any floating dtype or complex.
 pub(super) fn trig(kind: Trig, f: &mut Func, x: &Value) -> Value {
     let e = x.element();
-    if f.platform() != Platform::Cpu || !is_single(e) {
+    if !f.platform().is_cpu() || !is_single(e) {
         let name = match kind {
             Trig::Sin => "stablehlo.sine",
             Trig::Cos => "stablehlo.cosine",

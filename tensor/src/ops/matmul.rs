@@ -2,6 +2,7 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::activation::c_name;
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
@@ -26,7 +27,7 @@ pub struct Dot {
     pub tb: bool,
 }
 
-fn swap_last(d: &Dims) -> Dims {
+pub(super) fn swap_last(d: &Dims) -> Dims {
     let mut d = *d;
     let n = d.len();
     d.swap(n - 2, n - 1);
@@ -82,6 +83,9 @@ impl Op for Dot {
         let r = x[0].rank();
         let batch: Vec<usize> = (0..r - 2).collect();
         let (ca, cb) = (if self.ta { r - 2 } else { r - 1 }, if self.tb { r - 1 } else { r - 2 });
+        if kernel_call::serves(f, x[0].element(), y[0].dims.numel() * x[0].shape()[ca]) {
+            return smallvec![KernelCall::Matmul(*self).lower(f, [&x[0], &x[1]], &y[0])];
+        }
         let e = crate::meta::element_type(y[0].dtype);
         smallvec![f.dot_general(&x[0], &x[1], (&batch, &batch), (&[ca], &[cb]), e, None)]
     }
@@ -114,6 +118,19 @@ fn dot(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     dispatch::call(Prim::Dot(Dot { ta: false, tb: false }), &[a, b])
 }
 
+/// `x w^T` over the last dimension, of type `y`.
+fn product(f: &mut Func, x: &Value, w: &Value, y: &Meta) -> Value {
+    let (k, n) = (w.shape()[1], w.shape()[0]);
+    if !kernel_call::serves(f, x.element(), y.dims.numel() * k) {
+        return f.dot_general(x, w, (&[], &[]), (&[x.rank() - 1], &[1]), crate::meta::element_type(y.dtype), None);
+    }
+    let rows = y.dims.numel() / n;
+    let x = f.reshape(x, &[rows, k]);
+    let z = Meta { dims: Dims::new(&[rows, n]), ..*y };
+    let z = KernelCall::Matmul(Dot { ta: false, tb: true }).lower(f, [&x, w], &z);
+    f.reshape(&z, &y.dims)
+}
+
 /// `x w^T + b` over the last dimension: the fused op of linear layers.
 ///
 /// | operand | shape |
@@ -139,8 +156,7 @@ impl crate::op::Fused for Linear {
             .map_err(kernel_error)
     });
     const LOWER: Option<crate::op::LowerFn<Self>> = Some(|_, f, x, y| {
-        let e = crate::meta::element_type(y[0].dtype);
-        let z = f.dot_general(&x[0], &x[1], (&[], &[]), (&[x[0].rank() - 1], &[1]), e, None);
+        let z = product(f, &x[0], &x[1], &y[0]);
         smallvec![match x.get(2) {
             Some(b) => {
                 let b = f.broadcast_to(b, &y[0].dims);

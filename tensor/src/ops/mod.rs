@@ -22,6 +22,7 @@ pub mod frexp;
 pub mod grid;
 pub mod image;
 pub mod indexing;
+pub mod kernel_call;
 pub mod linalg;
 pub mod loss;
 pub mod margin_loss;

@@ -7,7 +7,7 @@ use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, samp
 use smallvec::smallvec;
 use torchtpu_kernels::pool as kernels;
 use torchtpu_kernels::pool::PoolSpec;
-use torchtpu_stablehlo::{Direction, ElementType, Platform, ReduceKind, ScatterKind, Type};
+use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, ScatterKind, Type};
 
 /// Where the windows of a pooling lie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -327,7 +327,7 @@ impl Op for MaxPoolBackward {
             return smallvec![f.splat(0.0, x[1].ty())];
         }
         let is_plain = !w.adaptive && w.spec.dilation[..s].iter().all(|&d| d == 1);
-        let on_cpu = f.platform() == Platform::Cpu;
+        let on_cpu = f.platform().is_cpu();
         if on_cpu && is_plain && (0..s).all(|d| w.spec.pad[d] == 0 && w.spec.stride[d] == w.spec.kernel[d]) {
             return smallvec![spread_over_windows(f, &w, &x[0], &x[2], dims)];
         }

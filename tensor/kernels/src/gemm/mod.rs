@@ -22,7 +22,7 @@ use crate::cpu::Level;
 use crate::matmul::MatMut;
 use crate::par::{Scratch, Shared};
 use crate::real::{Float, Real};
-use crate::threads::{num_threads, parallel_for};
+use crate::threads::{num_threads, parallel_tasks};
 pub(crate) use pack::pack;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use pack::x86 as x86_lanes;
@@ -260,7 +260,19 @@ pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &
 }
 
 fn each(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
-    if parallel { parallel_for(count, 1, f) } else { f(0..count) }
+    if parallel { parallel_tasks(count, f) } else { f(0..count) }
+}
+
+/// Cuts `0..n` into shares of at most `most`, smaller towards the end, so that threads that draw them are done at the same time.
+fn shares(n: usize, threads: usize, most: usize) -> Vec<Range<usize>> {
+    let mut shares = Vec::new();
+    let mut start = 0;
+    while start < n {
+        let size = ((n - start) / (2 * threads)).clamp((most / 4).max(1), most).min(n - start);
+        shares.push(start..start + size);
+        start += size;
+    }
+    shares
 }
 
 /// Packs lines for all threads.
@@ -345,15 +357,16 @@ unsafe fn split_rows<S: Real>(
     let strips = p.m.div_ceil(height);
     let threads = if p.parallel { num_threads() } else { 1 };
     let most = (GROUP_BYTES / (steps * height * size_of::<S>())).max(1);
-    let block = (strips / (4 * threads)).clamp(1, most);
-    each(p.parallel, strips.div_ceil(block), &|range| {
+    let blocks = shares(strips, threads, most);
+    let block = blocks[0].len();
+    each(p.parallel, blocks.len(), &|range| {
         let mut left = Scratch::<S>::any(block * steps * height);
         // SAFETY: as in `split_columns`.
         unsafe {
             (kernel.enter)();
             for task in range {
-                let first = task * block;
-                let here = block.min(strips - first);
+                let Range { start: first, end } = blocks[task].clone();
+                let here = end - first;
                 for s in 0..here {
                     let i = (first + s) * height;
                     let part = kernel.part(Side::Left, i, height.min(p.m - i), height, k);

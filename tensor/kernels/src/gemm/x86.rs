@@ -39,6 +39,10 @@ macro_rules! tiles {
                     let mut sums = [[$zero(); 2]; ROWS];
                     let (mut a, mut b) = (a, b);
                     for _ in 0..steps {
+                        // The next strip lies behind this one, often beyond the second-level cache; a panel is larger than the first.
+                        _mm_prefetch::<_MM_HINT_T1>(a.wrapping_add(steps * ROWS).cast());
+                        _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add(16 * $lanes).cast());
+                        _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add(17 * $lanes).cast());
                         let y = [$load(b), $load(b.add($lanes))];
                         each_row!(ROWS, i => {
                             let $x = $set(*a.add(i));

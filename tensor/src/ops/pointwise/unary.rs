@@ -11,7 +11,7 @@ use crate::{DType, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
 use torchtpu_kernels::{pointwise as kernels, special};
-use torchtpu_stablehlo::{Direction, ElementType, Platform};
+use torchtpu_stablehlo::{Direction, ElementType};
 
 /// `y = f(x)` for each element. Predicates give `bool`; everything else keeps the dtype.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -135,7 +135,7 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
         Log1p => "stablehlo.log_plus_one",
         Sqrt => "stablehlo.sqrt",
         // XLA:CPU takes ten times longer for `rsqrt`.
-        Rsqrt if f.platform() == Platform::Cpu && matches!(e, ElementType::F32 | ElementType::F64) => {
+        Rsqrt if f.platform().is_cpu() && matches!(e, ElementType::F32 | ElementType::F64) => {
             let (one, root) = (f.splat(1.0, x.ty()), f.unary("stablehlo.sqrt", x));
             return f.binary("stablehlo.divide", &one, &root);
         }
