@@ -1226,6 +1226,10 @@ impl Backend for Tpu {
         Ok(crate::engine().recording.lock().new_entry(state).1)
     }
 
+    fn calls_kernels(&self) -> bool {
+        device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
+    }
+
     fn step_boundary(&self) {
         crate::step_boundary();
     }

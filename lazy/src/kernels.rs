@@ -19,9 +19,12 @@ impl CustomCall for Kernels {
             .iter()
             .map(|a| Ok(Array { dtype: dtype(a.element_type)?, sizes: sizes(a.dims)?, bytes: a.bytes }))
             .collect::<Result<_, String>>()?;
-        let y = frame.result;
-        let result = Array { dtype: dtype(y.element_type)?, sizes: sizes(y.dims)?, bytes: y.bytes };
-        kernel_call::run(frame.kernel, frame.numbers, &operands, result, &Threads(frame.threads))
+        let mut results: SmallVec<[Array<&mut [u8]>; 3]> = frame
+            .results
+            .into_iter()
+            .map(|a| Ok(Array { dtype: dtype(a.element_type)?, sizes: sizes(a.dims)?, bytes: a.bytes }))
+            .collect::<Result<_, String>>()?;
+        kernel_call::run(frame.kernel, frame.numbers, &operands, &mut results, &Threads(frame.threads))
     }
 }
 

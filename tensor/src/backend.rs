@@ -54,6 +54,10 @@ pub trait Backend: Sync + Send {
             wrong => Err(error(wrong)),
         }
     }
+    /// Whether its programs may call the kernels of device `cpu` ([`crate::ops::kernel_call`]).
+    fn calls_kernels(&self) -> bool {
+        false
+    }
     /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
     fn step_boundary(&self) {}
     /// Number of devices behind the name.

@@ -204,6 +204,10 @@ pub trait Fused: Debug + Sized {
     }
     /// The meaning: a composition of `Tensor` ops.
     fn expand(&self, x: &[&Tensor]) -> Result<Outs>;
+    /// Whether `LOWER`, where there is one, serves these inputs on the device behind `tpu`; otherwise the expansion is recorded.
+    fn is_lowered(&self, _x: &[&Tensor]) -> bool {
+        true
+    }
     /// What `VJP` reads.
     fn saves(&self, _needs: u64) -> Saves {
         Saves::NONE
@@ -255,7 +259,7 @@ pub(crate) mod prim {
     pub(crate) fn has_kernel<O: Op>(_: &O) -> bool {
         true
     }
-    pub(crate) fn has_lower<O: Op>(_: &O) -> bool {
+    pub(crate) fn has_lower<O: Op>(_: &O, _: &[&Tensor]) -> bool {
         true
     }
     pub(crate) fn has_vjp<O: Op>(_: &O) -> bool {
@@ -310,7 +314,7 @@ pub(crate) mod view {
     pub(crate) fn has_kernel<O: ViewOp>(_: &O) -> bool {
         false
     }
-    pub(crate) fn has_lower<O: ViewOp>(_: &O) -> bool {
+    pub(crate) fn has_lower<O: ViewOp>(_: &O, _: &[&Tensor]) -> bool {
         true
     }
     pub(crate) fn has_vjp<O: ViewOp>(_: &O) -> bool {
@@ -367,8 +371,8 @@ pub(crate) mod fused {
     pub(crate) fn has_kernel<O: Fused>(_: &O) -> bool {
         O::KERNEL.is_some()
     }
-    pub(crate) fn has_lower<O: Fused>(_: &O) -> bool {
-        O::LOWER.is_some()
+    pub(crate) fn has_lower<O: Fused>(o: &O, x: &[&Tensor]) -> bool {
+        O::LOWER.is_some() && o.is_lowered(x)
     }
     pub(crate) fn has_vjp<O: Fused>(_: &O) -> bool {
         O::VJP.is_some()

@@ -23,7 +23,7 @@ pub trait CustomCall {
     /// The name: `call_target_name` in StableHLO, with `api_version = 4`.
     const TARGET: &'static str;
 
-    /// Computes the result from the operands. Runs on a thread of the plugin; several calls may run at once.
+    /// Computes the results from the operands. Runs on a thread of the plugin; several calls may run at once.
     ///
     /// # Errors
     ///
@@ -35,8 +35,8 @@ pub trait CustomCall {
 pub struct CallFrame<'a> {
     /// The operands, row-major if the program's `operand_layouts` say so.
     pub operands: SmallVec<[Operand<'a>; 4]>,
-    /// The one result, likewise.
-    pub result: OperandMut<'a>,
+    /// The results, likewise.
+    pub results: SmallVec<[OperandMut<'a>; 4]>,
     /// The attribute `kernel`, a string.
     pub kernel: &'a str,
     /// The attribute `numbers`, an array of `i64`.
@@ -397,20 +397,20 @@ unsafe fn error(frame: &Frame, message: &CStr) -> *mut c_void {
 /// # Safety
 /// The frame is XLA's, of an execution.
 unsafe fn read(frame: &Frame) -> std::result::Result<CallFrame<'_>, String> {
-    // SAFETY: by the caller: lists have the sizes that they say, operands are whole arrays on the host, the result is one that
-    // nobody else reads or writes meanwhile.
+    // SAFETY: by the caller: lists have the sizes that they say, operands are whole arrays on the host, results too, which nobody
+    // else reads or writes meanwhile.
     unsafe {
         let mut operands = SmallVec::new();
         for i in 0..frame.operands.size as usize {
             let (element_type, dims, data, size) = buffer(&frame.operands, i)?;
             operands.push(Operand { element_type, dims, bytes: bytes(data, size) });
         }
-        if frame.results.size != 1 {
-            return Err(format!("{} results instead of one", frame.results.size));
+        let mut results = SmallVec::new();
+        for i in 0..frame.results.size as usize {
+            let (element_type, dims, data, size) = buffer(&frame.results, i)?;
+            let bytes = if size == 0 { &mut [][..] } else { slice::from_raw_parts_mut(data, size) };
+            results.push(OperandMut { element_type, dims, bytes });
         }
-        let (element_type, dims, data, size) = buffer(&frame.results, 0)?;
-        let bytes = if size == 0 { &mut [][..] } else { slice::from_raw_parts_mut(data, size) };
-        let result = OperandMut { element_type, dims, bytes };
         let (mut kernel, mut numbers) = ("", &[][..]);
         for i in 0..frame.attributes.size as usize {
             let (kind, item) = (*frame.attributes.kinds.add(i), *frame.attributes.items.add(i));
@@ -426,7 +426,7 @@ unsafe fn read(frame: &Frame) -> std::result::Result<CallFrame<'_>, String> {
                 _ => {}
             }
         }
-        Ok(CallFrame { operands, result, kernel, numbers, threads: Threads(frame) })
+        Ok(CallFrame { operands, results, kernel, numbers, threads: Threads(frame) })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use torchtpu_pjrt::{CallFrame, Client, CompileOptions, CustomCall, ElementType, Executable, Plugin};
 
@@ -18,15 +18,15 @@ struct Sum;
 impl CustomCall for Sum {
     const TARGET: &'static str = "test.sum";
 
-    fn call(frame: CallFrame<'_>) -> Result<(), String> {
+    fn call(mut frame: CallFrame<'_>) -> Result<(), String> {
         match frame.kernel {
             "sum" => {}
             "fail" => return Err("the kernel\0 refuses".into()),
             _ => panic!("no kernel {:?}", frame.kernel),
         }
         CALLS.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(frame.result.dims, frame.operands[0].dims);
-        for (i, out) in frame.result.bytes.chunks_exact_mut(4).enumerate() {
+        assert_eq!(frame.results[0].dims, frame.operands[0].dims);
+        for (i, out) in frame.results[0].bytes.chunks_exact_mut(4).enumerate() {
             let sum: f32 = frame.numbers.iter().map(|&n| floats(frame.operands[n as usize].bytes)[i]).sum();
             out.copy_from_slice(&sum.to_ne_bytes());
         }
@@ -78,7 +78,9 @@ fn a_program_calls_a_function_with_row_major_arrays() {
     let again = CLIENT.deserialize(&executable.serialize().unwrap()).unwrap();
     assert_eq!(run(&again).unwrap(), expected);
     assert!(CALLS.load(Ordering::Relaxed) >= before + 2);
+    let start = Instant::now();
     while TASKS.load(Ordering::Relaxed) < before + 2 {
+        assert!(start.elapsed() < Duration::from_secs(60), "scheduled tasks run");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

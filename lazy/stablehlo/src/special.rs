@@ -54,22 +54,32 @@ impl Func {
     }
 
     /// Calls `target`, a function that the runtime knows, through XLA's typed FFI. It gets `kernel` and `numbers` as attributes and
-    /// row-major arrays, and gives one of type `out`.
-    pub fn custom_call(&mut self, target: &str, args: &[Value], out: &Type, kernel: &str, numbers: &[i64]) -> Value {
+    /// row-major arrays, and gives arrays of types `outs`.
+    pub fn custom_call(
+        &mut self,
+        target: &str,
+        args: &[Value],
+        outs: &[Type],
+        kernel: &str,
+        numbers: &[i64],
+    ) -> Vec<Value> {
         let (mut symbol, mut name) = (String::new(), String::new());
         push_quoted(&mut symbol, target);
         push_quoted(&mut name, kernel);
-        let layouts: Vec<String> = args.iter().map(|a| row_major(a.rank())).collect();
-        self.op(
-            out,
+        let operand_layouts: Vec<String> = args.iter().map(|a| row_major(a.rank())).collect();
+        let result_layouts: Vec<String> = outs.iter().map(|t| row_major(t.rank())).collect();
+        let numbers = Array(numbers);
+        self.op_many(
+            outs,
             format_args!(
-                "stablehlo.custom_call @{symbol}({}) {{api_version = 4 : i32, backend_config = {{kernel = {name}, numbers = {}}}, \
-                 operand_layouts = [{}], result_layouts = [{}]}} : ({}) -> {out}",
+                "stablehlo.custom_call @{symbol}({}) {{api_version = 4 : i32, \
+                 backend_config = {{kernel = {name}, numbers = {numbers}}}, \
+                 operand_layouts = [{}], result_layouts = [{}]}} : ({}) -> ({})",
                 List(args),
-                Array(numbers),
-                List(&layouts),
-                row_major(out.rank()),
-                Types(args)
+                List(&operand_layouts),
+                List(&result_layouts),
+                Types(args),
+                List(outs)
             ),
         )
     }

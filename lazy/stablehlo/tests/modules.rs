@@ -427,10 +427,10 @@ modules! {
     };
     custom_calls: |f| {
         let (x, s) = (arg(f, &[5, 3], F32), arg(f, &[], F32));
-        vec![
-            f.custom_call("torchtpu.kernel", &[x.clone(), x.clone()], &Type::new(&[5, 5], F32), "matmul", &[0, 1]),
-            f.custom_call("torchtpu.kernel", &[x, s.clone()], s.ty(), "nothing", &[]),
-        ]
+        let mut outputs =
+            f.custom_call("torchtpu.kernel", &[x.clone(), x.clone()], &[Type::new(&[5, 5], F32)], "matmul", &[0, 1]);
+        outputs.extend(f.custom_call("torchtpu.kernel", &[s.clone()], &[s.ty().clone(), x.ty().clone()], "two", &[]));
+        outputs
     };
     ffts: |f| {
         let (x, z) = (arg(f, &[2, 7], F32), arg(f, &[2, 3, 4], C64));

@@ -5,9 +5,10 @@
 
 use crate::embedding::indices;
 use crate::par::Shared;
-use crate::real::{Real, for_acc, input, output};
+use crate::real::{Real, for_acc, input, output, simd};
 use crate::threads::parallel_for;
 use crate::{View, ViewMut};
+use std::ops::Range;
 
 /// Windows of a pooling. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -104,6 +105,7 @@ fn maxima(
     if out_plane == 0 || out.numel() == 0 {
         return;
     }
+    let (same, distance) = alike(&windows[2]);
     let mut flat = vec![0i64; if positions.is_contiguous() { 0 } else { positions.numel() }];
     for_acc!(x.dtype(), A => {
         let x = input::<A>(x);
@@ -118,7 +120,7 @@ fn maxima(
             planes(out_plane * window, count, |p| {
                 // SAFETY: planes are disjoint.
                 let (out, found) = unsafe { (to.slice(p * out_plane, out_plane), found.slice(p * out_plane, out_plane)) };
-                max_plane(&x[p * plane..][..plane], i, windows, out, found);
+                max_plane(&x[p * plane..][..plane], i, windows, &same, distance, out, found);
             });
         });
     });
@@ -131,32 +133,77 @@ fn maxima(
     }
 }
 
-fn max_plane<A: Real>(x: &[A], i: [usize; 3], windows: &[Vec<Window>; 3], out: &mut [A], found: &mut [i64]) {
-    let mut k = 0;
-    for d in &windows[0] {
-        for h in &windows[1] {
-            for w in &windows[2] {
-                let mut best = A::NEG_INF;
-                let mut at = (d.start * i[1] + h.start) * i[2] + w.start;
-                for z in (d.start..d.end).step_by(d.step) {
-                    for y in (h.start..h.end).step_by(h.step) {
-                        let row = (z * i[1] + y) * i[2];
-                        for column in (w.start..w.end).step_by(w.step) {
-                            let v = x[row + column];
-                            #[allow(clippy::eq_op, reason = "true for NaN alone")]
-                            if v > best || v != v {
-                                best = v;
-                                at = row + column;
-                            }
+/// The run of windows that have the most elements and lie at equal distances, and that distance.
+fn alike(windows: &[Window]) -> (Range<usize>, usize) {
+    let size = |w: &Window| (w.end - w.start).div_ceil(w.step);
+    let most = windows.iter().map(size).max().unwrap_or(0);
+    let first = windows.iter().position(|w| size(w) == most).unwrap_or(0);
+    let distance = windows.get(first + 1).map_or(1, |w| w.start - windows[first].start);
+    let follows = |w: &[Window]| size(&w[1]) == most && w[1].start - w[0].start == distance;
+    let more = windows[first..].windows(2).take_while(|w| follows(w)).count();
+    (first..(first + 1 + more).min(windows.len()), distance)
+}
+
+simd! {
+    /// Maxima of one plane. Windows beside each other that are alike are searched together, without branches.
+    fn max_plane<A: Real>(
+        x: &[A], i: [usize; 3], windows: &[Vec<Window>; 3], same: &Range<usize>, distance: usize, out: &mut [A], found: &mut [i64],
+    ) {
+        let columns = &windows[2][..];
+        let mut places = Vec::new();
+        let mut k = 0;
+        for d in &windows[0] {
+            for h in &windows[1] {
+                let mut j = 0;
+                while j < columns.len() {
+                    let w = &columns[j];
+                    places.clear();
+                    for z in (d.start..d.end).step_by(d.step) {
+                        for y in (h.start..h.end).step_by(h.step) {
+                            places.extend((w.start..w.end).step_by(w.step).map(|c| (z * i[1] + y) * i[2] + c));
                         }
                     }
+                    let first = (d.start * i[1] + h.start) * i[2] + w.start;
+                    let (out, found) = (&mut out[k + j..], &mut found[k + j..]);
+                    let together = if same.contains(&j) { same.end - j } else { 1 };
+                    j += match (distance, together) {
+                        (1, 16..) => maxima_beside::<A, 16, 1>(x, &places, first, out, found),
+                        (2, 16..) => maxima_beside::<A, 16, 2>(x, &places, first, out, found),
+                        (1, 4..) => maxima_beside::<A, 4, 1>(x, &places, first, out, found),
+                        (2, 4..) => maxima_beside::<A, 4, 2>(x, &places, first, out, found),
+                        _ => maxima_beside::<A, 1, 1>(x, &places, first, out, found),
+                    };
                 }
-                out[k] = best;
-                found[k] = at as i64;
-                k += 1;
+                k += columns.len();
             }
         }
     }
+}
+
+/// Maxima of `N` windows that lie `DISTANCE` apart, of which the first has its elements at `places`; says how many.
+#[inline(always)]
+fn maxima_beside<A: Real, const N: usize, const DISTANCE: usize>(
+    x: &[A],
+    places: &[usize],
+    first: usize,
+    out: &mut [A],
+    found: &mut [i64],
+) -> usize {
+    let mut best = [A::NEG_INF; N];
+    let mut at: [i64; N] = std::array::from_fn(|j| (first + j * DISTANCE) as i64);
+    for &place in places {
+        let x = &x[place..=place + (N - 1) * DISTANCE];
+        for j in 0..N {
+            let v = x[j * DISTANCE];
+            #[allow(clippy::eq_op, reason = "true for NaN alone")]
+            let takes = (v > best[j]) | (v != v);
+            best[j] = if takes { v } else { best[j] };
+            at[j] = if takes { (place + j * DISTANCE) as i64 } else { at[j] };
+        }
+    }
+    out[..N].copy_from_slice(&best);
+    found[..N].copy_from_slice(&at);
+    N
 }
 
 /// Gradient of a max pooling: `gx` is zero but at `positions`, where `g` is added up.

@@ -53,8 +53,9 @@ impl<'a> View<'a> {
     /// A view of numbers in memory that says nothing of their type.
     ///
     /// # Panics
-    /// When the bytes are not aligned for `dtype` or do not reach, and for `bool`, of which not every byte is a value.
+    /// When the bytes are not aligned for `dtype` or do not reach, or are no values of it, which only `bool` knows.
     pub fn of_bytes(bytes: &'a [u8], sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> View<'a> {
+        assert!(dtype != DType::Bool || bytes.iter().all(|&b| b <= 1), "view of bytes that are no bools");
         check_bytes(bytes, sizes, strides, dtype);
         View { ptr: bytes.as_ptr(), sizes, strides, dtype }
     }
@@ -112,7 +113,7 @@ fn check_bytes(bytes: &[u8], sizes: &[usize], strides: &[usize], dtype: DType) {
     let size = dtype.size_bytes();
     // The parts of a complex number are what must be aligned.
     let align = if dtype.is_complex() { size / 2 } else { size };
-    assert!(dtype != DType::Bool && sizes.len() == strides.len(), "view of bytes: {} of {sizes:?}", dtype.name());
+    assert!(sizes.len() == strides.len(), "view of bytes: {sizes:?} with strides {strides:?}");
     assert!(sizes.contains(&0) || (last + 1) * size <= bytes.len(), "view reaches beyond its bytes");
     assert!(bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(align), "view of bytes that are not aligned");
 }
@@ -143,8 +144,9 @@ impl<'a> ViewMut<'a> {
     /// As [`View::of_bytes`], for writing.
     ///
     /// # Panics
-    /// As [`View::of_bytes`].
+    /// As [`View::of_bytes`], and for `bool`.
     pub fn of_bytes(bytes: &'a mut [u8], sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> ViewMut<'a> {
+        assert!(dtype != DType::Bool, "bools are not written through bytes");
         check_bytes(bytes, sizes, strides, dtype);
         ViewMut { ptr: bytes.as_mut_ptr(), sizes, strides, dtype, memory: PhantomData }
     }

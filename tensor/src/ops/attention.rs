@@ -1,10 +1,11 @@
 //! Scaled dot product attention.
 
-use crate::op::{F64, Fused, KernelFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
+use crate::op::{F64, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
 use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
 
@@ -74,9 +75,14 @@ impl Attention {
         let lse = sum.detach().log()?.add(&top)?.squeeze(-1)?;
         Ok((e.div(&divisor)?, lse))
     }
-    fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
+    pub(super) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
         kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, mask }
     }
+}
+
+/// Whether the device behind `tpu` calls the kernels for such queries and keys; elsewhere a compiler sees the composition.
+fn is_left_to_kernels(q: &Tensor, k: &Tensor) -> bool {
+    kernel_call::is_worth_it(q.numel() * k.dims()[2]) && backend::get().is_ok_and(|b| b.calls_kernels())
 }
 
 /// Sizes of the scores.
@@ -98,6 +104,8 @@ impl Fused for Attention {
         kernels::attention(&x[0].view(), &x[1].view(), &x[2].view(), &o.spec(mask), &mut out, &mut lse);
         Ok(())
     });
+    const LOWER: Option<LowerFn<Self>> =
+        Some(|o, f, x, y| KernelCall::Attention(*o).lower(f, &x.iter().collect::<Vec<_>>(), y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let mut x = vec![g, s.x(0), s.x(1), s.x(2), s.y(0), s.y(1)];
         if o.mask {
@@ -146,6 +154,9 @@ impl Fused for Attention {
             device: first.device,
         }
     }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        is_left_to_kernels(x[0], x[1])
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (q, k, v) = (widened(x[0])?, widened(x[1])?, widened(x[2])?);
         let (w, lse) = Attention::weights(&self.scores(&q, &k, x.get(3).copied())?)?;
@@ -178,11 +189,16 @@ impl Fused for AttentionBackward {
         );
         Ok(())
     });
+    const LOWER: Option<LowerFn<Self>> =
+        Some(|o, f, x, y| KernelCall::AttentionBackward(o.of).lower(f, &x.iter().collect::<Vec<_>>(), y));
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
     }
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
         *x[1 + i].meta()
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        is_left_to_kernels(x[1], x[2])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();

@@ -1,30 +1,37 @@
-//! Ops that a compiled program leaves to the kernels of device `cpu`: products of matrices and convolutions on XLA:CPU, where
-//! ours are faster than the compiler's own, and far faster for 16-bit floats and `f64` convolutions.
+//! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention and
+//! max pooling, where ours are faster than what its compiler makes, and far faster for 16-bit floats and `f64` convolutions.
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
 //! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
 //! `docs/architecture.md` has the measurements.
 
+use super::attention::Attention;
 use super::conv::ConvSpec;
 use super::matmul::{Dot, swap_last};
-use crate::op::{Func, Value};
+use crate::op::{F64, Func, Value, Values};
 use crate::{DType, Dims, Meta};
 use smallvec::{SmallVec, smallvec};
+use torchtpu_kernels::pool::PoolSpec;
 pub use torchtpu_kernels::threads::Lender;
 use torchtpu_kernels::threads::with_threads_of;
-use torchtpu_kernels::{View, ViewMut, conv, matmul};
+use torchtpu_kernels::{View, ViewMut, attention, conv, matmul, pool};
 use torchtpu_stablehlo::{ElementType, Platform};
 
 /// The function that programs call.
 pub const TARGET: &str = "torchtpu.kernel";
 
-/// Multiplications below which a call costs more than it saves.
+/// Multiplications, or elements looked at, below which a call costs more than it saves.
 const LEAST_WORK: usize = 1 << 14;
 
-/// Whether the program may call kernels, and should for `work` multiplications of such elements.
+/// Whether the program may call kernels, and should for so much `work` on such elements.
 pub(super) fn serves(f: &Func, e: ElementType, work: usize) -> bool {
     let known = matches!(e, ElementType::F16 | ElementType::BF16 | ElementType::F32 | ElementType::F64);
-    f.platform() == Platform::Cpu { kernels: true } && known && work >= LEAST_WORK
+    f.platform() == Platform::Cpu { kernels: true } && known && is_worth_it(work)
+}
+
+/// Whether a call pays for so much work.
+pub(super) fn is_worth_it(work: usize) -> bool {
+    work >= LEAST_WORK
 }
 
 /// An array in row-major order.
@@ -44,23 +51,34 @@ pub(super) enum KernelCall {
     Conv(ConvSpec),
     ConvInputGrad(ConvSpec),
     ConvWeightGrad(ConvSpec),
+    Attention(Attention),
+    AttentionBackward(Attention),
+    MaxPool(PoolSpec),
+    /// With the number of spatial dimensions.
+    MaxPoolBackward(usize),
 }
 
-use KernelCall::{Conv, ConvInputGrad, ConvWeightGrad, Matmul};
+type Numbers = SmallVec<[i64; 18]>;
 
 impl KernelCall {
-    /// Its result for two operands, of type `y`.
-    pub(super) fn lower(self, f: &mut Func, x: [&Value; 2], y: &Meta) -> Value {
+    /// Its results, of types `y`, for operands `x`.
+    pub(super) fn lower(self, f: &mut Func, x: &[&Value], y: &[Meta]) -> Values {
         let (kernel, numbers) = self.encode();
-        f.custom_call(TARGET, &x.map(Clone::clone), &y.ty(), kernel, &numbers)
+        let args: SmallVec<[Value; 6]> = x.iter().map(|&v| v.clone()).collect();
+        let outs: SmallVec<[_; 3]> = y.iter().map(Meta::ty).collect();
+        f.custom_call(TARGET, &args, &outs, kernel, &numbers).into()
     }
 
-    fn encode(&self) -> (&'static str, SmallVec<[i64; 18]>) {
+    fn encode(&self) -> (&'static str, Numbers) {
         match self {
-            Matmul(o) => ("matmul", smallvec![o.ta.into(), o.tb.into()]),
-            Conv(spec) => ("conv", numbers_of(spec)),
-            ConvInputGrad(spec) => ("conv_input_grad", numbers_of(spec)),
-            ConvWeightGrad(spec) => ("conv_weight_grad", numbers_of(spec)),
+            KernelCall::Matmul(o) => ("matmul", smallvec![o.ta.into(), o.tb.into()]),
+            KernelCall::Conv(spec) => ("conv", conv_numbers(spec)),
+            KernelCall::ConvInputGrad(spec) => ("conv_input_grad", conv_numbers(spec)),
+            KernelCall::ConvWeightGrad(spec) => ("conv_weight_grad", conv_numbers(spec)),
+            KernelCall::Attention(o) => ("attention", attention_numbers(o)),
+            KernelCall::AttentionBackward(o) => ("attention_backward", attention_numbers(o)),
+            KernelCall::MaxPool(spec) => ("max_pool", pool_numbers(spec)),
+            KernelCall::MaxPoolBackward(spatial) => ("max_pool_backward", smallvec![*spatial as i64]),
         }
     }
 
@@ -68,17 +86,34 @@ impl KernelCall {
         Some(match kernel {
             "matmul" => {
                 let &[ta, tb] = numbers else { return None };
-                Matmul(Dot { ta: ta != 0, tb: tb != 0 })
+                KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0 })
             }
-            "conv" => Conv(spec_of(numbers)?),
-            "conv_input_grad" => ConvInputGrad(spec_of(numbers)?),
-            "conv_weight_grad" => ConvWeightGrad(spec_of(numbers)?),
+            "conv" => KernelCall::Conv(conv_spec(numbers)?),
+            "conv_input_grad" => KernelCall::ConvInputGrad(conv_spec(numbers)?),
+            "conv_weight_grad" => KernelCall::ConvWeightGrad(conv_spec(numbers)?),
+            "attention" => KernelCall::Attention(attention_spec(numbers)?),
+            "attention_backward" => KernelCall::AttentionBackward(attention_spec(numbers)?),
+            "max_pool" => KernelCall::MaxPool(pool_spec(numbers)?),
+            "max_pool_backward" => {
+                let &[spatial] = numbers else { return None };
+                KernelCall::MaxPoolBackward(usize::try_from(spatial).ok()?)
+            }
             _ => return None,
         })
     }
+
+    /// Numbers of operands and of results.
+    fn arity(&self) -> (usize, usize) {
+        match self {
+            KernelCall::Attention(o) => (3 + usize::from(o.mask), 2),
+            KernelCall::AttentionBackward(o) => (6 + usize::from(o.mask), 3),
+            KernelCall::MaxPool(_) => (1, 2),
+            _ => (2, 1),
+        }
+    }
 }
 
-fn numbers_of(s: &ConvSpec) -> SmallVec<[i64; 18]> {
+fn conv_numbers(s: &ConvSpec) -> Numbers {
     let mut numbers = smallvec![s.spatial as i64, s.groups as i64, s.reverse.into()];
     for d in 0..s.spatial {
         let (low, high) = s.pad[d];
@@ -87,28 +122,60 @@ fn numbers_of(s: &ConvSpec) -> SmallVec<[i64; 18]> {
     numbers
 }
 
-fn spec_of(numbers: &[i64]) -> Option<ConvSpec> {
+fn conv_spec(numbers: &[i64]) -> Option<ConvSpec> {
     let [spatial, groups, reverse, rest @ ..] = numbers else { return None };
-    let mut s = ConvSpec {
-        spatial: usize::try_from(*spatial).ok().filter(|s| (1..=3).contains(s))?,
-        groups: usize::try_from(*groups).ok()?,
-        reverse: *reverse != 0,
-        ..ConvSpec::default()
-    };
     let (dims, []) = rest.as_chunks::<5>() else { return None };
-    for (d, &[stride, low, high, x_dilation, w_dilation]) in dims.iter().enumerate().take(s.spatial) {
+    let (spatial, groups) = (spatial_of(*spatial, dims)?, usize::try_from(*groups).ok()?);
+    let mut s = ConvSpec { spatial, groups, reverse: *reverse != 0, ..ConvSpec::default() };
+    for (d, &[stride, low, high, x_dilation, w_dilation]) in dims.iter().enumerate() {
         s.stride[d] = usize::try_from(stride).ok()?;
         s.pad[d] = (low, high);
         s.x_dilation[d] = usize::try_from(x_dilation).ok()?;
         s.w_dilation[d] = usize::try_from(w_dilation).ok()?;
     }
-    (dims.len() == s.spatial).then_some(s)
+    Some(s)
+}
+
+fn pool_numbers(s: &PoolSpec) -> Numbers {
+    let mut numbers = smallvec![s.spatial as i64];
+    for d in 0..s.spatial {
+        numbers.extend([s.kernel[d], s.stride[d], s.pad[d], s.dilation[d]].map(|n| n as i64));
+    }
+    numbers
+}
+
+fn pool_spec(numbers: &[i64]) -> Option<PoolSpec> {
+    let [spatial, rest @ ..] = numbers else { return None };
+    let (dims, []) = rest.as_chunks::<4>() else { return None };
+    let spatial = spatial_of(*spatial, dims)?;
+    let mut s = PoolSpec { spatial, kernel: [1; 3], stride: [1; 3], pad: [0; 3], dilation: [1; 3] };
+    for (d, &[kernel, stride, pad, dilation]) in dims.iter().enumerate() {
+        s.kernel[d] = usize::try_from(kernel).ok()?;
+        s.stride[d] = usize::try_from(stride).ok()?;
+        s.pad[d] = usize::try_from(pad).ok()?;
+        s.dilation[d] = usize::try_from(dilation).ok()?;
+    }
+    Some(s)
+}
+
+/// One to three spatial dimensions, for each of which there are numbers.
+fn spatial_of<T>(spatial: i64, dims: &[T]) -> Option<usize> {
+    usize::try_from(spatial).ok().filter(|s| (1..=3).contains(s) && dims.len() == *s)
+}
+
+fn attention_numbers(o: &Attention) -> Numbers {
+    smallvec![o.scale.get().to_bits() as i64, o.is_causal.into(), o.mask.into()]
+}
+
+fn attention_spec(numbers: &[i64]) -> Option<Attention> {
+    let &[scale, is_causal, mask] = numbers else { return None };
+    Some(Attention { scale: F64::new(f64::from_bits(scale as u64)), is_causal: is_causal != 0, mask: mask != 0 })
 }
 
 /// Computes what a program left to `kernel`, here and on the runtime's threads.
 ///
 /// # Errors
-/// A message, for a name, attributes or a number of operands that no lowering writes, and when the kernel itself fails.
+/// A message, for a name, attributes or numbers of operands and results that no lowering writes, and when the kernel itself fails.
 ///
 /// # Panics
 /// When sizes do not fit, which no lowering writes either.
@@ -116,29 +183,59 @@ pub fn run(
     kernel: &str,
     numbers: &[i64],
     x: &[Array<&[u8]>],
-    y: Array<&mut [u8]>,
+    y: &mut [Array<&mut [u8]>],
     threads: &dyn Lender,
 ) -> Result<(), String> {
-    let (Some(call), [a, b]) = (KernelCall::decode(kernel, numbers), x) else {
-        return Err(format!("no kernel {kernel} with attributes {numbers:?} and {} operands", x.len()));
+    let call = KernelCall::decode(kernel, numbers).filter(|call| call.arity() == (x.len(), y.len()));
+    let Some(call) = call else {
+        let (n, m) = (x.len(), y.len());
+        return Err(format!("no kernel {kernel} with attributes {numbers:?}, {n} operands and {m} results"));
     };
-    let strides = [a.sizes, b.sizes, y.sizes].map(|sizes| sizes.contiguous_strides());
-    let mut out = ViewMut::of_bytes(y.bytes, &y.sizes, &strides[2], y.dtype);
-    let oriented = |sizes: Dims, strides: Dims, swap: bool| {
-        if swap { (swap_last(&sizes), swap_last(&strides)) } else { (sizes, strides) }
+    let layouts: SmallVec<[(Dims, Dims); 8]> =
+        x.iter().enumerate().map(|(i, a)| layout(&call, i, x, &a.sizes)).collect();
+    let inputs: SmallVec<[View<'_>; 8]> =
+        x.iter().zip(&layouts).map(|(a, (sizes, strides))| View::of_bytes(a.bytes, sizes, strides, a.dtype)).collect();
+    let strides: SmallVec<[Dims; 3]> = y.iter().map(|a| a.sizes.contiguous_strides()).collect();
+    let mut outputs: SmallVec<[ViewMut<'_>; 3]> =
+        y.iter_mut().zip(&strides).map(|(a, strides)| ViewMut::of_bytes(a.bytes, &a.sizes, strides, a.dtype)).collect();
+    with_threads_of(threads, || compute(&call, &inputs, &mut outputs))
+}
+
+/// Sizes and strides of operand `i` as the kernel wants them.
+fn layout(call: &KernelCall, i: usize, x: &[Array<&[u8]>], sizes: &Dims) -> (Dims, Dims) {
+    let strides = sizes.contiguous_strides();
+    let (mask, q) = match call {
+        KernelCall::Matmul(o) if [o.ta, o.tb][i] => return (swap_last(sizes), swap_last(&strides)),
+        KernelCall::Attention(_) => (3, 0),
+        KernelCall::AttentionBackward(_) => (6, 1),
+        _ => return (*sizes, strides),
     };
-    let (ta, tb) = if let Matmul(o) = call { (o.ta, o.tb) } else { (false, false) };
-    let (sizes_a, strides_a) = oriented(a.sizes, strides[0], ta);
-    let (sizes_b, strides_b) = oriented(b.sizes, strides[1], tb);
-    let a = View::of_bytes(a.bytes, &sizes_a, &strides_a, a.dtype);
-    let b = View::of_bytes(b.bytes, &sizes_b, &strides_b, b.dtype);
-    with_threads_of(threads, || {
-        match call {
-            Matmul(_) => matmul::matmul(&a, &b, &mut out).map_err(|e| e.to_string())?,
-            Conv(spec) => conv::conv(&a, &b, None, &spec, &mut out),
-            ConvInputGrad(spec) => conv::conv_input_grad(&a, &b, &spec, &mut out),
-            ConvWeightGrad(spec) => conv::conv_weight_grad(&a, &b, &spec, &mut out),
+    if i != mask {
+        return (*sizes, strides);
+    }
+    let scores = Dims::new(&[x[q].sizes[0], x[q].sizes[1], x[q].sizes[2], x[q + 1].sizes[2]]);
+    let mut spread = Dims::filled(0, 4);
+    for (d, (&n, &stride)) in sizes.iter().zip(strides.iter()).enumerate() {
+        spread[4 - sizes.len() + d] = if n == 1 { 0 } else { stride };
+    }
+    (scores, spread)
+}
+
+fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
+    match (call, x, y) {
+        (KernelCall::Matmul(_), [a, b], [y]) => matmul::matmul(a, b, y).map_err(|e| e.to_string())?,
+        (KernelCall::Conv(spec), [x, w], [y]) => conv::conv(x, w, None, spec, y),
+        (KernelCall::ConvInputGrad(spec), [g, w], [gx]) => conv::conv_input_grad(g, w, spec, gx),
+        (KernelCall::ConvWeightGrad(spec), [x, g], [gw]) => conv::conv_weight_grad(x, g, spec, gw),
+        (KernelCall::Attention(o), [q, k, v, mask @ ..], [y, lse]) => {
+            attention::attention(q, k, v, &o.spec(mask.first().copied()), y, lse);
         }
-        Ok(())
-    })
+        (KernelCall::AttentionBackward(o), [g, q, k, v, y, lse, mask @ ..], [gq, gk, gv]) => {
+            attention::attention_backward(g, q, k, v, y, lse, &o.spec(mask.first().copied()), gq, gk, gv);
+        }
+        (KernelCall::MaxPool(spec), [x], [y, at]) => pool::max_pool(x, spec, y, at),
+        (KernelCall::MaxPoolBackward(spatial), [g, at], [gx]) => pool::max_pool_backward(g, at, *spatial, gx),
+        _ => return Err(format!("{call:?} with other operands")),
+    }
+    Ok(())
 }

@@ -123,8 +123,8 @@ macro_rules! op_table {
             }
             /// Whether it is lowered without expanding.
             #[inline]
-            pub fn has_lower(&self) -> bool {
-                match self { $(Prim::$name(o) => op::$tier::has_lower(o),)* $(Prim::$bname(o) => op::$btier::has_lower(&**o)),* }
+            pub fn has_lower(&self, x: &[&Tensor]) -> bool {
+                match self { $(Prim::$name(o) => op::$tier::has_lower(o, x),)* $(Prim::$bname(o) => op::$btier::has_lower(&**o, x)),* }
             }
             /// Whether it has a gradient without expanding.
             #[inline]

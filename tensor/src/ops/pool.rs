@@ -2,6 +2,7 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::activation::expect_float;
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
@@ -122,7 +123,11 @@ impl Op for MaxPool {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        lower_max(&self.0.regular(x[0].shape()), f, &x[0], &y[0].dims)
+        let w = self.0.regular(x[0].shape());
+        if !w.adaptive && kernel_call::serves(f, x[0].element(), x[0].ty().numel()) {
+            return KernelCall::MaxPool(w.spec).lower(f, &[&x[0]], y);
+        }
+        lower_max(&w, f, &x[0], &y[0].dims)
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         Ok(smallvec![Some(dispatch::call(
@@ -320,6 +325,9 @@ impl Op for MaxPoolBackward {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let w = self.0.regular(x[1].shape());
         let (s, rank) = (w.spatial(), x[1].rank());
+        if kernel_call::serves(f, x[1].element(), x[1].ty().numel()) {
+            return KernelCall::MaxPoolBackward(s).lower(f, &[&x[0], &x[2]], y);
+        }
         let lead = rank - s;
         let dims = &y[0].dims;
         let none = dims.numel() == 0 || x[0].ty().numel() == 0;
