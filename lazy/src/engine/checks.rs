@@ -1,0 +1,90 @@
+//! Checks of values that are made later: those that the program reads or waits for answer them.
+
+use super::{Check, Engine, Finding, Recording, State, tpu::Tpu};
+use crate::metrics::CutReason;
+use torchtpu_tensor::backend::{ALL_WELL, Backend as _, DeferredError};
+use torchtpu_tensor::{Error, Result};
+
+impl Engine {
+    /// Reads this thread's deferred checks whose segments were cut and raises the first that failed; the rest is forgotten
+    /// with it.
+    pub(super) fn answer_checks(&self) -> Result<()> {
+        let thread = std::thread::current().id();
+        let due: Vec<Check> = {
+            let mut checks = self.checks.lock();
+            if checks.is_empty() {
+                return Ok(());
+            }
+            let mut r = self.recording.lock();
+            let pending = |f: &Finding, r: &mut Recording| match f {
+                Finding::Open(h, _) => matches!(r.entry(*h).map(|e| &e.state), Ok(State::Pending { .. })),
+                Finding::Wrong(_) => false,
+            };
+            let (later, due) = std::mem::take(&mut *checks)
+                .into_iter()
+                .partition(|c| c.thread != thread || pending(&c.finding, &mut r));
+            *checks = later;
+            due
+        };
+        let mut failed = None;
+        for check in due {
+            let finding = match check.finding {
+                Finding::Open(handle, error) if failed.is_none() => self.settle(handle, error),
+                Finding::Open(handle, _) => {
+                    Tpu.release(handle);
+                    None
+                }
+                Finding::Wrong(e) => Some(e),
+            };
+            failed = failed.or(finding);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Reads the value of a check and gives its handle back.
+    pub(super) fn settle(&self, handle: u64, error: DeferredError) -> Option<Error> {
+        let mut found = [0u8; 8];
+        let outcome = self.copy_out(handle, &mut found, CutReason::Read);
+        Tpu.release(handle);
+        match (outcome, i64::from_ne_bytes(found)) {
+            (Ok(()), ALL_WELL) => None,
+            (Ok(()), wrong) => Some(error(wrong)),
+            (Err(e), _) => Some(e),
+        }
+    }
+
+    /// Settles the checks of this thread whose values are computed.
+    pub(super) fn settle_known_checks(&self) {
+        let thread = std::thread::current().id();
+        let known: Vec<Check> = {
+            let mut checks = self.checks.lock();
+            let mut r = self.recording.lock();
+            let is_known = |c: &Check, r: &mut Recording| match &c.finding {
+                Finding::Open(h, _) if c.thread == thread => match r.entry(*h).map(|e| &e.state) {
+                    Ok(State::Held(slot)) => slot.is_computed(),
+                    _ => false,
+                },
+                _ => false,
+            };
+            let (known, later) = std::mem::take(&mut *checks).into_iter().partition(|c| is_known(c, &mut r));
+            *checks = later;
+            known
+        };
+        // One error is told; those that follow it are mostly its consequences.
+        let mut wrong = None;
+        for check in known {
+            match check.finding {
+                Finding::Open(handle, error) if wrong.is_none() => wrong = self.settle(handle, error),
+                Finding::Open(handle, _) => Tpu.release(handle),
+                Finding::Wrong(_) => {}
+            }
+        }
+        let is_told = |c: &Check| c.thread == thread && matches!(c.finding, Finding::Wrong(_));
+        if let Some(e) = wrong {
+            let mut checks = self.checks.lock();
+            if !checks.iter().any(is_told) {
+                checks.push(Check { thread, finding: Finding::Wrong(e) });
+            }
+        }
+    }
+}

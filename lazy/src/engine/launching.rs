@@ -1,0 +1,428 @@
+//! From a segment to values: find or compile its executable, launch it, here or in the background.
+
+use super::{
+    Body, Compiling, DEFAULT_EARLY_OPS, EARLY_UNDECIDED, Engine, InFlight, Launched, MAX_BACKGROUND,
+    MAX_IN_FLIGHT_FUSED, MAX_IN_FLIGHT_STRICT, Outputs, Segment,
+};
+use crate::cache::Compiled;
+use crate::device::Device;
+use crate::explain::Explanation;
+use crate::form::{DTYPES, Form, mix};
+use crate::metrics::{COUNTERS, CutReason, count};
+use crate::mode::EagerMode;
+use crate::slot::{Failure, Slot};
+use crate::{device, explain, form, lower, metrics, mode};
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+use torchtpu_pjrt::Buffer;
+use torchtpu_tensor::{DType, ErrorKind};
+
+impl Engine {
+    /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an outcome.
+    pub(super) fn run(&self, segment: Segment) -> Result<(), Arc<Failure>> {
+        if segment.outputs.0.is_empty() {
+            count(&COUNTERS.segments_dropped, 1);
+            self.recycle(segment.body);
+            return Ok(());
+        }
+        let hash = segment.body.hash & self.hash_mask.load(Relaxed);
+        let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
+            device.check_process()?;
+            if self.early_ops.load(Relaxed) == EARLY_UNDECIDED {
+                let ops = if device.platform.is_cpu() { usize::MAX } else { DEFAULT_EARLY_OPS };
+                self.early_ops.store(ops, Relaxed);
+            }
+            Ok((device, self.find(hash, &segment.body.form)))
+        });
+        let (device, found) = match prepared {
+            Ok(p) => p,
+            Err(f) => return self.finish(segment, Err(f)),
+        };
+        let (compiled, segment) = match found {
+            Some(c) => (Ok(c), segment),
+            None => match self.to_background(device, hash, segment) {
+                None => return Ok(()),
+                Some(s) => (self.compile(device, hash, &s.body.form, s.reason), s),
+            },
+        };
+        let before = self.background_of(segment.stream);
+        self.launch_after(before, device, compiled, segment)
+    }
+
+    /// An executable that is in memory, or is just being compiled.
+    pub(super) fn find(&self, hash: u64, form: &Form) -> Option<Arc<Compiled>> {
+        let found = self.cache.get(hash, form).or_else(|| {
+            if self.in_background.load(Relaxed) == 0 {
+                return None;
+            }
+            let same = |c: &&Compiling| c.hash == hash && c.form == *form;
+            let launched = self.compiling.lock().iter().find(same).map(|c| c.launched.clone())?;
+            launched.wait();
+            self.cache.get(hash, form)
+        });
+        if found.is_some() {
+            count(&COUNTERS.process_cache_hits, 1);
+        }
+        found
+    }
+
+    /// The last segment of a stream that went to the background, if it may still be there.
+    pub(super) fn background_of(&self, stream: u32) -> Option<Arc<Launched>> {
+        if self.in_background.load(Relaxed) == 0 {
+            return None;
+        }
+        self.recording.lock().streams[stream as usize].background.clone()
+    }
+
+    /// Compiles and launches a segment on a thread of its own, where the caller goes on recording: a cut inside of a step,
+    /// whose other segments can be compiled meanwhile. Otherwise gives the segment back.
+    pub(super) fn to_background(&self, device: &'static Device, hash: u64, segment: Segment) -> Option<Segment> {
+        let goes_on =
+            matches!(segment.reason, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle);
+        if !goes_on || segment.debug {
+            return Some(segment);
+        }
+        let launched = Arc::new(Launched::new());
+        {
+            let mut compiling = self.compiling.lock();
+            if compiling.len() >= MAX_BACKGROUND {
+                return Some(segment);
+            }
+            compiling.push(Compiling { hash, form: segment.body.form.clone(), launched: launched.clone() });
+        }
+        self.in_background.fetch_add(1, Relaxed);
+        let before = self.recording.lock().streams[segment.stream as usize].background.replace(launched.clone());
+        let done = Background(launched);
+        let shared = Arc::new(Mutex::new(Some(segment)));
+        let taken = shared.clone();
+        let work = move || {
+            if let Some(segment) = taken.lock().take() {
+                let engine = crate::engine();
+                let compiled = engine.compile(device, hash, &segment.body.form, segment.reason);
+                // Failures are in the outputs; whoever reads them is told.
+                let _ = engine.launch_after(before, device, compiled, segment);
+            }
+            drop(done);
+        };
+        match std::thread::Builder::new().name("torchtpu-compile".into()).spawn(work) {
+            Ok(_) => None,
+            // No thread to be had: then here.
+            Err(_) => shared.lock().take(),
+        }
+    }
+
+    /// Launches a segment after one that went to the background before: it may destroy what that one reads.
+    pub(super) fn launch_after(
+        &self,
+        before: Option<Arc<Launched>>,
+        device: &Device,
+        compiled: Result<Arc<Compiled>, Arc<Failure>>,
+        segment: Segment,
+    ) -> Result<(), Arc<Failure>> {
+        if let Some(before) = before {
+            before.wait();
+        }
+        let result = compiled.and_then(|c| self.launch(device, &c, &segment.body, &segment.outputs, segment.debug));
+        self.finish(segment, result)
+    }
+
+    /// Tells the outputs of a failure, and keeps the body's memory.
+    pub(super) fn finish(&self, segment: Segment, result: Result<(), Arc<Failure>>) -> Result<(), Arc<Failure>> {
+        if let Err(f) = &result {
+            segment.outputs.fail(f);
+        }
+        self.recycle(segment.body);
+        result
+    }
+
+    /// Whether nothing is running that was launched; `false` when that cannot be told at once.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_background.load(Relaxed) == 0
+            && self.in_flight.try_lock().is_some_and(|l| l.iter().all(|l| l.event.is_ready().unwrap_or(true)))
+    }
+
+    /// Launches, and fills the outputs.
+    pub(super) fn launch(
+        &self,
+        device: &Device,
+        compiled: &Compiled,
+        body: &Body,
+        outputs: &Outputs,
+        debug: bool,
+    ) -> Result<(), Arc<Failure>> {
+        let numbers = upload_numbers(device, compiled, &body.numbers)?;
+        let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
+        for slot in &body.slots {
+            // What an argument failed of, its consumers fail of.
+            args.push(slot.wait().as_ref().map_err(Arc::clone)?);
+        }
+        args.extend(numbers.iter().map(|b| &**b));
+        let failed = |e: torchtpu_pjrt::Error| {
+            let f = Failure::device("executing on device tpu", &e);
+            Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
+        };
+        let buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
+        if buffers.len() != outputs.0.len() {
+            return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program gave another number of results")));
+        }
+        count(&COUNTERS.segments_executed, 1);
+        count(&COUNTERS.nodes_executed, body.form.nodes.len() as u64);
+        let mut event = None;
+        if debug {
+            for b in &buffers {
+                b.await_ready().map_err(failed)?;
+            }
+        } else {
+            event = buffers.first().and_then(|b| b.ready_event().ok());
+        }
+        for (slot, buffer) in outputs.0.iter().zip(buffers) {
+            slot.fill(buffer, Some(&compiled.summary));
+        }
+        if let Some(event) = event {
+            let donated = body.slots.iter().zip(&body.form.args).filter(|(_, a)| a.donated).map(|(s, _)| s.clone());
+            self.throttle(InFlight { event, _donated: donated.collect() });
+        }
+        if debug && self.check_numerics.load(Relaxed) {
+            numerics(body, &outputs.0)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn compile(
+        &self,
+        device: &Device,
+        hash: u64,
+        form: &Form,
+        reason: CutReason,
+    ) -> Result<Arc<Compiled>, Arc<Failure>> {
+        let start = Instant::now();
+        let place = |f: Failure| {
+            Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
+        };
+        let text = lower::module(form, &form.outputs, device.platform).map_err(place)?;
+        if let Some(folder) = &device.dump_folder {
+            let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));
+            let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), &text));
+            if let Err(e) = written {
+                crate::disk::warn(&format!("cannot write to TORCHTPU_DUMP_DIR {}: {e}", folder.display()));
+            }
+        }
+        let mut loaded = None;
+        let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text)));
+        if let Some((disk, key)) = &key {
+            loaded = disk.load(key).and_then(|bytes| match device.client.deserialize(&bytes) {
+                Ok(e) => Some(e),
+                Err(e) => {
+                    disk.reject(key, e.message());
+                    None
+                }
+            });
+        }
+        let from_disk = loaded.is_some();
+        let executable = match loaded {
+            Some(e) => {
+                count(&COUNTERS.disk_cache_hits, 1);
+                e
+            }
+            None => {
+                let e = device.compile(&text).map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
+                count(&COUNTERS.compilations, 1);
+                if let Some((disk, _)) = &key {
+                    // Options may have changed on the way: the key is that of what was compiled.
+                    match e.serialize() {
+                        Ok(bytes) => disk.store(&device.disk_key(&text), &bytes),
+                        Err(e) => log_unserialisable(&e),
+                    }
+                }
+                e
+            }
+        };
+        let nanos = start.elapsed().as_nanos() as u64;
+        count(&COUNTERS.compile_nanos, nanos);
+        let recent = self.cache.recent(64);
+        metrics::explained(Explanation {
+            cut: reason,
+            nodes: form.nodes.len(),
+            ops: form.summary(),
+            nanos,
+            from_disk,
+            why: explain::difference(form, recent.iter().map(|c| &c.form)),
+        });
+        Ok(self.cache.insert(hash, Compiled::new(form.clone(), executable)))
+    }
+
+    /// Waits until few enough segments are in flight.
+    pub(super) fn throttle(&self, launched: InFlight) {
+        let limit = if mode::get() == EagerMode::Fused { MAX_IN_FLIGHT_FUSED } else { MAX_IN_FLIGHT_STRICT };
+        let mut list = self.in_flight.lock();
+        list.push_back(launched);
+        loop {
+            let done = list.front().is_some_and(|l| l.event.is_ready().unwrap_or(true));
+            if !done && list.len() <= limit {
+                return;
+            }
+            let Some(oldest) = list.pop_front() else { return };
+            // An error is told to whoever reads the values.
+            MutexGuard::unlocked(&mut list, || {
+                let _ = oldest.event.await_ready();
+                drop(oldest);
+            });
+        }
+    }
+
+    pub(super) fn recycle(&self, mut body: Body) {
+        // Dropping ops and buffers may take time: not under the lock.
+        body.clear();
+        let mut r = self.recording.lock();
+        if r.spare.len() < 4 {
+            r.spare.push(body);
+        }
+    }
+
+    /// Waits until nothing is left in the background.
+    pub(super) fn await_background(&self) {
+        if self.in_background.load(Relaxed) > 0 {
+            let all: Vec<_> = self.compiling.lock().iter().map(|c| c.launched.clone()).collect();
+            all.iter().for_each(|l| {
+                l.wait();
+            });
+        }
+    }
+}
+
+/// A segment that is in the background, until dropped.
+struct Background(Arc<Launched>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let engine = crate::engine();
+        engine.compiling.lock().retain(|c| !Arc::ptr_eq(&c.launched, &self.0));
+        let _ = self.0.set(());
+        engine.in_background.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Marks the arguments that nobody can see any more and whose memory a result of the same type can take.
+pub(super) fn donate(body: &mut Body, stream: u32) {
+    let mut wanted: Option<Vec<(u64, u32)>> = None;
+    for (i, slot) in body.slots.iter().enumerate() {
+        if !slot.may_be_donated(stream) {
+            continue;
+        }
+        let wanted = wanted.get_or_insert_with(|| {
+            let mut list: Vec<u64> =
+                body.form.outputs.iter().map(|&o| form::hash_meta(&body.form.values[o as usize])).collect();
+            list.sort_unstable();
+            let mut counts: Vec<(u64, u32)> = Vec::new();
+            for h in list {
+                match counts.last_mut() {
+                    Some((last, n)) if *last == h => *n += 1,
+                    _ => counts.push((h, 1)),
+                }
+            }
+            counts
+        });
+        if let Ok(at) = wanted.binary_search_by_key(&form::hash_meta(&slot.meta), |w| w.0)
+            && wanted[at].1 > 0
+        {
+            wanted[at].1 -= 1;
+            body.form.args[i].donated = true;
+            body.hash = mix(body.hash, i as u64 | 1 << 40);
+            count(&COUNTERS.donations, 1);
+        }
+    }
+}
+
+/// The vectors of numbers on the device, each uploaded only if it changed since the executable last ran.
+fn upload_numbers(
+    device: &Device,
+    compiled: &Compiled,
+    numbers: &[Vec<u8>; DTYPES],
+) -> Result<SmallVec<[Arc<Buffer>; 2]>, Arc<Failure>> {
+    let mut out = SmallVec::new();
+    if compiled.form.numbers.iter().all(|&n| n == 0) {
+        return Ok(out);
+    }
+    let mut last = compiled.numbers.lock();
+    for (d, bytes) in numbers.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
+        if let Some((old, buffer)) = &last[d]
+            && old == bytes
+        {
+            out.push(buffer.clone());
+            continue;
+        }
+        let buffer = device
+            .client
+            .buffer_from_host(bytes, device::element_type(DType::ALL[d]), &[i64::from(compiled.form.numbers[d])])
+            .map_err(|e| Failure::device("copying numbers to device tpu", &e))?;
+        count(&COUNTERS.uploads, 1);
+        count(&COUNTERS.upload_bytes, bytes.len() as u64);
+        let buffer = Arc::new(buffer);
+        out.push(buffer.clone());
+        match &mut last[d] {
+            Some((old, slot)) => {
+                old.clone_from(bytes);
+                *slot = buffer;
+            }
+            none => *none = Some((bytes.clone(), buffer)),
+        }
+    }
+    Ok(out)
+}
+
+/// Refuses results with NaN or infinities that came from finite inputs.
+fn numerics(body: &Body, outputs: &[Arc<Slot>]) -> Result<(), Failure> {
+    let finite = |slot: &Slot| -> Result<bool, Failure> {
+        let Ok(buffer) = slot.wait() else { return Ok(true) };
+        if !slot.meta.dtype.is_inexact() {
+            return Ok(true);
+        }
+        let bytes = buffer.to_vec().map_err(|e| Failure::device("reading from device tpu", &e))?;
+        Ok(all_finite(slot.meta.dtype, &bytes))
+    };
+    for (i, out) in outputs.iter().enumerate() {
+        if finite(out)? {
+            continue;
+        }
+        let numbers_finite = body.numbers.iter().enumerate().all(|(d, b)| all_finite(DType::ALL[d], b));
+        let mut inputs_finite = numbers_finite;
+        for slot in &body.slots {
+            inputs_finite = inputs_finite && finite(slot)?;
+        }
+        if inputs_finite {
+            let names = body.form.summary();
+            return Err(Failure::new(
+                ErrorKind::Runtime,
+                format!("Function '{names}' returned nan or inf values in its {i}th output, from finite inputs."),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
+    let words16 = |mask: u16| bytes.chunks_exact(2).all(|b| u16::from_ne_bytes([b[0], b[1]]) & mask != mask);
+    match dtype.to_real() {
+        DType::F16 => words16(0x7c00),
+        DType::BF16 => words16(0x7f80),
+        DType::F32 => bytes.chunks_exact(4).all(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]]).is_finite()),
+        DType::F64 => bytes
+            .chunks_exact(8)
+            .all(|b| f64::from_ne_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]).is_finite()),
+        _ => true,
+    }
+}
+
+/// A plugin that cannot serialise leaves the disk cache unused; said once.
+fn log_unserialisable(e: &torchtpu_pjrt::Error) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        crate::disk::warn(&format!("executables of this plugin cannot be kept on disk: {}", e.message()));
+    }
+}

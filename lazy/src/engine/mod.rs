@@ -1,0 +1,381 @@
+//! The engine: values by handle, streams of recorded ops, cuts, launches.
+//!
+//! Recording takes one lock for some tens of nanoseconds. Compiling, launching and waiting happen outside of it. Values of a
+//! segment that is on its way are [`Slot`]s, so all threads go on recording with them. The thread that made the cut launches:
+//! PJRT computes on threads of its own, and a second one in between would cost a wake-up a segment.
+//!
+//! Each thread records a stream of its own. Threads that work independently thereby have segments that repeat; a value that
+//! crosses over cuts the stream that computes it.
+
+mod checks;
+mod dumps;
+mod launching;
+mod recording;
+mod tpu;
+
+pub(crate) use tpu::Tpu;
+
+use crate::cache::ProcessCache;
+use crate::form::{DTYPES, Form, MAX_ITEMS};
+use crate::metrics::{COUNTERS, CutReason, count};
+use crate::repeat::{Early, Repeat};
+use crate::slot::{Failure, Slot};
+use crate::{device, metrics};
+use parking_lot::Mutex;
+use recording::stale;
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+use torchtpu_pjrt::Event;
+use torchtpu_tensor::backend::DeferredError;
+use torchtpu_tensor::{Error, ErrorKind, Result};
+
+/// Compilers take longer per op beyond about this many.
+pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
+const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
+/// Launched and not yet finished: enough to keep a device busy, few enough to bound its memory.
+const MAX_IN_FLIGHT_FUSED: usize = 2;
+/// Segments of one op are short.
+const MAX_IN_FLIGHT_STRICT: usize = 64;
+/// Where nothing else is asked for, a segment goes out early after so many ops on a device that does not share the host's
+/// processor. On XLA:CPU, which does, overlap gains nothing and the cut costs fusion.
+const DEFAULT_EARLY_OPS: usize = 512;
+/// Until the device is known.
+const EARLY_UNDECIDED: usize = usize::MAX - 1;
+const NO_OWNER: u32 = u32::MAX;
+
+/// A handle's target.
+struct Entry {
+    refs: u32,
+    /// Raised each time the entry is used anew, so that a stale handle is noticed.
+    generation: u32,
+    state: State,
+    /// Segment in which the value last became an argument, and which one.
+    mark: u64,
+    arg: u32,
+}
+
+enum State {
+    Free,
+    /// Value `value` of the segment that stream `stream` is recording.
+    Pending {
+        stream: u32,
+        value: u32,
+    },
+    Held(Arc<Slot>),
+}
+
+/// A segment as it is recorded.
+#[derive(Default)]
+struct Body {
+    form: Form,
+    hash: u64,
+    /// The entry of each value, while a handle to it is alive.
+    owners: Vec<u32>,
+    /// Values behind the arguments.
+    slots: Vec<Arc<Slot>>,
+    /// Numbers, packed by dtype.
+    numbers: [Vec<u8>; DTYPES],
+}
+
+impl Body {
+    fn clear(&mut self) {
+        self.form.clear();
+        self.hash = 0;
+        self.owners.clear();
+        self.slots.clear();
+        self.numbers.iter_mut().for_each(Vec::clear);
+    }
+}
+
+/// What one thread records.
+struct Stream {
+    body: Body,
+    /// Number of the segment, unique among all streams.
+    serial: u64,
+    /// Bytes of pending values that a handle keeps alive.
+    live_bytes: usize,
+    repeat: Repeat,
+    early: Early,
+    /// The last segment that went to the background: later ones are launched after it.
+    background: Option<Arc<Launched>>,
+}
+
+/// A segment that was cut.
+struct Segment {
+    body: Body,
+    outputs: Outputs,
+    reason: CutReason,
+    /// Whether the host waits for it and looks at its results.
+    debug: bool,
+    /// The stream that it was cut from.
+    stream: u32,
+}
+
+/// Set when a segment that is compiled in the background has been launched, or has failed.
+type Launched = OnceLock<()>;
+
+/// A program that is being compiled in the background.
+struct Compiling {
+    hash: u64,
+    form: Form,
+    launched: Arc<Launched>,
+}
+
+/// Compiles in the background at most so many segments at once: more would only share the processor.
+const MAX_BACKGROUND: usize = 4;
+
+/// A segment that was launched.
+struct InFlight {
+    event: Event,
+    /// Freeing a buffer that was given away waits for the program that took it, so that is done when it has ended.
+    _donated: SmallVec<[Arc<Slot>; 8]>,
+}
+
+/// The values that a segment owes. Whoever drops them without an outcome, by a panic, fails them: nobody must wait forever.
+struct Outputs(Vec<Arc<Slot>>);
+
+impl Outputs {
+    fn fail(&self, failure: &Arc<Failure>) {
+        self.0.iter().for_each(|s| s.fail(failure.clone()));
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.fail(&Arc::new(Failure::new(ErrorKind::Runtime, "computing this value was interrupted by a panic")));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Recording {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    streams: Vec<Stream>,
+    free_streams: Vec<u32>,
+    /// Emptied bodies, kept for their memory.
+    spare: Vec<Body>,
+    serial: u64,
+    nodes_recorded: u64,
+}
+
+/// Something that may turn out wrong, and is told to the thread that asked for it.
+struct Check {
+    thread: std::thread::ThreadId,
+    finding: Finding,
+}
+
+enum Finding {
+    /// The value of this handle will tell.
+    Open(u64, DeferredError),
+    Wrong(Error),
+}
+
+/// Beyond so many open checks, those that are known are settled: a program that never reads must not pile them up.
+const MAX_OPEN_CHECKS: usize = 64;
+
+pub(crate) struct Engine {
+    recording: Mutex<Recording>,
+    /// See [`Backend::defer_check`].
+    checks: Mutex<Vec<Check>>,
+    cache: ProcessCache,
+    in_flight: Mutex<VecDeque<InFlight>>,
+    /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
+    hash_mask: AtomicU64,
+    max_nodes: AtomicUsize,
+    max_pending_bytes: AtomicUsize,
+    /// A segment of so many ops is launched early if the device would idle; see [`Early`].
+    early_ops: AtomicUsize,
+    compiling: Mutex<Vec<Compiling>>,
+    /// Segments in the background, so that launching need not look for them when there are none.
+    in_background: AtomicUsize,
+    check_numerics: AtomicBool,
+    dumped: AtomicU64,
+}
+
+impl Default for Engine {
+    fn default() -> Engine {
+        let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
+        Engine {
+            recording: Mutex::default(),
+            checks: Mutex::default(),
+            cache: ProcessCache::default(),
+            in_flight: Mutex::default(),
+            hash_mask: AtomicU64::new(u64::MAX),
+            max_nodes: AtomicUsize::new(
+                number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64),
+            ),
+            max_pending_bytes: AtomicUsize::new(number("TORCHTPU_PENDING_BYTES").unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
+            early_ops: AtomicUsize::new(number("TORCHTPU_EARLY_OPS").unwrap_or(EARLY_UNDECIDED)),
+            compiling: Mutex::default(),
+            in_background: AtomicUsize::new(0),
+            check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),
+            dumped: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The current thread's stream, given back when the thread ends.
+///
+/// The thread that ends the process drops it too, before the plugin's own destructors run under programs still under way:
+/// those are waited for. What was never launched is not.
+struct StreamGuard;
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        let id = STREAM.replace(NO_STREAM);
+        if id == NO_STREAM {
+            return;
+        }
+        let engine = crate::engine();
+        engine.recording.lock().free_streams.push(id);
+        let is_ours = device::loaded().is_some_and(|d| d.check_process().is_ok());
+        if is_ours {
+            engine.await_background();
+        }
+        let launched = std::mem::take(&mut *engine.in_flight.lock());
+        if is_ours {
+            launched.iter().for_each(|l| drop(l.event.await_ready()));
+        } else {
+            std::mem::forget(launched); // A forked child would wait forever.
+        }
+    }
+}
+const NO_STREAM: u32 = u32::MAX;
+thread_local! {
+    static STREAM: Cell<u32> = const { Cell::new(NO_STREAM) };
+    static STREAM_GUARD: StreamGuard = const { StreamGuard };
+}
+
+impl Engine {
+    /// The slot of a value, after cutting the segment that computes it; one reader more.
+    fn slot(&self, handle: u64, reason: CutReason) -> Result<Arc<Slot>> {
+        let mut guard = self.recording.lock();
+        let stream = match &guard.entry(handle)?.state {
+            State::Held(slot) => {
+                slot.readers.fetch_add(1, Relaxed);
+                return Ok(slot.clone());
+            }
+            State::Pending { stream, .. } => *stream as usize,
+            State::Free => return Err(stale()),
+        };
+        let segment = self.take(&mut guard, stream, reason);
+        let slot = match &guard.entry(handle)?.state {
+            State::Held(slot) => slot.clone(),
+            _ => return Err(stale()),
+        };
+        slot.readers.fetch_add(1, Relaxed);
+        drop(guard);
+        if let Some(segment) = segment {
+            // A failure is in the slot too.
+            let _ = self.run(segment);
+        }
+        Ok(slot)
+    }
+
+    fn copy_out(&self, handle: u64, out: &mut [u8], reason: CutReason) -> Result<()> {
+        let slot = self.slot(handle, reason)?;
+        let _reading = Reading(&slot);
+        if let Some(d) = device::loaded() {
+            d.check_process().map_err(|f| f.error())?;
+        }
+        let buffer = slot.wait().as_ref().map_err(|f| f.error())?;
+        count(&COUNTERS.downloads, 1);
+        count(&COUNTERS.download_bytes, out.len() as u64);
+        buffer.to_host(out).map_err(|e| {
+            let f = Failure::device("computing on device tpu", &e);
+            match slot.origin() {
+                "" => f.error(),
+                ops => f.note(format!("in a segment with the ops: {ops}")).error(),
+            }
+        })
+    }
+
+    /// Cuts the current thread's segment.
+    pub(crate) fn cut(&self, reason: CutReason) {
+        let mut guard = self.recording.lock();
+        let id = guard.stream();
+        let segment = self.take(&mut guard, id, reason);
+        drop(guard);
+        if let Some(segment) = segment {
+            let _ = self.run(segment);
+        }
+    }
+
+    /// Cuts all segments.
+    pub(crate) fn cut_all(&self, reason: CutReason) {
+        let mut guard = self.recording.lock();
+        let segments: Vec<Segment> =
+            (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, reason)).collect();
+        drop(guard);
+        for segment in segments {
+            let _ = self.run(segment);
+        }
+    }
+
+    /// Cuts all segments and waits for everything that was launched.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.cut_all(CutReason::Synchronize);
+        if let Some(d) = device::loaded() {
+            d.check_process().map_err(|f| f.error())?;
+        }
+        self.await_background();
+        self.answer_checks()?;
+        let launched = std::mem::take(&mut *self.in_flight.lock());
+        for l in launched {
+            l.event.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error())?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn metrics(&self) -> metrics::Metrics {
+        let mut m = metrics::snapshot();
+        let r = self.recording.lock();
+        m.nodes_recorded = r.nodes_recorded;
+        m.live_values = (r.entries.len() - r.free.len()) as u64;
+        m.cached_executables = self.cache.len() as u64;
+        m
+    }
+
+    pub(crate) fn reset_metrics(&self) {
+        self.recording.lock().nodes_recorded = 0;
+        metrics::reset();
+    }
+
+    pub(crate) fn set_check_numerics(&self, on: bool) {
+        self.check_numerics.store(on, Relaxed);
+    }
+
+    pub(crate) fn set_max_nodes(&self, n: usize) {
+        self.max_nodes.store(n.clamp(1, MAX_ITEMS / 64), Relaxed);
+    }
+
+    pub(crate) fn set_max_pending_bytes(&self, n: usize) {
+        self.max_pending_bytes.store(n, Relaxed);
+    }
+
+    pub(crate) fn set_early_ops(&self, n: usize) {
+        self.early_ops.store(n, Relaxed);
+    }
+
+    pub(crate) fn set_hash_mask(&self, mask: u64) {
+        self.cache.clear();
+        self.hash_mask.store(mask, Relaxed);
+    }
+
+    pub(crate) fn clear_cache(&self) {
+        self.cache.clear();
+    }
+}
+
+/// One reader less, when dropped.
+struct Reading<'a>(&'a Slot);
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,255 @@
+//! Recording: handles, streams, and the cut that ends a segment.
+
+use super::{
+    Body, Engine, Entry, NO_OWNER, NO_STREAM, Outputs, Recording, STREAM, STREAM_GUARD, Segment, State, Stream,
+    launching::donate,
+};
+use crate::form::{Arg, Input, Node, mix};
+use crate::metrics::{COUNTERS, CutReason, count};
+use crate::mode::EagerMode;
+use crate::repeat::{Early, Repeat};
+use crate::slot::Slot;
+use crate::{form, mode};
+use parking_lot::MutexGuard;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use torchtpu_tensor::backend::Operand;
+use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::{Error, Meta, Result};
+
+impl Engine {
+    /// Appends an op to the current thread's segment; writes the handles, and returns the cut that has become due.
+    #[inline]
+    pub(super) fn push(
+        &self,
+        op: &Prim,
+        x: &[Operand<'_>],
+        y: &[Meta],
+        handles: &mut [u64],
+    ) -> Result<Option<Box<Segment>>> {
+        let mode = mode::get();
+        let mut guard = self.recording.lock();
+        let id = guard.stream();
+        if guard.streams.len() > 1 {
+            guard = self.join(guard, id, x);
+        }
+        let r = &mut *guard;
+        let s = &mut r.streams[id];
+        let b = &mut s.body;
+        let op_hash = form::hash_op(op);
+        let mut hash = mix(b.hash, op_hash);
+        let node =
+            Node { op: op.clone(), first_input: b.form.inputs.len() as u32, first_value: b.form.values.len() as u32 };
+        for (i, operand) in x.iter().enumerate() {
+            let input = match operand {
+                Operand::Value(h) => {
+                    let e = match r.entries.get_mut(*h as u32 as usize) {
+                        Some(e) if e.generation == (*h >> 32) as u32 && e.refs > 0 => e,
+                        _ => return Err(forget(b, &node, &x[..i])),
+                    };
+                    match &e.state {
+                        State::Pending { value, .. } => Input::value(*value),
+                        State::Held(_) if e.mark == s.serial => Input::arg(e.arg),
+                        State::Held(slot) => {
+                            let i = b.slots.len() as u32;
+                            hash = mix(hash, form::hash_meta(&slot.meta));
+                            b.form.args.push(Arg { meta: slot.meta, donated: false });
+                            b.slots.push(slot.clone());
+                            slot.used_by(id as u32);
+                            (e.mark, e.arg) = (s.serial, i);
+                            Input::arg(i)
+                        }
+                        State::Free => return Err(forget(b, &node, &x[..i])),
+                    }
+                }
+                Operand::Number { bits, meta } => {
+                    let d = meta.dtype as usize;
+                    let i = b.form.numbers[d];
+                    b.form.numbers[d] += 1;
+                    b.numbers[d].extend_from_slice(&bits.to_le_bytes()[..meta.dtype.size_bytes()]);
+                    Input::number(meta.dtype, i)
+                }
+            };
+            hash = mix(hash, u64::from(input.0));
+            b.form.inputs.push(input);
+        }
+        b.form.nodes.push(node);
+        let mut signature = op_hash;
+        for (meta, out) in y.iter().zip(handles) {
+            let value = b.form.values.len() as u32;
+            let (entry, handle) = new_entry(&mut r.entries, &mut r.free, State::Pending { stream: id as u32, value });
+            b.form.values.push(*meta);
+            b.owners.push(entry);
+            let bytes = meta.bytes().unwrap_or(usize::MAX);
+            s.live_bytes = s.live_bytes.saturating_add(bytes);
+            signature = mix(signature, bytes as u64);
+            *out = handle;
+        }
+        b.hash = mix(hash, y.len() as u64);
+        r.nodes_recorded += 1;
+        let len = b.form.nodes.len();
+        let reason = match mode {
+            EagerMode::Fused => {
+                let max = self.max_nodes.load(Relaxed);
+                if let Some(reason) = s.repeat.push(signature, len, max) {
+                    reason
+                } else if len >= max {
+                    CutReason::Size
+                } else if s.live_bytes > self.max_pending_bytes.load(Relaxed) {
+                    CutReason::Memory
+                } else if len == self.early_ops.load(Relaxed) && s.early.pass(s.repeat.place(), || self.is_idle()) {
+                    CutReason::Idle
+                } else {
+                    return Ok(None);
+                }
+            }
+            EagerMode::Strict => CutReason::Strict,
+            EagerMode::Debug => CutReason::Debug,
+        };
+        Ok(self.take(r, id, reason).map(Box::new))
+    }
+
+    /// Cuts the segments of other threads that compute what the current thread is about to use.
+    #[cold]
+    pub(super) fn join<'a>(
+        &'a self,
+        mut guard: MutexGuard<'a, Recording>,
+        own: usize,
+        x: &[Operand<'_>],
+    ) -> MutexGuard<'a, Recording> {
+        for operand in x {
+            let Operand::Value(h) = operand else { continue };
+            let other = match guard.entry(*h) {
+                Ok(Entry { state: State::Pending { stream, .. }, .. }) if *stream as usize != own => *stream as usize,
+                _ => continue,
+            };
+            if let Some(segment) = self.take(&mut guard, other, CutReason::OtherThread) {
+                // A failure is kept in the values; whoever reads them is told.
+                let _ = MutexGuard::unlocked(&mut guard, || self.run(segment));
+            }
+        }
+        guard
+    }
+
+    /// Ends a stream's segment: decides what leaves it and what it may destroy, and turns its values into slots.
+    pub(super) fn take(&self, r: &mut Recording, stream: usize, reason: CutReason) -> Option<Segment> {
+        let spare = r.spare.pop().unwrap_or_default();
+        let s = &mut r.streams[stream];
+        match reason {
+            CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle | CutReason::OtherThread => {
+            }
+            _ => s.repeat.anchor(),
+        }
+        if s.body.form.nodes.is_empty() {
+            r.spare.push(spare);
+            return None;
+        }
+        count(&COUNTERS.cuts[reason as usize], 1);
+        s.early.ended(s.body.form.nodes.len(), self.early_ops.load(Relaxed));
+        let mut body = std::mem::replace(&mut s.body, spare);
+        r.serial += 1;
+        s.serial = r.serial;
+        s.live_bytes = 0;
+        let debug = mode::get() == EagerMode::Debug;
+        let mut outputs = Vec::new();
+        for (value, &owner) in body.owners.iter().enumerate() {
+            if owner != NO_OWNER {
+                let slot = Arc::new(Slot::empty(body.form.values[value]));
+                r.entries[owner as usize].state = State::Held(slot.clone());
+                body.form.outputs.push(value as u32);
+                body.hash = mix(body.hash, value as u64);
+                outputs.push(slot);
+            }
+        }
+        if STREAM.get() != stream as u32 {
+            // Two threads launch segments of this stream now, so their order is not that of the cuts.
+            body.slots.iter().for_each(|s| s.share());
+        }
+        if !(debug && self.check_numerics.load(Relaxed)) {
+            donate(&mut body, stream as u32);
+        }
+        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32 })
+    }
+}
+
+impl Recording {
+    /// The current thread's stream.
+    #[inline]
+    pub(super) fn stream(&mut self) -> usize {
+        match STREAM.get() {
+            NO_STREAM => self.new_stream(),
+            id => id as usize,
+        }
+    }
+
+    #[cold]
+    fn new_stream(&mut self) -> usize {
+        let id = self.free_streams.pop().unwrap_or_else(|| {
+            self.serial += 1;
+            let (serial, body) = (self.serial, Body::default());
+            self.streams.push(Stream {
+                body,
+                serial,
+                live_bytes: 0,
+                repeat: Repeat::default(),
+                early: Early::default(),
+                background: None,
+            });
+            self.streams.len() as u32 - 1
+        });
+        STREAM.set(id);
+        // In a thread that is ending there is no guard any more; its stream then stays taken.
+        let _ = STREAM_GUARD.try_with(|_| ());
+        id as usize
+    }
+
+    #[inline]
+    pub(super) fn entry(&mut self, handle: u64) -> Result<&mut Entry> {
+        match self.entries.get_mut(handle as u32 as usize) {
+            Some(e) if e.generation == (handle >> 32) as u32 && e.refs > 0 => Ok(e),
+            _ => Err(stale()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn new_entry(&mut self, state: State) -> (u32, u64) {
+        new_entry(&mut self.entries, &mut self.free, state)
+    }
+}
+
+#[cold]
+pub(super) fn stale() -> Error {
+    Error::runtime("a device value was used after its last reference was given back")
+}
+
+/// Takes back what was recorded of a node whose next operand is stale: the given operands. Says so.
+#[cold]
+fn forget(b: &mut Body, node: &Node, x: &[Operand<'_>]) -> Error {
+    b.form.inputs.truncate(node.first_input as usize);
+    for operand in x {
+        if let Operand::Number { meta, .. } = operand {
+            let d = meta.dtype as usize;
+            b.form.numbers[d] -= 1;
+            let kept = b.numbers[d].len() - meta.dtype.size_bytes();
+            b.numbers[d].truncate(kept);
+        }
+    }
+    stale()
+}
+
+#[inline]
+fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u32, u64) {
+    match free.pop() {
+        Some(i) => {
+            let e = &mut entries[i as usize];
+            e.generation = e.generation.wrapping_add(1);
+            (e.refs, e.state, e.mark) = (1, state, 0);
+            (i, u64::from(e.generation) << 32 | u64::from(i))
+        }
+        None => {
+            let i = entries.len() as u32;
+            entries.push(Entry { refs: 1, generation: 1, state, mark: 0, arg: 0 });
+            (i, 1 << 32 | u64::from(i))
+        }
+    }
+}

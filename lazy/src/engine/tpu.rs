@@ -1,0 +1,116 @@
+//! The backend behind `tpu`.
+
+use super::{Check, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
+use crate::metrics::{COUNTERS, CutReason, count};
+use crate::mode::EagerMode;
+use crate::slot::{Failure, Slot};
+use crate::{device, mode};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use torchtpu_stablehlo::Platform;
+use torchtpu_tensor::backend::{Backend, DeferredError, Operand};
+use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::{Meta, Result};
+
+/// The engine as the tensor crate sees it.
+pub(crate) struct Tpu;
+
+impl Backend for Tpu {
+    #[inline]
+    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
+        device::get()?;
+        let engine = crate::engine();
+        let Some(segment) = engine.push(op, x, y, handles)? else { return Ok(()) };
+        let at_once = segment.reason == CutReason::Strict || segment.reason == CutReason::Debug;
+        match engine.run(*segment) {
+            Err(f) if at_once => {
+                handles.iter().for_each(|&h| self.release(h));
+                Err(f.error().in_op(op.name()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn retain(&self, handle: u64) {
+        if let Ok(e) = crate::engine().recording.lock().entry(handle) {
+            e.refs += 1;
+        }
+    }
+
+    #[inline]
+    fn release(&self, handle: u64) {
+        let mut guard = crate::engine().recording.lock();
+        let r = &mut *guard;
+        let Ok(e) = r.entry(handle) else { return };
+        e.refs -= 1;
+        if e.refs > 0 {
+            return;
+        }
+        let state = std::mem::replace(&mut e.state, State::Free);
+        r.free.push(handle as u32);
+        match &state {
+            State::Pending { stream, value } => {
+                let s = &mut r.streams[*stream as usize];
+                s.body.owners[*value as usize] = NO_OWNER;
+                let bytes = s.body.form.values[*value as usize].bytes().unwrap_or(usize::MAX);
+                s.live_bytes = s.live_bytes.saturating_sub(bytes);
+            }
+            State::Held(slot) => slot.named.store(false, Relaxed),
+            State::Free => {}
+        }
+        drop(guard);
+        // A buffer is freed outside of the lock, here.
+    }
+
+    fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
+        let engine = crate::engine();
+        engine.copy_out(handle, out, CutReason::Read)?;
+        engine.answer_checks()
+    }
+
+    fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
+        let engine = crate::engine();
+        self.retain(handle);
+        if mode::get() == EagerMode::Debug {
+            return engine.settle(handle, error).map_or(Ok(()), Err);
+        }
+        let open = {
+            let mut checks = engine.checks.lock();
+            checks.push(Check { thread: std::thread::current().id(), finding: Finding::Open(handle, error) });
+            checks.len()
+        };
+        if open.is_multiple_of(MAX_OPEN_CHECKS) {
+            engine.settle_known_checks();
+        }
+        Ok(())
+    }
+
+    fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {
+        let device = device::get()?;
+        device.check_process().map_err(|f| f.error())?;
+        let dims: SmallVec<[i64; 8]> = meta.dims.iter().map(|&d| d as i64).collect();
+        let buffer = device
+            .client
+            .buffer_from_host(bytes, device::element_type(meta.dtype), &dims)
+            .map_err(|e| Failure::device("copying to device tpu", &e).error())?;
+        count(&COUNTERS.uploads, 1);
+        count(&COUNTERS.upload_bytes, bytes.len() as u64);
+        let state = State::Held(Arc::new(Slot::ready(*meta, buffer)));
+        Ok(crate::engine().recording.lock().new_entry(state).1)
+    }
+
+    fn calls_kernels(&self) -> bool {
+        device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
+    }
+
+    fn step_boundary(&self) {
+        crate::step_boundary();
+    }
+
+    fn device_count(&self) -> Result<usize> {
+        // Values are placed on the first device only.
+        device::get().map(|_| 1)
+    }
+}

@@ -1,0 +1,143 @@
+"""What programs on XLA:CPU leave to our kernels, against the compiler's own code and against device cpu."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pytpu as torch
+from pytpu.nn import functional as F
+
+
+def with_gradients(name, results, function, *inputs):
+    """Puts the result of a function and the gradients of its inputs among the results."""
+    leaves = [x.requires_grad_() if x.is_floating_point() else x for x in inputs]
+    y = function(*leaves)
+    (y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype).reshape(y.shape).to(y.device)).sum().backward()
+    results[name] = y.detach().float().cpu().numpy()
+    for i, x in enumerate(leaves):
+        if x.requires_grad:
+            results[f"{name}, gradient {i}"] = x.grad.float().cpu().numpy()
+
+
+def compute(device):
+    """Name to array: results large enough for a call, on sizes drawn from one seed."""
+    rng = random.Random(3)
+    results = {}
+
+    def draw(*shape, dtype=torch.float32):
+        return torch.randn(*shape).to(dtype).to(device)
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        for i in range(4):
+            m, k, n, b = rng.randint(20, 70), rng.randint(20, 70), rng.randint(20, 70), rng.randint(1, 3)
+            name = f"{dtype} {b} x {m} x {k} x {n}"
+            with_gradients(f"matmul {name}", results, torch.matmul, draw(b, m, k, dtype=dtype), draw(b, k, n, dtype=dtype))
+            with_gradients(
+                f"linear {name}", results, F.linear, draw(b, m, k, dtype=dtype), draw(n, k, dtype=dtype), draw(n, dtype=dtype)
+            )
+    for i in range(24):
+        spatial, groups = rng.choice([1, 2, 2, 3]), rng.choice([1, 1, 2])
+        batch, c, o = rng.randint(1, 4), groups * rng.randint(1, 9), groups * rng.randint(1, 9)
+        sizes = [rng.randint(7, 15) for _ in range(spatial)]
+        kernel = [rng.randint(1, 4) for _ in range(spatial)]
+        stride, padding, dilation = rng.randint(1, 2), rng.randint(0, 2), rng.randint(1, 2)
+        dtype = rng.choice([torch.float32, torch.float32, torch.float64])
+        plain = [F.conv1d, F.conv2d, F.conv3d][spatial - 1]
+        transposed = [F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d][spatial - 1]
+        x = draw(batch, c, *sizes, dtype=dtype)
+        name = f"{dtype} {list(x.shape)} to {o}, {kernel}, {stride}, {padding}, {dilation}, {groups}"
+        with_gradients(
+            f"conv {name}", results, lambda x, w: plain(x, w, None, stride, padding, dilation, groups),
+            x, draw(o, c // groups, *kernel, dtype=dtype),
+        )
+        with_gradients(
+            f"transposed {name}", results, lambda x, w: transposed(x, w, None, stride, padding, 0, groups, dilation),
+            x.detach(), draw(c, o // groups, *kernel, dtype=dtype),
+        )
+    causal = {"is_causal": True}
+    seen = (torch.rand(40, 30) > 0.3).to(device)
+    added = torch.randn(2, 1, 1, 30).to(device)
+    for kwargs in ({}, causal, {"attn_mask": seen}, {"attn_mask": added}, {"scale": 0.3}):
+        with_gradients(
+            f"attention {sorted(kwargs)}", results, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **kwargs),
+            draw(2, 3, 40, 16), draw(2, 3, 30, 16), draw(2, 3, 30, 12),
+        )
+    for kernel, stride, padding in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0)):
+        x = draw(3, 9, 33, 37)
+        with_gradients(f"max pool {kernel}, {stride}, {padding}", results, lambda x: F.max_pool2d(x, kernel, stride, padding), x)
+    with_gradients("max pool to 4 x 4", results, lambda x: F.adaptive_max_pool2d(x, 4), draw(3, 30, 16, 16))
+    return results
+
+
+def in_a_process(path, **environment):
+    """The results of a fresh process, and what its programs say."""
+    import os
+
+    script = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np, pytpu as torch
+from test_kernel_calls import compute
+torch.manual_seed(0)
+np.savez({str(path)!r}, **compute("tpu"))
+"""
+    environment = {**os.environ, "TORCHTPU_CACHE": "0", **environment}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
+    with_calls = in_a_process(tmp_path / "with.npz", TORCHTPU_DUMP_DIR=str(tmp_path / "with"))
+    without = in_a_process(tmp_path / "without.npz", TORCHTPU_XLA_KERNELS="0", TORCHTPU_DUMP_DIR=str(tmp_path / "without"))
+    torch.manual_seed(0)
+    on_cpu = compute("cpu")
+    assert with_calls.keys() == without.keys() == on_cpu.keys()
+    programs = {folder: "".join(p.read_text() for p in (tmp_path / folder).iterdir()) for folder in ("with", "without")}
+    if "XLA:CPU" in torch.tpu.get_device_name():
+        for kernel in (
+            "matmul", "conv", "conv_input_grad", "conv_weight_grad", "attention", "attention_backward",
+            "max_pool", "max_pool_backward",
+        ):
+            assert f'kernel = "{kernel}"' in programs["with"], kernel
+    assert "custom_call" not in programs["without"]
+    for name, want in on_cpu.items():
+        # Sums of up to a few hundred products of numbers of size one; 16-bit floats round each result.
+        tolerance = {"torch.bfloat16": 3e-2, "torch.float16": 5e-3}.get(name.split()[1], 2e-4)
+        scale = max(1.0, float(np.abs(want).max()))
+        np.testing.assert_allclose(with_calls[name], want, rtol=tolerance, atol=tolerance * scale, err_msg=name)
+        np.testing.assert_allclose(without[name], want, rtol=tolerance, atol=tolerance * scale, err_msg=name)
+
+
+def test_a_row_that_sees_nothing_gives_zeros():
+    q, k, v = (torch.randn(1, 2, 64, 16).to("tpu").requires_grad_() for _ in range(3))
+    mask = torch.ones(64, 64, dtype=torch.bool)
+    mask[5] = False
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.to("tpu"))
+    y.sum().backward()
+    assert y[:, :, 5].cpu().abs().max().item() == 0
+    assert q.grad.cpu().isfinite().all() and q.grad[:, :, 5].cpu().abs().max().item() == 0
+
+
+@pytest.mark.parametrize("mode", ["fused", "strict", "debug"])
+def test_calls_work_in_every_mode_and_with_second_gradients(mode):
+    before = torch.tpu.eager_mode()
+    torch.tpu.set_eager_mode(mode)
+    try:
+        for device in ("cpu", "tpu"):
+            torch.manual_seed(0)
+            x = torch.randn(4, 8, 12, 12).to(device).requires_grad_()
+            w = torch.randn(8, 8, 3, 3).to(device).requires_grad_()
+            y = F.max_pool2d(F.conv2d(x, w, padding=1), 2)
+            q = y.reshape(4, 1, 36, 8)
+            z = F.scaled_dot_product_attention(q, q, q)
+            (gx,) = torch.autograd.grad(z.square().sum(), x, create_graph=True)
+            gw = torch.autograd.grad(gx.square().sum(), w)[0].cpu()
+            if device == "cpu":
+                want = gw
+        assert (gw - want).abs().max().item() <= 1e-3 * want.abs().max().item()
+    finally:
+        torch.tpu.set_eager_mode(before)
