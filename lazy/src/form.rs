@@ -87,6 +87,8 @@ pub(crate) struct Form {
     pub(crate) numbers: [u32; DTYPES],
     /// Values that leave the segment, ascending.
     pub(crate) outputs: Vec<u32>,
+    /// Whether the program may call kernels of device `cpu`.
+    pub(crate) kernels: bool,
 }
 
 impl Form {
@@ -205,6 +207,7 @@ impl Form {
         self.values.clear();
         self.args.clear();
         self.outputs.clear();
+        self.kernels = false;
         self.numbers = [0; DTYPES];
     }
     /// The ops' names, shortened: `add, mul (12 times), sum, ...`.

@@ -1,5 +1,6 @@
 """What programs on XLA:CPU leave to our kernels, against the compiler's own code and against device cpu."""
 
+import os
 import random
 import subprocess
 import sys
@@ -75,8 +76,6 @@ def compute(device):
 
 def in_a_process(path, **environment):
     """The results of a fresh process, and what its programs say."""
-    import os
-
     script = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
 import numpy as np, pytpu as torch
@@ -122,8 +121,29 @@ def test_a_row_that_sees_nothing_gives_zeros():
     assert q.grad.cpu().isfinite().all() and q.grad[:, :, 5].cpu().abs().max().item() == 0
 
 
+def test_strict_and_debug_leave_ops_to_the_compiler(tmp_path):
+    script = """
+import pytpu as torch
+x = torch.ones(64, 64).to("tpu")
+for mode in ("strict", "debug", "fused"):
+    torch.tpu.set_eager_mode(mode)
+    y = (x @ x).sum().item()
+    assert y == 64 ** 3, y
+"""
+    found = {}
+    for use in ("fused", "all", "0"):
+        folder = tmp_path / use
+        environment = {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_XLA_KERNELS": use, "TORCHTPU_DUMP_DIR": str(folder)}
+        subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+        programs = [p.read_text() for p in sorted(folder.iterdir())]
+        found[use] = [("custom_call" in p) for p in programs if "dot_general" in p or "custom_call" in p]
+    if "XLA:CPU" in torch.tpu.get_device_name():
+        # Strict's program serves debug.
+        assert found == {"fused": [False, True], "all": [True, True], "0": [False, False]}
+
+
 @pytest.mark.parametrize("mode", ["fused", "strict", "debug"])
-def test_calls_work_in_every_mode_and_with_second_gradients(mode):
+def test_every_mode_gives_second_gradients_through_these_ops(mode):
     before = torch.tpu.eager_mode()
     torch.tpu.set_eager_mode(mode)
     try:
