@@ -274,3 +274,37 @@ def test_types_from_before_dtypes():
         torch.FloatTensor(torch.zeros(2).long())
     with pytest.raises(TypeError, match="data must be a sequence"):
         torch.FloatTensor(1.5)
+
+
+def test_the_gradient_of_clamp_stays_within_numbers_and_is_shared_with_tensors(device):
+    def gradient(function, *more):
+        x = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0, float("nan")], device=device, requires_grad=True)
+        function(x, *more).sum().backward()
+        return x.grad.tolist()
+
+    assert gradient(lambda x: x.clamp(-1, 1)) == [0, 0, 1, 0, 0, 0]
+    assert gradient(lambda x: x.clamp(min=-1)) == [0, 0, 1, 1, 1, 0]
+    assert gradient(lambda x: x.clamp_max(1)) == [1, 1, 1, 0, 0, 0]
+    low = torch.full((6,), -1.0, device=device, requires_grad=True)
+    high = torch.full((6,), 1.0, device=device, requires_grad=True)
+    assert gradient(lambda x: x.clamp(low, high))[:5] == [0, 0.5, 1, 0.5, 0]
+    assert low.grad.tolist()[:5] == [1, 0.5, 0, 0, 0]
+    assert high.grad.tolist()[:5] == [0, 0, 0, 0.5, 1]
+    # Functions that clamp on the way keep their own gradients at the bounds.
+    assert gradient(lambda x: torch.nn.functional.softshrink(x, 1.0))[:5] == [1, 0, 0, 0, 1]
+    assert gradient(lambda x: torch.nn.functional.hardtanh(x))[:5] == [0, 0, 1, 0, 0]
+
+
+def test_gradients_of_maxima_beside_nan(device):
+    nan = float("nan")
+    want = {
+        "maximum": ([0.5, 1, 0, 1, 1, 1], [0.5, 0, 1, 1, 1, 1]),
+        "minimum": ([0.5, 0, 1, 1, 1, 1], [0.5, 1, 0, 1, 1, 1]),
+        "fmax": ([0.5, 1, 0, 0, 1, 1], [0.5, 0, 1, 1, 0, 0]),
+        "fmin": ([0.5, 0, 1, 0, 1, 1], [0.5, 1, 0, 1, 0, 0]),
+    }
+    for name, gradients in want.items():
+        a = torch.tensor([1, 2, 1, nan, 1, nan], device=device, requires_grad=True)
+        b = torch.tensor([1, 1, 2, 1, nan, nan], device=device, requires_grad=True)
+        getattr(torch, name)(a, b).sum().backward()
+        assert (a.grad.tolist(), b.grad.tolist()) == gradients, name

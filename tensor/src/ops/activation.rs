@@ -265,8 +265,8 @@ impl Fused for SiluBackward {
 
 // ------------------------------------------------------------------------------------------------ clipping
 
-/// Bounds `x` by tensors or numbers. Within the bounds, ends included, the gradient goes to `x`, else to the bound; where
-/// the bounds cross, the upper one wins; NaN stays.
+/// Bounds `x` by tensors or numbers; where the bounds cross, the upper one wins; NaN stays. Strictly within numbers the gradient
+/// goes to `x`, elsewhere nowhere. Tensors get it where they bound, and half of it where they are met.
 ///
 /// # Errors
 /// `Runtime` when there is no bound, or shapes do not broadcast.
@@ -280,32 +280,52 @@ pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) ->
     if dtype.is_complex() {
         return Err(Error::not_implemented("clamp is not supported for complex types"));
     }
-    let y = narrowed(x.clone(), dtype)?;
-    let tracked = state::grad_enabled() && all.iter().any(|o| matches!(o, Operand::Tensor(t) if t.requires_grad()));
-    let mut y = y;
-    for (bound, upper) in [(low, false), (high, true)] {
+    let x = narrowed(x.clone(), dtype)?;
+    let by_numbers = graph::may_need_grad(&[&x]) && all[1..].iter().all(|b| matches!(b, Operand::Scalar(_)));
+    let mut y = if by_numbers { x.detach() } else { x.clone() };
+    let mut within: Option<Tensor> = None;
+    for (bound, kind, inside) in
+        [(low, BinaryKind::Maximum, CompareKind::Gt), (high, BinaryKind::Minimum, CompareKind::Lt)]
+    {
         let Some(bound) = bound else { continue };
         let bound = match bound {
             Operand::Tensor(b) => narrowed(b.clone(), dtype)?,
-            Operand::Scalar(s) => Tensor::number(s, dtype)?,
+            Operand::Scalar(s) => {
+                let bound = Tensor::number(s, dtype)?;
+                if by_numbers {
+                    let here = compare(inside, Operand::Tensor(&x), Operand::Tensor(&bound))?;
+                    within = Some(match within {
+                        Some(before) => binary(BinaryKind::LogicalAnd, &before, &here)?,
+                        None => here,
+                    });
+                }
+                bound
+            }
         };
-        let (kind, beyond) =
-            if upper { (BinaryKind::Minimum, CompareKind::Gt) } else { (BinaryKind::Maximum, CompareKind::Lt) };
-        y = if tracked {
-            let out = compare(beyond, Operand::Tensor(&y), Operand::Tensor(&bound))?;
-            let nan = if dtype.is_float() { binary(BinaryKind::LogicalOr, &out, &bound.isnan()?)? } else { out };
-            select(&nan, &bound, &y)?
-        } else {
-            arith(kind, Operand::Tensor(&y), Operand::Tensor(&bound))?
-        };
+        y = arith(kind, Operand::Tensor(&y), Operand::Tensor(&bound))?;
     }
-    Ok(y)
+    match within {
+        Some(within) => select(&within, &x, &y),
+        None => Ok(y),
+    }
 }
 
+/// [`clamp`] by numbers whose gradient goes to `x` where a bound is met, too.
 fn clamp_scalars(x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Tensor> {
     super::complex::refuse(x, ErrorKind::NotImplemented, "clamp is not supported for complex types")?;
-    let number = |v: f64| if x.dtype().is_float() { Scalar::Float(v) } else { Scalar::Int(v as i64) };
-    clamp(x, low.map(|v| Operand::Scalar(number(v))), high.map(|v| Operand::Scalar(number(v))))
+    if !x.dtype().is_float() || !graph::may_need_grad(&[x]) {
+        let number =
+            |v: f64| Operand::Scalar(if x.dtype().is_float() { Scalar::Float(v) } else { Scalar::Int(v as i64) });
+        return clamp(x, low.map(number), high.map(number));
+    }
+    let mut y = x.clone();
+    if let Some(low) = low {
+        y = select_scalar(&y.lt_scalar(low)?, low, &y)?;
+    }
+    if let Some(high) = high {
+        y = select_scalar(&y.gt_scalar(high)?, high, &y)?;
+    }
+    Ok(y)
 }
 
 /// [`clamp_scalars`] whose gradient is zero where a bound is met, too.

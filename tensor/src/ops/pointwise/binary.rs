@@ -393,18 +393,29 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
         ),
         Maximum | Minimum | Fmax | Fmin => {
             let (a, b) = (s.x(0), s.x(1));
-            let dir = if matches!(kind, Maximum | Fmax) { CompareKind::Gt } else { CompareKind::Lt };
-            // Ties share the gradient.
+            let (dir, opposite) = match kind {
+                Maximum | Fmax => (CompareKind::Gt, CompareKind::Lt),
+                _ => (CompareKind::Lt, CompareKind::Gt),
+            };
+            // Ties share the gradient. Beside NaN both get all of it, or with `fmax` and `fmin` the number alone, of two NaN the first.
             let half = arith(Mul, Operand::Tensor(g), Operand::Scalar(Scalar::Float(0.5)))?;
             let tie = compare(CompareKind::Eq, Operand::Tensor(a), Operand::Tensor(b))?;
-            let part = |wins: &Tensor| -> Result<Tensor> {
-                let d = select(wins, g, &Tensor::zeros_like_meta(g.meta())?)?;
+            let part = |x: &Tensor, y: &Tensor, is_first: bool| -> Result<Tensor> {
+                let zeros = Tensor::zeros_like_meta(g.meta())?;
+                let versus = |dir| compare(dir, Operand::Tensor(x), Operand::Tensor(y));
+                let d = if matches!(kind, Maximum | Minimum) {
+                    select(&versus(opposite)?, &zeros, g)?
+                } else {
+                    let alone = if is_first {
+                        y.isnan()?
+                    } else {
+                        binary(LogicalAnd, &y.isnan()?, &x.isnan()?.logical_not()?)?
+                    };
+                    select(&binary(LogicalOr, &versus(dir)?, &alone)?, g, &zeros)?
+                };
                 select(&tie, &half, &d)
             };
-            (
-                when(na, &|| part(&compare(dir, Operand::Tensor(a), Operand::Tensor(b))?))?,
-                when(nb, &|| part(&compare(dir, Operand::Tensor(b), Operand::Tensor(a))?))?,
-            )
+            (when(na, &|| part(a, b, true))?, when(nb, &|| part(b, a, false))?)
         }
         Remainder => {
             (when(na, &|| Ok(g.clone()))?, when(nb, &|| mul(g, &binary(FloorDivide, s.x(0), s.x(1))?)?.neg())?)
