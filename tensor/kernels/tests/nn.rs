@@ -479,6 +479,24 @@ fn large_convolutions_of_3x3_equal_the_definition() {
 }
 
 #[test]
+fn convolutions_of_few_channels_equal_the_definition() {
+    let spec = |pad: [(i64, i64); 2], reverse: bool| ConvSpec {
+        pad: [pad[0], pad[1], (0, 0)],
+        reverse,
+        ..ConvSpec::default()
+    };
+    let same = [(1, 1); 2];
+    check_conv::<f32>(&spec(same, false), 8, 1, 16, &[8, 8], &[3, 3], false);
+    check_conv::<f32>(&spec(same, false), 9, 16, 33, &[8, 9], &[3, 3], false);
+    check_conv::<f32>(&spec(same, true), 5, 40, 9, &[17, 11], &[3, 2], true);
+    check_conv::<f32>(&spec([(2, 1), (0, 3)], true), 1, 3, 40, &[23, 17], &[5, 4], false);
+    check_conv::<f32>(&spec([(-1, 2), (3, -2)], false), 3, 5, 1, &[31, 30], &[4, 7], false);
+    check_conv::<f32>(&spec([(0, 0); 2], false), 2, 2, 3, &[90, 150], &[1, 5], false);
+    check_conv::<f64>(&spec(same, false), 9, 14, 21, &[7, 7], &[3, 3], true);
+    check_conv::<bf16>(&spec([(0, 1), (1, 0)], false), 16, 8, 18, &[6, 7], &[1, 2], false);
+}
+
+#[test]
 fn convolution_with_zero_sizes() {
     check_conv::<f32>(&ConvSpec::default(), 0, 2, 2, &[5, 5], &[3, 3], false);
     check_conv::<f32>(&ConvSpec::default(), 2, 2, 2, &[2, 5], &[3, 3], false);

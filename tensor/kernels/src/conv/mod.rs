@@ -8,8 +8,10 @@
 //! Products of matrices do the arithmetic, over the whole batch at once: the windows of an input are an operand that is packed
 //! straight from the input. The gradient for the input is a convolution too, of the output's gradient with the weights turned around;
 //! with a stride, one for each class of input positions that the same kernel positions reach. Kernels of 3x3 with unit steps go
-//! through Winograd's transforms where there is enough of them; a depthwise convolution is computed directly.
+//! through Winograd's transforms where there is enough of them. Where few channels are read, a convolution with unit steps is summed as it is
+//! defined, and so is a depthwise one.
 
+mod direct;
 mod windows;
 mod winograd;
 
@@ -290,7 +292,11 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
     if out.is_empty() {
         return;
     }
-    if let Some(layer) = Layer::new(s).filter(|l| l.pays_along_tiles()) {
+    let transforms = Layer::new(s).filter(|l| l.pays_along_tiles());
+    if let Some(layer) = direct::Layer::new(s).filter(|l| l.pays::<A>(transforms.is_some())) {
+        return direct::forward(&layer, x, w, bias, out);
+    }
+    if let Some(layer) = transforms {
         return winograd::forward(&layer, x, w, bias, out);
     }
     let beta = if bias.is_some() { A::ONE } else { A::ZERO };
@@ -424,7 +430,11 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
     if gx.is_empty() {
         return;
     }
-    if let Some(layer) = Layer::new(s).filter(|l| l.turned().pays_along_tiles()) {
+    let transforms = Layer::new(s).filter(|l| l.turned().pays_along_tiles());
+    if let Some(layer) = direct::Layer::new(s).filter(|l| l.turned().pays::<A>(transforms.is_some())) {
+        return direct::input_grad(&layer, g, w, gx);
+    }
+    if let Some(layer) = transforms {
         return winograd::input_grad(&layer, g, w, gx);
     }
     let to = Shared::new(gx);
@@ -525,6 +535,10 @@ fn weight_grad<A: Transform>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
     if gw.is_empty() {
         return;
     }
+    let transforms = Layer::new(s).filter(|l| l.pays());
+    if let Some(layer) = direct::Layer::new(s).filter(|l| l.weights_pay::<A>(transforms.is_some())) {
+        return direct::weight_grad(&layer, x, g, gw);
+    }
     if s.is_depthwise() {
         let to = Shared::new(gw);
         return parallel_for(s.o, (1usize << 15).div_ceil((ys * s.ks() * s.n).max(1)), |range| {
@@ -541,7 +555,7 @@ fn weight_grad<A: Transform>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
     if depth == 0 || s.n * ys == 0 {
         return gw.fill(A::ZERO);
     }
-    if let Some(layer) = Layer::new(s).filter(|l| l.pays()) {
+    if let Some(layer) = transforms {
         return winograd::weight_grad(&layer, x, g, gw);
     }
     let kernel = kernel_positions(s.k);

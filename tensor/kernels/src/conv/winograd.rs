@@ -177,12 +177,15 @@ pub(super) trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn sub(self, other: Self) -> Self;
     unsafe fn mul(self, other: Self) -> Self;
+    /// `self + a * b`, rounded once where the processor can.
+    unsafe fn plus(self, a: Self, b: Self) -> Self;
 }
 
 /// Registers of a processor: the type's loads, stores and arithmetic by name.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vectors {
-    ($($v:ident: $lanes:literal $t:ty, $features:literal, $load:ident, $store:ident, $set:ident, $add:ident, $sub:ident, $mul:ident;)*) => {$(
+    ($($v:ident: $lanes:literal $t:ty, $features:literal, $load:ident, $store:ident, $set:ident, $add:ident, $sub:ident, $mul:ident,
+        $fma:ident;)*) => {$(
         impl Vector for std::arch::x86_64::$v {
             type Element = $t;
             const LANES: usize = $lanes;
@@ -218,15 +221,24 @@ macro_rules! vectors {
             unsafe fn mul(self, other: Self) -> Self {
                 std::arch::x86_64::$mul(self, other)
             }
+            #[inline]
+            #[target_feature(enable = $features)]
+            unsafe fn plus(self, a: Self, b: Self) -> Self {
+                std::arch::x86_64::$fma(a, b, self)
+            }
         }
     )*};
 }
 #[cfg(target_arch = "x86_64")]
 vectors! {
-    __m512: 16 f32, "avx512f", _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_mul_ps;
-    __m512d: 8 f64, "avx512f", _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd;
-    __m256: 8 f32, "avx2", _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps;
-    __m256d: 4 f64, "avx2", _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd;
+    __m512: 16 f32, "avx512f", _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps, _mm512_add_ps, _mm512_sub_ps, _mm512_mul_ps,
+        _mm512_fmadd_ps;
+    __m512d: 8 f64, "avx512f", _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd,
+        _mm512_fmadd_pd;
+    __m256: 8 f32, "avx2,fma", _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps, _mm256_add_ps, _mm256_sub_ps, _mm256_mul_ps,
+        _mm256_fmadd_ps;
+    __m256d: 4 f64, "avx2,fma", _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
+        _mm256_fmadd_pd;
 }
 
 /// What every processor has: 16 bytes, or two registers of 8.
@@ -261,6 +273,10 @@ impl<A: Real> Vector for Four<A> {
     #[inline(always)]
     unsafe fn mul(self, other: Self) -> Self {
         Four(std::array::from_fn(|i| self.0[i] * other.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn plus(self, a: Self, b: Self) -> Self {
+        Four(std::array::from_fn(|i| self.0[i] + a.0[i] * b.0[i]))
     }
 }
 
@@ -320,6 +336,7 @@ macro_rules! leveled {
         }
     };
 }
+pub(super) use leveled;
 
 /// Four elements of a patch to four points.
 #[inline(always)]
@@ -606,7 +623,7 @@ leveled! {
 
 /// Copies less than 32 elements.
 #[inline(always)]
-unsafe fn copy<A: Real>(from: *const A, to: *mut A, count: usize) {
+pub(super) unsafe fn copy<A: Real>(from: *const A, to: *mut A, count: usize) {
     #[inline(always)]
     unsafe fn ends<A: Real, const N: usize>(from: *const A, to: *mut A, count: usize) {
         for at in [0, count - N] {
