@@ -4,7 +4,7 @@
 //! floating-point type; `f32` is right for `f16` and `bf16` data. Weights, biases and the outputs of backward passes are
 //! optional where the caller may not need them. Outputs must not overlap inputs.
 
-use crate::par::{Scratch, Shared};
+use crate::par::{Scratch, Shared, prefetch};
 use crate::real::{Input, Real, for_acc, input, output, simd, sum_of, sum_of2};
 use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
@@ -50,10 +50,10 @@ pub fn layer_norm(
             let (y, mean, rstd) = (Shared::new(y), Shared::new(mean), Shared::new(rstd));
             parallel_for(rows, GRAIN.div_ceil(n.max(1)), |range| {
                 for row in range {
-                    let x = &x[row * n..][..n];
+                    let (x, next) = x[row * n..].split_at(n);
                     // SAFETY: rows are disjoint.
                     let (y, mean, rstd) = unsafe { (y.slice(row * n, n), mean.slice(row, 1), rstd.slice(row, 1)) };
-                    (mean[0], rstd[0]) = layer_norm_row(x, w, b, A::of(eps), y);
+                    (mean[0], rstd[0]) = layer_norm_row(x, w, b, A::of(eps), y, next);
                 }
             });
         })));
@@ -70,10 +70,16 @@ fn moments<A: Real>(x: &[A]) -> (A, A) {
 }
 
 simd! {
-    fn layer_norm_row<A: Real>(x: &[A], w: Option<&[A]>, b: Option<&[A]>, eps: A, y: &mut [A]) -> (A, A) {
+    fn layer_norm_row<A: Real>(x: &[A], w: Option<&[A]>, b: Option<&[A]>, eps: A, y: &mut [A], next: &[A]) -> (A, A) {
         let (mean, var) = moments(x);
         let rstd = A::ONE / (var + eps).sqrt();
-        affine(x, rstd, -(mean * rstd), w, b, y);
+        // The next row is fetched from memory while this one is written.
+        const BLOCK: usize = 128;
+        for (i, (x, y)) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)).enumerate() {
+            let here = i * BLOCK..i * BLOCK + x.len();
+            prefetch(next.get(here.clone()).unwrap_or_default());
+            affine(x, rstd, -(mean * rstd), w.map(|w| &w[here.clone()]), b.map(|b| &b[here.clone()]), y);
+        }
         (mean, rstd)
     }
 }

@@ -44,6 +44,19 @@ impl<T> Shared<T> {
     }
 }
 
+/// Asks for memory that will be read soon, where the processor can be asked.
+#[inline(always)]
+pub(crate) fn prefetch<T>(x: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in x.chunks((64 / size_of::<T>()).max(1)) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: the address is that of an element; nothing is read.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = x;
+}
+
 /// Cache lines: the alignment of scratch memory.
 #[derive(Clone, Copy)]
 #[repr(align(64))]

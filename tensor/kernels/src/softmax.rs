@@ -4,7 +4,7 @@
 //! cache. A dimension that is not the last is worked on in blocks of neighbouring columns, with running maxima and sums. Rows of only `-inf` give NaN, as
 //! the formula says. Outputs must not overlap inputs.
 
-use crate::par::Shared;
+use crate::par::{Shared, prefetch};
 use crate::real::{LANES, Real, for_acc, input, lanes_sum, max_of, output, simd, sum_of, sum_of2};
 use crate::threads::parallel_for;
 use crate::{View, ViewMut};
@@ -60,8 +60,8 @@ fn forward(x: &View, dim: usize, log: bool, out: &mut ViewMut) {
                     for row in rows {
                         // SAFETY: rows are disjoint.
                         let y = unsafe { to.slice(row * n, n) };
-                        let x = &x[row * n..][..n];
-                        if log { log_softmax_row(x, y) } else { softmax_row(x, y) }
+                        let (x, next) = x[row * n..].split_at(n);
+                        if log { log_softmax_row(x, y) } else { softmax_row(x, y, next) }
                     }
                 });
                 return;
@@ -78,13 +78,16 @@ fn forward(x: &View, dim: usize, log: bool, out: &mut ViewMut) {
 }
 
 simd! {
-    fn softmax_row<A: Real>(x: &[A], y: &mut [A]) {
+    fn softmax_row<A: Real>(x: &[A], y: &mut [A], next: &[A]) {
         let max = max_of(x);
         let mut lanes = [A::ZERO; LANES];
         let mut rest = A::ZERO;
         let (mut yc, xc) = (y.chunks_exact_mut(LANES), x.chunks_exact(LANES));
         let tail = xc.remainder();
-        for (y, x) in (&mut yc).zip(xc) {
+        // The next row is fetched from memory meanwhile.
+        let ahead = next.chunks(LANES).chain(std::iter::repeat(&[][..]));
+        for ((y, x), ahead) in (&mut yc).zip(xc).zip(ahead) {
+            prefetch(ahead);
             for i in 0..LANES {
                 let e = (x[i] - max).exp();
                 y[i] = e;
