@@ -20,10 +20,8 @@ pub(crate) struct Device {
     /// The process that made the client: its threads do not survive a fork.
     process: u32,
     pub(crate) dump_folder: Option<PathBuf>,
-    /// Whether the compiler is that of XLA:CPU, for lowerings that differ.
-    pub(crate) is_cpu: bool,
-    /// Whether it knows our kernels.
-    knows_kernels: bool,
+    /// Whose compiler it is, for lowerings that differ.
+    pub(crate) platform: Platform,
 }
 
 static DEVICE: OnceLock<Device> = OnceLock::new();
@@ -121,15 +119,9 @@ impl Device {
             overrides: Mutex::new(overrides),
             process: std::process::id(),
             dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
-            is_cpu,
-            knows_kernels: is_cpu && crate::kernels::register(&client),
+            platform: if is_cpu { Platform::Cpu { kernels: crate::kernels::register(&client) } } else { Platform::Any },
             client,
         }
-    }
-
-    /// What to lower for; `kernels` says whether programs may call them where they are known.
-    pub(crate) fn platform(&self, kernels: bool) -> Platform {
-        if self.is_cpu { Platform::Cpu { kernels: kernels && self.knows_kernels } } else { Platform::Any }
     }
 
     /// Refuses to go on in a forked child, where every wait would be forever.

@@ -87,8 +87,6 @@ pub(crate) struct Form {
     pub(crate) numbers: [u32; DTYPES],
     /// Values that leave the segment, ascending.
     pub(crate) outputs: Vec<u32>,
-    /// Whether the program may call kernels of device `cpu`.
-    pub(crate) kernels: bool,
 }
 
 impl Form {
@@ -207,7 +205,6 @@ impl Form {
         self.values.clear();
         self.args.clear();
         self.outputs.clear();
-        self.kernels = false;
         self.numbers = [0; DTYPES];
     }
     /// The ops' names, shortened: `add, mul (12 times), sum, ...`.

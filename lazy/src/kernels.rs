@@ -1,42 +1,12 @@
 //! The kernels of device `cpu`, made known to XLA:CPU: programs call them for what they do faster than compiled code.
 
-use crate::mode::EagerMode;
 use smallvec::SmallVec;
-use std::sync::OnceLock;
 use torchtpu_pjrt::{CallFrame, Client, CustomCall};
 use torchtpu_tensor::ops::kernel_call::{self, Array, Lender};
 use torchtpu_tensor::{DType, Dims};
 
-/// Whose programs call kernels: `fused`, those of that mode, unless it says `all` or `0`, none.
-///
-/// Strict and Debug show what each op is by itself, as the compiler makes it: what Fused computes can be held against that.
+/// Set to `0`, it leaves everything to the compiler.
 const VARIABLE: &str = "TORCHTPU_XLA_KERNELS";
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
-    Never,
-    Fused,
-    Always,
-}
-
-fn wanted() -> Use {
-    static USE: OnceLock<Use> = OnceLock::new();
-    *USE.get_or_init(|| match std::env::var(VARIABLE).as_deref().map(str::trim) {
-        Ok("0") => Use::Never,
-        Ok("all") => Use::Always,
-        _ => Use::Fused,
-    })
-}
-
-/// Whether programs of a mode may call kernels, where the plugin knows them.
-#[inline]
-pub(crate) fn are_for(mode: EagerMode) -> bool {
-    match wanted() {
-        Use::Never => false,
-        Use::Fused => mode == EagerMode::Fused,
-        Use::Always => true,
-    }
-}
 
 struct Kernels;
 
@@ -78,7 +48,7 @@ fn sizes(dims: &[i64]) -> Result<Dims, String> {
     Dims::try_new(&sizes).map_err(|e| e.to_string())
 }
 
-/// Makes the kernels known to the plugin of a cpu client; whether it knows them now.
+/// Makes the kernels known to the plugin of a cpu client; whether programs may call them.
 pub(crate) fn register(client: &Client) -> bool {
-    wanted() != Use::Never && client.register_custom_call::<Kernels>().is_ok()
+    std::env::var(VARIABLE).map_or(true, |v| v.trim() != "0") && client.register_custom_call::<Kernels>().is_ok()
 }

@@ -208,5 +208,5 @@ pub fn dump_graph(handle: u64) -> Result<String> {
 /// # Errors
 /// `Value` when the value is computed already.
 pub fn dump_stablehlo(handle: u64) -> Result<String> {
-    engine().dump(handle, device::get()?.platform(kernels::are_for(eager_mode())))
+    engine().dump(handle, device::get()?.platform)
 }

@@ -33,7 +33,7 @@ impl Engine {
         let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
             device.check_process()?;
             if self.early_ops.load(Relaxed) == EARLY_UNDECIDED {
-                let ops = if device.is_cpu { usize::MAX } else { DEFAULT_EARLY_OPS };
+                let ops = if device.platform.is_cpu() { usize::MAX } else { DEFAULT_EARLY_OPS };
                 self.early_ops.store(ops, Relaxed);
             }
             Ok((device, self.find(hash, &segment.body.form)))
@@ -205,7 +205,7 @@ impl Engine {
         let place = |f: Failure| {
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
-        let text = lower::module(form, &form.outputs, device.platform(form.kernels)).map_err(place)?;
+        let text = lower::module(form, &form.outputs, device.platform).map_err(place)?;
         if let Some(folder) = &device.dump_folder {
             let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));
             let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), &text));

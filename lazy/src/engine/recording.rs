@@ -9,7 +9,7 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
-use crate::{form, kernels, mode};
+use crate::{form, mode};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -150,10 +150,7 @@ impl Engine {
         r.serial += 1;
         s.serial = r.serial;
         s.live_bytes = 0;
-        let mode = mode::get();
-        let debug = mode == EagerMode::Debug;
-        body.form.kernels = kernels::are_for(mode);
-        body.hash = mix(body.hash, body.form.kernels.into());
+        let debug = mode::get() == EagerMode::Debug;
         let mut outputs = Vec::new();
         for (value, &owner) in body.owners.iter().enumerate() {
             if owner != NO_OWNER {

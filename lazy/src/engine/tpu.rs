@@ -4,7 +4,7 @@ use super::{Check, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::slot::{Failure, Slot};
-use crate::{device, kernels, mode};
+use crate::{device, mode};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -102,8 +102,7 @@ impl Backend for Tpu {
     }
 
     fn calls_kernels(&self) -> bool {
-        kernels::are_for(mode::get())
-            && device::get().is_ok_and(|d| d.platform(true) == Platform::Cpu { kernels: true })
+        device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
     }
 
     fn step_boundary(&self) {
