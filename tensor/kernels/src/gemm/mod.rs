@@ -267,8 +267,10 @@ fn each(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
 fn shares(n: usize, threads: usize, most: usize) -> Vec<Range<usize>> {
     let mut shares = Vec::new();
     let mut start = 0;
+    // Few strips are still enough for all threads.
+    let least = (most / 4).min(n / (4 * threads)).max(1);
     while start < n {
-        let size = ((n - start) / (2 * threads)).clamp((most / 4).max(1), most).min(n - start);
+        let size = ((n - start) / (2 * threads)).clamp(least, most).min(n - start);
         shares.push(start..start + size);
         start += size;
     }
