@@ -45,8 +45,7 @@ fn distance<A: Real>(x: &[A], y: &[A], p: f64) -> A {
     }
     if p == f64::INFINITY {
         // NaN wins.
-        #[allow(clippy::eq_op, reason = "true for NaN alone")]
-        return differences.fold(A::ZERO, |a, d| if d > a || d != d { d } else { a });
+        return differences.fold(A::ZERO, |a, d| if d > a || d.is_nan() { d } else { a });
     }
     A::of(differences.map(|d| d.to_f64().powf(p)).sum::<f64>().powf(1.0 / p))
 }

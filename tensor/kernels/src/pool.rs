@@ -195,8 +195,7 @@ fn maxima_beside<A: Real, const N: usize, const DISTANCE: usize>(
         let x = &x[place..=place + (N - 1) * DISTANCE];
         for j in 0..N {
             let v = x[j * DISTANCE];
-            #[allow(clippy::eq_op, reason = "true for NaN alone")]
-            let takes = (v > best[j]) | (v != v);
+            let takes = (v > best[j]) | v.is_nan();
             best[j] = if takes { v } else { best[j] };
             at[j] = if takes { (place + j * DISTANCE) as i64 } else { at[j] };
         }

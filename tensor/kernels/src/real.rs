@@ -64,6 +64,8 @@ pub(crate) trait Real:
     fn of(v: f64) -> Self {
         Self::from_f64(v)
     }
+    /// Whether it is NaN.
+    fn is_nan(self) -> bool;
     /// The larger one; either when one is NaN.
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
@@ -75,6 +77,10 @@ impl Real for f32 {
     const ZERO: f32 = 0.0;
     const ONE: f32 = 1.0;
     const NEG_INF: f32 = f32::NEG_INFINITY;
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        f32::is_nan(self)
+    }
     #[inline(always)]
     fn exp(self) -> f32 {
         exp_f32(self)
@@ -97,6 +103,10 @@ impl Real for f64 {
     const ZERO: f64 = 0.0;
     const ONE: f64 = 1.0;
     const NEG_INF: f64 = f64::NEG_INFINITY;
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        f64::is_nan(self)
+    }
     #[inline(always)]
     fn exp(self) -> f64 {
         f64::exp(self)
