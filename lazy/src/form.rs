@@ -174,6 +174,39 @@ impl Form {
         }
         pairs
     }
+    /// Nodes that read an argument of `overwritten` and on which the node that overwrites it does not depend, as
+    /// `(overwriting node, reading node)`.
+    pub(crate) fn late_readers(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<(usize, usize)> {
+        let mut producer = vec![0; self.values.len()];
+        (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
+        let mut readers: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.args.len()];
+        for n in 0..self.nodes.len() {
+            for input in self.inputs_of(n) {
+                if let Source::Arg(i) = input.source() {
+                    readers[i].push(n);
+                }
+            }
+        }
+        let mut pairs = Vec::new();
+        let mut before = vec![false; self.nodes.len()];
+        for &(argument, position) in overwritten {
+            let writer = producer[outputs[position] as usize];
+            // Whatever the writer depends on comes earlier.
+            before[..=writer].fill(false);
+            before[writer] = true;
+            for n in (0..=writer).rev().filter(|_| readers[argument].len() > 1) {
+                if before[n] {
+                    for input in self.inputs_of(n) {
+                        if let Source::Value(v) = input.source() {
+                            before[producer[v]] = true;
+                        }
+                    }
+                }
+            }
+            pairs.extend(readers[argument].iter().filter(|&&r| r < writer && !before[r]).map(|&r| (writer, r)));
+        }
+        pairs
+    }
     /// The ops that value `wanted` depends on, in order, a line each: `%3: float32[2, 4] = add(%1, ...)`.
     pub(crate) fn graph(&self, wanted: u32) -> String {
         let needed = self.needed(&[wanted]);

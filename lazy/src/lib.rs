@@ -30,7 +30,7 @@
 //! | `TORCH_TPU_DEFER_AND_FUSE=0` | Strict mode |
 //! | `TORCHTPU_CHECK_NUMERICS=1` | Debug mode refuses NaN and infinities that come from finite inputs |
 //! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment, 1500 |
-//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this, 2 GiB |
+//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this, 2 GiB; on XLA:CPU also when more than eight of them take 64 MiB |
 //! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle, 512; on XLA:CPU never |
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |

@@ -13,9 +13,13 @@ use torchtpu_tensor::{DType, ErrorKind, Meta, meta::element_type};
 pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<String, Failure> {
     let mut f = Func::for_platform(platform);
     let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
-    for (argument, output) in form.overwritten(outputs) {
+    let overwritten = form.overwritten(outputs);
+    for &(argument, output) in &overwritten {
         f.alias_output(argument, output);
     }
+    let calls_kernels = platform == Platform::Cpu { kernels: true };
+    let late_readers = if calls_kernels { form.late_readers(outputs, &overwritten) } else { Vec::new() };
+    let mut is_call = vec![false; form.nodes.len()];
     let mut numbers: [Numbers; DTYPES] = [const { Numbers { vector: None, taken: Vec::new() } }; DTYPES];
     for (i, &n) in form.numbers.iter().enumerate() {
         if n > 0 {
@@ -38,8 +42,14 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
             Failure::new(ErrorKind::Runtime, format!("{name}: lowering to StableHLO failed: {why}"))
                 .note(format!("the op is {:?}", node.op))
         };
+        // A kernel that writes in place waits for the kernels that read what it overwrites; the compiler would copy it for them.
+        let readers = late_readers.iter().filter(|(writer, reader)| *writer == i && is_call[*reader]);
+        let first = |reader: usize| values[form.values_of(reader).start].clone();
+        f.call_after(readers.filter_map(|&(_, reader)| first(reader)).collect());
+        let calls = f.custom_calls();
         let results =
             catch_unwind(AssertUnwindSafe(|| node.op.lower(&mut f, &x, y))).map_err(|panic| fail(text(&*panic)))?;
+        is_call[i] = f.custom_calls() > calls;
         if results.len() != y.len() {
             return Err(fail(format!("{} results instead of {}", results.len(), y.len())));
         }

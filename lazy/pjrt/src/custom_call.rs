@@ -98,7 +98,7 @@ pub struct Operand<'a> {
     pub element_type: ElementType,
     /// Sizes, outermost first.
     pub dims: &'a [i64],
-    /// The elements, aligned for their type.
+    /// The elements, aligned for their type; none where a result takes the memory, and holds them.
     pub bytes: &'a [u8],
 }
 
@@ -108,7 +108,7 @@ pub struct OperandMut<'a> {
     pub element_type: ElementType,
     /// Sizes, outermost first.
     pub dims: &'a [i64],
-    /// The elements, aligned for their type; what they hold before means nothing.
+    /// The elements, aligned for their type; before, those of the operand whose memory it takes (`output_operand_aliases`), if any.
     pub bytes: &'a mut [u8],
 }
 
@@ -400,16 +400,17 @@ unsafe fn read(frame: &Frame) -> std::result::Result<CallFrame<'_>, String> {
     // SAFETY: by the caller: lists have the sizes that they say, operands are whole arrays on the host, results too, which nobody
     // else reads or writes meanwhile.
     unsafe {
-        let mut operands = SmallVec::new();
-        for i in 0..frame.operands.size as usize {
-            let (element_type, dims, data, size) = buffer(&frame.operands, i)?;
-            operands.push(Operand { element_type, dims, bytes: bytes(data, size) });
-        }
-        let mut results = SmallVec::new();
+        let mut results = SmallVec::<[OperandMut<'_>; 4]>::new();
         for i in 0..frame.results.size as usize {
             let (element_type, dims, data, size) = buffer(&frame.results, i)?;
             let bytes = if size == 0 { &mut [][..] } else { slice::from_raw_parts_mut(data, size) };
             results.push(OperandMut { element_type, dims, bytes });
+        }
+        let mut operands = SmallVec::new();
+        for i in 0..frame.operands.size as usize {
+            let (element_type, dims, data, size) = buffer(&frame.operands, i)?;
+            let is_taken = results.iter().any(|r| r.bytes.as_ptr() == data && !r.bytes.is_empty());
+            operands.push(Operand { element_type, dims, bytes: bytes(data, if is_taken { 0 } else { size }) });
         }
         let (mut kernel, mut numbers) = ("", &[][..]);
         for i in 0..frame.attributes.size as usize {

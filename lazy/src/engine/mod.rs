@@ -36,6 +36,13 @@ use torchtpu_tensor::{Error, ErrorKind, Result};
 /// Compilers take longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
 const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
+/// So many values that are in use at the end of a segment are worth a cut on XLA:CPU, if each has [`MANY_BYTES`].
+///
+/// An execution takes its temporaries from `malloc` in one piece, and glibc gives a piece of more than 32 MB back to the system
+/// as soon as it is free: every page is a fault again at every step, a tenth of a GPT step. What leaves a segment is a piece of
+/// its own and stays. A chain of ops on few large values is fused, however large they are.
+const MANY: usize = 8;
+const MANY_BYTES: usize = 8 << 20;
 /// Launched and not yet finished: enough to keep a device busy, few enough to bound its memory.
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
@@ -43,8 +50,8 @@ const MAX_IN_FLIGHT_STRICT: usize = 64;
 /// Where nothing else is asked for, a segment goes out early after so many ops on a device that does not share the host's
 /// processor. On XLA:CPU, which does, overlap gains nothing and the cut costs fusion.
 const DEFAULT_EARLY_OPS: usize = 512;
-/// Until the device is known.
-const EARLY_UNDECIDED: usize = usize::MAX - 1;
+/// A setting that depends on the device, until that is known.
+const UNDECIDED: usize = usize::MAX - 1;
 const NO_OWNER: u32 = u32::MAX;
 
 /// A handle's target.
@@ -98,6 +105,8 @@ struct Stream {
     serial: u64,
     /// Bytes of pending values that a handle keeps alive.
     live_bytes: usize,
+    /// Bytes of the largest pending value.
+    largest: usize,
     repeat: Repeat,
     early: Early,
     /// The last segment that went to the background: later ones are launched after it.
@@ -189,6 +198,8 @@ pub(crate) struct Engine {
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
     max_pending_bytes: AtomicUsize,
+    /// A segment whose values in use are as large as [`MANY`] of this size, and as [`MANY`] of the largest, is cut too.
+    many_bytes: AtomicUsize,
     /// A segment of so many ops is launched early if the device would idle; see [`Early`].
     early_ops: AtomicUsize,
     compiling: Mutex<Vec<Compiling>>,
@@ -201,6 +212,7 @@ pub(crate) struct Engine {
 impl Default for Engine {
     fn default() -> Engine {
         let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
+        let pending_bytes = number("TORCHTPU_PENDING_BYTES");
         Engine {
             recording: Mutex::default(),
             checks: Mutex::default(),
@@ -210,8 +222,9 @@ impl Default for Engine {
             max_nodes: AtomicUsize::new(
                 number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64),
             ),
-            max_pending_bytes: AtomicUsize::new(number("TORCHTPU_PENDING_BYTES").unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
-            early_ops: AtomicUsize::new(number("TORCHTPU_EARLY_OPS").unwrap_or(EARLY_UNDECIDED)),
+            max_pending_bytes: AtomicUsize::new(pending_bytes.unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
+            many_bytes: AtomicUsize::new(if pending_bytes.is_some() { usize::MAX } else { UNDECIDED }),
+            early_ops: AtomicUsize::new(number("TORCHTPU_EARLY_OPS").unwrap_or(UNDECIDED)),
             compiling: Mutex::default(),
             in_background: AtomicUsize::new(0),
             check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),

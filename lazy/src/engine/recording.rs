@@ -1,7 +1,7 @@
 //! Recording: handles, streams, and the cut that ends a segment.
 
 use super::{
-    Body, Engine, Entry, NO_OWNER, NO_STREAM, Outputs, Recording, STREAM, STREAM_GUARD, Segment, State, Stream,
+    Body, Engine, Entry, MANY, NO_OWNER, NO_STREAM, Outputs, Recording, STREAM, STREAM_GUARD, Segment, State, Stream,
     launching::donate,
 };
 use crate::form::{Arg, Input, Node, mix};
@@ -82,6 +82,7 @@ impl Engine {
             b.owners.push(entry);
             let bytes = meta.bytes().unwrap_or(usize::MAX);
             s.live_bytes = s.live_bytes.saturating_add(bytes);
+            s.largest = s.largest.max(bytes);
             signature = mix(signature, bytes as u64);
             *out = handle;
         }
@@ -95,7 +96,9 @@ impl Engine {
                     reason
                 } else if len >= max {
                     CutReason::Size
-                } else if s.live_bytes > self.max_pending_bytes.load(Relaxed) {
+                } else if s.live_bytes > self.max_pending_bytes.load(Relaxed)
+                    || s.live_bytes / MANY > self.many_bytes.load(Relaxed).max(s.largest)
+                {
                     CutReason::Memory
                 } else if len == self.early_ops.load(Relaxed) && s.early.pass(s.repeat.place(), || self.is_idle()) {
                     CutReason::Idle
@@ -149,7 +152,7 @@ impl Engine {
         let mut body = std::mem::replace(&mut s.body, spare);
         r.serial += 1;
         s.serial = r.serial;
-        s.live_bytes = 0;
+        (s.live_bytes, s.largest) = (0, 0);
         let debug = mode::get() == EagerMode::Debug;
         let mut outputs = Vec::new();
         for (value, &owner) in body.owners.iter().enumerate() {
@@ -191,6 +194,7 @@ impl Recording {
                 body,
                 serial,
                 live_bytes: 0,
+                largest: 0,
                 repeat: Repeat::default(),
                 early: Early::default(),
                 background: None,

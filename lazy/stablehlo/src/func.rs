@@ -85,6 +85,10 @@ pub struct Func {
     /// Constants by their text, so that each is printed once.
     constants: HashMap<String, Value>,
     platform: Platform,
+    /// Number of custom calls.
+    pub(crate) calls: usize,
+    /// What the next one waits for.
+    pub(crate) call_after: Vec<Value>,
 }
 
 /// What [`Func::enter_region`] puts aside.

@@ -2,6 +2,7 @@
 
 use crate::func::{Array, List, Types, push_quoted};
 use crate::{ElementType, Func, Type, Value};
+use std::mem::take;
 
 /// Which Fourier transform [`Func::fft`] computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,34 +55,59 @@ impl Func {
     }
 
     /// Calls `target`, a function that the runtime knows, through XLA's typed FFI. It gets `kernel` and `numbers` as attributes and
-    /// row-major arrays, and gives arrays of types `outs`.
+    /// row-major arrays, and gives arrays of types `outs`. Result `r` takes the memory of argument `a` for each `(r, a)` of
+    /// `in_place`. The values of [`Func::call_after`] are further arguments.
     pub fn custom_call(
         &mut self,
         target: &str,
         args: &[Value],
         outs: &[Type],
+        in_place: &[(usize, usize)],
         kernel: &str,
         numbers: &[i64],
     ) -> Vec<Value> {
         let (mut symbol, mut name) = (String::new(), String::new());
         push_quoted(&mut symbol, target);
         push_quoted(&mut name, kernel);
+        self.calls += 1;
+        let args = [args, &take(&mut self.call_after)].concat();
         let operand_layouts: Vec<String> = args.iter().map(|a| row_major(a.rank())).collect();
         let result_layouts: Vec<String> = outs.iter().map(|t| row_major(t.rank())).collect();
+        let alias = |&(result, operand): &(usize, usize)| {
+            assert!(*args[operand].ty() == outs[result], "custom_call: result {result} in place of argument {operand}");
+            let index = if outs.len() == 1 { String::new() } else { result.to_string() };
+            format!(
+                "#stablehlo.output_operand_alias<output_tuple_indices = [{index}], operand_index = {operand}, \
+                 operand_tuple_indices = []>"
+            )
+        };
+        let aliases: Vec<String> = in_place.iter().map(alias).collect();
         let numbers = Array(numbers);
         self.op_many(
             outs,
             format_args!(
                 "stablehlo.custom_call @{symbol}({}) {{api_version = 4 : i32, \
-                 backend_config = {{kernel = {name}, numbers = {numbers}}}, \
+                 backend_config = {{kernel = {name}, numbers = {numbers}}}, output_operand_aliases = [{}], \
                  operand_layouts = [{}], result_layouts = [{}]}} : ({}) -> ({})",
-                List(args),
+                List(&args),
+                List(&aliases),
                 List(&operand_layouts),
                 List(&result_layouts),
-                Types(args),
+                Types(&args),
                 List(outs)
             ),
         )
+    }
+
+    /// How many custom calls there are so far.
+    pub fn custom_calls(&self) -> usize {
+        self.calls
+    }
+
+    /// Has the next [`Func::custom_call`] run after `values` are computed: they become further arguments of it, of which it makes
+    /// nothing. So a call that writes in place leaves what it overwrites to those that still read it.
+    pub fn call_after(&mut self, values: Vec<Value>) {
+        self.call_after = values;
     }
 
     /// Fourier transform over the last `length.len()` dimensions (one to three), whose sizes in the time domain are `length`.

@@ -5,6 +5,7 @@
 
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::indexing::masked_scatter;
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of, select, select_scalar, where_};
 use crate::ops::random::{Distribution, sample};
 use crate::random::Generator;
@@ -143,6 +144,7 @@ impl Fused for Gelu {
     const NAME: &'static str = "gelu";
     const KERNEL: Option<KernelFn<Self>> =
         Some(|o, x, y| kernels::gelu(&x[0].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Gelu(*o).lower(f, &[&x[0]], y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         Ok(smallvec![Some(dispatch::call(Prim::GeluBackward(GeluBackward { tanh: o.tanh }), &[g, s.x(0)])?)])
     });
@@ -152,6 +154,9 @@ impl Fused for Gelu {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("GeluKernelImpl", x[0])?;
         Ok(*x[0].meta())
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[0].numel())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let v = widened(x[0])?;
@@ -173,12 +178,16 @@ impl Fused for GeluBackward {
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         kernels::gelu_backward(&x[0].view(), &x[1].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error)
     });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::GeluBackward(*o).lower(f, &[&x[0], &x[1]], y));
     fn takes_complex(&self) -> bool {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float("GeluBackwardKernelImpl", x[0])?;
         same_as(x[0], x[1])
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[0].numel())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let (g, v) = (widened(x[0])?, widened(x[1])?);

@@ -5,7 +5,7 @@ use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, state};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
 
@@ -82,7 +82,7 @@ impl Attention {
 
 /// Whether the device behind `tpu` calls the kernels for such queries and keys; elsewhere a compiler sees the composition.
 fn is_left_to_kernels(q: &Tensor, k: &Tensor) -> bool {
-    kernel_call::is_worth_it(q.numel() * k.dims()[2]) && backend::get().is_ok_and(|b| b.calls_kernels())
+    kernel_call::is_called(q.numel() * k.dims()[2])
 }
 
 /// Sizes of the scores.

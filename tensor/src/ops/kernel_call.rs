@@ -1,20 +1,25 @@
-//! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention and
-//! max pooling, where ours are faster than what its compiler makes, and far faster for 16-bit floats and `f64` convolutions.
+//! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention,
+//! max pooling, layer norm, gelu and steps of Adam, where ours are faster than what its compiler makes, and far faster for 16-bit
+//! floats and `f64` convolutions.
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
 //! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
 //! `docs/architecture.md` has the measurements.
 
+use super::activation::{Gelu, GeluBackward};
 use super::attention::Attention;
 use super::conv::ConvSpec;
 use super::matmul::{Dot, swap_last};
+use super::norm::RowNorm;
+use super::optim::AdamW;
+use super::pointwise::kernel_error;
 use crate::op::{F64, Func, Value, Values};
-use crate::{DType, Dims, Meta};
+use crate::{DType, Dims, Meta, backend};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pool::PoolSpec;
 pub use torchtpu_kernels::threads::Lender;
 use torchtpu_kernels::threads::with_threads_of;
-use torchtpu_kernels::{View, ViewMut, attention, conv, matmul, pool};
+use torchtpu_kernels::{View, ViewMut, attention, conv, matmul, pointwise, pool};
 use torchtpu_stablehlo::{ElementType, Platform};
 
 /// The function that programs call.
@@ -29,8 +34,13 @@ pub(super) fn serves(f: &Func, e: ElementType, work: usize) -> bool {
     f.platform() == Platform::Cpu { kernels: true } && known && is_worth_it(work)
 }
 
-/// Whether a call pays for so much work.
-pub(super) fn is_worth_it(work: usize) -> bool {
+/// Whether the device behind `tpu` calls kernels, and should for so much work. Asked when an op is recorded whose expansion is
+/// recorded otherwise.
+pub(super) fn is_called(work: usize) -> bool {
+    is_worth_it(work) && backend::get().is_ok_and(|b| b.calls_kernels())
+}
+
+fn is_worth_it(work: usize) -> bool {
     work >= LEAST_WORK
 }
 
@@ -56,6 +66,12 @@ pub(super) enum KernelCall {
     MaxPool(PoolSpec),
     /// With the number of spatial dimensions.
     MaxPoolBackward(usize),
+    Gelu(Gelu),
+    GeluBackward(GeluBackward),
+    LayerNorm(RowNorm),
+    /// With the gradients that are wanted, as in [`LayerNormBackward`](super::norm::LayerNormBackward).
+    LayerNormBackward(RowNorm, u8),
+    AdamW(AdamW),
 }
 
 type Numbers = SmallVec<[i64; 18]>;
@@ -66,7 +82,15 @@ impl KernelCall {
         let (kernel, numbers) = self.encode();
         let args: SmallVec<[Value; 6]> = x.iter().map(|&v| v.clone()).collect();
         let outs: SmallVec<[_; 3]> = y.iter().map(Meta::ty).collect();
-        f.custom_call(TARGET, &args, &outs, kernel, &numbers).into()
+        f.custom_call(TARGET, &args, &outs, self.in_place(), kernel, &numbers).into()
+    }
+
+    /// Which results take the memory of which operands.
+    fn in_place(&self) -> &'static [(usize, usize)] {
+        match self {
+            KernelCall::AdamW(_) => &[(0, 0), (1, 2), (2, 3)],
+            _ => &[],
+        }
     }
 
     fn encode(&self) -> (&'static str, Numbers) {
@@ -79,6 +103,15 @@ impl KernelCall {
             KernelCall::AttentionBackward(o) => ("attention_backward", attention_numbers(o)),
             KernelCall::MaxPool(spec) => ("max_pool", pool_numbers(spec)),
             KernelCall::MaxPoolBackward(spatial) => ("max_pool_backward", smallvec![*spatial as i64]),
+            KernelCall::Gelu(o) => ("gelu", smallvec![o.tanh.into()]),
+            KernelCall::GeluBackward(o) => ("gelu_backward", smallvec![o.tanh.into()]),
+            KernelCall::LayerNorm(o) => ("layer_norm", row_norm_numbers(o)),
+            KernelCall::LayerNormBackward(o, wanted) => {
+                let mut numbers = row_norm_numbers(o);
+                numbers.push((*wanted).into());
+                ("layer_norm_backward", numbers)
+            }
+            KernelCall::AdamW(o) => ("adamw", smallvec![o.decoupled.into(), o.maximize.into()]),
         }
     }
 
@@ -98,6 +131,23 @@ impl KernelCall {
                 let &[spatial] = numbers else { return None };
                 KernelCall::MaxPoolBackward(usize::try_from(spatial).ok()?)
             }
+            "gelu" => {
+                let &[tanh] = numbers else { return None };
+                KernelCall::Gelu(Gelu { tanh: tanh != 0 })
+            }
+            "gelu_backward" => {
+                let &[tanh] = numbers else { return None };
+                KernelCall::GeluBackward(GeluBackward { tanh: tanh != 0 })
+            }
+            "layer_norm" => KernelCall::LayerNorm(row_norm(numbers)?),
+            "layer_norm_backward" => {
+                let (&wanted, numbers) = numbers.split_last()?;
+                KernelCall::LayerNormBackward(row_norm(numbers)?, u8::try_from(wanted).ok()?)
+            }
+            "adamw" => {
+                let &[decoupled, maximize] = numbers else { return None };
+                KernelCall::AdamW(AdamW { decoupled: decoupled != 0, maximize: maximize != 0 })
+            }
             _ => return None,
         })
     }
@@ -108,6 +158,10 @@ impl KernelCall {
             KernelCall::Attention(o) => (3 + usize::from(o.mask), 2),
             KernelCall::AttentionBackward(o) => (6 + usize::from(o.mask), 3),
             KernelCall::MaxPool(_) => (1, 2),
+            KernelCall::Gelu(_) => (1, 1),
+            KernelCall::LayerNorm(o) => (1 + usize::from(o.weight) + usize::from(o.bias), 3),
+            KernelCall::LayerNormBackward(o, _) => (4 + usize::from(o.weight), 3),
+            KernelCall::AdamW(_) => (12, 3),
             _ => (2, 1),
         }
     }
@@ -172,7 +226,19 @@ fn attention_spec(numbers: &[i64]) -> Option<Attention> {
     Some(Attention { scale: F64::new(f64::from_bits(scale as u64)), is_causal: is_causal != 0, mask: mask != 0 })
 }
 
-/// Computes what a program left to `kernel`, here and on the runtime's threads.
+fn row_norm_numbers(o: &RowNorm) -> Numbers {
+    let eps = o.eps.get().to_bits() as i64;
+    smallvec![o.len as i64, eps, o.rms.into(), o.weight.into(), o.bias.into()]
+}
+
+fn row_norm(numbers: &[i64]) -> Option<RowNorm> {
+    let &[len, eps, rms, weight, bias] = numbers else { return None };
+    let (len, eps) = (usize::try_from(len).ok()?, F64::new(f64::from_bits(eps as u64)));
+    Some(RowNorm { len, eps, rms: rms != 0, weight: weight != 0, bias: bias != 0 })
+}
+
+/// Computes what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes have no
+/// bytes: the result holds what they held. Operands past those of the kernel mean nothing to it.
 ///
 /// # Errors
 /// A message, for a name, attributes or numbers of operands and results that no lowering writes, and when the kernel itself fails.
@@ -186,15 +252,23 @@ pub fn run(
     y: &mut [Array<&mut [u8]>],
     threads: &dyn Lender,
 ) -> Result<(), String> {
-    let call = KernelCall::decode(kernel, numbers).filter(|call| call.arity() == (x.len(), y.len()));
+    let fits = |call: &KernelCall| call.arity().0 <= x.len() && call.arity().1 == y.len();
+    let call = KernelCall::decode(kernel, numbers).filter(fits);
     let Some(call) = call else {
         let (n, m) = (x.len(), y.len());
         return Err(format!("no kernel {kernel} with attributes {numbers:?}, {n} operands and {m} results"));
     };
+    let x = &x[..call.arity().0];
     let layouts: SmallVec<[(Dims, Dims); 8]> =
         x.iter().enumerate().map(|(i, a)| layout(&call, i, x, &a.sizes)).collect();
-    let inputs: SmallVec<[View<'_>; 8]> =
-        x.iter().zip(&layouts).map(|(a, (sizes, strides))| View::of_bytes(a.bytes, sizes, strides, a.dtype)).collect();
+    let is_read = |i: usize| call.in_place().iter().all(|pair| pair.1 != i);
+    let inputs: SmallVec<[View<'_>; 8]> = x
+        .iter()
+        .zip(&layouts)
+        .enumerate()
+        .filter(|(i, _)| is_read(*i))
+        .map(|(_, (a, (sizes, strides)))| View::of_bytes(a.bytes, sizes, strides, a.dtype))
+        .collect();
     let strides: SmallVec<[Dims; 3]> = y.iter().map(|a| a.sizes.contiguous_strides()).collect();
     let mut outputs: SmallVec<[ViewMut<'_>; 3]> =
         y.iter_mut().zip(&strides).map(|(a, strides)| ViewMut::of_bytes(a.bytes, &a.sizes, strides, a.dtype)).collect();
@@ -222,6 +296,7 @@ fn layout(call: &KernelCall, i: usize, x: &[Array<&[u8]>], sizes: &Dims) -> (Dim
 }
 
 fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
+    let message = |e: torchtpu_kernels::KernelError| kernel_error(e).to_string();
     match (call, x, y) {
         (KernelCall::Matmul(_), [a, b], [y]) => matmul::matmul(a, b, y).map_err(|e| e.to_string())?,
         (KernelCall::Conv(spec), [x, w], [y]) => conv::conv(x, w, None, spec, y),
@@ -235,7 +310,30 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         }
         (KernelCall::MaxPool(spec), [x], [y, at]) => pool::max_pool(x, spec, y, at),
         (KernelCall::MaxPoolBackward(spatial), [g, at], [gx]) => pool::max_pool_backward(g, at, *spatial, gx),
+        (KernelCall::Gelu(o), [x], [y]) => pointwise::gelu(x, o.tanh, y).map_err(message)?,
+        (KernelCall::GeluBackward(o), [g, x], [gx]) => pointwise::gelu_backward(g, x, o.tanh, gx).map_err(message)?,
+        (KernelCall::LayerNorm(o), [x, parameters @ ..], y) => {
+            o.forward(x, parameters, y.try_into().expect("three results"));
+        }
+        (KernelCall::LayerNormBackward(o, wanted), x, [gx, gw, gb]) => {
+            let wanted = |i: u8| wanted >> i & 1 != 0;
+            o.backward(x, [wanted(0).then_some(gx), wanted(1).then_some(gw), wanted(2).then_some(gb)]);
+        }
+        (KernelCall::AdamW(o), [g, numbers @ ..], [p, m, v]) => {
+            let numbers: SmallVec<[f64; 8]> = numbers.iter().map(number).collect();
+            let step = o.step(numbers.as_slice().try_into().expect("eight numbers"));
+            pointwise::adamw_step(p, g, m, v, &step).map_err(message)?;
+        }
         _ => return Err(format!("{call:?} with other operands")),
     }
     Ok(())
+}
+
+/// Value of an array of one element, of the dtype of arithmetic.
+fn number(x: &View<'_>) -> f64 {
+    match (x.as_slice::<f32>(), x.as_slice::<f64>()) {
+        (Some(&[v]), _) => v.into(),
+        (_, Some(&[v])) => v,
+        _ => unreachable!("numbers of a step are f32 or f64"),
+    }
 }

@@ -4,12 +4,13 @@
 //! that is in double backward, the gradients' expansions compute the statistics from `x` again, so that nothing is lost.
 
 use crate::op::F64;
-use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
+use crate::op::{Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, inplace, samples, state};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::norm as kernels;
 use torchtpu_kernels::{View, ViewMut};
 
@@ -72,6 +73,10 @@ pub struct LayerNormBackward {
 }
 
 impl LayerNorm {
+    /// As its kernels see it.
+    fn rows(&self) -> RowNorm {
+        RowNorm { len: self.shape.numel(), eps: self.eps, rms: self.rms, weight: self.weight, bias: self.bias }
+    }
     fn weight<'a>(&self, x: &[&'a Tensor]) -> Option<&'a Tensor> {
         self.weight.then(|| x[1])
     }
@@ -92,21 +97,56 @@ impl LayerNorm {
     }
 }
 
+/// What [`LayerNorm`] is to its kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RowNorm {
+    /// Elements of a row.
+    pub(super) len: usize,
+    /// Added to the variance.
+    pub(super) eps: F64,
+    /// No mean is taken off, and there is no bias.
+    pub(super) rms: bool,
+    /// Whether there is a weight.
+    pub(super) weight: bool,
+    /// Whether there is a bias.
+    pub(super) bias: bool,
+}
+
+impl RowNorm {
+    /// Writes y and the statistics; the parameters are the weight and the bias, as far as there are such.
+    pub(super) fn forward(&self, x: &View<'_>, parameters: &[View<'_>], y: &mut [ViewMut<'_>; 3]) {
+        let [y, mean, rstd] = y;
+        let w = parameters.first().filter(|_| self.weight);
+        if self.rms {
+            kernels::rms_norm(x, self.len, w, self.eps.get(), y, rstd);
+        } else {
+            let b = parameters.last().filter(|_| self.bias);
+            kernels::layer_norm(x, self.len, w, b, self.eps.get(), y, mean, rstd);
+        }
+    }
+    /// Writes the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`; knows none of b with `rms`.
+    pub(super) fn backward(&self, x: &[View<'_>], gradients: [Option<&mut ViewMut<'_>>; 3]) {
+        let [g, x, mean, rstd, w @ ..] = x else { unreachable!("four operands and perhaps a weight") };
+        let [gx, gw, gb] = gradients;
+        if self.rms {
+            kernels::rms_norm_backward(g, x, self.len, rstd, w.first(), gx, gw);
+        } else {
+            kernels::layer_norm_backward(g, x, self.len, mean, rstd, w.first(), gx, gw, gb);
+        }
+    }
+}
+
 impl Fused for LayerNorm {
     const NAME: &'static str = "layer_norm";
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        let (w, b) = (o.weight(x).map(Tensor::view), o.bias(x).map(Tensor::view));
-        let (v, len, eps) = (x[0].view(), o.shape.numel(), o.eps.get());
-        let (mut out, mut rstd) = (y[0].view_mut(), y[2].view_mut());
-        if o.rms {
-            kernels::rms_norm(&v, len, w.as_ref(), eps, &mut out, &mut rstd);
-        } else {
-            kernels::layer_norm(&v, len, w.as_ref(), b.as_ref(), eps, &mut out, &mut y[1].view_mut(), &mut rstd);
-        }
+        let parameters: SmallVec<[View<'_>; 2]> = x[1..].iter().map(|p| p.view()).collect();
+        o.rows().forward(&x[0].view(), &parameters, &mut [y[0].view_mut(), y[1].view_mut(), y[2].view_mut()]);
         Ok(())
     });
+    const LOWER: Option<LowerFn<Self>> =
+        Some(|o, f, x, y| KernelCall::LayerNorm(o.rows()).lower(f, &x.iter().collect::<Vec<_>>(), y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let bias_at = 1 + o.weight as usize;
         let wanted =
@@ -165,6 +205,9 @@ impl Fused for LayerNorm {
         dims[rank - self.shape.len()..].fill(1);
         m.with_dims(dims)
     }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[0].numel())
+    }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let v = widened(x[0])?;
         let (d, rstd, mean) = self.statistics(&v)?;
@@ -207,17 +250,10 @@ impl Fused for LayerNormBackward {
     const NAME: &'static str = "layer_norm_backward";
     const OUTS: usize = 3;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        let len = o.of.shape.numel();
-        let (g, v, rstd) = (x[0].view(), x[1].view(), x[3].view());
-        let w = x.get(4).map(|w| w.view());
+        let views: SmallVec<[View<'_>; 5]> = x.iter().map(|t| t.view()).collect();
         let wanted = |i: usize| (o.wanted >> i & 1 != 0).then(|| y[i].view_mut());
         let (mut gx, mut gw, mut gb) = (wanted(0), wanted(1), wanted(2));
-        if o.of.rms {
-            kernels::rms_norm_backward(&g, &v, len, &rstd, w.as_ref(), gx.as_mut(), gw.as_mut());
-        } else {
-            let mean = x[2].view();
-            kernels::layer_norm_backward(&g, &v, len, &mean, &rstd, w.as_ref(), gx.as_mut(), gw.as_mut(), gb.as_mut());
-        }
+        o.of.rows().backward(&views, [gx.as_mut(), gw.as_mut(), gb.as_mut()]);
         if let (true, Some(gb)) = (o.of.rms, gb.as_mut()) {
             // The kernel knows no bias here.
             let (mask, _) = last(x[0].dims(), o.of.shape.len());
@@ -226,12 +262,19 @@ impl Fused for LayerNormBackward {
         }
         Ok(())
     });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
+        KernelCall::LayerNormBackward(o.of.rows(), o.wanted).lower(f, &x.iter().collect::<Vec<_>>(), y)
+    });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(if self.wanted & 1 != 0 { *x[1].meta() } else { unwanted(x[1].meta()) })
     }
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
         let m = x[1].meta();
         if self.wanted >> i & 1 != 0 { m.with_dims(self.of.shape) } else { unwanted(m) }
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        let unknown_to_kernel = self.of.rms && self.wanted & 4 != 0;
+        !unknown_to_kernel && kernel_call::is_called(x[1].numel())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();

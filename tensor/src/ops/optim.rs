@@ -5,6 +5,7 @@
 
 use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
 use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, state};
@@ -98,6 +99,29 @@ impl Formula<'_> {
     }
 }
 
+impl AdamW {
+    /// As its kernel sees it, from the 0-d operands in their order.
+    pub(super) fn step(&self, numbers: [f64; 8]) -> kernels::AdamW {
+        let [decay, _, c1, _, c2, eps, step, root] = numbers;
+        let weight_decay = match (self.decoupled, step == 0.0) {
+            (false, _) => decay,
+            (true, true) => 0.0,
+            (true, false) => decay / step,
+        };
+        kernels::AdamW {
+            lr: step,
+            beta1: 1.0 - c1,
+            beta2: 1.0 - c2,
+            eps,
+            weight_decay,
+            decoupled: self.decoupled,
+            maximize: self.maximize,
+            bias1: 1.0,
+            bias2_sqrt: root,
+        }
+    }
+}
+
 impl Fused for AdamW {
     const NAME: &'static str = "adamw_step";
     const OUTS: usize = 3;
@@ -107,29 +131,20 @@ impl Fused for AdamW {
             torchtpu_kernels::copy::copy(&old.view(), &mut out.view_mut());
         }
         let g = x[1].contiguous()?;
-        let (step, decay) = (number(x[10])?, number(x[4])?);
-        let weight_decay = match (o.decoupled, step == 0.0) {
-            (false, _) => decay,
-            (true, true) => 0.0,
-            (true, false) => decay / step,
-        };
-        let spec = kernels::AdamW {
-            lr: step,
-            beta1: 1.0 - number(x[6])?,
-            beta2: 1.0 - number(x[8])?,
-            eps: number(x[9])?,
-            weight_decay,
-            decoupled: o.decoupled,
-            maximize: o.maximize,
-            bias1: 1.0,
-            bias2_sqrt: number(x[11])?,
-        };
+        let mut numbers = [0.0; 8];
+        for (value, t) in numbers.iter_mut().zip(&x[4..]) {
+            *value = number(t)?;
+        }
+        let spec = o.step(numbers);
         kernels::adamw_step(&mut y[0].view_mut(), &g.view(), &mut y[1].view_mut(), &mut y[2].view_mut(), &spec)
             .map_err(kernel_error)
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
-        let mut f = Formula(f);
         let meta = &y[0];
+        if kernel_call::serves(f, meta.ty().element, meta.dims.numel()) {
+            return KernelCall::AdamW(*o).lower(f, &x.iter().collect::<Vec<_>>(), y);
+        }
+        let mut f = Formula(f);
         let w: Vec<Value> = x.iter().map(|v| f.wide(v, meta)).collect();
         let [p, g, m, v, decay, b1, c1, b2, c2, eps, step, root] = &w[..] else { unreachable!("twelve operands") };
         let mut g = if o.maximize { f.0.unary("stablehlo.negate", g) } else { g.clone() };
