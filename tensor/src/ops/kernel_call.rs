@@ -1,5 +1,5 @@
 //! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention,
-//! max pooling, layer norm, gelu and steps of Adam, where ours are faster than what its compiler makes, and far faster for 16-bit
+//! max pooling, layer norm, gelu, sums of rows and steps of Adam, where ours are faster than what its compiler makes, and far faster for 16-bit
 //! floats and `f64` convolutions.
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
@@ -17,9 +17,10 @@ use crate::op::{F64, Func, Value, Values};
 use crate::{DType, Dims, Meta, backend};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pool::PoolSpec;
+use torchtpu_kernels::reduce::ReduceKind;
 pub use torchtpu_kernels::threads::Lender;
 use torchtpu_kernels::threads::with_threads_of;
-use torchtpu_kernels::{View, ViewMut, attention, conv, matmul, pointwise, pool};
+use torchtpu_kernels::{View, ViewMut, attention, conv, matmul, pointwise, pool, reduce};
 use torchtpu_stablehlo::{ElementType, Platform};
 
 /// The function that programs call.
@@ -72,6 +73,8 @@ pub(super) enum KernelCall {
     /// With the gradients that are wanted, as in [`LayerNormBackward`](super::norm::LayerNormBackward).
     LayerNormBackward(RowNorm, u8),
     AdamW(AdamW),
+    /// Over so many leading dimensions.
+    SumRows(usize),
 }
 
 type Numbers = SmallVec<[i64; 18]>;
@@ -111,6 +114,7 @@ impl KernelCall {
                 numbers.push((*wanted).into());
                 ("layer_norm_backward", numbers)
             }
+            KernelCall::SumRows(lead) => ("sum_rows", smallvec![*lead as i64]),
             KernelCall::AdamW(o) => ("adamw", smallvec![o.decoupled.into(), o.maximize.into()]),
         }
     }
@@ -144,6 +148,10 @@ impl KernelCall {
                 let (&wanted, numbers) = numbers.split_last()?;
                 KernelCall::LayerNormBackward(row_norm(numbers)?, u8::try_from(wanted).ok()?)
             }
+            "sum_rows" => {
+                let &[lead] = numbers else { return None };
+                KernelCall::SumRows(usize::try_from(lead).ok()?)
+            }
             "adamw" => {
                 let &[decoupled, maximize] = numbers else { return None };
                 KernelCall::AdamW(AdamW { decoupled: decoupled != 0, maximize: maximize != 0 })
@@ -158,7 +166,7 @@ impl KernelCall {
             KernelCall::Attention(o) => (3 + usize::from(o.mask), 2),
             KernelCall::AttentionBackward(o) => (6 + usize::from(o.mask), 3),
             KernelCall::MaxPool(_) => (1, 2),
-            KernelCall::Gelu(_) => (1, 1),
+            KernelCall::Gelu(_) | KernelCall::SumRows(_) => (1, 1),
             KernelCall::LayerNorm(o) => (1 + usize::from(o.weight) + usize::from(o.bias), 3),
             KernelCall::LayerNormBackward(o, _) => (4 + usize::from(o.weight), 3),
             KernelCall::AdamW(_) => (12, 3),
@@ -318,6 +326,10 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         (KernelCall::LayerNormBackward(o, wanted), x, [gx, gw, gb]) => {
             let wanted = |i: u8| wanted >> i & 1 != 0;
             o.backward(x, [wanted(0).then_some(gx), wanted(1).then_some(gw), wanted(2).then_some(gb)]);
+        }
+        (KernelCall::SumRows(lead), [x], [y]) => {
+            let mask: SmallVec<[bool; 8]> = (0..x.sizes().len()).map(|i| i < *lead).collect();
+            reduce::reduce(ReduceKind::Sum, x, &mask, y).map_err(message)?;
         }
         (KernelCall::AdamW(o), [g, numbers @ ..], [p, m, v]) => {
             let numbers: SmallVec<[f64; 8]> = numbers.iter().map(number).collect();

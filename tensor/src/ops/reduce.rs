@@ -1,6 +1,7 @@
 //! Reductions: `Reduce{kind}` and `ArgReduce`, and what is made of them.
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::schema::{Row, Sample, SampleArg, Tier, ints, mask as mask_arg, n, positive, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
@@ -80,6 +81,13 @@ impl Op for Reduce {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let dims = masked(self.mask, x[0].rank());
         let e = crate::meta::element_type(y[0].dtype);
+        let is_of_rows = dims.len() < x[0].rank() && dims.iter().enumerate().all(|(i, &d)| i == d);
+        if self.kind == ReduceKind::Sum
+            && is_of_rows
+            && kernel_call::serves(f, x[0].element(), x[0].shape().iter().product())
+        {
+            return KernelCall::SumRows(dims.len()).lower(f, &[&x[0]], y);
+        }
         let v = f.convert(&x[0], e);
         let kind = match self.kind {
             ReduceKind::Sum => hlo::ReduceKind::Add,

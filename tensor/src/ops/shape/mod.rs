@@ -3,6 +3,7 @@
 mod bits;
 mod methods;
 mod rows;
+mod split;
 
 pub use bits::Bits;
 pub use rows::{COPY_ROWS, ROWS};
