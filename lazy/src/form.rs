@@ -356,4 +356,21 @@ mod tests {
         let kept = form(&[!DONATED], &[(flip(), &[x], 1), (flip(), &[y], 1)]);
         assert_eq!(kept.overwritten(&[1]), []);
     }
+    #[test]
+    fn who_reads_beside_the_way_to_the_update_is_late() {
+        let step = Prim::AdamW(AdamW { decoupled: true, maximize: false });
+        let (p, m, v) = (Input::arg(0), Input::arg(1), Input::arg(2));
+        let (y, g) = (Input::value(0), Input::value(1));
+        let nodes = [
+            (subtract(), &[p, p][..], 1),
+            (flip(), &[y], 1),
+            (subtract(), &[p, g], 1),
+            (step, &[p, g, m, v], 3),
+            (subtract(), &[p, y], 1),
+        ];
+        let f = form(&[DONATED; 3], &nodes);
+        let outputs = [2, 3, 4, 5, 6];
+        assert_eq!(f.late_readers(&outputs, &[(0, 1), (1, 2), (2, 3)]), [(3, 2)]);
+        assert_eq!(f.late_readers(&outputs, &[]), []);
+    }
 }

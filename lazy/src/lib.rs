@@ -119,7 +119,7 @@ pub fn set_max_segment_ops(n: usize) {
     engine().set_max_nodes(n);
 }
 
-/// Sets how many bytes of pending values may be in use before the segment is cut.
+/// Sets how many bytes of pending values may be in use before the segment is cut, on every device.
 pub fn set_max_pending_bytes(n: usize) {
     engine().set_max_pending_bytes(n);
 }

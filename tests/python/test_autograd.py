@@ -501,3 +501,33 @@ def test_what_nobody_asked_for_is_not_computed(device):
     torch.autograd.grad(y.sum(), x, retain_graph=True)
     y.sum().backward()
     assert missing == [[True, False], [False, True], [False, False]]
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+def test_parts_share_a_node(device):
+    x = torch.arange(24.0, dtype=torch.float64).reshape(4, 6).to(device).requires_grad_()
+    for take_apart, name in (
+        (lambda x: x.split(2, 1), "Split"),
+        (lambda x: x.chunk(3, 1), "Split"),
+        (lambda x: x.split([2, 2, 2], 1), "SplitWithSizes"),
+        (lambda x: x.unbind(1), "Unbind"),
+    ):
+        parts = take_apart(x)
+        assert parts[0].grad_fn == parts[-1].grad_fn and parts[0].grad_fn.name() == f"{name}Backward0"
+        assert all(p._is_view() for p in parts)
+        # All of them, some, and one.
+        for used in (range(len(parts)), (0, 2), (1,)):
+            parts = take_apart(x)
+            sum(parts[i].square().sum() for i in used).backward()
+            want = torch.zeros_like(x)
+            for w, p in ((take_apart(want)[i], take_apart(x.detach())[i]) for i in used):
+                w.copy_(2 * p)
+            assert torch.equal(x.grad, want), (name, used)
+            x.grad = None
+        assert torch.autograd.gradgradcheck(lambda x: take_apart(x)[0] * take_apart(x)[2].square(), x)
+    # A part that is written in place goes its own way.
+    y = x * 1
+    first, second, _ = y.split(2, 1)
+    second.mul_(3)
+    (y.sum() + first.sum()).backward()
+    assert x.grad[0].tolist() == [2, 2, 3, 3, 1, 1]

@@ -1,6 +1,7 @@
 //! Long streams, loops, threads: what grows and what must not.
 
 use crate::{cuts, tpu, turn, values};
+use std::collections::VecDeque;
 use torchtpu_lazy::{self as lazy, CutReason};
 use torchtpu_tensor::{DType, Device, ErrorKind, Tensor};
 
@@ -281,6 +282,33 @@ fn a_segment_goes_out_early_at_the_same_place_each_time() {
     lazy::set_early_ops(usize::MAX);
     assert_eq!(lazy::metrics().compilations, before.compilations);
     assert!(cuts(CutReason::Idle) >= 21);
+}
+
+#[test]
+fn on_xla_cpu_many_large_values_end_a_segment() {
+    let _turn = turn();
+    if !lazy::device_name().unwrap().contains("XLA:CPU") {
+        return;
+    }
+    let n = 3 << 20;
+    let x = tpu(&vec![1.0; n], &[n]);
+    let values_in_use = |held: usize, ops: usize| {
+        lazy::synchronize().unwrap();
+        lazy::reset_metrics();
+        let mut kept: VecDeque<Tensor> = VecDeque::from([x.clone()]);
+        for _ in 0..ops {
+            let last = kept.back().unwrap().add(&x).unwrap();
+            kept.push_back(last);
+            if kept.len() > held {
+                kept.pop_front();
+            }
+        }
+        assert_eq!(values(kept.back().unwrap())[0], ops as f32 + 1.0);
+        cuts(CutReason::Memory)
+    };
+    // Eight of them, the newest included, come to 96 MB, but are not more than eight.
+    assert_eq!(values_in_use(7, 20), 0);
+    assert_eq!(values_in_use(40, 20), 2);
 }
 
 #[test]
