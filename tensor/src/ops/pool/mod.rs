@@ -1,0 +1,354 @@
+//! Pooling over one to three spatial dimensions, for fixed and for adaptive windows.
+
+mod average;
+mod max;
+
+pub(crate) use average::contract;
+pub use average::{AvgPool, AvgPoolBackward};
+pub use max::{MaxPool, MaxPoolBackward};
+
+use crate::op::{Func, Prim, Value};
+use crate::ops::activation::expect_float;
+use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
+use crate::{DType, DeviceKind, Dims, Error, Result, Tensor, dispatch, samples};
+use torchtpu_kernels::pool::PoolSpec;
+use torchtpu_stablehlo::{ElementType, Type};
+
+/// Where the windows of a pooling lie.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Windows {
+    /// Sizes, steps, padding; of adaptive windows only the number of dimensions counts.
+    pub spec: PoolSpec,
+    /// Sizes of the output; entries from `spatial` on are ignored.
+    pub out: [usize; 3],
+    /// Windows divide each dimension as evenly as they can.
+    pub adaptive: bool,
+}
+
+impl Windows {
+    fn spatial(&self) -> usize {
+        self.spec.spatial
+    }
+    /// Sizes of the result for an input.
+    fn output(&self, x: &Dims) -> Dims {
+        let lead = x.len() - self.spatial();
+        x[..lead].iter().chain(&self.out[..self.spatial()]).copied().collect()
+    }
+    /// An adaptive pooling whose windows are all alike is an ordinary one; the lowerings ask for that first.
+    fn regular(&self, x: &[usize]) -> Windows {
+        let s = self.spatial();
+        let input = &x[x.len() - s..];
+        if !self.adaptive || (0..s).any(|d| self.out[d] == 0 || !input[d].is_multiple_of(self.out[d]) || input[d] == 0)
+        {
+            return *self;
+        }
+        let mut w = Windows { adaptive: false, ..*self };
+        for (d, &n) in input.iter().enumerate() {
+            w.spec.kernel[d] = n / self.out[d];
+            w.spec.stride[d] = w.spec.kernel[d];
+        }
+        (w.spec.pad, w.spec.dilation) = ([0; 3], [1; 3]);
+        w
+    }
+}
+
+const INDEX: ElementType = ElementType::S64;
+
+/// Integer arithmetic on small vectors, for positions.
+fn int(f: &mut Func, name: &'static str, a: &Value, b: i64) -> Value {
+    let b = f.splat_i64(b, a.ty());
+    f.binary(name, a, &b)
+}
+
+/// Starts and ends of the windows along one dimension, each `[out]`; of fixed windows the end includes padding.
+fn bounds(f: &mut Func, w: &Windows, d: usize, input: usize) -> (Value, Value) {
+    let ty = Type::new(&[w.out[d]], INDEX);
+    let o = f.iota(&ty, 0);
+    if w.adaptive {
+        let (i, n) = (input as i64, w.out[d] as i64);
+        let start = int(f, "stablehlo.multiply", &o, i);
+        let end = int(f, "stablehlo.add", &start, i + n - 1);
+        return (int(f, "stablehlo.divide", &start, n), int(f, "stablehlo.divide", &end, n));
+    }
+    let start = int(f, "stablehlo.multiply", &o, w.spec.stride[d] as i64);
+    let start = int(f, "stablehlo.subtract", &start, w.spec.pad[d] as i64);
+    let end = int(f, "stablehlo.add", &start, ((w.spec.kernel[d] - 1) * w.spec.dilation[d] + 1) as i64);
+    // Rounding the output's size up may leave a window that reaches beyond the padding.
+    let end = int(f, "stablehlo.minimum", &end, (input + w.spec.pad[d]) as i64);
+    (start, end)
+}
+
+fn label(w: &Windows, fixed: [&'static str; 3], adaptive: [&'static str; 3]) -> &'static str {
+    (if w.adaptive { adaptive } else { fixed })[w.spatial() - 1]
+}
+
+/// A vector along dimension `d` of the spatial ones, over the whole output.
+fn along(f: &mut Func, v: &Value, out: &[usize], spatial: usize, d: usize) -> Value {
+    f.broadcast_in_dim(v, out, &[out.len() - spatial + d])
+}
+
+/// Requires `[n, c, *s]` or `[c, *s]`, none of whose sizes but the batch is zero.
+fn check_input(x: &Tensor, spatial: usize, name: &str) -> Result<()> {
+    let d = x.dims();
+    let fits = d.len() == spatial + 1 || d.len() == spatial + 2;
+    if fits && d[d.len() - spatial - 1..].iter().all(|&n| n > 0) {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "{name}(): Expected {}D or {}D (batch mode) tensor with optional 0 dim batch size for input, but got: {d}",
+        spatial + 1,
+        spatial + 2
+    )))
+}
+
+/// Numbers of a pooling with fixed windows.
+struct Fixed<'a> {
+    name: &'static str,
+    kernel: &'a [i64],
+    stride: &'a [i64],
+    padding: &'a [i64],
+    dilation: &'a [i64],
+    ceil: bool,
+}
+
+impl Fixed<'_> {
+    fn each(&self, v: &[i64], spatial: usize, what: &str) -> Result<[i64; 3]> {
+        let mut out = [0; 3];
+        if v.len() != 1 && v.len() != spatial {
+            let list = match spatial {
+                1 => "one int",
+                2 => "either be a single int, or a tuple of two ints",
+                _ => "either be a single int, or a tuple of three ints",
+            };
+            return Err(Error::runtime(format!("{}: {what} must {list}", self.name)));
+        }
+        for (d, o) in out.iter_mut().enumerate().take(spatial) {
+            *o = v[if v.len() == 1 { 0 } else { d }];
+        }
+        Ok(out)
+    }
+    fn windows(&self, x: &Tensor, spatial: usize) -> Result<Windows> {
+        check_input(x, spatial, self.name)?;
+        let k = self.each(self.kernel, spatial, "kernel_size")?;
+        let stride = if self.stride.is_empty() { k } else { self.each(self.stride, spatial, "stride")? };
+        let pad = self.each(self.padding, spatial, "padding")?;
+        let dilation = self.each(self.dilation, spatial, "dilation")?;
+        let mut w = Windows {
+            spec: PoolSpec { spatial, kernel: [1; 3], stride: [1; 3], pad: [0; 3], dilation: [1; 3] },
+            out: [1; 3],
+            adaptive: false,
+        };
+        let input = &x.dims()[x.dims().len() - spatial..];
+        let mut sizes = Vec::new();
+        for d in 0..spatial {
+            if k[d] <= 0 {
+                return Err(Error::runtime(format!(
+                    "kernel size should be greater than zero, but got kernel_size={}",
+                    k[d]
+                )));
+            }
+            if stride[d] <= 0 {
+                return Err(Error::runtime("stride should not be zero"));
+            }
+            if dilation[d] <= 0 {
+                return Err(Error::runtime(format!(
+                    "dilation should be greater than zero, but got dilation={}",
+                    dilation[d]
+                )));
+            }
+            if pad[d] < 0 {
+                return Err(Error::runtime(format!("pad must be non-negative, but got pad: {}", pad[d])));
+            }
+            let extent = dilation[d] * (k[d] - 1) + 1;
+            if pad[d] > extent / 2 {
+                return Err(Error::runtime(format!(
+                    "pad should be at most half of effective kernel size, but got pad={}, kernel_size={} and dilation={}",
+                    pad[d], k[d], dilation[d]
+                )));
+            }
+            let n = input[d] as i64;
+            let room = n + 2 * pad[d] - extent + if self.ceil { stride[d] - 1 } else { 0 };
+            let mut out = room.div_euclid(stride[d]) + 1;
+            // The last window has to start within the input or the padding before it.
+            if self.ceil && (out - 1) * stride[d] >= n + pad[d] {
+                out -= 1;
+            }
+            sizes.push(out);
+            w.spec.kernel[d] = k[d] as usize;
+            w.spec.stride[d] = stride[d] as usize;
+            w.spec.pad[d] = pad[d] as usize;
+            w.spec.dilation[d] = dilation[d] as usize;
+            w.out[d] = out.max(0) as usize;
+        }
+        if sizes.iter().any(|&n| n < 1) {
+            let list = |v: Vec<String>| v.join("x");
+            let lead = x.dims()[x.dims().len() - spatial - 1];
+            let given = list(std::iter::once(lead).chain(input.iter().copied()).map(|n| n.to_string()).collect());
+            let made = list(std::iter::once(lead as i64).chain(sizes).map(|n| n.to_string()).collect());
+            return Err(Error::runtime(format!(
+                "Given input size: ({given}). Calculated output size: ({made}). Output size is too small"
+            )));
+        }
+        Ok(w)
+    }
+}
+
+/// Windows of an adaptive pooling; a missing size keeps the input's.
+fn adaptive(x: &Tensor, sizes: &[i64], spatial: usize, name: &str) -> Result<Windows> {
+    check_input(x, spatial, name)?;
+    if sizes.len() != 1 && sizes.len() != spatial {
+        return Err(Error::runtime(format!("{name}: output_size must be {spatial}")));
+    }
+    let mut w = Windows {
+        spec: PoolSpec { spatial, kernel: [1; 3], stride: [1; 3], pad: [0; 3], dilation: [1; 3] },
+        out: [1; 3],
+        adaptive: true,
+    };
+    for d in 0..spatial {
+        let n = sizes[if sizes.len() == 1 { 0 } else { d }];
+        w.out[d] = usize::try_from(n).map_err(|_| {
+            Error::runtime(format!(
+                "{name}: elements of output_size must be greater than or equal to 0 but received {n}"
+            ))
+        })?;
+    }
+    Ok(w)
+}
+
+fn max_pool(w: Windows, x: &Tensor) -> Result<(Tensor, Tensor)> {
+    if x.dtype().is_int() {
+        // Exact below 2^53.
+        let y = dispatch::call_n(Prim::MaxPool(Box::new(MaxPool(w))), &[&x.to_dtype(DType::F64)?])?;
+        return Ok((y[0].to_dtype(x.dtype())?, y[1].clone()));
+    }
+    let y = dispatch::call_n(Prim::MaxPool(Box::new(MaxPool(w))), &[x])?;
+    Ok((y[0].clone(), y[1].clone()))
+}
+
+fn fixed_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Tensor, Tensor)> {
+    let p = Fixed {
+        name,
+        kernel: a.ints(1)?,
+        stride: a.ints(2)?,
+        padding: a.ints(3)?,
+        dilation: a.ints(4)?,
+        ceil: a.bool(5)?,
+    };
+    let x = a.tensor(0)?;
+    max_pool(p.windows(x, spatial)?, x)
+}
+
+fn fixed_avg(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
+    let p =
+        Fixed { name, kernel: a.ints(1)?, stride: a.ints(2)?, padding: a.ints(3)?, dilation: &[1], ceil: a.bool(4)? };
+    let x = a.tensor(0)?;
+    let divisor = if spatial > 1 { a.opt_int(6)? } else { None };
+    if divisor == Some(0) {
+        return Err(Error::runtime("divisor must be not zero"));
+    }
+    let op = AvgPool { windows: p.windows(x, spatial)?, count_include_pad: a.bool(5)?, divisor };
+    if x.dtype() == DType::I64 {
+        // Whole numbers are divided towards zero; exact as long as sums stay below 2^53.
+        let y = dispatch::call(Prim::AvgPool(Box::new(op)), &[&x.to_dtype(DType::F64)?])?;
+        return y.to_dtype(DType::I64);
+    }
+    dispatch::call(Prim::AvgPool(Box::new(op)), &[x])
+}
+
+fn adaptive_avg(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
+    let x = a.tensor(0)?;
+    let op = AvgPool { windows: adaptive(x, a.ints(1)?, spatial, name)?, count_include_pad: true, divisor: None };
+    dispatch::call(Prim::AvgPool(Box::new(op)), &[x])
+}
+
+fn adaptive_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Tensor, Tensor)> {
+    let x = a.tensor(0)?;
+    max_pool(adaptive(x, a.ints(1)?, spatial, name)?, x)
+}
+
+/// Gradient of a max pooling from where the maxima were found.
+fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
+    let (g, x, at) = (a.tensor(0)?, a.tensor(1)?, a.tensor(7)?);
+    let p = Fixed {
+        name,
+        kernel: a.ints(2)?,
+        stride: a.ints(3)?,
+        padding: a.ints(4)?,
+        dilation: a.ints(5)?,
+        ceil: a.bool(6)?,
+    };
+    let w = p.windows(x, spatial)?;
+    let out = w.output(x.dims());
+    for (t, what) in [(g, "gradOutput"), (at, "indices")] {
+        if *t.dims() != out {
+            return Err(Error::runtime(format!(
+                "{name}(): Expected {what} to be of shape {out}, but got: {}",
+                t.dims()
+            )));
+        }
+    }
+    if at.dtype() != DType::I64 || g.dtype() != x.dtype() {
+        return Err(Error::runtime(format!(
+            "{name}(): Expected indices of type Long and a gradient of type {}, but got {} and {}",
+            x.dtype().scalar_type(),
+            at.dtype().scalar_type(),
+            g.dtype().scalar_type()
+        )));
+    }
+    expect_float(name, x)?;
+    let gx = if x.device().kind == DeviceKind::Tpu {
+        // The op's lowering looks for the maxima in x again; here the positions are what counts.
+        let lead = x.dims().len() - spatial;
+        let flat = |d: &Dims| -> Dims { d[..lead].iter().copied().chain([d[lead..].iter().product()]).collect() };
+        let zeros = Tensor::zeros_like_meta(&x.meta().with_dims(flat(x.dims())))?;
+        let (g, at) = (g.reshape_dims(flat(g.dims()))?, at.reshape_dims(flat(at.dims()))?);
+        crate::ops::indexing::scatter_add(&zeros, lead as i64, &at, &g)?.reshape_dims(*x.dims())?
+    } else {
+        dispatch::call(Prim::MaxPoolBackward(Box::new(MaxPoolBackward(w))), &[g, &x.detach(), at])?
+    };
+    crate::ops::pointwise::independent_of(x, gx)
+}
+
+/// Rows of gradients that may be called by themselves.
+pub const BACKWARD_ROWS: &[Row] = &[
+    Row::new("max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 2, "max_pool2d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 1]), t(&[1, 2, 4, 4]), ints(&[4, 4]), ints(&[4, 4]), ints(&[0, 0]), ints(&[1, 1]), n(false), index(&[1, 2, 1, 1], 16)]).no_gradient()]).scope(Scope::Aten),
+    Row::new("max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", Tier::Prim, |a| Ok(max_backward(a, 3, "max_pool3d_with_indices_backward")?.into()), || vec![Sample::new(vec![t(&[1, 2, 1, 1, 1]), t(&[1, 2, 2, 4, 4]), ints(&[2, 4, 4]), ints(&[2, 4, 4]), ints(&[0, 0, 0]), ints(&[1, 1, 1]), n(false), index(&[1, 2, 1, 1, 1], 32)]).no_gradient()]).scope(Scope::Aten),
+];
+
+macro_rules! pool_rows {
+    ($($spatial:literal $x:expr, $scope1:expr, $scope:expr,
+       $max:literal $max_schema:literal $max_indices:literal
+       $avg:literal $avg_schema:literal
+       $adaptive_avg:literal $adaptive_avg_schema:literal
+       $adaptive_max:literal $adaptive_max_schema:literal;)*) => {
+        /// Rows of the poolings.
+        pub const ROWS: &[Row] = &[$(
+            Row::new($max_schema, Tier::Prim, |a| Ok(fixed_max(a, $spatial, $max)?.0.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[0; $spatial]), ints(&[2; $spatial])], [t($x), ints(&[2; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial]), n(true)])).scope(Scope::Function),
+            Row::new($max_indices, Tier::Prim, |a| Ok(fixed_max(a, $spatial, $max)?.into()), samples!([t($x), ints(&[2; $spatial])])).scope($scope1),
+            Row::new($avg_schema, Tier::Prim, |a| Ok(fixed_avg(a, $spatial, $avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), n(true), n(false)], [t(&$x[1..]), ints(&[3; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope($scope),
+            Row::new($adaptive_avg_schema, Tier::Prim, |a| Ok(adaptive_avg(a, $spatial, $adaptive_avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[3; $spatial])])).scope($scope),
+            Row::new($adaptive_max_schema, Tier::Prim, |a| Ok(adaptive_max(a, $spatial, $adaptive_max)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])])).scope($scope),
+        )*];
+    };
+}
+
+pool_rows! {
+    1 &[2, 3, 5], Scope::Function, Scope::Function,
+        "max_pool1d" "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor"
+        "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
+        "avg_pool1d" "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor"
+        "adaptive_avg_pool1d" "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor"
+        "adaptive_max_pool1d" "adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)";
+    2 &[2, 2, 5, 4], Scope::Nn, Scope::Nn,
+        "max_pool2d" "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor"
+        "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
+        "avg_pool2d" "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"
+        "adaptive_avg_pool2d" "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor"
+        "adaptive_max_pool2d" "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)";
+    3 &[1, 2, 4, 3, 4], Scope::Nn, Scope::Nn,
+        "max_pool3d" "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor"
+        "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)"
+        "avg_pool3d" "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor"
+        "adaptive_avg_pool3d" "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor"
+        "adaptive_max_pool3d" "adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)";
+}
