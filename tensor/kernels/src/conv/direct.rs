@@ -7,7 +7,7 @@
 //! lies. It stores results in their order. For the weight's gradient the lanes are channels of the result, whose gradient is packed so, and
 //! the rows of a tile are taps, each of which reads single elements of one padded copy; sums over images stay vectors until the end.
 
-use super::winograd::{Four, Transform, Vector, copy, leveled};
+use super::vector::{Transform, Vector, copy, leveled};
 use super::{Shape, kernel_positions};
 use crate::cpu::{Level, level};
 use crate::gemm::pack;

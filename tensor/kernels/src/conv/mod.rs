@@ -12,6 +12,7 @@
 //! defined, and so is a depthwise one.
 
 mod direct;
+mod vector;
 mod windows;
 mod winograd;
 
@@ -22,8 +23,9 @@ use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
 use crate::threads::{num_threads, parallel_for};
 use crate::{View, ViewMut};
+use vector::Transform;
 use windows::{Elements, MERGEABLE, Reads, Segments, Windows};
-use winograd::{Layer, Transform};
+use winograd::Layer;
 
 /// What a convolution does. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
