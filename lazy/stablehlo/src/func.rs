@@ -135,6 +135,12 @@ impl Func {
         self.set_arg_attribute(arg, "tf.aliasing_output", &format!("{out} : i32"));
     }
 
+    /// Whether an op may take the memory of `v` for a result: it is none of the arguments that the caller keeps.
+    pub fn is_ours(&self, v: &Value) -> bool {
+        let is_given = |a: &Argument| a.attributes.iter().any(|(name, _)| name == "tf.aliasing_output");
+        v.id & ARGUMENT == 0 || is_given(&self.args[(v.id & !ARGUMENT) as usize])
+    }
+
     /// Attaches an attribute to argument `arg`, for example `mhlo.sharding`; `value` is MLIR text.
     pub fn set_arg_attribute(&mut self, arg: usize, name: &str, value: &str) {
         let count = self.args.len();

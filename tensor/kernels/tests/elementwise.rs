@@ -733,14 +733,23 @@ fn optimiser_steps_follow_their_formulas() {
         bias2_sqrt: 0.001f64.sqrt(),
     };
     let (s, t) = ([n], [1]);
+    let old = [p.clone(), m.clone(), v.clone()];
     adamw_step(
         &mut ViewMut::of_slice(&mut p, &s, &t),
         &View::of_slice(&g, &s, &t),
         &mut ViewMut::of_slice(&mut m, &s, &t),
         &mut ViewMut::of_slice(&mut v, &s, &t),
+        [None; 3],
         &step,
     )
     .unwrap();
+    // The same into other arrays.
+    let mut new = [vec![9.0f32; n], vec![9.0; n], vec![9.0; n]];
+    let [np, nm, nv] = new.each_mut().map(|x| ViewMut::of_slice(x, &s, &t));
+    let from = old.each_ref().map(|x| View::of_slice(x, &s, &t));
+    let (mut np, mut nm, mut nv) = (np, nm, nv);
+    adamw_step(&mut np, &View::of_slice(&g, &s, &t), &mut nm, &mut nv, from.each_ref().map(Some), &step).unwrap();
+    assert!(new == [p.clone(), m.clone(), v.clone()]);
     assert!(p.iter().all(|p| (p - (0.999 - 0.1)).abs() < 1e-5), "{}", p[0]);
     let mut b = vec![f32::NAN; n];
     let sgd =

@@ -85,10 +85,12 @@ impl KernelCall {
         let (kernel, numbers) = self.encode();
         let args: SmallVec<[Value; 6]> = x.iter().map(|&v| v.clone()).collect();
         let outs: SmallVec<[_; 3]> = y.iter().map(Meta::ty).collect();
-        f.custom_call(TARGET, &args, &outs, self.in_place(), kernel, &numbers).into()
+        // Of an argument that the caller keeps, the compiler would make a copy first.
+        let in_place: SmallVec<[_; 3]> = self.in_place().iter().copied().filter(|pair| f.is_ours(x[pair.1])).collect();
+        f.custom_call(TARGET, &args, &outs, &in_place, kernel, &numbers).into()
     }
 
-    /// Which results take the memory of which operands.
+    /// Which results may take the memory of which operands.
     fn in_place(&self) -> &'static [(usize, usize)] {
         match self {
             KernelCall::AdamW(_) => &[(0, 0), (1, 2), (2, 3)],
@@ -267,16 +269,10 @@ pub fn run(
         return Err(format!("no kernel {kernel} with attributes {numbers:?}, {n} operands and {m} results"));
     };
     let x = &x[..call.arity().0];
-    let layouts: SmallVec<[(Dims, Dims); 8]> =
+    let layouts: SmallVec<[(Dims, Dims); 12]> =
         x.iter().enumerate().map(|(i, a)| layout(&call, i, x, &a.sizes)).collect();
-    let is_read = |i: usize| call.in_place().iter().all(|pair| pair.1 != i);
-    let inputs: SmallVec<[View<'_>; 8]> = x
-        .iter()
-        .zip(&layouts)
-        .enumerate()
-        .filter(|(i, _)| is_read(*i))
-        .map(|(_, (a, (sizes, strides)))| View::of_bytes(a.bytes, sizes, strides, a.dtype))
-        .collect();
+    let inputs: SmallVec<[View<'_>; 12]> =
+        x.iter().zip(&layouts).map(|(a, (sizes, strides))| View::of_bytes(a.bytes, sizes, strides, a.dtype)).collect();
     let strides: SmallVec<[Dims; 3]> = y.iter().map(|a| a.sizes.contiguous_strides()).collect();
     let mut outputs: SmallVec<[ViewMut<'_>; 3]> =
         y.iter_mut().zip(&strides).map(|(a, strides)| ViewMut::of_bytes(a.bytes, &a.sizes, strides, a.dtype)).collect();
@@ -290,6 +286,8 @@ fn layout(call: &KernelCall, i: usize, x: &[Array<&[u8]>], sizes: &Dims) -> (Dim
         KernelCall::Matmul(o) if [o.ta, o.tb][i] => return (swap_last(sizes), swap_last(&strides)),
         KernelCall::Attention(_) => (3, 0),
         KernelCall::AttentionBackward(_) => (6, 1),
+        // A result has taken its memory: nothing to see here.
+        KernelCall::AdamW(_) if x[i].bytes.is_empty() => return (Dims::filled(0, 1), Dims::filled(1, 1)),
         _ => return (*sizes, strides),
     };
     if i != mask {
@@ -331,10 +329,11 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
             let mask: SmallVec<[bool; 8]> = (0..x.sizes().len()).map(|i| i < *lead).collect();
             reduce::reduce(ReduceKind::Sum, x, &mask, y).map_err(message)?;
         }
-        (KernelCall::AdamW(o), [g, numbers @ ..], [p, m, v]) => {
+        (KernelCall::AdamW(o), [p0, g, m0, v0, numbers @ ..], [p, m, v]) => {
             let numbers: SmallVec<[f64; 8]> = numbers.iter().map(number).collect();
             let step = o.step(numbers.as_slice().try_into().expect("eight numbers"));
-            pointwise::adamw_step(p, g, m, v, &step).map_err(message)?;
+            let from = [p0, m0, v0].map(|old| Some(old).filter(|old| old.numel() > 0));
+            pointwise::adamw_step(p, g, m, v, from, &step).map_err(message)?;
         }
         _ => return Err(format!("{call:?} with other operands")),
     }

@@ -127,16 +127,15 @@ impl Fused for AdamW {
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 0;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        for (out, old) in y.iter().zip([x[0], x[2], x[3]]) {
-            torchtpu_kernels::copy::copy(&old.view(), &mut out.view_mut());
-        }
-        let g = x[1].contiguous()?;
+        let x: Vec<Tensor> = x.iter().map(|t| t.contiguous()).collect::<Result<_>>()?;
+        let from = [x[0].view(), x[2].view(), x[3].view()];
         let mut numbers = [0.0; 8];
         for (value, t) in numbers.iter_mut().zip(&x[4..]) {
             *value = number(t)?;
         }
         let spec = o.step(numbers);
-        kernels::adamw_step(&mut y[0].view_mut(), &g.view(), &mut y[1].view_mut(), &mut y[2].view_mut(), &spec)
+        let [mut p, mut m, mut v] = [y[0].view_mut(), y[1].view_mut(), y[2].view_mut()];
+        kernels::adamw_step(&mut p, &x[1].view(), &mut m, &mut v, from.each_ref().map(Some), &spec)
             .map_err(kernel_error)
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
@@ -346,8 +345,8 @@ pub fn adam(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs) -> Result<(
                 bias1: *bias1,
                 bias2_sqrt: *bias2_sqrt,
             };
-            kernels::adamw_step(&mut p.view_mut(), &g.view(), &mut m.view_mut(), &mut v.view_mut(), &spec)
-                .map_err(kernel_error)?;
+            let (mut to, mut mean, mut square) = (p.view_mut(), m.view_mut(), v.view_mut());
+            kernels::adamw_step(&mut to, &g.view(), &mut mean, &mut square, [None; 3], &spec).map_err(kernel_error)?;
             [p, m, v].iter().for_each(|t| t.bump_version());
             return Ok(());
         }

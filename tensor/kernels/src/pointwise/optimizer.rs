@@ -50,6 +50,8 @@ pub struct Sgd {
 
 /// Elements below which one thread does it all.
 const GRAIN: usize = 16 * 1024;
+/// Elements that are copied and then worked on while they are in the first cache.
+const COPIED: usize = 1024;
 
 /// Arithmetic of a step: `f32`, or `f64` for `f64` elements.
 macro_rules! steps {
@@ -130,32 +132,52 @@ fn mismatch(name: &str) -> KernelError {
     ))
 }
 
-/// One Adam or AdamW step in place. All four arrays have one floating dtype and the same dense layout.
+/// One Adam or AdamW step. All arrays have one floating dtype and the same dense layout. Parameter, mean of gradients and mean of
+/// squares are written in place; what they were is taken from the arrays of `from` instead, where there is one.
 ///
 /// # Errors
-/// [`KernelError::Other`] when they have not.
+/// [`KernelError::Other`] when dtypes or layouts differ.
 pub fn adamw_step(
     p: &mut ViewMut,
     g: &View,
     exp_avg: &mut ViewMut,
     exp_avg_sq: &mut ViewMut,
+    from: [Option<&View>; 3],
     step: &AdamW,
 ) -> Result<(), KernelError> {
     let dtype = p.dtype();
-    let layouts =
-        [(g.sizes(), g.strides()), (exp_avg.sizes(), exp_avg.strides()), (exp_avg_sq.sizes(), exp_avg_sq.strides())];
-    if [g.dtype(), exp_avg.dtype(), exp_avg_sq.dtype()] != [dtype; 3] || !same_dense_layout(p, &layouts) {
+    let mut layouts = vec![
+        (g.sizes(), g.strides()),
+        (exp_avg.sizes(), exp_avg.strides()),
+        (exp_avg_sq.sizes(), exp_avg_sq.strides()),
+    ];
+    layouts.extend(from.iter().flatten().map(|f| (f.sizes(), f.strides())));
+    let mut dtypes = [g.dtype(), exp_avg.dtype(), exp_avg_sq.dtype()].into_iter();
+    let fits = dtypes.all(|d| d == dtype) && from.iter().flatten().all(|f| f.dtype() == dtype);
+    if !fits || !same_dense_layout(p, &layouts) {
         return Err(mismatch("adamw_step"));
     }
-    let ptrs = [p.ptr(), g.ptr().cast_mut(), exp_avg.ptr(), exp_avg_sq.ptr()].map(RawMut);
+    let ptrs = [p.ptr(), exp_avg.ptr(), exp_avg_sq.ptr(), g.ptr().cast_mut()].map(RawMut);
+    let from = from.map(|f| f.map(|f| RawMut(f.ptr().cast_mut())));
+    let block = if from.iter().any(Option::is_some) { COPIED } else { usize::MAX };
     let size = dtype.size_bytes();
     macro_rules! go {
         ($t:ty, $f:ident) => {
             parallel_for(p.numel(), GRAIN, |r| {
-                // SAFETY: pieces are disjoint and lie within the dense arrays.
-                unsafe {
-                    let [p, g, m, v] = ptrs.map(|x| x.at(r.start * size).cast::<$t>());
-                    $f(p, g, m, v, step, r.len())
+                let mut start = r.start;
+                while start < r.end {
+                    let n = (r.end - start).min(block);
+                    // SAFETY: pieces are disjoint and lie within the dense arrays.
+                    unsafe {
+                        let [p, m, v, g] = ptrs.map(|x| x.at(start * size).cast::<$t>());
+                        for (to, from) in [p, m, v].into_iter().zip(&from) {
+                            if let Some(from) = from {
+                                to.copy_from_nonoverlapping(from.at(start * size).cast::<$t>(), n);
+                            }
+                        }
+                        $f(p, g, m, v, step, n)
+                    }
+                    start += n;
                 }
             })
         };
