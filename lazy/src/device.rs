@@ -91,6 +91,7 @@ fn load() -> Result<&'static Device> {
         None => DiskCache::from_environment(),
     };
     let device = Device::new(client, disk);
+    crate::engine().configure(&device);
     Ok(DEVICE.get_or_init(|| device))
 }
 

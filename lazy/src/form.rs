@@ -174,15 +174,17 @@ impl Form {
         }
         pairs
     }
-    /// Nodes that read an argument of `overwritten` and on which the node that overwrites it does not depend, as
-    /// `(overwriting node, reading node)`.
+    /// Nodes that read an argument of `overwritten` before the node that overwrites it, which does not depend on them, as
+    /// `(overwriting node, reading node)`. Only earlier nodes: what comes later reads the new value, or depends on it.
     pub(crate) fn late_readers(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<(usize, usize)> {
         let mut producer = vec![0; self.values.len()];
         (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
         let mut readers: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.args.len()];
         for n in 0..self.nodes.len() {
             for input in self.inputs_of(n) {
-                if let Source::Arg(i) = input.source() {
+                if let Source::Arg(i) = input.source()
+                    && readers[i].last() != Some(&n)
+                {
                     readers[i].push(n);
                 }
             }
@@ -191,10 +193,12 @@ impl Form {
         let mut before = vec![false; self.nodes.len()];
         for &(argument, position) in overwritten {
             let writer = producer[outputs[position] as usize];
-            // Whatever the writer depends on comes earlier.
+            if readers[argument].iter().all(|&r| r >= writer) {
+                continue;
+            }
             before[..=writer].fill(false);
             before[writer] = true;
-            for n in (0..=writer).rev().filter(|_| readers[argument].len() > 1) {
+            for n in (0..=writer).rev() {
                 if before[n] {
                     for input in self.inputs_of(n) {
                         if let Source::Value(v) = input.source() {
@@ -364,7 +368,7 @@ mod tests {
         let nodes = [
             (subtract(), &[p, p][..], 1),
             (flip(), &[y], 1),
-            (subtract(), &[p, g], 1),
+            (subtract(), &[p, p], 1),
             (step, &[p, g, m, v], 3),
             (subtract(), &[p, y], 1),
         ];

@@ -30,7 +30,7 @@
 //! | `TORCH_TPU_DEFER_AND_FUSE=0` | Strict mode |
 //! | `TORCHTPU_CHECK_NUMERICS=1` | Debug mode refuses NaN and infinities that come from finite inputs |
 //! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment, 1500 |
-//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this, 2 GiB; on XLA:CPU also when more than eight of them take 64 MiB |
+//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this; unless set, 2 GiB, and on XLA:CPU 64 MiB if that is more than eight of the largest |
 //! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle, 512; on XLA:CPU never |
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
@@ -119,9 +119,10 @@ pub fn set_max_segment_ops(n: usize) {
     engine().set_max_nodes(n);
 }
 
-/// Sets how many bytes of pending values may be in use before the segment is cut, on every device.
-pub fn set_max_pending_bytes(n: usize) {
-    engine().set_max_pending_bytes(n);
+/// Sets how many bytes of pending values may be in use before the segment is cut; `None` for what holds by default, as
+/// `TORCHTPU_PENDING_BYTES` says above.
+pub fn set_max_pending_bytes(n: impl Into<Option<usize>>) {
+    engine().set_max_pending_bytes(n.into());
 }
 
 /// What was counted since the start or [`reset_metrics`].

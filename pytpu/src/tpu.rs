@@ -121,7 +121,7 @@ fn _tpu_dump_graph(x: &Bound<'_, PyAny>) -> PyResult<String> {
 }
 
 #[pyfunction]
-fn _tpu_set_max_pending_bytes(n: usize) {
+fn _tpu_set_max_pending_bytes(n: Option<usize>) {
     lazy::set_max_pending_bytes(n);
 }
 

@@ -525,6 +525,18 @@ def test_parts_share_a_node(device):
             assert torch.equal(x.grad, want), (name, used)
             x.grad = None
         assert torch.autograd.gradgradcheck(lambda x: take_apart(x)[0] * take_apart(x)[2].square(), x)
+    # What nobody used costs nothing a part.
+    many = torch.ones(300, 8).to(device).requires_grad_()
+    parts = many.unbind(0)
+    (parts[0] * parts[7] * parts[-1]).sum().backward()
+    assert many.grad.sum(1).tolist() == [8.0 if i in (0, 7, 299) else 0.0 for i in range(300)]
+    if device == "tpu":
+        torch.tpu.synchronize()
+        parts = many.unbind(0)
+        loss = (parts[0] * parts[7] * parts[-1]).sum()
+        before = torch.tpu.metrics()["nodes_recorded"]
+        loss.backward()
+        assert torch.tpu.metrics()["nodes_recorded"] - before < 40
     # A part that is written in place goes its own way.
     y = x * 1
     first, second, _ = y.split(2, 1)

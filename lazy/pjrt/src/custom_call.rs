@@ -397,8 +397,9 @@ unsafe fn error(frame: &Frame, message: &CStr) -> *mut c_void {
 /// # Safety
 /// The frame is XLA's, of an execution.
 unsafe fn read(frame: &Frame) -> std::result::Result<CallFrame<'_>, String> {
-    // SAFETY: by the caller: lists have the sizes that they say, operands are whole arrays on the host, results too, which nobody
-    // else reads or writes meanwhile.
+    // SAFETY: by the caller: lists have the sizes that they say, operands are whole arrays on the host, results too. Operands may share
+    // memory with one another, being only read; a result shares it with nothing but the operands that it was declared to take, which
+    // are left out below, and nobody else reads or writes it meanwhile.
     unsafe {
         let mut results = SmallVec::<[OperandMut<'_>; 4]>::new();
         for i in 0..frame.results.size as usize {
@@ -409,6 +410,7 @@ unsafe fn read(frame: &Frame) -> std::result::Result<CallFrame<'_>, String> {
         let mut operands = SmallVec::new();
         for i in 0..frame.operands.size as usize {
             let (element_type, dims, data, size) = buffer(&frame.operands, i)?;
+            // Memory that a result has taken is seen through the result alone: there must not be two references to it.
             let is_taken = results.iter().any(|r| r.bytes.as_ptr() == data && !r.bytes.is_empty());
             operands.push(Operand { element_type, dims, bytes: bytes(data, if is_taken { 0 } else { size }) });
         }

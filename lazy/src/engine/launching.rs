@@ -1,8 +1,8 @@
 //! From a segment to values: find or compile its executable, launch it, here or in the background.
 
 use super::{
-    Body, Compiling, DEFAULT_EARLY_OPS, Engine, InFlight, Launched, MANY_BYTES, MAX_BACKGROUND, MAX_IN_FLIGHT_FUSED,
-    MAX_IN_FLIGHT_STRICT, Outputs, Segment, UNDECIDED,
+    Body, Compiling, Engine, InFlight, Launched, MAX_BACKGROUND, MAX_IN_FLIGHT_FUSED, MAX_IN_FLIGHT_STRICT, Outputs,
+    Segment,
 };
 use crate::cache::Compiled;
 use crate::device::Device;
@@ -15,8 +15,8 @@ use crate::{device, explain, form, lower, metrics, mode};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Instant;
 use torchtpu_pjrt::Buffer;
 use torchtpu_tensor::{DType, ErrorKind};
@@ -32,12 +32,6 @@ impl Engine {
         let hash = segment.body.hash & self.hash_mask.load(Relaxed);
         let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
             device.check_process()?;
-            let is_cpu = device.platform.is_cpu();
-            let decide = |setting: &AtomicUsize, value: usize| {
-                let _ = setting.compare_exchange(UNDECIDED, value, Relaxed, Relaxed);
-            };
-            decide(&self.early_ops, if is_cpu { usize::MAX } else { DEFAULT_EARLY_OPS });
-            decide(&self.many_bytes, if is_cpu { MANY_BYTES } else { usize::MAX });
             Ok((device, self.find(hash, &segment.body.form)))
         });
         let (device, found) = match prepared {

@@ -16,11 +16,13 @@ mod tpu;
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
+use crate::device::{self, Device};
 use crate::form::{DTYPES, Form, MAX_ITEMS};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::repeat::{Early, Repeat};
 use crate::slot::{Failure, Slot};
-use crate::{device, metrics};
+
+use crate::metrics;
 use parking_lot::Mutex;
 use recording::stale;
 use smallvec::SmallVec;
@@ -36,7 +38,8 @@ use torchtpu_tensor::{Error, ErrorKind, Result};
 /// Compilers take longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
 const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
-/// So many values that are in use at the end of a segment are worth a cut on XLA:CPU, if each has [`MANY_BYTES`].
+/// On XLA:CPU a segment ends when its values in use take more than this many of [`MANY_BYTES`], and more than this many of its
+/// largest value.
 ///
 /// An execution takes its temporaries from `malloc` in one piece, and glibc gives a piece of more than 32 MB back to the system
 /// as soon as it is free: every page is a fault again at every step, a tenth of a GPT step. What leaves a segment is a piece of
@@ -105,7 +108,7 @@ struct Stream {
     serial: u64,
     /// Bytes of pending values that a handle keeps alive.
     live_bytes: usize,
-    /// Bytes of the largest pending value.
+    /// Bytes of the largest value that the segment has computed, in use or not.
     largest: usize,
     repeat: Repeat,
     early: Early,
@@ -198,7 +201,7 @@ pub(crate) struct Engine {
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
     max_pending_bytes: AtomicUsize,
-    /// A segment whose values in use are as large as [`MANY`] of this size, and as [`MANY`] of the largest, is cut too.
+    /// [`MANY_BYTES`] on XLA:CPU; see [`MANY`].
     many_bytes: AtomicUsize,
     /// A segment of so many ops is launched early if the device would idle; see [`Early`].
     early_ops: AtomicUsize,
@@ -367,10 +370,22 @@ impl Engine {
         self.max_nodes.store(n.clamp(1, MAX_ITEMS / 64), Relaxed);
     }
 
-    pub(crate) fn set_max_pending_bytes(&self, n: usize) {
-        self.max_pending_bytes.store(n, Relaxed);
+    pub(crate) fn set_max_pending_bytes(&self, n: Option<usize>) {
+        self.max_pending_bytes.store(n.unwrap_or(DEFAULT_MAX_PENDING_BYTES), Relaxed);
+        self.many_bytes.store(if n.is_some() { usize::MAX } else { UNDECIDED }, Relaxed);
+        if let Some(device) = device::loaded() {
+            self.configure(device);
+        }
     }
-
+    /// Decides what depends on the device and was not asked for: before anything is recorded, so that all segments are cut alike.
+    pub(crate) fn configure(&self, device: &Device) {
+        let is_cpu = device.platform.is_cpu();
+        let decide = |setting: &AtomicUsize, value: usize| {
+            let _ = setting.compare_exchange(UNDECIDED, value, Relaxed, Relaxed);
+        };
+        decide(&self.early_ops, if is_cpu { usize::MAX } else { DEFAULT_EARLY_OPS });
+        decide(&self.many_bytes, if is_cpu { MANY_BYTES } else { usize::MAX });
+    }
     pub(crate) fn set_early_ops(&self, n: usize) {
         self.early_ops.store(n, Relaxed);
     }

@@ -23,7 +23,7 @@ fn turn() -> MutexGuard<'static, ()> {
     });
     lazy::set_eager_mode(lazy::EagerMode::Fused);
     lazy::set_max_segment_ops(1500);
-    lazy::set_max_pending_bytes(2 << 30);
+    lazy::set_max_pending_bytes(None);
     lazy::set_check_numerics(false);
     lazy::set_early_ops(usize::MAX);
     lazy::set_hash_mask(u64::MAX);

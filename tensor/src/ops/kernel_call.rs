@@ -332,6 +332,7 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         (KernelCall::AdamW(o), [p0, g, m0, v0, numbers @ ..], [p, m, v]) => {
             let numbers: SmallVec<[f64; 8]> = numbers.iter().map(number).collect();
             let step = o.step(numbers.as_slice().try_into().expect("eight numbers"));
+            // An operand without elements was taken by the result of its place: by no other, as `in_place` declares.
             let from = [p0, m0, v0].map(|old| Some(old).filter(|old| old.numel() > 0));
             pointwise::adamw_step(p, g, m, v, from, &step).map_err(message)?;
         }

@@ -59,7 +59,7 @@ pub struct LayerNorm {
     pub rms: bool,
     /// Whether there is a weight.
     pub weight: bool,
-    /// Whether there is a bias.
+    /// Whether there is a bias; not with `rms`.
     pub bias: bool,
 }
 
@@ -124,7 +124,7 @@ impl RowNorm {
             kernels::layer_norm(x, self.len, w, b, self.eps.get(), y, mean, rstd);
         }
     }
-    /// Writes the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`; knows none of b with `rms`.
+    /// Writes the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
     pub(super) fn backward(&self, x: &[View<'_>], gradients: [Option<&mut ViewMut<'_>>; 3]) {
         let [g, x, mean, rstd, w @ ..] = x else { unreachable!("four operands and perhaps a weight") };
         let [gx, gw, gb] = gradients;
@@ -254,12 +254,6 @@ impl Fused for LayerNormBackward {
         let wanted = |i: usize| (o.wanted >> i & 1 != 0).then(|| y[i].view_mut());
         let (mut gx, mut gw, mut gb) = (wanted(0), wanted(1), wanted(2));
         o.of.rows().backward(&views, [gx.as_mut(), gw.as_mut(), gb.as_mut()]);
-        if let (true, Some(gb)) = (o.of.rms, gb.as_mut()) {
-            // The kernel knows no bias here.
-            let (mask, _) = last(x[0].dims(), o.of.shape.len());
-            let lead = ((1u64 << x[0].dims().len()) - 1) & !mask;
-            torchtpu_kernels::copy::copy(&sum_mask(x[0], lead)?.view(), gb);
-        }
         Ok(())
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
@@ -273,8 +267,7 @@ impl Fused for LayerNormBackward {
         if self.wanted >> i & 1 != 0 { m.with_dims(self.of.shape) } else { unwanted(m) }
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        let unknown_to_kernel = self.of.rms && self.wanted & 4 != 0;
-        !unknown_to_kernel && kernel_call::is_called(x[1].numel())
+        kernel_call::is_called(x[1].numel())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();
@@ -330,6 +323,7 @@ fn parameter(x: &Tensor, p: Option<&Tensor>) -> Result<Option<Tensor>> {
 fn row_norm(x: &Tensor, shape: Dims, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64, rms: bool) -> Result<Outs> {
     check_ends_in(x, &shape)?;
     let (w, b) = (parameter(x, w)?, parameter(x, b)?);
+    debug_assert!(!rms || b.is_none(), "rms_norm has no bias");
     let op = LayerNorm { shape, eps: F64::new(eps), rms, weight: w.is_some(), bias: b.is_some() };
     let mut inputs = vec![x];
     inputs.extend(w.iter().chain(&b));

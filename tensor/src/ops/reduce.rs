@@ -81,7 +81,7 @@ impl Op for Reduce {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let dims = masked(self.mask, x[0].rank());
         let e = crate::meta::element_type(y[0].dtype);
-        let is_of_rows = dims.len() < x[0].rank() && dims.iter().enumerate().all(|(i, &d)| i == d);
+        let is_of_rows = !dims.is_empty() && dims.len() < x[0].rank() && dims.iter().enumerate().all(|(i, &d)| i == d);
         if self.kind == ReduceKind::Sum
             && is_of_rows
             && kernel_call::serves(f, x[0].element(), x[0].shape().iter().product())

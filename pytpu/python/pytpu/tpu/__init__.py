@@ -126,7 +126,8 @@ def dump_graph(tensor):
 
 
 def set_max_pending_bytes(n):
-    """Sets how many bytes of pending values may be in use before they are computed."""
+    """Sets how many bytes of pending values may be in use before they are computed; None: 2 GiB, on XLA:CPU 64 MiB if that is more
+    than eight of the largest."""
     _C._tpu_set_max_pending_bytes(n)
 
 

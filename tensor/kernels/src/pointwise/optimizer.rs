@@ -167,7 +167,8 @@ pub fn adamw_step(
                 let mut start = r.start;
                 while start < r.end {
                     let n = (r.end - start).min(block);
-                    // SAFETY: pieces are disjoint and lie within the dense arrays.
+                    // SAFETY: pieces are disjoint and lie within the dense arrays; those of `from` are borrowed beside the exclusive
+                    // ones that are written, so they overlap none of them.
                     unsafe {
                         let [p, m, v, g] = ptrs.map(|x| x.at(start * size).cast::<$t>());
                         for (to, from) in [p, m, v].into_iter().zip(&from) {

@@ -1,10 +1,8 @@
 //! Taking a tensor apart into views that together are all of it.
 
-use super::Slice;
 use crate::graph::{BackwardFn, Edge, Node};
 use crate::op::{Grads, normalize_dim};
 use crate::ops::concat::cat;
-use crate::ops::pad::unslice;
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::{SmallVec, smallvec};
 
@@ -23,23 +21,27 @@ impl BackwardFn for Parts {
         format!("{}Backward0", self.name)
     }
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
-        let d = self.dim as i64;
-        let whole = |g: &Tensor| if self.unbound { g.unsqueeze(d) } else { Ok(g.clone()) };
-        let len = |m: &Meta| if self.unbound { 1 } else { m.dims[self.dim] };
-        let given: SmallVec<[usize; 4]> = (0..g.len()).filter(|&i| g[i].is_some()).collect();
-        if let ([i], true) = (&given[..], g.len() > 1) {
-            let start = self.parts[..*i].iter().map(len).sum();
-            let n = self.parts.iter().map(len).sum();
-            let s = Slice { dim: self.dim, start, len: len(&self.parts[*i]), step: 1 };
-            return Ok(smallvec![g[*i].as_ref().map(|g| unslice(&whole(g)?, &s, n)).transpose()?]);
+        let Some(like) = g.iter().flatten().next() else { return Ok(smallvec![None]) };
+        let mut blocks: Vec<Tensor> = Vec::new();
+        let mut at = 0;
+        while at < g.len() {
+            if let Some(g) = &g[at] {
+                blocks.push(if self.unbound { g.unsqueeze(self.dim as i64)? } else { g.clone() });
+                at += 1;
+                continue;
+            }
+            // One block of zeros for all the parts up to the next one that was used.
+            let missing = g[at..].iter().take_while(|g| g.is_none()).count();
+            let mut dims = self.parts[at].dims;
+            if self.unbound {
+                dims.insert(self.dim, missing);
+            } else {
+                dims[self.dim] = self.parts[at..at + missing].iter().map(|m| m.dims[self.dim]).sum();
+            }
+            blocks.push(Tensor::zeros_like_meta(&like.meta().with_dims(dims))?);
+            at += missing;
         }
-        if given.is_empty() {
-            return Ok(smallvec![None]);
-        }
-        let zeros = |i: usize| Tensor::zeros_like_meta(&self.parts[i]);
-        let parts: Vec<Tensor> =
-            (0..g.len()).map(|i| whole(&g[i].clone().map_or_else(|| zeros(i), Ok)?)).collect::<Result<_>>()?;
-        Ok(smallvec![Some(cat(&parts.iter().collect::<Vec<_>>(), d)?)])
+        Ok(smallvec![Some(cat(&blocks.iter().collect::<Vec<_>>(), self.dim as i64)?)])
     }
 }
 
