@@ -100,6 +100,12 @@ impl Form {
         let end = self.nodes.get(i + 1).map_or(self.values.len(), |n| n.first_value as usize);
         self.nodes[i].first_value as usize..end
     }
+    /// The node that computes each value.
+    fn producers(&self) -> Vec<usize> {
+        let mut producer = vec![0; self.values.len()];
+        (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
+        producer
+    }
     /// Which nodes the values in `outputs` depend on.
     pub(crate) fn needed(&self, outputs: &[u32]) -> Vec<bool> {
         let mut value = vec![false; self.values.len()];
@@ -150,8 +156,7 @@ impl Form {
                 }
             }
         }
-        let mut producer = vec![0; self.values.len()];
-        (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
+        let producer = self.producers();
         let mut pairs: Vec<(usize, usize)> = Vec::new();
         // The last update of an argument is what the argument becomes.
         for (position, &v) in outputs.iter().enumerate().rev() {
@@ -177,8 +182,7 @@ impl Form {
     /// Nodes that read an argument of `overwritten` before the node that overwrites it, which does not depend on them, as
     /// `(overwriting node, reading node)`. Only earlier nodes: what comes later reads the new value, or depends on it.
     pub(crate) fn late_readers(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<(usize, usize)> {
-        let mut producer = vec![0; self.values.len()];
-        (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
+        let producer = self.producers();
         let mut readers: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); self.args.len()];
         for n in 0..self.nodes.len() {
             for input in self.inputs_of(n) {

@@ -18,11 +18,9 @@ pub(crate) use tpu::Tpu;
 use crate::cache::ProcessCache;
 use crate::device::{self, Device};
 use crate::form::{DTYPES, Form, MAX_ITEMS};
-use crate::metrics::{COUNTERS, CutReason, count};
+use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::repeat::{Early, Repeat};
 use crate::slot::{Failure, Slot};
-
-use crate::metrics;
 use parking_lot::Mutex;
 use recording::stale;
 use smallvec::SmallVec;
@@ -377,6 +375,7 @@ impl Engine {
             self.configure(device);
         }
     }
+
     /// Decides what depends on the device and was not asked for: before anything is recorded, so that all segments are cut alike.
     pub(crate) fn configure(&self, device: &Device) {
         let is_cpu = device.platform.is_cpu();
@@ -386,6 +385,7 @@ impl Engine {
         decide(&self.early_ops, if is_cpu { usize::MAX } else { DEFAULT_EARLY_OPS });
         decide(&self.many_bytes, if is_cpu { MANY_BYTES } else { usize::MAX });
     }
+
     pub(crate) fn set_early_ops(&self, n: usize) {
         self.early_ops.store(n, Relaxed);
     }

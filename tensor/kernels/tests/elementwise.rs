@@ -717,6 +717,41 @@ fn creation() {
 }
 
 #[test]
+fn a_step_into_other_arrays_is_the_step_in_place() {
+    let n = 40_000;
+    let (s, t) = ([n], [1]);
+    let numbers = |by: usize| -> Vec<f32> { (0..n).map(|i| (i * by % 1009 + 1) as f32 / 1009.0).collect() };
+    let (old, g) = ([numbers(3), numbers(5), numbers(7)], numbers(11));
+    let g = View::of_slice(&g, &s, &t);
+    let step = AdamW {
+        lr: 0.1,
+        beta1: 0.9,
+        beta2: 0.99,
+        eps: 1e-8,
+        weight_decay: 0.01,
+        decoupled: true,
+        maximize: false,
+        bias1: 0.1,
+        bias2_sqrt: 0.1,
+    };
+    let run = |arrays: &mut [Vec<f32>; 3], from: [Option<&View>; 3]| {
+        let [mut p, mut m, mut v] = arrays.each_mut().map(|x| ViewMut::of_slice(x, &s, &t));
+        adamw_step(&mut p, &g, &mut m, &mut v, from, &step).unwrap();
+    };
+    let mut want = old.clone();
+    run(&mut want, [None; 3]);
+    assert!(want.iter().zip(&old).all(|(want, old)| want != old));
+    let from = old.each_ref().map(|x| View::of_slice(x, &s, &t));
+    // All from elsewhere, and only the parameter and the squares.
+    let mut new = [vec![9.0; n], vec![9.0; n], vec![9.0; n]];
+    run(&mut new, from.each_ref().map(Some));
+    assert!(new == want);
+    let mut new = [vec![9.0; n], old[1].clone(), vec![9.0; n]];
+    run(&mut new, [Some(&from[0]), None, Some(&from[2])]);
+    assert!(new == want);
+}
+
+#[test]
 fn optimiser_steps_follow_their_formulas() {
     let n = 1000;
     let (mut p, g) = (vec![1f32; n], vec![0.5f32; n]);
@@ -733,7 +768,6 @@ fn optimiser_steps_follow_their_formulas() {
         bias2_sqrt: 0.001f64.sqrt(),
     };
     let (s, t) = ([n], [1]);
-    let old = [p.clone(), m.clone(), v.clone()];
     adamw_step(
         &mut ViewMut::of_slice(&mut p, &s, &t),
         &View::of_slice(&g, &s, &t),
@@ -743,13 +777,6 @@ fn optimiser_steps_follow_their_formulas() {
         &step,
     )
     .unwrap();
-    // The same into other arrays.
-    let mut new = [vec![9.0f32; n], vec![9.0; n], vec![9.0; n]];
-    let [np, nm, nv] = new.each_mut().map(|x| ViewMut::of_slice(x, &s, &t));
-    let from = old.each_ref().map(|x| View::of_slice(x, &s, &t));
-    let (mut np, mut nm, mut nv) = (np, nm, nv);
-    adamw_step(&mut np, &View::of_slice(&g, &s, &t), &mut nm, &mut nv, from.each_ref().map(Some), &step).unwrap();
-    assert!(new == [p.clone(), m.clone(), v.clone()]);
     assert!(p.iter().all(|p| (p - (0.999 - 0.1)).abs() < 1e-5), "{}", p[0]);
     let mut b = vec![f32::NAN; n];
     let sgd =

@@ -144,7 +144,7 @@ impl Fused for Gelu {
     const NAME: &'static str = "gelu";
     const KERNEL: Option<KernelFn<Self>> =
         Some(|o, x, y| kernels::gelu(&x[0].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error));
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Gelu(*o).lower(f, &[&x[0]], y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Gelu(*o).lower(f, [&x[0]], y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         Ok(smallvec![Some(dispatch::call(Prim::GeluBackward(GeluBackward { tanh: o.tanh }), &[g, s.x(0)])?)])
     });
@@ -178,7 +178,7 @@ impl Fused for GeluBackward {
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         kernels::gelu_backward(&x[0].view(), &x[1].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error)
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::GeluBackward(*o).lower(f, &[&x[0], &x[1]], y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::GeluBackward(*o).lower(f, [&x[0], &x[1]], y));
     fn takes_complex(&self) -> bool {
         true
     }

@@ -104,8 +104,7 @@ impl Fused for Attention {
         kernels::attention(&x[0].view(), &x[1].view(), &x[2].view(), &o.spec(mask), &mut out, &mut lse);
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, y| KernelCall::Attention(*o).lower(f, &x.iter().collect::<Vec<_>>(), y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Attention(*o).lower(f, x, y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let mut x = vec![g, s.x(0), s.x(1), s.x(2), s.y(0), s.y(1)];
         if o.mask {
@@ -189,8 +188,7 @@ impl Fused for AttentionBackward {
         );
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, y| KernelCall::AttentionBackward(o.of).lower(f, &x.iter().collect::<Vec<_>>(), y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::AttentionBackward(o.of).lower(f, x, y));
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
     }

@@ -30,7 +30,7 @@ fn work(w: &[usize], y: &[usize]) -> usize {
 /// `x` convolved with `w`, without a bias.
 pub(super) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y: &Meta) -> Value {
     if kernel_call::serves(f, x.element(), work(w.shape(), &y.dims)) {
-        return KernelCall::Conv(*spec).lower(f, &[x, w], &[*y]).remove(0);
+        return KernelCall::Conv(*spec).lower(f, [x, w], &[*y]).remove(0);
     }
     let y = &y.dims;
     if !f.platform().is_cpu() {
@@ -53,7 +53,7 @@ pub(super) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y
 /// Gradient of a convolution for its input, which has sizes `x`.
 pub(super) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &Meta) -> Value {
     if kernel_call::serves(f, g.element(), work(w.shape(), g.shape())) {
-        return KernelCall::ConvInputGrad(*of).lower(f, &[g, w], &[*x]).remove(0);
+        return KernelCall::ConvInputGrad(*of).lower(f, [g, w], &[*x]).remove(0);
     }
     let x = &x.dims;
     let (s, k) = (of.spatial, w.shape()[2..].to_vec());
@@ -89,7 +89,7 @@ pub(super) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &
 /// Gradient of a convolution for its weight, which has sizes `w`.
 pub(super) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: &Meta) -> Value {
     if kernel_call::serves(f, x.element(), work(&w.dims, g.shape())) {
-        return KernelCall::ConvWeightGrad(*of).lower(f, &[x, g], &[*w]).remove(0);
+        return KernelCall::ConvWeightGrad(*of).lower(f, [x, g], &[*w]).remove(0);
     }
     let w = &w.dims;
     let (s, xs, gs) = (of.spatial, x.shape().to_vec(), g.shape().to_vec());

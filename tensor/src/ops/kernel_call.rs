@@ -10,7 +10,7 @@ use super::activation::{Gelu, GeluBackward};
 use super::attention::Attention;
 use super::conv::ConvSpec;
 use super::matmul::{Dot, swap_last};
-use super::norm::RowNorm;
+use super::norm::{LayerNorm, LayerNormBackward};
 use super::optim::AdamW;
 use super::pointwise::kernel_error;
 use crate::op::{F64, Func, Value, Values};
@@ -69,9 +69,9 @@ pub(super) enum KernelCall {
     MaxPoolBackward(usize),
     Gelu(Gelu),
     GeluBackward(GeluBackward),
-    LayerNorm(RowNorm),
-    /// With the gradients that are wanted, as in [`LayerNormBackward`](super::norm::LayerNormBackward).
-    LayerNormBackward(RowNorm, u8),
+    /// With a row's elements as one dimension; that matters to no kernel.
+    LayerNorm(LayerNorm),
+    LayerNormBackward(LayerNormBackward),
     AdamW(AdamW),
     /// Over so many leading dimensions.
     SumRows(usize),
@@ -81,12 +81,13 @@ type Numbers = SmallVec<[i64; 18]>;
 
 impl KernelCall {
     /// Its results, of types `y`, for operands `x`.
-    pub(super) fn lower(self, f: &mut Func, x: &[&Value], y: &[Meta]) -> Values {
+    pub(super) fn lower<'a>(self, f: &mut Func, x: impl IntoIterator<Item = &'a Value>, y: &[Meta]) -> Values {
         let (kernel, numbers) = self.encode();
-        let args: SmallVec<[Value; 6]> = x.iter().map(|&v| v.clone()).collect();
+        let args: SmallVec<[Value; 12]> = x.into_iter().cloned().collect();
         let outs: SmallVec<[_; 3]> = y.iter().map(Meta::ty).collect();
         // Of an argument that the caller keeps, the compiler would make a copy first.
-        let in_place: SmallVec<[_; 3]> = self.in_place().iter().copied().filter(|pair| f.is_ours(x[pair.1])).collect();
+        let in_place: SmallVec<[_; 3]> =
+            self.in_place().iter().copied().filter(|pair| f.is_ours(&args[pair.1])).collect();
         f.custom_call(TARGET, &args, &outs, &in_place, kernel, &numbers).into()
     }
 
@@ -110,10 +111,10 @@ impl KernelCall {
             KernelCall::MaxPoolBackward(spatial) => ("max_pool_backward", smallvec![*spatial as i64]),
             KernelCall::Gelu(o) => ("gelu", smallvec![o.tanh.into()]),
             KernelCall::GeluBackward(o) => ("gelu_backward", smallvec![o.tanh.into()]),
-            KernelCall::LayerNorm(o) => ("layer_norm", row_norm_numbers(o)),
-            KernelCall::LayerNormBackward(o, wanted) => {
-                let mut numbers = row_norm_numbers(o);
-                numbers.push((*wanted).into());
+            KernelCall::LayerNorm(o) => ("layer_norm", layer_norm_numbers(o)),
+            KernelCall::LayerNormBackward(o) => {
+                let mut numbers = layer_norm_numbers(&o.of);
+                numbers.push(o.wanted.into());
                 ("layer_norm_backward", numbers)
             }
             KernelCall::SumRows(lead) => ("sum_rows", smallvec![*lead as i64]),
@@ -145,10 +146,11 @@ impl KernelCall {
                 let &[tanh] = numbers else { return None };
                 KernelCall::GeluBackward(GeluBackward { tanh: tanh != 0 })
             }
-            "layer_norm" => KernelCall::LayerNorm(row_norm(numbers)?),
+            "layer_norm" => KernelCall::LayerNorm(layer_norm(numbers)?),
             "layer_norm_backward" => {
                 let (&wanted, numbers) = numbers.split_last()?;
-                KernelCall::LayerNormBackward(row_norm(numbers)?, u8::try_from(wanted).ok()?)
+                let (of, wanted) = (layer_norm(numbers)?, u8::try_from(wanted).ok()?);
+                KernelCall::LayerNormBackward(LayerNormBackward { of, wanted })
             }
             "sum_rows" => {
                 let &[lead] = numbers else { return None };
@@ -170,7 +172,7 @@ impl KernelCall {
             KernelCall::MaxPool(_) => (1, 2),
             KernelCall::Gelu(_) | KernelCall::SumRows(_) => (1, 1),
             KernelCall::LayerNorm(o) => (1 + usize::from(o.weight) + usize::from(o.bias), 3),
-            KernelCall::LayerNormBackward(o, _) => (4 + usize::from(o.weight), 3),
+            KernelCall::LayerNormBackward(o) => (4 + usize::from(o.of.weight), 3),
             KernelCall::AdamW(_) => (12, 3),
             _ => (2, 1),
         }
@@ -236,15 +238,15 @@ fn attention_spec(numbers: &[i64]) -> Option<Attention> {
     Some(Attention { scale: F64::new(f64::from_bits(scale as u64)), is_causal: is_causal != 0, mask: mask != 0 })
 }
 
-fn row_norm_numbers(o: &RowNorm) -> Numbers {
+fn layer_norm_numbers(o: &LayerNorm) -> Numbers {
     let eps = o.eps.get().to_bits() as i64;
-    smallvec![o.len as i64, eps, o.rms.into(), o.weight.into(), o.bias.into()]
+    smallvec![o.shape.numel() as i64, eps, o.rms.into(), o.weight.into(), o.bias.into()]
 }
 
-fn row_norm(numbers: &[i64]) -> Option<RowNorm> {
+fn layer_norm(numbers: &[i64]) -> Option<LayerNorm> {
     let &[len, eps, rms, weight, bias] = numbers else { return None };
-    let (len, eps) = (usize::try_from(len).ok()?, F64::new(f64::from_bits(eps as u64)));
-    Some(RowNorm { len, eps, rms: rms != 0, weight: weight != 0, bias: bias != 0 })
+    let (shape, eps) = (Dims::new(&[usize::try_from(len).ok()?]), F64::new(f64::from_bits(eps as u64)));
+    Some(LayerNorm { shape, eps, rms: rms != 0, weight: weight != 0, bias: bias != 0 })
 }
 
 /// Computes what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes have no
@@ -318,13 +320,8 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         (KernelCall::MaxPoolBackward(spatial), [g, at], [gx]) => pool::max_pool_backward(g, at, *spatial, gx),
         (KernelCall::Gelu(o), [x], [y]) => pointwise::gelu(x, o.tanh, y).map_err(message)?,
         (KernelCall::GeluBackward(o), [g, x], [gx]) => pointwise::gelu_backward(g, x, o.tanh, gx).map_err(message)?,
-        (KernelCall::LayerNorm(o), [x, parameters @ ..], y) => {
-            o.forward(x, parameters, y.try_into().expect("three results"));
-        }
-        (KernelCall::LayerNormBackward(o, wanted), x, [gx, gw, gb]) => {
-            let wanted = |i: u8| wanted >> i & 1 != 0;
-            o.backward(x, [wanted(0).then_some(gx), wanted(1).then_some(gw), wanted(2).then_some(gb)]);
-        }
+        (KernelCall::LayerNorm(o), x, [y, mean, rstd]) => o.run(x, [y, mean, rstd]),
+        (KernelCall::LayerNormBackward(o), x, [gx, gw, gb]) => o.run(x, [gx, gw, gb]),
         (KernelCall::SumRows(lead), [x], [y]) => {
             let mask: SmallVec<[bool; 8]> = (0..x.sizes().len()).map(|i| i < *lead).collect();
             reduce::reduce(ReduceKind::Sum, x, &mask, y).map_err(message)?;

@@ -84,7 +84,7 @@ impl Op for Dot {
         let batch: Vec<usize> = (0..r - 2).collect();
         let (ca, cb) = (if self.ta { r - 2 } else { r - 1 }, if self.tb { r - 1 } else { r - 2 });
         if kernel_call::serves(f, x[0].element(), y[0].dims.numel() * x[0].shape()[ca]) {
-            return KernelCall::Matmul(*self).lower(f, &[&x[0], &x[1]], y);
+            return KernelCall::Matmul(*self).lower(f, [&x[0], &x[1]], y);
         }
         let e = crate::meta::element_type(y[0].dtype);
         smallvec![f.dot_general(&x[0], &x[1], (&batch, &batch), (&[ca], &[cb]), e, None)]
@@ -127,7 +127,7 @@ fn product(f: &mut Func, x: &Value, w: &Value, y: &Meta) -> Value {
     let rows = y.dims.numel() / n;
     let x = f.reshape(x, &[rows, k]);
     let z = Meta { dims: Dims::new(&[rows, n]), ..*y };
-    let z = KernelCall::Matmul(Dot { ta: false, tb: true }).lower(f, &[&x, w], &[z]).remove(0);
+    let z = KernelCall::Matmul(Dot { ta: false, tb: true }).lower(f, [&x, w], &[z]).remove(0);
     f.reshape(&z, &y.dims)
 }
 

@@ -3,8 +3,7 @@
 //! The forward ops give their statistics as further outputs, and the fused gradients read them. Under a recording tape,
 //! that is in double backward, the gradients' expansions compute the statistics from `x` again, so that nothing is lost.
 
-use crate::op::F64;
-use crate::op::{Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn};
+use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::reduce::sum_mask;
@@ -73,10 +72,6 @@ pub struct LayerNormBackward {
 }
 
 impl LayerNorm {
-    /// As its kernels see it.
-    fn rows(&self) -> RowNorm {
-        RowNorm { len: self.shape.numel(), eps: self.eps, rms: self.rms, weight: self.weight, bias: self.bias }
-    }
     fn weight<'a>(&self, x: &[&'a Tensor]) -> Option<&'a Tensor> {
         self.weight.then(|| x[1])
     }
@@ -95,43 +90,30 @@ impl LayerNorm {
         let rstd = mean_of(&d.square()?, mask, count)?.add_scalar(self.eps.get())?.rsqrt()?;
         Ok((d, rstd, mean))
     }
-}
-
-/// What [`LayerNorm`] is to its kernels.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct RowNorm {
-    /// Elements of a row.
-    pub(super) len: usize,
-    /// Added to the variance.
-    pub(super) eps: F64,
-    /// No mean is taken off, and there is no bias.
-    pub(super) rms: bool,
-    /// Whether there is a weight.
-    pub(super) weight: bool,
-    /// Whether there is a bias.
-    pub(super) bias: bool,
-}
-
-impl RowNorm {
-    /// Writes y and the statistics; the parameters are the weight and the bias, as far as there are such.
-    pub(super) fn forward(&self, x: &View<'_>, parameters: &[View<'_>], y: &mut [ViewMut<'_>; 3]) {
-        let [y, mean, rstd] = y;
+    /// Writes `y, mean, rstd` from `x[, w][, b]`.
+    pub(super) fn run(&self, x: &[View<'_>], [y, mean, rstd]: [&mut ViewMut<'_>; 3]) {
+        let (x, parameters) = x.split_first().expect("an input");
+        let (len, eps) = (self.shape.numel(), self.eps.get());
         let w = parameters.first().filter(|_| self.weight);
         if self.rms {
-            kernels::rms_norm(x, self.len, w, self.eps.get(), y, rstd);
+            kernels::rms_norm(x, len, w, eps, y, rstd);
         } else {
-            let b = parameters.last().filter(|_| self.bias);
-            kernels::layer_norm(x, self.len, w, b, self.eps.get(), y, mean, rstd);
+            kernels::layer_norm(x, len, w, parameters.last().filter(|_| self.bias), eps, y, mean, rstd);
         }
     }
+}
+
+impl LayerNormBackward {
     /// Writes the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
-    pub(super) fn backward(&self, x: &[View<'_>], gradients: [Option<&mut ViewMut<'_>>; 3]) {
+    pub(super) fn run(&self, x: &[View<'_>], [gx, gw, gb]: [&mut ViewMut<'_>; 3]) {
         let [g, x, mean, rstd, w @ ..] = x else { unreachable!("four operands and perhaps a weight") };
-        let [gx, gw, gb] = gradients;
-        if self.rms {
-            kernels::rms_norm_backward(g, x, self.len, rstd, w.first(), gx, gw);
+        let wanted = |i: u8| self.wanted >> i & 1 != 0;
+        let (gx, gw, gb) = (wanted(0).then_some(gx), wanted(1).then_some(gw), wanted(2).then_some(gb));
+        let len = self.of.shape.numel();
+        if self.of.rms {
+            kernels::rms_norm_backward(g, x, len, rstd, w.first(), gx, gw);
         } else {
-            kernels::layer_norm_backward(g, x, self.len, mean, rstd, w.first(), gx, gw, gb);
+            kernels::layer_norm_backward(g, x, len, mean, rstd, w.first(), gx, gw, gb);
         }
     }
 }
@@ -141,12 +123,11 @@ impl Fused for LayerNorm {
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        let parameters: SmallVec<[View<'_>; 2]> = x[1..].iter().map(|p| p.view()).collect();
-        o.rows().forward(&x[0].view(), &parameters, &mut [y[0].view_mut(), y[1].view_mut(), y[2].view_mut()]);
+        let views: SmallVec<[View<'_>; 3]> = x.iter().map(|t| t.view()).collect();
+        o.run(&views, [&mut y[0].view_mut(), &mut y[1].view_mut(), &mut y[2].view_mut()]);
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, y| KernelCall::LayerNorm(o.rows()).lower(f, &x.iter().collect::<Vec<_>>(), y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::LayerNorm(*o).lower(f, x, y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let bias_at = 1 + o.weight as usize;
         let wanted =
@@ -251,14 +232,10 @@ impl Fused for LayerNormBackward {
     const OUTS: usize = 3;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let views: SmallVec<[View<'_>; 5]> = x.iter().map(|t| t.view()).collect();
-        let wanted = |i: usize| (o.wanted >> i & 1 != 0).then(|| y[i].view_mut());
-        let (mut gx, mut gw, mut gb) = (wanted(0), wanted(1), wanted(2));
-        o.of.rows().backward(&views, [gx.as_mut(), gw.as_mut(), gb.as_mut()]);
+        o.run(&views, [&mut y[0].view_mut(), &mut y[1].view_mut(), &mut y[2].view_mut()]);
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
-        KernelCall::LayerNormBackward(o.of.rows(), o.wanted).lower(f, &x.iter().collect::<Vec<_>>(), y)
-    });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::LayerNormBackward(*o).lower(f, x, y));
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(if self.wanted & 1 != 0 { *x[1].meta() } else { unwanted(x[1].meta()) })
     }

@@ -141,7 +141,7 @@ impl Fused for AdamW {
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
         let meta = &y[0];
         if kernel_call::serves(f, meta.ty().element, meta.dims.numel()) {
-            return KernelCall::AdamW(*o).lower(f, &x.iter().collect::<Vec<_>>(), y);
+            return KernelCall::AdamW(*o).lower(f, x, y);
         }
         let mut f = Formula(f);
         let w: Vec<Value> = x.iter().map(|v| f.wide(v, meta)).collect();

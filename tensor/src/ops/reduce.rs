@@ -86,7 +86,7 @@ impl Op for Reduce {
             && is_of_rows
             && kernel_call::serves(f, x[0].element(), x[0].shape().iter().product())
         {
-            return KernelCall::SumRows(dims.len()).lower(f, &[&x[0]], y);
+            return KernelCall::SumRows(dims.len()).lower(f, [&x[0]], y);
         }
         let v = f.convert(&x[0], e);
         let kind = match self.kind {

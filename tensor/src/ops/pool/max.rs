@@ -58,7 +58,7 @@ impl Op for MaxPool {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let w = self.0.regular(x[0].shape());
         if !w.adaptive && kernel_call::serves(f, x[0].element(), x[0].ty().numel()) {
-            return KernelCall::MaxPool(w.spec).lower(f, &[&x[0]], y);
+            return KernelCall::MaxPool(w.spec).lower(f, [&x[0]], y);
         }
         lower_max(&w, f, &x[0], &y[0].dims)
     }
@@ -250,7 +250,7 @@ impl Op for MaxPoolBackward {
         let w = self.0.regular(x[1].shape());
         let (s, rank) = (w.spatial(), x[1].rank());
         if kernel_call::serves(f, x[1].element(), x[1].ty().numel()) {
-            return KernelCall::MaxPoolBackward(s).lower(f, &[&x[0], &x[2]], y);
+            return KernelCall::MaxPoolBackward(s).lower(f, [&x[0], &x[2]], y);
         }
         let lead = rank - s;
         let dims = &y[0].dims;

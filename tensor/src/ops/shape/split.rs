@@ -11,9 +11,8 @@ struct Parts {
     name: &'static str,
     /// Along which the parts lie.
     dim: usize,
-    /// The parts have lost this dimension, of which each is one index.
-    unbound: bool,
-    parts: Vec<Meta>,
+    /// Size of each part along it; `None` where each is one index and has lost the dimension.
+    sizes: Option<Vec<usize>>,
 }
 
 impl BackwardFn for Parts {
@@ -26,17 +25,16 @@ impl BackwardFn for Parts {
         let mut at = 0;
         while at < g.len() {
             if let Some(g) = &g[at] {
-                blocks.push(if self.unbound { g.unsqueeze(self.dim as i64)? } else { g.clone() });
+                blocks.push(if self.sizes.is_none() { g.unsqueeze(self.dim as i64)? } else { g.clone() });
                 at += 1;
                 continue;
             }
             // One block of zeros for all the parts up to the next one that was used.
             let missing = g[at..].iter().take_while(|g| g.is_none()).count();
-            let mut dims = self.parts[at].dims;
-            if self.unbound {
-                dims.insert(self.dim, missing);
-            } else {
-                dims[self.dim] = self.parts[at..at + missing].iter().map(|m| m.dims[self.dim]).sum();
+            let mut dims = *like.dims();
+            match &self.sizes {
+                None => dims.insert(self.dim, missing),
+                Some(sizes) => dims[self.dim] = sizes[at..at + missing].iter().sum(),
             }
             blocks.push(Tensor::zeros_like_meta(&like.meta().with_dims(dims))?);
             at += missing;
@@ -136,8 +134,8 @@ impl Tensor {
     ) -> Result<Vec<Tensor>> {
         self.with_one_history(name, dim, false, parts.map(|(start, len)| self.narrow(dim as i64, start, len)))
     }
-    /// Collects views that together are all of this tensor, in order. They share a node: of its own, each would pad its
-    /// gradient to full size, and all those would be added.
+    /// Collects views that together are all of this tensor, in order. They share a node: with one of its own,
+    /// each would pad its gradient to full size, and all those would be added.
     fn with_one_history(
         &self,
         name: &'static str,
@@ -153,8 +151,9 @@ impl Tensor {
             return Ok(y);
         }
         let edges: SmallVec<[Edge; 2]> = smallvec![self.history_edge()?];
-        let parts: SmallVec<[Meta; 1]> = y.iter().map(|t| *t.meta()).collect();
-        let node = Node::function(Box::new(Parts { name, dim, unbound, parts: parts.to_vec() }), edges, parts);
+        let sizes = (!unbound).then(|| y.iter().map(|t| t.dims()[dim]).collect());
+        let outputs: SmallVec<[Meta; 1]> = y.iter().map(|t| *t.meta()).collect();
+        let node = Node::function(Box::new(Parts { name, dim, sizes }), edges, outputs);
         for (nr, t) in y.iter().enumerate() {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
         }
