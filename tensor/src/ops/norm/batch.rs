@@ -1,0 +1,416 @@
+//! Over the batch: batch norm, and instance norm, which is one of each sample.
+
+use super::{mean_of, nothing, parameter, per_channel, unwanted};
+use crate::op::{F64, Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
+use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::reduce::sum_mask;
+use crate::schema::{Args, Ret, Sample, SampleArg, positive, t};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, inplace, state};
+use smallvec::smallvec;
+use torchtpu_kernels::norm as kernels;
+use torchtpu_kernels::{View, ViewMut};
+
+/// `y = (x - mean[c]) / sqrt(var[c] + eps) * w[c] + b[c]`, with the batch's own statistics or with given ones.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | x | `[n, c, ..]` | floating point |
+/// | mean, var | `[c]`, inputs unless `train` | that of arithmetic |
+/// | w, b | `[c]`, each if the attribute says so | as x |
+/// | y | as x | as x |
+/// | mean, invstd, var | `[c]`, outputs when `train`, else without elements | that of arithmetic |
+///
+/// The variance is the biased one. Saves x, w and the statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BatchNorm {
+    /// The batch's own statistics.
+    pub train: bool,
+    /// Added to the variance.
+    pub eps: F64,
+    /// Whether there is a weight.
+    pub weight: bool,
+    /// Whether there is a bias.
+    pub bias: bool,
+}
+
+/// Gradients of [`BatchNorm`] for x, w and b, from `g, x, mean, invstd[, w]`; those that are not wanted have no elements.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BatchNormBackward {
+    /// What it is the gradient of.
+    pub of: BatchNorm,
+    /// Bits 0, 1, 2: whether the gradient of x, w, b is wanted.
+    pub wanted: u8,
+}
+
+/// All dimensions but the channels, and how many elements a channel has.
+fn around_channels(dims: &Dims) -> (u64, usize) {
+    (((1u64 << dims.len()) - 1) & !2, dims.numel() / dims[1].max(1))
+}
+
+impl BatchNorm {
+    fn first_parameter(&self) -> usize {
+        if self.train { 1 } else { 3 }
+    }
+    fn weight<'a>(&self, x: &[&'a Tensor]) -> Option<&'a Tensor> {
+        self.weight.then(|| x[self.first_parameter()])
+    }
+    fn bias<'a>(&self, x: &[&'a Tensor]) -> Option<&'a Tensor> {
+        self.bias.then(|| x[self.first_parameter() + self.weight as usize])
+    }
+    /// Mean and biased variance of each channel, shaped to broadcast.
+    fn batch_statistics(x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let (mask, count) = around_channels(x.dims());
+        let mean = mean_of(x, mask, count)?;
+        let var = mean_of(&x.sub(&mean)?.square()?, mask, count)?;
+        Ok((mean, var))
+    }
+}
+
+impl Fused for BatchNorm {
+    const NAME: &'static str = "batch_norm";
+    const OUTS: usize = 4;
+    const DIFFERENTIABLE: u64 = 1;
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        let (w, b) = (o.weight(x).map(Tensor::view), o.bias(x).map(Tensor::view));
+        let (v, mut out, eps) = (x[0].view(), y[0].view_mut(), o.eps.get());
+        if o.train {
+            let (mut mean, mut invstd, mut var) = (y[1].view_mut(), y[2].view_mut(), y[3].view_mut());
+            kernels::batch_norm_train(&v, w.as_ref(), b.as_ref(), eps, &mut out, &mut mean, &mut invstd, &mut var);
+        } else {
+            kernels::batch_norm_eval(&v, &x[1].view(), &x[2].view(), w.as_ref(), b.as_ref(), eps, &mut out);
+        }
+        Ok(())
+    });
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        let p = o.first_parameter();
+        let bias_at = p + o.weight as usize;
+        let wanted =
+            s.needs(0) as u8 | ((o.weight && s.needs(p)) as u8) << 1 | ((o.bias && s.needs(bias_at)) as u8) << 2;
+        let given;
+        let (mean, invstd) = if o.train {
+            (s.y(1), s.y(2))
+        } else {
+            given = s.x(2).add_scalar(o.eps.get())?.rsqrt()?;
+            (s.x(1), &given)
+        };
+        let mut x = vec![g, s.x(0), mean, invstd];
+        if o.weight {
+            x.push(s.x(p));
+        }
+        let d = dispatch::call_n(Prim::BatchNormBackward(BatchNormBackward { of: *o, wanted }), &x)?;
+        let pick = |i: usize| (wanted >> i & 1 != 0).then(|| d[i].clone());
+        let mut grads: Grads = smallvec![pick(0)];
+        if !o.train {
+            grads.extend([None, None]); // running statistics are constants
+        }
+        if o.weight {
+            grads.push(pick(1));
+        }
+        if o.bias {
+            grads.push(pick(2));
+        }
+        Ok(grads)
+    });
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float("batch_norm", x[0])?;
+        let d = x[0].dims();
+        if d.len() < 2 {
+            return Err(Error::runtime(format!("Expected 2D or more input, but got input of size: {d}")));
+        }
+        let given = if self.train { [None, None] } else { [Some(x[1]), Some(x[2])] };
+        let named =
+            [(given[0], "running_mean"), (given[1], "running_var"), (self.weight(x), "weight"), (self.bias(x), "bias")];
+        for (t, name) in named {
+            let Some(t) = t else { continue };
+            if t.numel() != d[1] {
+                return Err(Error::runtime(format!("{name} should contain {} elements not {}", d[1], t.numel())));
+            }
+        }
+        Ok(Meta { device: crate::op::same_device(x)?, ..*x[0].meta() })
+    }
+    fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
+        let m = first.with_dtype(compute_dtype(first.dtype));
+        if self.train { m.with_dims(Dims::new(&[first.dims[1]])) } else { unwanted(&m) }
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let v = widened(x[0])?;
+        let rank = v.dims().len();
+        let (mean, var) = if self.train {
+            BatchNorm::batch_statistics(&v)?
+        } else {
+            let of = |t: &Tensor| narrowed(per_channel(&t.detach(), rank)?, v.dtype());
+            (of(x[1])?, of(x[2])?)
+        };
+        let invstd = var.add_scalar(self.eps.get())?.rsqrt()?;
+        let mut y = v.sub(&mean)?.mul(&invstd)?;
+        if let Some(w) = self.weight(x) {
+            y = y.mul(&per_channel(&widened(w)?, rank)?)?;
+        }
+        if let Some(b) = self.bias(x) {
+            y = y.add(&per_channel(&widened(b)?, rank)?)?;
+        }
+        let y = narrowed(y, x[0].dtype())?;
+        if !self.train {
+            return Ok(smallvec![y, nothing(&v)?, nothing(&v)?, nothing(&v)?]);
+        }
+        let flat = |t: &Tensor| t.reshape_dims(Dims::new(&[v.dims()[1]]));
+        Ok(smallvec![y, flat(&mean)?, flat(&invstd)?, flat(&var)?])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        let weight = (self.weight as u64) << self.first_parameter();
+        if self.train { Saves::both(1 | weight, 0b110) } else { Saves::inputs(0b111 | weight) }
+    }
+}
+
+impl Fused for BatchNormBackward {
+    const NAME: &'static str = "batch_norm_backward";
+    const OUTS: usize = 3;
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        let views: Vec<View<'_>> = x.iter().map(|t| t.view()).collect();
+        let wanted = |i: usize| -> Option<ViewMut<'_>> { (o.wanted >> i & 1 != 0).then(|| y[i].view_mut()) };
+        let (mut gx, mut gw, mut gb) = (wanted(0), wanted(1), wanted(2));
+        kernels::batch_norm_backward(
+            &views[0],
+            &views[1],
+            &views[2],
+            &views[3],
+            views.get(4),
+            o.of.train,
+            gx.as_mut(),
+            gw.as_mut(),
+            gb.as_mut(),
+        );
+        Ok(())
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(if self.wanted & 1 != 0 { *x[1].meta() } else { unwanted(x[1].meta()) })
+    }
+    fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
+        let m = x[1].meta();
+        if self.wanted >> i & 1 != 0 { m.with_dims(Dims::new(&[m.dims[1]])) } else { unwanted(m) }
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let dtype = x[1].dtype();
+        let (g, v) = (widened(x[0])?, widened(x[1])?);
+        let rank = v.dims().len();
+        let (mask, count) = around_channels(v.dims());
+        let (mean, invstd) = if self.of.train && state::grad_enabled() {
+            let (mean, var) = BatchNorm::batch_statistics(&v)?;
+            (mean, var.add_scalar(self.of.eps.get())?.rsqrt()?)
+        } else {
+            let of = |t: &Tensor| narrowed(per_channel(t, rank)?, v.dtype());
+            (of(x[2])?, of(x[3])?)
+        };
+        let h = v.sub(&mean)?.mul(&invstd)?;
+        let mut out: Outs = smallvec![];
+        out.push(if self.wanted & 1 != 0 {
+            let gw = match x.get(4) {
+                Some(w) => g.mul(&per_channel(&widened(w)?, rank)?)?,
+                None => g.clone(),
+            };
+            let inner = if self.of.train {
+                gw.sub(&mean_of(&gw, mask, count)?)?.sub(&h.mul(&mean_of(&gw.mul(&h)?, mask, count)?)?)?
+            } else {
+                gw
+            };
+            narrowed(inner.mul(&invstd)?, dtype)?
+        } else {
+            nothing(x[1])?
+        });
+        out.push(if self.wanted & 2 != 0 { narrowed(sum_mask(&g.mul(&h)?, mask)?, dtype)? } else { nothing(x[1])? });
+        out.push(if self.wanted & 4 != 0 { narrowed(sum_mask(&g, mask)?, dtype)? } else { nothing(x[1])? });
+        Ok(out)
+    }
+}
+
+/// Running mean and variance, moved a step towards the batch's.
+fn update_running(running: Option<&Tensor>, batch: &Tensor, momentum: f64, factor: f64) -> Result<()> {
+    let Some(r) = running else { return Ok(()) };
+    state::no_grad(|| {
+        let batch = narrowed(batch.clone(), compute_dtype(r.dtype()))?;
+        let step = batch.mul_scalar(momentum * factor)?;
+        inplace::assign(r, &narrowed(widened(r)?.mul_scalar(1.0 - momentum)?.add(&step)?, r.dtype())?)
+    })
+}
+
+/// Parameters of [`batch_norm`] beside the input.
+pub struct BatchNormArgs<'a> {
+    /// Weight, one number a channel.
+    pub weight: Option<&'a Tensor>,
+    /// Bias, one number a channel.
+    pub bias: Option<&'a Tensor>,
+    /// Running mean; written when training.
+    pub running_mean: Option<&'a Tensor>,
+    /// Running unbiased variance; written when training.
+    pub running_var: Option<&'a Tensor>,
+    /// Use the batch's statistics.
+    pub training: bool,
+    /// How far running statistics move.
+    pub momentum: f64,
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+/// `torch.nn.functional.batch_norm`: the result, and mean and inverse deviation of the batch when training.
+///
+/// # Errors
+/// `Value` for a channel of one element when training; `Runtime` when sizes do not fit or running statistics are missing.
+pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, Tensor)> {
+    let d = *x.dims();
+    let (w, b) = (parameter(x, p.weight)?, parameter(x, p.bias)?);
+    let op = BatchNorm { train: p.training, eps: F64::new(p.eps), weight: w.is_some(), bias: b.is_some() };
+    let mut inputs = vec![x];
+    if p.training {
+        if d.len() >= 2 && x.numel() / d[1].max(1) == 1 {
+            return Err(Error::value(format!(
+                "Expected more than 1 value per channel when training, got input size {d}"
+            )));
+        }
+        for (r, name) in [(p.running_mean, "running_mean"), (p.running_var, "running_var")] {
+            if let Some(r) = r.filter(|r| d.len() >= 2 && r.numel() != d[1]) {
+                return Err(Error::runtime(format!("{name} should contain {} elements not {}", d[1], r.numel())));
+            }
+        }
+    } else {
+        for (r, name) in [(p.running_mean, "running_mean"), (p.running_var, "running_var")] {
+            inputs.push(r.ok_or_else(|| Error::runtime(format!("{name} must be defined in evaluation mode")))?);
+        }
+    }
+    inputs.extend(w.iter().chain(&b));
+    let y = dispatch::call_n(Prim::BatchNorm(op), &inputs)?;
+    if p.training {
+        let count = (x.numel() / d[1].max(1)) as f64;
+        update_running(p.running_mean, &y[1], p.momentum, 1.0)?;
+        update_running(p.running_var, &y[3], p.momentum, count / (count - 1.0))?;
+    }
+    Ok((y[0].clone(), y[1].clone(), y[2].clone()))
+}
+
+/// `torch.nn.functional.instance_norm`: batch normalisation of each sample on its own.
+pub(super) fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor> {
+    let d = *x.dims();
+    if d.len() < 3 {
+        return Err(Error::runtime(format!("Expected 3D or more input to instance_norm, but got input of size: {d}")));
+    }
+    let repeated = |t: Option<&Tensor>| -> Result<Option<Tensor>> {
+        let Some(t) = t else { return Ok(None) };
+        if t.numel() != d[1] {
+            return Err(Error::runtime(format!("Expected a parameter of {} elements, but got {}", d[1], t.numel())));
+        }
+        Ok(Some(
+            t.reshape_dims(Dims::new(&[1, d[1]]))?
+                .expand_dims(&Dims::new(&[d[0], d[1]]))?
+                .reshape_dims(Dims::new(&[d[0] * d[1]]))?,
+        ))
+    };
+    if p.training && d[2..].iter().product::<usize>() == 1 {
+        return Err(Error::value(format!("Expected more than 1 spatial element when training, got input size {d}")));
+    }
+    let mut folded = d;
+    folded[0] = 1;
+    folded[1] = d[0] * d[1];
+    let (w, b) = (repeated(p.weight)?, repeated(p.bias)?);
+    let (rm, rv) = (repeated(p.running_mean)?, repeated(p.running_var)?);
+    let inner = BatchNormArgs {
+        weight: w.as_ref(),
+        bias: b.as_ref(),
+        running_mean: rm.as_ref(),
+        running_var: rv.as_ref(),
+        ..*p
+    };
+    let flat = x.reshape_dims(folded)?;
+    let y = batch_norm(&flat, &inner)?.0.reshape_dims(d)?;
+    if p.training {
+        // Each sample moved its own copy; the average of the copies is what the channel keeps.
+        for (running, copies) in [(p.running_mean, rm), (p.running_var, rv)] {
+            if let (Some(r), Some(c)) = (running, copies) {
+                state::no_grad(|| {
+                    inplace::assign(r, &c.reshape_dims(Dims::new(&[d[0], d[1]]))?.mean_dim(&[0], false)?)
+                })?;
+            }
+        }
+    }
+    Ok(y)
+}
+
+pub(super) fn batch_args<'a>(a: &Args<'a>) -> Result<BatchNormArgs<'a>> {
+    Ok(BatchNormArgs {
+        weight: a.opt_tensor(1)?,
+        bias: a.opt_tensor(2)?,
+        running_mean: a.opt_tensor(3)?,
+        running_var: a.opt_tensor(4)?,
+        training: a.bool(5)?,
+        momentum: a.float(6)?,
+        eps: a.float(7)?,
+    })
+}
+
+/// Settings of one of aten's batch normalisations, given where their parameters stand.
+pub(super) fn legit_args<'a>(
+    a: &Args<'a>,
+    running: bool,
+    training: bool,
+    momentum: usize,
+) -> Result<BatchNormArgs<'a>> {
+    Ok(BatchNormArgs {
+        weight: a.opt_tensor(1)?,
+        bias: a.opt_tensor(2)?,
+        running_mean: if running { a.opt_tensor(3)? } else { None },
+        running_var: if running { a.opt_tensor(4)? } else { None },
+        training,
+        momentum: a.float(momentum)?,
+        eps: a.float(momentum + 1)?,
+    })
+}
+
+/// The result and the batch's statistics in the parameters' dtype; without training those have no elements.
+pub(super) fn with_statistics(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Vec<Tensor>> {
+    let (y, mean, invstd) = batch_norm(x, p)?;
+    let stats = p.weight.unwrap_or(x).dtype();
+    Ok(vec![y, mean.to_dtype(stats)?, invstd.to_dtype(stats)?])
+}
+
+/// The same with new running statistics as further results; those that were given stay.
+pub(super) fn functional(x: &Tensor, p: &BatchNormArgs<'_>, reserve: bool) -> Result<Ret> {
+    let copy = |r: Option<&Tensor>| r.map(|r| r.detach().copy()).transpose();
+    let (mean, var) = (copy(p.running_mean)?, copy(p.running_var)?);
+    let moved = BatchNormArgs { running_mean: mean.as_ref(), running_var: var.as_ref(), ..*p };
+    let mut y = with_statistics(x, &moved)?;
+    if reserve {
+        y.push(reserved(x)?);
+    }
+    y.extend(mean.into_iter().chain(var));
+    Ok(Ret::Tuple(y))
+}
+
+/// What a backend keeps for its gradient; here nothing.
+fn reserved(x: &Tensor) -> Result<Tensor> {
+    Tensor::zeros(&[0], DType::U8, x.device())
+}
+
+pub(super) fn legit(a: &Args<'_>) -> Result<Ret> {
+    Ok(Ret::Tuple(with_statistics(a.tensor(0)?, &legit_args(a, true, a.bool(5)?, 6)?)?))
+}
+
+pub(super) fn no_stats(a: &Args<'_>) -> Result<Ret> {
+    Ok(Ret::Tuple(with_statistics(a.tensor(0)?, &legit_args(a, false, a.bool(3)?, 4)?)?))
+}
+
+pub(super) fn with_reserve(a: &Args<'_>, training: bool) -> Result<Ret> {
+    let mut y = with_statistics(a.tensor(0)?, &legit_args(a, true, training, 5)?)?;
+    y.push(reserved(a.tensor(0)?)?);
+    Ok(Ret::Tuple(y))
+}
+
+/// Samples with running statistics; what follows them is given.
+pub(super) fn batch_samples(rest: &[SampleArg], running: bool) -> Vec<Sample> {
+    let mut args = vec![t(&[3, 2, 2]), positive(&[2]), t(&[2])];
+    if running {
+        args.extend([t(&[2]), positive(&[2])]);
+    }
+    args.extend_from_slice(rest);
+    vec![Sample::new(args).no_gradient()]
+}

@@ -1,0 +1,312 @@
+//! Over the last dimensions: layer norm and root mean square.
+
+use super::{last, mean_of, nothing, parameter, unwanted};
+use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn};
+use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::kernel_call::{self, KernelCall};
+use crate::ops::reduce::sum_mask;
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, state};
+use smallvec::{SmallVec, smallvec};
+use torchtpu_kernels::norm as kernels;
+use torchtpu_kernels::{View, ViewMut};
+
+/// `y = (x - mean) / sqrt(var + eps) * w + b` over the last dimensions; without the mean with `rms`.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | x | `[.., shape]` | floating point |
+/// | w, b | `shape`, each if the attribute says so | as x |
+/// | y | as x | as x |
+/// | mean, rstd | `[.., 1, 1]` | that of arithmetic: `f32` for 16-bit floats |
+///
+/// C1: x ends in `shape`, which is not empty. C2: w and b have it. The variance is the biased one. With `rms`, `mean` has no
+/// elements. Saves x, w and the statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LayerNorm {
+    /// Sizes that a row has.
+    pub shape: Dims,
+    /// Added to the variance.
+    pub eps: F64,
+    /// Root mean square: no mean is taken off.
+    pub rms: bool,
+    /// Whether there is a weight.
+    pub weight: bool,
+    /// Whether there is a bias; not with `rms`.
+    pub bias: bool,
+}
+
+/// Gradients of [`LayerNorm`] for x, w and b, from `g, x, mean, rstd[, w]`; those that are not wanted have no elements.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LayerNormBackward {
+    /// What it is the gradient of.
+    pub of: LayerNorm,
+    /// Bits 0, 1, 2: whether the gradient of x, w, b is wanted.
+    pub wanted: u8,
+}
+
+impl LayerNorm {
+    fn weight<'a>(&self, x: &[&'a Tensor]) -> Option<&'a Tensor> {
+        self.weight.then(|| x[1])
+    }
+    fn bias<'a>(&self, x: &[&'a Tensor]) -> Option<&'a Tensor> {
+        self.bias.then(|| x[1 + self.weight as usize])
+    }
+    /// `(x - mean, rstd, mean)`.
+    fn statistics(&self, x: &Tensor) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        let (mask, count) = last(x.dims(), self.shape.len());
+        let (d, mean) = if self.rms {
+            (x.clone(), None)
+        } else {
+            let m = mean_of(x, mask, count)?;
+            (x.sub(&m)?, Some(m))
+        };
+        let rstd = mean_of(&d.square()?, mask, count)?.add_scalar(self.eps.get())?.rsqrt()?;
+        Ok((d, rstd, mean))
+    }
+    /// Writes `y, mean, rstd` from `x[, w][, b]`.
+    pub(in crate::ops) fn run(&self, x: &[View<'_>], [y, mean, rstd]: [&mut ViewMut<'_>; 3]) {
+        let (x, parameters) = x.split_first().expect("an input");
+        let (len, eps) = (self.shape.numel(), self.eps.get());
+        let w = parameters.first().filter(|_| self.weight);
+        if self.rms {
+            kernels::rms_norm(x, len, w, eps, y, rstd);
+        } else {
+            kernels::layer_norm(x, len, w, parameters.last().filter(|_| self.bias), eps, y, mean, rstd);
+        }
+    }
+}
+
+impl LayerNormBackward {
+    /// Writes the gradients of x, w and b that are wanted, from `g, x, mean, rstd[, w]`.
+    pub(in crate::ops) fn run(&self, x: &[View<'_>], [gx, gw, gb]: [&mut ViewMut<'_>; 3]) {
+        let [g, x, mean, rstd, w @ ..] = x else { unreachable!("four operands and perhaps a weight") };
+        let wanted = |i: u8| self.wanted >> i & 1 != 0;
+        let (gx, gw, gb) = (wanted(0).then_some(gx), wanted(1).then_some(gw), wanted(2).then_some(gb));
+        let len = self.of.shape.numel();
+        if self.of.rms {
+            kernels::rms_norm_backward(g, x, len, rstd, w.first(), gx, gw);
+        } else {
+            kernels::layer_norm_backward(g, x, len, mean, rstd, w.first(), gx, gw, gb);
+        }
+    }
+}
+
+impl Fused for LayerNorm {
+    const NAME: &'static str = "layer_norm";
+    const OUTS: usize = 3;
+    const DIFFERENTIABLE: u64 = 1;
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        let views: SmallVec<[View<'_>; 3]> = x.iter().map(|t| t.view()).collect();
+        o.run(&views, [&mut y[0].view_mut(), &mut y[1].view_mut(), &mut y[2].view_mut()]);
+        Ok(())
+    });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::LayerNorm(*o).lower(f, x, y));
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        let bias_at = 1 + o.weight as usize;
+        let wanted =
+            s.needs(0) as u8 | ((o.weight && s.needs(1)) as u8) << 1 | ((o.bias && s.needs(bias_at)) as u8) << 2;
+        let op = Prim::LayerNormBackward(Box::new(LayerNormBackward { of: *o, wanted }));
+        let mut x = vec![g, s.x(0), s.y(1), s.y(2)];
+        if o.weight {
+            x.push(s.x(1));
+        }
+        let d = dispatch::call_n(op, &x)?;
+        let pick = |i: usize| (wanted >> i & 1 != 0).then(|| d[i].clone());
+        let mut grads: Grads = smallvec![pick(0)];
+        if o.weight {
+            grads.push(pick(1));
+        }
+        if o.bias {
+            grads.push(pick(2));
+        }
+        Ok(grads)
+    });
+    fn label(&self) -> &'static str {
+        if self.rms { "rms_norm" } else { "layer_norm" }
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        expect_float("LayerNormKernelImpl", x[0])?;
+        check_ends_in(x[0], &self.shape)?; // C1
+        for (t, name) in [(self.weight(x), "weight"), (self.bias(x), "bias")] {
+            let Some(t) = t else { continue };
+            if *t.dims() != self.shape {
+                return Err(Error::runtime(format!(
+                    "Expected {name} to be of same shape as normalized_shape, but got {name} of shape {} and normalized_shape = {}",
+                    t.dims(),
+                    self.shape
+                ))); // C2
+            }
+            if t.dtype() != x[0].dtype() {
+                return Err(Error::runtime(format!(
+                    "expected scalar type {} but found {}",
+                    x[0].dtype().scalar_type(),
+                    t.dtype().scalar_type()
+                )));
+            }
+        }
+        Ok(Meta { device: crate::op::same_device(x)?, ..*x[0].meta() })
+    }
+    fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
+        let m = first.with_dtype(compute_dtype(first.dtype));
+        if i == 1 && self.rms {
+            return unwanted(&m);
+        }
+        let mut dims = first.dims;
+        let rank = dims.len();
+        dims[rank - self.shape.len()..].fill(1);
+        m.with_dims(dims)
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[0].numel())
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let v = widened(x[0])?;
+        let (d, rstd, mean) = self.statistics(&v)?;
+        let mut y = d.mul(&rstd)?;
+        if let Some(w) = self.weight(x) {
+            y = y.mul(&widened(w)?)?;
+        }
+        if let Some(b) = self.bias(x) {
+            y = y.add(&widened(b)?)?;
+        }
+        let mean = match mean {
+            Some(m) => m,
+            None => nothing(&v)?,
+        };
+        Ok(smallvec![narrowed(y, x[0].dtype())?, mean, rstd])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::both(0b01 | (self.weight as u64) << 1, 0b110)
+    }
+}
+
+/// Requires that the sizes of `x` end in `shape`.
+fn check_ends_in(x: &Tensor, shape: &Dims) -> Result<()> {
+    if shape.is_empty() {
+        return Err(Error::runtime(format!(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = {shape}"
+        )));
+    }
+    if !x.dims().ends_with(shape) {
+        let list: String = shape.iter().map(|n| format!(", {n}")).collect();
+        return Err(Error::runtime(format!(
+            "Given normalized_shape={shape}, expected input with shape [*{list}], but got input of size{}",
+            x.dims()
+        )));
+    }
+    Ok(())
+}
+
+impl Fused for LayerNormBackward {
+    const NAME: &'static str = "layer_norm_backward";
+    const OUTS: usize = 3;
+    const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        let views: SmallVec<[View<'_>; 5]> = x.iter().map(|t| t.view()).collect();
+        o.run(&views, [&mut y[0].view_mut(), &mut y[1].view_mut(), &mut y[2].view_mut()]);
+        Ok(())
+    });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::LayerNormBackward(*o).lower(f, x, y));
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(if self.wanted & 1 != 0 { *x[1].meta() } else { unwanted(x[1].meta()) })
+    }
+    fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
+        let m = x[1].meta();
+        if self.wanted >> i & 1 != 0 { m.with_dims(self.of.shape) } else { unwanted(m) }
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[1].numel())
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let dtype = x[1].dtype();
+        let (g, v) = (widened(x[0])?, widened(x[1])?);
+        let (d, rstd) = if state::grad_enabled() {
+            let (d, rstd, _) = self.of.statistics(&v)?;
+            (d, rstd)
+        } else {
+            (if self.of.rms { v.clone() } else { v.sub(x[2])? }, x[3].clone())
+        };
+        let h = d.mul(&rstd)?;
+        let (mask, count) = last(v.dims(), self.of.shape.len());
+        let lead = ((1u64 << v.dims().len()) - 1) & !mask;
+        let mut out: Outs = smallvec![];
+        out.push(if self.wanted & 1 != 0 {
+            let gw = match x.get(4) {
+                Some(w) => g.mul(&widened(w)?)?,
+                None => g.clone(),
+            };
+            let along = h.mul(&mean_of(&gw.mul(&h)?, mask, count)?)?;
+            let centred = if self.of.rms { gw } else { gw.sub(&mean_of(&gw, mask, count)?)? };
+            narrowed(centred.sub(&along)?.mul(&rstd)?, dtype)?
+        } else {
+            nothing(x[1])?
+        });
+        out.push(if self.wanted & 2 != 0 { narrowed(sum_mask(&g.mul(&h)?, lead)?, dtype)? } else { nothing(x[1])? });
+        out.push(if self.wanted & 4 != 0 { narrowed(sum_mask(&g, lead)?, dtype)? } else { nothing(x[1])? });
+        Ok(out)
+    }
+}
+
+pub(super) fn shape_of(normalized_shape: &[i64]) -> Result<Dims> {
+    let v: Vec<usize> = normalized_shape
+        .iter()
+        .map(|&n| {
+            usize::try_from(n)
+                .map_err(|_| Error::runtime(format!("normalized_shape has a negative size: {normalized_shape:?}")))
+        })
+        .collect::<Result<_>>()?;
+    Dims::try_new(&v)
+}
+
+pub(super) fn row_norm(
+    x: &Tensor,
+    shape: Dims,
+    w: Option<&Tensor>,
+    b: Option<&Tensor>,
+    eps: f64,
+    rms: bool,
+) -> Result<Outs> {
+    check_ends_in(x, &shape)?;
+    let (w, b) = (parameter(x, w)?, parameter(x, b)?);
+    debug_assert!(!rms || b.is_none(), "rms_norm has no bias");
+    let op = LayerNorm { shape, eps: F64::new(eps), rms, weight: w.is_some(), bias: b.is_some() };
+    let mut inputs = vec![x];
+    inputs.extend(w.iter().chain(&b));
+    dispatch::call_n(Prim::LayerNorm(Box::new(op)), &inputs)
+}
+
+/// `torch.nn.functional.layer_norm`.
+///
+/// # Errors
+/// `Runtime` when the input does not end in the normalised shape or parameters do not have it.
+pub fn layer_norm(
+    x: &Tensor,
+    normalized_shape: &[i64],
+    w: Option<&Tensor>,
+    b: Option<&Tensor>,
+    eps: f64,
+) -> Result<Tensor> {
+    Ok(row_norm(x, shape_of(normalized_shape)?, w, b, eps, false)?.swap_remove(0))
+}
+
+/// `torch.nn.functional.rms_norm`; without `eps`, the smallest step of the dtype at one.
+///
+/// # Errors
+/// As [`layer_norm`].
+pub fn rms_norm(x: &Tensor, normalized_shape: &[i64], w: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
+    let step = match x.dtype() {
+        DType::F16 => 9.765_625e-4,
+        DType::BF16 => 7.812_5e-3,
+        DType::F64 => f64::EPSILON,
+        _ => f32::EPSILON as f64,
+    };
+    let eps = eps.unwrap_or(step);
+    if x.dtype().is_complex() {
+        let dims: Vec<i64> = (1..=normalized_shape.len() as i64).map(|d| -d).collect();
+        let y = x.mul(&x.square()?.mean_dim(&dims, true)?.add_scalar(eps)?.rsqrt()?)?;
+        return w.map_or(Ok(y.clone()), |w| y.mul(w));
+    }
+    Ok(row_norm(x, shape_of(normalized_shape)?, w, None, eps, true)?.swap_remove(0))
+}

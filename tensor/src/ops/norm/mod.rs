@@ -1,0 +1,97 @@
+//! Normalisations: over the last dimensions (layer, root mean square, group) and over the batch (batch, instance).
+//!
+//! The forward ops give their statistics as further outputs, and the fused gradients read them. Under a recording tape,
+//! that is in double backward, the gradients' expansions compute the statistics from `x` again, so that nothing is lost.
+
+mod batch;
+mod group;
+mod layer;
+
+pub use batch::{BatchNorm, BatchNormArgs, BatchNormBackward, batch_norm};
+pub use group::group_norm;
+pub use layer::{LayerNorm, LayerNormBackward, layer_norm, rms_norm};
+
+use crate::ops::activation::{compute_dtype, narrowed};
+use crate::ops::reduce::sum_mask;
+use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
+use crate::{DType, Dims, Meta, Result, Tensor, samples};
+use batch::{
+    batch_args, batch_samples, functional, instance_norm, legit, legit_args, no_stats, with_reserve, with_statistics,
+};
+use group::native_group_norm;
+use layer::{row_norm, shape_of};
+
+/// A result that nobody asked for: no elements.
+fn unwanted(like: &Meta) -> Meta {
+    like.with_dims(Dims::filled(0, 1))
+}
+
+fn nothing(like: &Tensor) -> Result<Tensor> {
+    Tensor::zeros_like_meta(&unwanted(like.meta()))
+}
+
+/// `x` with its last dimensions as a bit mask, and how many elements they hold.
+fn last(dims: &Dims, count: usize) -> (u64, usize) {
+    let rank = dims.len();
+    let mask = ((1u64 << count) - 1) << (rank - count);
+    (mask, dims[rank - count..].iter().product())
+}
+
+/// Mean over a bit mask of dimensions, which stay as ones.
+fn mean_of(x: &Tensor, mask: u64, count: usize) -> Result<Tensor> {
+    let kept = x.dims().iter().enumerate().map(|(i, &n)| if mask >> i & 1 == 0 { n } else { 1 }).collect();
+    sum_mask(x, mask)?.reshape_dims(kept)?.div_scalar(count as f64)
+}
+
+/// A weight or bias in the dtype of the data; 16-bit data may come with `f32` parameters.
+fn parameter(x: &Tensor, p: Option<&Tensor>) -> Result<Option<Tensor>> {
+    match p {
+        Some(p) if p.dtype() == DType::F32 && compute_dtype(x.dtype()) == DType::F32 => {
+            narrowed(p.clone(), x.dtype()).map(Some)
+        }
+        p => Ok(p.cloned()),
+    }
+}
+
+/// A vector of one number a channel, shaped to broadcast over `[n, c, ..]`.
+fn per_channel(p: &Tensor, rank: usize) -> Result<Tensor> {
+    let mut d = Dims::filled(1, rank);
+    d[1] = p.numel();
+    p.reshape_dims(d)
+}
+
+fn none() -> SampleArg {
+    SampleArg::Default
+}
+
+/// Rows of the normalisations.
+pub const ROWS: &[Row] = &[
+    Row::new("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", Tier::Fused, |a| Ok(layer_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4])], [t(&[2, 3, 4]), ints(&[3, 4])], [t(&[3, 4]), ints(&[4]), positive(&[4])], [t(&[3, 4]), ints(&[4]), none(), t(&[4])])).scope(Scope::Function),
+    Row::new("native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| {
+        let y = row_norm(a.tensor(0)?, shape_of(a.ints(1)?)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?, false)?;
+        // Statistics come in the parameters' dtype.
+        let stats = a.opt_tensor(2)?.unwrap_or(a.tensor(0)?).dtype();
+        let y = y.into_iter().enumerate().map(|(i, y)| if i == 0 { Ok(y) } else { y.to_dtype(stats) });
+        Ok(Ret::Tuple(y.collect::<Result<_>>()?))
+    }, || vec![Sample::new(vec![t(&[3, 4]), ints(&[4]), positive(&[4]), t(&[4]), n(1e-5)]).no_gradient()]).scope(Scope::Function),
+    Row::new("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", Tier::Fused, |a| Ok(rms_norm(a.tensor(0)?, a.ints(1)?, a.opt_tensor(2)?, a.opt_float(3)?)?.into()), samples!([t(&[3, 4]), ints(&[4]), positive(&[4]), n(1e-6)], [t(&[2, 3, 4]), ints(&[3, 4])])).scope(Scope::Function),
+    Row::new("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor", Tier::Composed, |a| Ok(group_norm(a.tensor(0)?, a.int(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.float(4)?)?.into()), samples!([t(&[2, 4, 3]), n(2), positive(&[4]), t(&[4])], [t(&[2, 4, 2, 2]), n(4)])).scope(Scope::Function),
+    Row::new("batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor", Tier::Fused, |a| Ok(batch_norm(a.tensor(0)?, &batch_args(a)?)?.0.into()), samples!([t(&[3, 2, 2]), positive(&[2]), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5), n(false)], [t(&[3, 2]), none(), none(), none(), none(), n(true), n(0.1), n(1e-5), n(false)])).scope(Scope::Function),
+    Row::new("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| {
+        let (y, m, s) = batch_norm(a.tensor(0)?, &batch_args(a)?)?;
+        let stats = a.opt_tensor(1)?.unwrap_or(a.tensor(0)?).dtype();
+        Ok((y, m.to_dtype(stats)?, s.to_dtype(stats)?).into())
+    }, || vec![
+        Sample::new(vec![t(&[3, 2, 2]), positive(&[2]), t(&[2]), t(&[2]), positive(&[2]), n(false), n(0.1), n(1e-5)]).no_gradient(),
+        Sample::new(vec![t(&[3, 2, 2]), none(), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5)]).no_gradient(),
+    ]).scope(Scope::Function),
+    Row::new("instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor", Tier::Composed, |a| Ok(instance_norm(a.tensor(0)?, &batch_args(a)?)?.into()), samples!([t(&[2, 2, 3]), positive(&[2]), t(&[2]), none(), none(), n(true), n(0.1), n(1e-5), n(false)])).scope(Scope::Function),
+    Row::new("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)", Tier::Composed, native_group_norm, || vec![Sample::new(vec![t(&[2, 4, 3]), positive(&[4]), t(&[4]), n(2), n(4), n(3), n(2), n(1e-5)])]).scope(Scope::Function),
+    Row::new("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, legit, || batch_samples(&[n(false), n(0.1), n(1e-5)], true)).scope(Scope::Function),
+    Row::new("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, no_stats, || batch_samples(&[n(true), n(0.1), n(1e-5)], false)).scope(Scope::Function),
+    Row::new("_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)", Tier::Fused, |a| Ok(Ret::Tuple(with_statistics(a.tensor(0)?, &legit_args(a, true, false, 5)?)?)), || batch_samples(&[n(0.1), n(1e-5)], true)).scope(Scope::Function),
+    Row::new("_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", Tier::Fused, |a| functional(a.tensor(0)?, &legit_args(a, true, a.bool(5)?, 6)?, false), || batch_samples(&[n(true), n(0.1), n(1e-5)], true)).no_out().scope(Scope::Aten),
+    Row::new("_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)", Tier::Fused, |a| with_reserve(a, true), || batch_samples(&[n(0.1), n(1e-5)], true)).scope(Scope::Aten),
+    Row::new("_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)", Tier::Fused, |a| functional(a.tensor(0)?, &legit_args(a, true, true, 5)?, true), || batch_samples(&[n(0.1), n(1e-5)], true)).no_out().scope(Scope::Aten),
+    Row::new("_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)", Tier::Fused, |a| with_reserve(a, a.opt_tensor(3)?.is_none()), || batch_samples(&[n(0.1), n(1e-5)], true)).scope(Scope::Aten),
+];
