@@ -137,7 +137,7 @@ unsafe fn packed<T: Float<Acc: Multiply>>(
     parallel: bool,
 ) {
     let level = level();
-    let kernel = T::Acc::half_kernel(T::DTYPE, level).unwrap_or_else(|| T::Acc::kernel(level));
+    let kernel = T::Acc::half_kernel(T::DTYPE, level).unwrap_or_else(|| T::Acc::product_kernel(level, m, n, k));
     // SAFETY: by the caller; the processor has the level.
     unsafe { gemm::matrices(kernel, m, n, k, alpha, &a.rows(), &b.columns(), beta, c, parallel) }
 }

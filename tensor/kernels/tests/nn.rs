@@ -89,11 +89,15 @@ impl Random {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
+    /// A number in -1..1.
+    fn signed(&mut self) -> f64 {
+        self.next() as f64 / (1u64 << 30) as f64 - 1.0
+    }
     fn below(&mut self, n: usize) -> usize {
         self.next() as usize % n
     }
     fn nd(&mut self, sizes: &[usize]) -> Nd {
-        Nd::of((0..sizes.iter().product()).map(|_| self.next() as f64 / (1u64 << 30) as f64 - 1.0).collect(), sizes)
+        Nd::of((0..sizes.iter().product()).map(|_| self.signed()).collect(), sizes)
     }
 }
 
@@ -327,6 +331,95 @@ fn matmul_propagates_nan() {
     let mut out = Array::<bf16>::zeros(&[70, 70]);
     matmul(&a.view(), &b.view(), &mut out.view_mut()).unwrap();
     assert!(out.data[..70].iter().all(|v| v.is_nan()) && out.data[70..].iter().all(|v| !v.is_nan()));
+}
+
+/// Errors of products, relative to sums of magnitudes, are those of a chain of fused additions or less, whatever tiles do with the numbers.
+#[test]
+fn matmul_of_f32_is_as_good_as_fused_additions() {
+    let mut random = Random(7);
+    for (m, k, n) in [(64, 64, 64), (240, 600, 230), (300, 64, 180), (33, 2000, 40)] {
+        // Numbers of many magnitudes, with all their bits.
+        let mut numbers = |size: usize| -> Vec<f32> {
+            (0..size).map(|_| (random.signed() * (12.0 * random.signed()).exp2() * 1.234567) as f32).collect()
+        };
+        let (a, b) = (Array::of(numbers(m * k), &[m, k]), Array::of(numbers(k * n), &[k, n]));
+        let mut out = Array::<f32>::garbage(&[m, n]);
+        matmul(&a.view(), &b.view(), &mut out.view_mut()).unwrap();
+        let (mut errors, mut chain) = (0f64, 0f64);
+        for i in 0..m {
+            for j in 0..n {
+                let pairs = || (0..k).map(|p| (a.data[i * k + p], b.data[p * n + j]));
+                let exact: f64 = pairs().map(|(x, y)| x as f64 * y as f64).sum();
+                let scale: f64 = pairs().map(|(x, y)| (x as f64 * y as f64).abs()).sum();
+                let fused = pairs().fold(0f32, |sum, (x, y)| x.mul_add(y, sum));
+                errors += ((out.data[i * n + j] as f64 - exact) / scale).powi(2);
+                chain += ((fused as f64 - exact) / scale).powi(2);
+            }
+        }
+        assert!(errors <= 1.1 * chain, "{m} x {k} x {n}: {errors:.3e}, fused additions {chain:.3e}");
+    }
+}
+
+/// Numbers at the ends of the range, infinities and NaN, in some lines of either operand.
+#[test]
+fn matmul_of_f32_holds_over_the_whole_range() {
+    let mut random = Random(8);
+    let (m, k, n) = (225, 70, 250);
+    for (first, second) in
+        [(3e38, 1e-3), (1e38, 1e-38), (1e-37, 2.0), (1e-19, 1e-18), (1e-30, 1e25), (1e25, 1e12), (2.0, 1.0)]
+    {
+        for lines in [0..m, 40..41] {
+            let mut numbers = |size: usize| -> Vec<f32> { (0..size).map(|_| random.signed() as f32).collect() };
+            let (mut a, mut b) = (numbers(m * k), numbers(k * n));
+            a[lines.start * k..lines.end * k].iter_mut().for_each(|v| *v *= first as f32);
+            b.iter_mut().for_each(|v| *v *= second as f32);
+            for turned in [false, true] {
+                let x = Array::of(a.clone(), &[m, k]);
+                let mut y = Array::of(b.clone(), &[k, n]);
+                if turned {
+                    let columns = (0..n).flat_map(|j| (0..k).map(move |p| (p, j)));
+                    y = Array {
+                        data: columns.map(|(p, j)| b[p * n + j]).collect(),
+                        sizes: vec![k, n],
+                        strides: vec![1, k],
+                    };
+                }
+                let mut out = Array::<f32>::garbage(&[m, n]);
+                matmul(&x.view(), &y.view(), &mut out.view_mut()).unwrap();
+                for i in 0..m {
+                    for j in 0..n {
+                        let products = || (0..k).map(|p| a[i * k + p] as f64 * b[p * n + j] as f64);
+                        let (exact, scale) = (products().sum::<f64>(), products().map(f64::abs).sum::<f64>());
+                        let got = out.data[i * n + j] as f64;
+                        // Subnormal results and products may be rounded to multiples of the least number.
+                        assert!(
+                            (got - exact).abs() <= 2e-6 * scale + k as f64 * 2f64.powi(-149),
+                            "{first:e} {second:e} {lines:?} at ({i}, {j}): {got:e}, not {exact:e}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn matmul_of_f32_keeps_infinities_and_nan_where_they_are() {
+    let (m, k, n) = (225, 100, 250);
+    for (special, in_a) in [(f32::INFINITY, true), (f32::NEG_INFINITY, false), (f32::NAN, true), (f32::NAN, false)] {
+        let (mut a, mut b) = (Array::of(vec![1.5f32; m * k], &[m, k]), Array::of(vec![1.5f32; k * n], &[k, n]));
+        if in_a {
+            a.data[65 * k + 3] = special;
+        } else {
+            b.data[3 * n + 65] = special;
+        }
+        let mut out = Array::of(vec![1.0; m * n], &[m, n]);
+        matmul_scaled(&a.view(), &b.view(), &mut out.view_mut(), 1.0, 1.0).unwrap();
+        for (at, &v) in out.data.iter().enumerate() {
+            let want = if (if in_a { at / n } else { at % n }) == 65 { special } else { 226.0 };
+            assert!(v == want || v.is_nan() && want.is_nan(), "{special} {in_a} at {at}: {v}, not {want}");
+        }
+    }
 }
 
 // Convolution.

@@ -8,10 +8,14 @@
 //! The dimension that is split between threads is the longer one. The operand along the other is packed once for all of them,
 //! and each thread packs its own part of the longer one into its second-level cache.
 //!
-//! A result depends on the sizes, the instruction set, and nothing else: sums are cut along the summed dimension in one way.
+//! A result depends on the sizes and the instruction set, and not on the threads: sums are cut along the summed dimension in one way. Tiles
+//! that take numbers apart (see [`parts`]) leave operands that have no parts to plain ones.
 
 mod pack;
+mod parts;
 mod portable;
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 #[cfg(target_arch = "x86_64")]
@@ -26,6 +30,7 @@ use crate::threads::{num_threads, parallel_tasks};
 pub(crate) use pack::pack;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use pack::x86 as x86_lanes;
+use parts::{Extent, SharedExtent};
 use std::ops::Range;
 
 /// A register tile and the formats that it reads. `S` is the type of the sums; packed operands are words of the same size.
@@ -38,6 +43,8 @@ pub(crate) struct Kernel<S: 'static> {
     per_step: usize,
     /// Packed steps come in multiples of this.
     steps: usize,
+    /// Words that a line takes in a packed step.
+    words: usize,
     /// Elements of the summed dimension in a block, about.
     pub(crate) k_block: usize,
     /// Whether the tile stores parts of itself; else the driver does through a buffer.
@@ -45,6 +52,10 @@ pub(crate) struct Kernel<S: 'static> {
     /// Format of the operands.
     format: Format,
     pub(crate) tile: Tile<S>,
+    /// Packs a part of an operand in the format.
+    pack: Pack<S>,
+    /// The tile for operands that this one can't multiply.
+    otherwise: Option<&'static Kernel<S>>,
     /// Before a thread's first tile, and after its last.
     pub(crate) enter: unsafe fn(),
     pub(crate) leave: unsafe fn(),
@@ -59,6 +70,18 @@ pub(crate) enum Format {
     Pairs,
     /// The right operand as `Pairs`; the left one in squares of 16 rows of 16 pairs.
     Squares,
+    /// Squares of three `bf16` for each number; see [`parts`].
+    Parts,
+}
+
+/// Packs a part of an operand, and says how large its numbers are where the tile has to know.
+type Pack<S> = unsafe fn(x: &dyn Lines<S>, part: &Part, out: &mut [S]) -> Extent;
+
+/// For tiles that multiply any numbers.
+unsafe fn as_it_is<S>(x: &dyn Lines<S>, part: &Part, out: &mut [S]) -> Extent {
+    // SAFETY: by the caller.
+    unsafe { x.pack(part, out) };
+    Extent::ONE
 }
 
 /// `c = alpha * a @ b + beta * c` for `rows` x `columns` of a tile of the given height; `a` and `b` hold that many steps.
@@ -102,6 +125,26 @@ pub(crate) trait Lines<S>: Sync {
     /// # Safety
     /// The part lies within the operand; `out` has room for its steps.
     unsafe fn pack(&self, part: &Part, out: &mut [S]);
+
+    /// Where the lines are the memory itself: the first element, and the distances of lines and of elements.
+    fn strided(&self) -> Option<(*const S, usize, usize)> {
+        None
+    }
+}
+
+/// Lines from one on, and elements from one on.
+struct Inside<'a, S> {
+    lines: &'a dyn Lines<S>,
+    first: usize,
+    k: usize,
+}
+
+impl<S> Lines<S> for Inside<'_, S> {
+    unsafe fn pack(&self, part: &Part, out: &mut [S]) {
+        let k = part.k.start + self.k..part.k.end + self.k;
+        // SAFETY: by the caller.
+        unsafe { self.lines.pack(&Part { first: part.first + self.first, k, ..part.clone() }, out) }
+    }
 }
 
 /// Where the columns of the result lie, from the start of its row; increasing.
@@ -118,12 +161,28 @@ impl Columns for Adjacent {
     }
 }
 
+/// Columns from one on.
+struct From<'a> {
+    columns: &'a dyn Columns,
+    first: usize,
+}
+impl Columns for From<'_> {
+    fn at(&self, j: usize) -> usize {
+        self.columns.at(self.first + j)
+    }
+}
+
 fn nothing() {}
 
 /// A number type that has tiles.
 pub(crate) trait Multiply: Real + Float<Acc = Self> {
     /// The tile for sums of this type at a level.
     fn kernel(level: Level) -> &'static Kernel<Self>;
+
+    /// The tile that is fastest for a product of these sizes.
+    fn product_kernel(level: Level, _m: usize, _n: usize, _k: usize) -> &'static Kernel<Self> {
+        Self::kernel(level)
+    }
 
     /// The tile that multiplies elements of two bytes as such, if the level has one that is faster than widening.
     fn half_kernel(_: DType, _: Level) -> Option<&'static Kernel<Self>> {
@@ -142,6 +201,14 @@ impl Multiply for f32 {
             #[cfg(not(target_arch = "x86_64"))]
             _ => &portable::F32,
         }
+    }
+
+    fn product_kernel(level: Level, m: usize, n: usize, k: usize) -> &'static Kernel<f32> {
+        #[cfg(target_arch = "x86_64")]
+        if level == Level::Amx && tiles::pays(m, n, k) {
+            return &tiles::F32;
+        }
+        Self::kernel(level)
     }
 
     fn half_kernel(dtype: DType, level: Level) -> Option<&'static Kernel<f32>> {
@@ -180,7 +247,7 @@ impl<S: Real> Kernel<S> {
 
     /// Packed words of one line over `k` elements.
     fn steps(&self, k: usize) -> usize {
-        k.div_ceil(self.per_step).next_multiple_of(self.steps)
+        k.div_ceil(self.per_step).next_multiple_of(self.steps) * self.words
     }
 
     fn part(&self, side: Side, first: usize, valid: usize, lanes: usize, k: &Range<usize>) -> Part {
@@ -223,7 +290,7 @@ unsafe impl<S: Sync> Sync for Product<'_, S> {}
 /// Lines that are packed for all threads at a time, at most.
 const SHARED_LINES: usize = 4096;
 /// Bytes that a thread packs at a time for itself: half of a second-level cache.
-const GROUP_BYTES: usize = 512 << 10;
+const GROUP_BYTES: usize = 1024 << 10;
 
 /// Computes a product; `k` is not zero.
 ///
@@ -245,14 +312,19 @@ pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &
         for k0 in (0..p.k).step_by(k_block) {
             let k = k0..(k0 + k_block).min(p.k);
             let p = Product { beta: if k0 == 0 { p.beta } else { S::ONE }, ..*p };
+            let (side, x) = if by_columns { (Side::Left, a) } else { (Side::Right, b) };
             // SAFETY: by the caller.
             unsafe {
-                if by_columns {
-                    pack_all(kernel, a, Side::Left, &lines, height, &k, &mut shared, p.parallel);
-                    split_columns(kernel, &shared, b, height, &lines, &k, &p);
-                } else {
-                    pack_all(kernel, b, Side::Right, &lines, kernel.width, &k, &mut shared, p.parallel);
-                    split_rows(kernel, a, &shared, height, &lines, &k, &p);
+                let extent = pack_all(kernel, x, side, &lines, lanes, &k, &mut shared, p.parallel);
+                let block = Block { kernel, a, b, height, shared: &shared, extent, k, p: &p };
+                match by_columns {
+                    _ if !extent.fits(Extent::ONE) => {
+                        let lines = lines.clone();
+                        let (rows, columns) = if by_columns { (lines, 0..p.n) } else { (0..p.m, lines) };
+                        block.otherwise(rows, columns, p.parallel)
+                    }
+                    true => block.split_columns(&lines),
+                    false => block.split_rows(&lines),
                 }
             }
         }
@@ -287,104 +359,158 @@ unsafe fn pack_all<S: Real>(
     k: &Range<usize>,
     out: &mut [S],
     parallel: bool,
-) {
+) -> Extent {
     let size = kernel.steps(k.len()) * lanes;
     let out = Shared::new(out);
+    let extent = SharedExtent::new();
     each(parallel, lines.len().div_ceil(lanes), &|range| {
         for i in range {
             let first = lines.start + i * lanes;
             let part = kernel.part(side, first, lanes.min(lines.end - first), lanes, k);
             // SAFETY: by the caller; strips are disjoint.
-            unsafe { x.pack(&part, out.slice(i * size, size)) };
+            extent.add(unsafe { (kernel.pack)(x, &part, out.slice(i * size, size)) });
         }
     });
+    extent.get()
 }
 
-/// Each thread packs panels of the right operand, and multiplies all strips with them.
-unsafe fn split_columns<S: Real>(
-    kernel: &Kernel<S>,
-    left: &[S],
-    b: &dyn Lines<S>,
+/// A block of the summed dimension, with the lines of one operand that are packed for all threads.
+struct Block<'a, S: 'static> {
+    kernel: &'a Kernel<S>,
+    a: &'a dyn Lines<S>,
+    b: &'a dyn Lines<S>,
     height: usize,
-    rows: &Range<usize>,
-    k: &Range<usize>,
-    p: &Product<S>,
-) {
-    let (steps, width) = (kernel.steps(k.len()), kernel.width);
-    let panels = p.n.div_ceil(width);
-    let threads = if p.parallel { num_threads() } else { 1 };
-    // Too few panels for the threads: strips are split too.
-    let splits = if panels < 2 * threads && threads > 1 { threads.min(rows.len().div_ceil(height)) } else { 1 };
-    let most = (GROUP_BYTES / (steps * width * size_of::<S>())).max(1);
-    let group = (panels / (4 * threads)).clamp(1, most);
-    let groups = panels.div_ceil(group);
-    let strips = rows.len().div_ceil(height);
-    each(p.parallel, groups * splits, &|range| {
-        let mut right = Scratch::<S>::any(group * steps * width);
-        // SAFETY: by the caller of `product`: operands and result have these sizes, and tasks write disjoint tiles.
-        unsafe {
-            (kernel.enter)();
-            for task in range {
-                let (split, first) = (task % splits, task / splits * group);
-                let here = group.min(panels - first);
-                for i in 0..here {
-                    let j = (first + i) * width;
-                    let part = kernel.part(Side::Right, j, width.min(p.n - j), width, k);
-                    b.pack(&part, &mut right[i * steps * width..][..steps * width]);
-                }
-                for s in split * strips / splits..(split + 1) * strips / splits {
-                    let a = &left[s * steps * height..][..steps * height];
+    shared: &'a [S],
+    extent: Extent,
+    k: Range<usize>,
+    p: &'a Product<'a, S>,
+}
+
+impl<S: Real> Block<'_, S> {
+    /// Adds to a part of the result with the tile that multiplies any numbers.
+    ///
+    /// # Safety
+    /// As [`product`]; no other thread writes to the part.
+    #[cold]
+    unsafe fn otherwise(&self, rows: Range<usize>, columns: Range<usize>, parallel: bool) {
+        let Some(kernel) = self.kernel.otherwise else { unreachable!("a tile multiplies all numbers or has another") };
+        let inside = |lines, first| Inside { lines, first, k: self.k.start };
+        let p = Product {
+            m: rows.len(),
+            n: columns.len(),
+            k: self.k.len(),
+            // SAFETY: a row of the result.
+            c: unsafe { self.p.c.add(rows.start * self.p.row) },
+            columns: &From { columns: self.p.columns, first: columns.start },
+            parallel,
+            ..*self.p
+        };
+        // SAFETY: by the caller.
+        unsafe { product(kernel, &inside(self.a, rows.start), &inside(self.b, columns.start), &p) }
+    }
+
+    /// Each thread packs panels of the right operand, and multiplies all strips of `rows` with them.
+    ///
+    /// # Safety
+    /// As [`product`].
+    unsafe fn split_columns(&self, rows: &Range<usize>) {
+        let Block { kernel, height, shared: left, p, .. } = *self;
+        let (steps, width) = (kernel.steps(self.k.len()), kernel.width);
+        let panels = p.n.div_ceil(width);
+        let threads = if p.parallel { num_threads() } else { 1 };
+        // Too few panels for the threads: strips are split too.
+        let splits = if panels < 2 * threads && threads > 1 { threads.min(rows.len().div_ceil(height)) } else { 1 };
+        let most = (GROUP_BYTES / (steps * width * size_of::<S>())).max(1);
+        let group = (panels / (2 * threads)).clamp(1, most);
+        let groups = panels.div_ceil(group);
+        let strips = rows.len().div_ceil(height);
+        each(p.parallel, groups * splits, &|range| {
+            let mut right = Scratch::<S>::any(group * steps * width);
+            // SAFETY: by the caller: operands and result have these sizes, and tasks write disjoint tiles.
+            unsafe {
+                (kernel.enter)();
+                for task in range {
+                    let (split, first) = (task % splits, task / splits * group);
+                    let here = group.min(panels - first);
+                    let strips = split * strips / splits..(split + 1) * strips / splits;
+                    let mut fits = true;
                     for i in 0..here {
-                        let b = &right[i * steps * width..][..steps * width];
-                        place(kernel, height, steps, a, b, rows.start + s * height, rows.end, (first + i) * width, p);
+                        let j = (first + i) * width;
+                        let part = kernel.part(Side::Right, j, width.min(p.n - j), width, &self.k);
+                        let extent = (kernel.pack)(self.b, &part, &mut right[i * steps * width..][..steps * width]);
+                        fits &= extent.fits(self.extent);
                     }
-                }
-            }
-            (kernel.leave)();
-        }
-    });
-}
-
-/// Each thread packs a block of rows of the left operand, and multiplies all panels with it.
-unsafe fn split_rows<S: Real>(
-    kernel: &Kernel<S>,
-    a: &dyn Lines<S>,
-    right: &[S],
-    height: usize,
-    columns: &Range<usize>,
-    k: &Range<usize>,
-    p: &Product<S>,
-) {
-    let (steps, width) = (kernel.steps(k.len()), kernel.width);
-    let strips = p.m.div_ceil(height);
-    let threads = if p.parallel { num_threads() } else { 1 };
-    let most = (GROUP_BYTES / (steps * height * size_of::<S>())).max(1);
-    let blocks = shares(strips, threads, most);
-    let block = blocks[0].len();
-    each(p.parallel, blocks.len(), &|range| {
-        let mut left = Scratch::<S>::any(block * steps * height);
-        // SAFETY: as in `split_columns`.
-        unsafe {
-            (kernel.enter)();
-            for task in range {
-                let Range { start: first, end } = blocks[task].clone();
-                let here = end - first;
-                for s in 0..here {
-                    let i = (first + s) * height;
-                    let part = kernel.part(Side::Left, i, height.min(p.m - i), height, k);
-                    a.pack(&part, &mut left[s * steps * height..][..steps * height]);
-                }
-                for (panel, j) in columns.clone().step_by(width).enumerate() {
-                    let b = &right[panel * steps * width..][..steps * width];
-                    for s in 0..here {
+                    if !fits {
+                        let rows = rows.start + strips.start * height..(rows.start + strips.end * height).min(rows.end);
+                        self.otherwise(rows, first * width..((first + here) * width).min(p.n), false);
+                        continue;
+                    }
+                    for s in strips {
                         let a = &left[s * steps * height..][..steps * height];
-                        place(kernel, height, steps, a, b, (first + s) * height, p.m, j, p);
+                        for i in 0..here {
+                            let b = &right[i * steps * width..][..steps * width];
+                            place(
+                                kernel,
+                                height,
+                                steps,
+                                a,
+                                b,
+                                rows.start + s * height,
+                                rows.end,
+                                (first + i) * width,
+                                p,
+                            );
+                        }
                     }
                 }
+                (kernel.leave)();
             }
-            (kernel.leave)();
-        }
-    });
+        });
+    }
+
+    /// Each thread packs a block of rows of the left operand, and multiplies all panels of `columns` with it.
+    ///
+    /// # Safety
+    /// As [`product`].
+    unsafe fn split_rows(&self, columns: &Range<usize>) {
+        let Block { kernel, height, shared: right, p, .. } = *self;
+        let (steps, width) = (kernel.steps(self.k.len()), kernel.width);
+        let strips = p.m.div_ceil(height);
+        let threads = if p.parallel { num_threads() } else { 1 };
+        let most = (GROUP_BYTES / (steps * height * size_of::<S>())).max(1);
+        let blocks = shares(strips, threads, most);
+        let block = blocks[0].len();
+        each(p.parallel, blocks.len(), &|range| {
+            let mut left = Scratch::<S>::any(block * steps * height);
+            // SAFETY: as in `split_columns`.
+            unsafe {
+                (kernel.enter)();
+                for task in range {
+                    let Range { start: first, end } = blocks[task].clone();
+                    let here = end - first;
+                    let mut fits = true;
+                    for s in 0..here {
+                        let i = (first + s) * height;
+                        let part = kernel.part(Side::Left, i, height.min(p.m - i), height, &self.k);
+                        let extent = (kernel.pack)(self.a, &part, &mut left[s * steps * height..][..steps * height]);
+                        fits &= extent.fits(self.extent);
+                    }
+                    if !fits {
+                        self.otherwise(first * height..(end * height).min(p.m), columns.clone(), false);
+                        continue;
+                    }
+                    for (panel, j) in columns.clone().step_by(width).enumerate() {
+                        let b = &right[panel * steps * width..][..steps * width];
+                        for s in 0..here {
+                            let a = &left[s * steps * height..][..steps * height];
+                            place(kernel, height, steps, a, b, (first + s) * height, p.m, j, p);
+                        }
+                    }
+                }
+                (kernel.leave)();
+            }
+        });
+    }
 }
 
 /// A tile that is not stored where it is computed.

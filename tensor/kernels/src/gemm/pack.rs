@@ -34,6 +34,10 @@ impl<T: Float, S: Real> Lines<S> for Strided<T> {
             }
         }
     }
+
+    fn strided(&self) -> Option<(*const S, usize, usize)> {
+        (TypeId::of::<T>() == TypeId::of::<S>()).then_some((self.x.cast(), self.line, self.step))
+    }
 }
 
 /// Lines of a strided matrix: `line` elements from one to the next, `step` along each.

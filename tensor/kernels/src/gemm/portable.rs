@@ -1,6 +1,6 @@
 //! Tiles in plain Rust, for processors without vector instructions of their own here.
 
-use super::{Format, Kernel, nothing};
+use super::{Format, Kernel, as_it_is, nothing};
 use crate::loops::BASELINE_FMA;
 use crate::real::Real;
 
@@ -14,10 +14,13 @@ macro_rules! kernel {
             heights: &[HEIGHT],
             per_step: 1,
             steps: 1,
+            words: 1,
             k_block: 256,
             masks: false,
             format: Format::Plain,
             tile: tile::<$t>,
+            pack: as_it_is,
+            otherwise: None,
             enter: nothing,
             leave: nothing,
         };

@@ -1,6 +1,7 @@
 //! Tiles of AMX: 32 x 32 sums in four tile registers, fed by two squares of each operand.
 
-use super::{Format, Kernel};
+use super::parts::{self, STEP};
+use super::{Format, Kernel, as_it_is};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
@@ -12,11 +13,14 @@ const fn kernel(tile: super::Tile<f32>) -> Kernel<f32> {
         heights: &[SIDE],
         per_step: 2,
         steps: 16,
+        words: 1,
         // One block for most products: sums that leave the registers once are worth more than shorter strips.
         k_block: 4096,
         masks: true,
         format: Format::Squares,
         tile,
+        pack: as_it_is,
+        otherwise: None,
         enter,
         leave,
     }
@@ -24,6 +28,20 @@ const fn kernel(tile: super::Tile<f32>) -> Kernel<f32> {
 
 pub(super) static BF16: Kernel<f32> = kernel(bf16_tile);
 pub(super) static F16: Kernel<f32> = kernel(f16_tile);
+pub(super) static F32: Kernel<f32> = Kernel {
+    words: 3,
+    // Strips and panels of this many elements are still read from the second-level cache.
+    k_block: 512,
+    format: Format::Parts,
+    pack: parts::pack,
+    otherwise: Some(&super::x86::F32_AVX512),
+    ..kernel(parts_tile)
+};
+
+/// Whether taking numbers apart is worth its while: lines have to be multiplied often enough.
+pub(super) fn pays(m: usize, n: usize, k: usize) -> bool {
+    k >= 64 && m * n >= 110 * (m + n)
+}
 
 /// Palette 1: every tile has 16 rows of 64 bytes.
 #[repr(C, align(64))]
@@ -57,9 +75,9 @@ unsafe fn leave() {
     unsafe { asm!("tilerelease", options(nostack, nomem)) };
 }
 
+/// Defines a [`super::Tile`]: `$step` adds the products of 16 packed steps at `a` and `b` to the sums in `tmm0` to `tmm3`, and goes on to the next.
 macro_rules! tile {
-    ($name:ident, $multiply:literal) => {
-        /// See [`super::Tile`].
+    ($name:ident, $words:literal, [$($step:expr),*], $($operand:ident = $value:expr),*) => {
         #[target_feature(enable = "avx512f")]
         unsafe fn $name(
             _: usize,
@@ -77,69 +95,165 @@ macro_rules! tile {
             // SAFETY: by the caller: packed operands hold the steps, and the result `rows` x `columns` elements. Tile registers are not
             // known to the compiler, which therefore never touches them; every statement below names those it uses.
             unsafe {
-                let (low, bytes) = (c.wrapping_add(16 * row), row * 4);
-                if direct && beta == 1.0 {
-                    asm!(
-                        "tileloadd tmm0, [{c} + {step}*1]",
-                        "tileloadd tmm1, [{c} + {step}*1 + 64]",
-                        "tileloadd tmm2, [{low} + {step}*1]",
-                        "tileloadd tmm3, [{low} + {step}*1 + 64]",
-                        c = in(reg) c, low = in(reg) low, step = in(reg) bytes, options(nostack, readonly)
-                    );
-                } else {
-                    asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
-                }
+                start(direct && beta == 1.0, c, row);
                 asm!(
                     "2:",
-                    "tileloadd tmm6, [{b} + {wide}*1]",
-                    "tileloadd tmm4, [{a} + {narrow}*1]",
-                    "tileloadd tmm7, [{b} + {wide}*1 + 64]",
-                    concat!($multiply, " tmm0, tmm4, tmm6"),
-                    "tileloadd tmm5, [{a} + {narrow}*1 + 1024]",
-                    concat!($multiply, " tmm1, tmm4, tmm7"),
-                    concat!($multiply, " tmm2, tmm5, tmm6"),
-                    concat!($multiply, " tmm3, tmm5, tmm7"),
-                    "add {a}, 2048",
-                    "add {b}, 2048",
+                    $($step,)*
                     "dec {count}",
                     "jnz 2b",
-                    a = inout(reg) a => _, b = inout(reg) b => _, count = inout(reg) steps / 16 => _,
-                    narrow = in(reg) 64usize, wide = in(reg) 128usize, options(nostack, readonly)
+                    a = inout(reg) a => _, b = inout(reg) b => _, count = inout(reg) steps / $words => _,
+                    $($operand = in(reg) $value,)* options(nostack, readonly)
                 );
-                if direct {
-                    asm!(
-                        "tilestored [{c} + {step}*1], tmm0",
-                        "tilestored [{c} + {step}*1 + 64], tmm1",
-                        "tilestored [{low} + {step}*1], tmm2",
-                        "tilestored [{low} + {step}*1 + 64], tmm3",
-                        c = in(reg) c, low = in(reg) low, step = in(reg) bytes, options(nostack)
-                    );
-                    return;
-                }
-                let mut sums = std::mem::MaybeUninit::<[__m512; 2 * SIDE]>::uninit();
-                let at = sums.as_mut_ptr().cast::<f32>();
-                asm!(
-                    "tilestored [{c} + {step}*1], tmm0",
-                    "tilestored [{c} + {step}*1 + 64], tmm1",
-                    "tilestored [{low} + {step}*1], tmm2",
-                    "tilestored [{low} + {step}*1 + 64], tmm3",
-                    c = in(reg) at, low = in(reg) at.add(16 * SIDE), step = in(reg) 4 * SIDE, options(nostack)
-                );
-                let (alpha, scale) = (_mm512_set1_ps(alpha), _mm512_set1_ps(beta));
-                for i in 0..rows {
-                    for half in 0..2 {
-                        let mask = super::pack::x86::mask(columns.saturating_sub(16 * half));
-                        let to = c.wrapping_add(i * row + 16 * half);
-                        let mut v = _mm512_mul_ps(_mm512_load_ps(at.add(i * SIDE + 16 * half)), alpha);
-                        if beta != 0.0 {
-                            v = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, to), scale, v);
-                        }
-                        _mm512_mask_storeu_ps(to, mask, v);
-                    }
-                }
+                finish(direct, alpha, beta, c, row, rows, columns);
             }
         }
     };
 }
-tile!(bf16_tile, "tdpbf16ps");
-tile!(f16_tile, "tdpfp16ps");
+
+/// Sums that start with the result, or with zeros.
+#[inline(always)]
+unsafe fn start(with_result: bool, c: *const f32, row: usize) {
+    // SAFETY: by the caller.
+    unsafe {
+        if with_result {
+            asm!(
+                "tileloadd tmm0, [{c} + {step}*1]",
+                "tileloadd tmm1, [{c} + {step}*1 + 64]",
+                "tileloadd tmm2, [{low} + {step}*1]",
+                "tileloadd tmm3, [{low} + {step}*1 + 64]",
+                c = in(reg) c, low = in(reg) c.wrapping_add(16 * row), step = in(reg) 4 * row, options(nostack, readonly)
+            );
+        } else {
+            asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
+        }
+    }
+}
+
+/// Stores sums, `row` numbers from a row to the next.
+#[inline(always)]
+unsafe fn store(c: *mut f32, row: usize) {
+    // SAFETY: by the caller.
+    unsafe {
+        asm!(
+            "tilestored [{c} + {step}*1], tmm0",
+            "tilestored [{c} + {step}*1 + 64], tmm1",
+            "tilestored [{low} + {step}*1], tmm2",
+            "tilestored [{low} + {step}*1 + 64], tmm3",
+            c = in(reg) c, low = in(reg) c.wrapping_add(16 * row), step = in(reg) 4 * row, options(nostack)
+        );
+    }
+}
+
+/// Brings sums to the result: as they are where that is possible.
+#[inline(always)]
+unsafe fn finish(direct: bool, alpha: f32, beta: f32, c: *mut f32, row: usize, rows: usize, columns: usize) {
+    // SAFETY: by the caller.
+    unsafe {
+        if direct {
+            return store(c, row);
+        }
+        scaled(alpha, beta, c, row, rows, columns);
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn scaled(alpha: f32, beta: f32, c: *mut f32, row: usize, rows: usize, columns: usize) {
+    let mut sums = std::mem::MaybeUninit::<[__m512; 2 * SIDE]>::uninit();
+    let at = sums.as_mut_ptr().cast::<f32>();
+    // SAFETY: by the caller.
+    unsafe {
+        store(at, SIDE);
+        let (alpha, scale) = (_mm512_set1_ps(alpha), _mm512_set1_ps(beta));
+        for i in 0..rows {
+            for half in 0..2 {
+                let mask = super::pack::x86::mask(columns.saturating_sub(16 * half));
+                let to = c.wrapping_add(i * row + 16 * half);
+                let mut v = _mm512_mul_ps(_mm512_load_ps(at.add(i * SIDE + 16 * half)), alpha);
+                if beta != 0.0 {
+                    v = _mm512_fmadd_ps(_mm512_maskz_loadu_ps(mask, to), scale, v);
+                }
+                _mm512_mask_storeu_ps(to, mask, v);
+            }
+        }
+    }
+}
+
+/// One format of the operands: `multiply` adds the products of two squares to a tile register.
+macro_rules! half_tile {
+    ($name:ident, $multiply:literal) => {
+        tile!(
+            $name,
+            16,
+            [
+                "tileloadd tmm6, [{b} + {wide}*1]",
+                "tileloadd tmm4, [{a} + {narrow}*1]",
+                "tileloadd tmm7, [{b} + {wide}*1 + 64]",
+                concat!($multiply, " tmm0, tmm4, tmm6"),
+                "tileloadd tmm5, [{a} + {narrow}*1 + 1024]",
+                concat!($multiply, " tmm1, tmm4, tmm7"),
+                concat!($multiply, " tmm2, tmm5, tmm6"),
+                concat!($multiply, " tmm3, tmm5, tmm7"),
+                "add {a}, 2048",
+                "add {b}, 2048"
+            ],
+            narrow = 64usize,
+            wide = 128usize
+        );
+    };
+}
+half_tile!(bf16_tile, "tdpbf16ps");
+half_tile!(f16_tile, "tdpfp16ps");
+
+/// Loads the squares of a part of one operand.
+macro_rules! squares {
+    ($x:literal, $first:literal, $second:literal, $at:literal) => {
+        concat!(
+            "tileloadd ",
+            $first,
+            ", [{",
+            $x,
+            "} + {row}*1 + ",
+            $at,
+            "]\n",
+            "tileloadd ",
+            $second,
+            ", [{",
+            $x,
+            "} + {row}*1 + ",
+            $at,
+            " + 1024]"
+        )
+    };
+}
+
+/// Products of the squares that are loaded.
+macro_rules! products {
+    () => {
+        "tdpbf16ps tmm0, tmm4, tmm6\ntdpbf16ps tmm1, tmm4, tmm7\ntdpbf16ps tmm2, tmm5, tmm6\ntdpbf16ps tmm3, tmm5, tmm7"
+    };
+}
+
+// Products of parts 1 3, 1 2, 2 2, 2 1, 3 1 and 1 1: each follows from the one before with one part loaded anew.
+tile!(
+    parts_tile,
+    48,
+    [
+        squares!("a", "tmm4", "tmm5", "0"),
+        squares!("b", "tmm6", "tmm7", "4096"),
+        products!(),
+        squares!("b", "tmm6", "tmm7", "2048"),
+        products!(),
+        squares!("a", "tmm4", "tmm5", "2048"),
+        products!(),
+        squares!("b", "tmm6", "tmm7", "0"),
+        products!(),
+        squares!("a", "tmm4", "tmm5", "4096"),
+        products!(),
+        squares!("a", "tmm4", "tmm5", "0"),
+        products!(),
+        "add {a}, 6144",
+        "add {b}, 6144"
+    ],
+    row = 64usize
+);
+const _: () = assert!(4 * STEP == 6144);

@@ -1,7 +1,7 @@
 //! Tiles of AVX2 and AVX-512 registers.
 
 use super::pack::x86::mask;
-use super::{Format, Kernel, nothing};
+use super::{Format, Kernel, as_it_is, nothing};
 use std::arch::x86_64::*;
 
 /// Repeats a block for the rows `0..ROWS` with literal indices: sums that are indexed by a variable would live in memory.
@@ -86,10 +86,13 @@ macro_rules! tiles {
                 heights: &[$($height),*],
                 per_step: $per_step,
                 steps: 1,
+                words: 1,
                 k_block: $k_block,
                 masks: $masks,
                 format: Format::$format,
                 tile,
+                pack: as_it_is,
+                otherwise: None,
                 enter: nothing,
                 leave: nothing,
             }
