@@ -350,7 +350,7 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
                 };
                 if depth > 0 {
                     let w = Mat::new(&w[group * og * depth..][..og * depth], depth, 1);
-                    product(A::kernel(level()), &w.rows(), &windows, &p);
+                    product(A::product_kernel(level(), p.m, p.n, p.k), &w.rows(), &windows, &p);
                 } else if bias.is_none() {
                     for n in 0..batch {
                         to.slice((first + n) * out_image + group * og * ys, og * ys).fill(A::ZERO);
@@ -525,7 +525,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                     // Where few kernel positions are read, they are picked one by one.
                     let elements = if reads_all && s.ks() > 8 { Elements::Run(s.ks()) } else { Elements::At(&picks) };
                     let w = Segments::new(w, s.ks(), elements, s.cg() * s.ks());
-                    product(A::kernel(level()), &w, &windows, &p);
+                    product(A::product_kernel(level(), p.m, p.n, p.k), &w, &windows, &p);
                 }
             });
         }
@@ -585,7 +585,7 @@ fn weight_grad<A: Transform>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
                     parallel: parallel && work >= SERIAL,
                     rounded: None,
                 };
-                product(A::kernel(level()), &g, &windows.transposed(), &p);
+                product(A::product_kernel(level(), p.m, p.n, p.k), &g, &windows.transposed(), &p);
             }
         });
     }

@@ -289,8 +289,8 @@ unsafe impl<S: Sync> Sync for Product<'_, S> {}
 
 /// Lines that are packed for all threads at a time, at most.
 const SHARED_LINES: usize = 4096;
-/// Bytes that a thread packs at a time for itself: half of a second-level cache.
-const GROUP_BYTES: usize = 1024 << 10;
+/// Bytes that a thread packs at a time for itself: a part of a second-level cache.
+const GROUP_BYTES: usize = 768 << 10;
 
 /// Computes a product; `k` is not zero.
 ///
@@ -421,7 +421,9 @@ impl<S: Real> Block<'_, S> {
         // Too few panels for the threads: strips are split too.
         let splits = if panels < 2 * threads && threads > 1 { threads.min(rows.len().div_ceil(height)) } else { 1 };
         let most = (GROUP_BYTES / (steps * width * size_of::<S>())).max(1);
-        let group = (panels / (2 * threads)).clamp(1, most);
+        // As many for each thread, and a few, since threads are not equally fast.
+        let groups = panels.div_ceil(most).max(2 * threads).next_multiple_of(threads);
+        let group = panels.div_ceil(groups);
         let groups = panels.div_ceil(group);
         let strips = rows.len().div_ceil(height);
         each(p.parallel, groups * splits, &|range| {

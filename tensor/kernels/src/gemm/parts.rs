@@ -80,6 +80,8 @@ mod x86 {
     const SQUARE: usize = 16 * 16;
     /// Elements that are packed as they are before they are taken apart, where an operand has no memory of its own.
     const CHUNK: usize = 64;
+    /// Elements of the summed dimension that are fetched ahead.
+    const AHEAD: usize = 64;
 
     /// Packs a part of an operand: for every 32 elements of the summed dimension, for each of the three parts of the numbers, two squares.
     ///
@@ -150,11 +152,17 @@ mod x86 {
                         let line = 16 * half + i;
                         let x = x.wrapping_add(line * pitch + k0);
                         let lanes = |at: usize| if line < valid { mask(k.saturating_sub(k0 + at)) } else { 0 };
+                        _mm_prefetch::<_MM_HINT_T1>(x.wrapping_add(AHEAD).cast());
+                        _mm_prefetch::<_MM_HINT_T1>(x.wrapping_add(AHEAD + 16).cast());
                         (x, x.wrapping_add(16), [lanes(0), lanes(16)])
                     } else {
                         let k1 = k0 + 2 * i;
                         let x = x.wrapping_add(k1 * pitch + 16 * half);
                         let lanes = |k1: usize| if k1 < k { mask(valid.saturating_sub(16 * half)) } else { 0 };
+                        // The second half finds its own beside what the first one reads.
+                        let ahead = x.wrapping_add((AHEAD / 2 + half) * pitch);
+                        _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
+                        _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(15).cast());
                         (x, x.wrapping_add(pitch), [lanes(k1), lanes(k1 + 1)])
                     };
                     // SAFETY: by the caller; masks keep loads within.
