@@ -64,9 +64,16 @@ fn normalisations_agree_with_their_formulas() {
 fn attention_and_cross_entropy_agree_with_their_formulas() {
     let (q, k, v) = (t(&[1, 2, 3, 4], 1), t(&[1, 2, 5, 4], 2), t(&[1, 2, 5, 3], 3));
     for is_causal in [false, true] {
-        let of = Attention { scale: F64::new(0.5), is_causal, mask: false };
+        let of = Attention { scale: F64::new(0.5), is_causal, mask: false, rows_first: false };
         let y = check(Prim::Attention(of), &[&q, &k, &v]);
-        check(Prim::AttentionBackward(AttentionBackward { of }), &[&t(&[1, 2, 3, 3], 4), &q, &k, &v, &y[0], &y[1]]);
+        let g = t(&[1, 2, 3, 3], 4);
+        check(Prim::AttentionBackward(AttentionBackward { of }), &[&g, &q, &k, &v, &y[1]]);
+        // The same heads behind one another in each row.
+        let of = Attention { rows_first: true, ..of };
+        let [g, q, k, v] = [&g, &q, &k, &v].map(|x| x.transpose(1, 2).unwrap());
+        let turned = check(Prim::Attention(of), &[&q, &k, &v]);
+        assert_eq!(turned[0].transpose(1, 2).unwrap().to_vec::<f32>().unwrap(), y[0].to_vec::<f32>().unwrap());
+        check(Prim::AttentionBackward(AttentionBackward { of }), &[&g, &q, &k, &v, &turned[1]]);
     }
     let target = Tensor::from_slice(&[1i64, -100, 3], &[3]).unwrap();
     let op = CrossEntropy { weight: true, ignore_index: -100, smoothing: F64::new(0.1) };

@@ -67,6 +67,13 @@ def compute(device):
             f"attention {sorted(kwargs)}", results, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **kwargs),
             draw(2, 3, 40, 16), draw(2, 3, 30, 16), draw(2, 3, 30, 12),
         )
+        def of_a_layer(x, kwargs=kwargs):
+            q, k, v = [z.view(2, 40, 4, 12).transpose(1, 2) for z in x.split(48, dim=2)]
+            if "attn_mask" in kwargs:
+                k, v = k[:, :, :30], v[:, :, :30]
+            return F.scaled_dot_product_attention(q, k, v, **kwargs).transpose(1, 2).contiguous().view(2, 40, 48)
+
+        with_gradients(f"attention {sorted(kwargs)} of a layer", results, of_a_layer, draw(2, 40, 3 * 48))
     for kernel, stride, padding in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0)):
         x = draw(3, 9, 33, 37)
         with_gradients(f"max pool {kernel}, {stride}, {padding}", results, lambda x: F.max_pool2d(x, kernel, stride, padding), x)

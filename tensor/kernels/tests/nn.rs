@@ -1196,7 +1196,7 @@ fn attention_and_its_gradients() {
     added.strides = vec![s, 0, 0, 1];
     for case in 0..4 {
         let mask = [None, None, Some(seen.view()), Some(added.view())][case];
-        let spec = Attention { scale: 0.5, is_causal: case == 1 || case == 3, mask };
+        let spec = Attention { scale: 0.5, is_causal: case == 1 || case == 3, rows_first: false, mask };
         let value = |p: usize, i: usize, j: usize| match case {
             2 if !seen.data[i * s + j] => f64::NEG_INFINITY,
             3 => added.data[p / h * s + j],
@@ -1210,7 +1210,7 @@ fn attention_and_its_gradients() {
         let [mut gq, mut gk, mut gv] = [&q, &k, &v].map(|x| Nd::garbage(&x.sizes));
         let (gqv, gkv, gvv) = (&mut gq.view_mut(), &mut gk.view_mut(), &mut gv.view_mut());
         let (qv, kv, vv) = (q.view(), k.view(), v.view());
-        attention_backward(&g.view(), &qv, &kv, &vv, &o.view(), &lse.view(), &spec, gqv, gkv, gvv);
+        attention_backward(&g.view(), &qv, &kv, &vv, &lse.view(), &spec, gqv, gkv, gvv);
         // Directional derivatives: one number a gradient, along a random direction.
         for (x, gx, which) in [(&q, &gq, 0), (&k, &gk, 1), (&v, &gv, 2)] {
             let direction = random.nd(&x.sizes);
@@ -1223,6 +1223,28 @@ fn attention_and_its_gradients() {
             let want = (f(1e-5) - f(-1e-5)) / 2e-5;
             let got = inner(gx, &direction);
             assert!((got - want).abs() < 1e-6 * (1.0 + want.abs()), "case {case}, gradient {which}: {got} {want}");
+        }
+        // The same with heads behind one another in each row.
+        let turned = |x: &Nd| {
+            let mut y = Nd::garbage(&[x.sizes[0], x.sizes[2], x.sizes[1], x.sizes[3]]);
+            for i in 0..x.data.len() {
+                let (d, h, l) = (i % x.sizes[3], i / x.sizes[3] / x.sizes[2] % x.sizes[1], i / x.sizes[3] % x.sizes[2]);
+                let b = i / (x.sizes[1] * x.sizes[2] * x.sizes[3]);
+                y.data[((b * x.sizes[2] + l) * x.sizes[1] + h) * x.sizes[3] + d] = x.data[i];
+            }
+            y
+        };
+        let spec_turned = Attention { rows_first: true, ..spec };
+        let [qt, kt, vt, gt] = [&q, &k, &v, &g].map(turned);
+        let (mut ot, mut lse) = (Nd::garbage(&gt.sizes), Nd::garbage(&want_lse.sizes));
+        attention(&qt.view(), &kt.view(), &vt.view(), &spec_turned, &mut ot.view_mut(), &mut lse.view_mut());
+        assert_close(&ot, &turned(&want), 1e-10, "rows first");
+        let [mut gqt, mut gkt, mut gvt] = [&qt, &kt, &vt].map(|x| Nd::garbage(&x.sizes));
+        let (gqv, gkv, gvv) = (&mut gqt.view_mut(), &mut gkt.view_mut(), &mut gvt.view_mut());
+        let (qv, kv, vv) = (qt.view(), kt.view(), vt.view());
+        attention_backward(&gt.view(), &qv, &kv, &vv, &lse.view(), &spec_turned, gqv, gkv, gvv);
+        for (got, want) in [(&gqt, &gq), (&gkt, &gk), (&gvt, &gv)] {
+            assert_close(got, &turned(want), 1e-12, "gradients with rows first");
         }
         let [q32, k32, v32] = [&q, &k, &v].map(|x| x.cast::<bf16>(true));
         let (mut o, mut lse) = (Array::<bf16>::garbage(&want.sizes), Array::<f32>::garbage(&want_lse.sizes));

@@ -20,8 +20,10 @@ use torchtpu_kernels::attention as kernels;
 /// | y | `[b, h, l, ev]` | as q |
 /// | lse | `[b, h, l]` | that of arithmetic |
 ///
+/// With `rows_first`, q, k, v and y are `[b, l, h, e]`.
+///
 /// A row that sees nothing gives zeros. The weights are never kept: the gradient makes them again from `lse`. Saves all
-/// operands, y and lse. The mask gets no gradient here; where one is wanted, the plain composition is used.
+/// operands and lse. The mask gets no gradient here; where one is wanted, the plain composition is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attention {
     /// Factor of the scores.
@@ -30,9 +32,11 @@ pub struct Attention {
     pub is_causal: bool,
     /// Whether there is a mask.
     pub mask: bool,
+    /// Whether rows come before heads: so lie those that a layer makes, and so the next one wants them.
+    pub rows_first: bool,
 }
 
-/// Gradients of [`Attention`] for q, k, v, from `g, q, k, v, y, lse[, mask]`.
+/// Gradients of [`Attention`] for q, k, v, from `g, q, k, v, lse[, mask]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionBackward {
     /// What it is the gradient of.
@@ -76,20 +80,28 @@ impl Attention {
         Ok((e.div(&divisor)?, lse))
     }
     pub(super) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
-        kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, mask }
+        kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, rows_first: self.rows_first, mask }
     }
 }
 
-/// Whether the device behind `tpu` calls the kernels for such queries and keys; elsewhere a compiler sees the composition.
-fn is_left_to_kernels(q: &Tensor, k: &Tensor) -> bool {
-    kernel_call::is_called(q.numel() * k.dims()[2])
-}
-
-/// Sizes of the scores.
-fn score_dims(q: &Tensor, k: &Tensor) -> Dims {
-    let mut d = *q.dims();
-    d[3] = k.dims()[2];
-    d
+impl Attention {
+    /// Sizes or other things of the four dimensions as `[b, h, l, e]`, from and to the order of operands.
+    fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
+        if self.rows_first { [d[0], d[2], d[1], d[3]] } else { [d[0], d[1], d[2], d[3]] }
+    }
+    /// An operand as `[b, h, l, e]`, or the reverse.
+    fn turned(&self, x: &Tensor) -> Result<Tensor> {
+        if self.rows_first { x.transpose(1, 2) } else { Ok(x.clone()) }
+    }
+    /// Sizes of the scores.
+    pub(super) fn score_dims(&self, q: &[usize], k: &[usize]) -> Dims {
+        let ([b, h, l, _], [_, _, s, _]) = (self.heads_first(q), self.heads_first(k));
+        Dims::new(&[b, h, l, s])
+    }
+    /// Whether the device behind `tpu` calls the kernels for such queries and keys; elsewhere a compiler sees the composition.
+    fn is_left_to_kernels(&self, q: &Tensor, k: &Tensor) -> bool {
+        kernel_call::is_called(q.numel() * self.heads_first(k.dims())[2])
+    }
 }
 
 impl Fused for Attention {
@@ -97,7 +109,7 @@ impl Fused for Attention {
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        let d = score_dims(x[0], x[1]);
+        let d = o.score_dims(x[0].dims(), x[1].dims());
         let strides = x.get(3).map(|m| broadcast_strides(m, &d));
         let mask = x.get(3).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
         let (mut out, mut lse) = (y[0].view_mut(), y[1].view_mut());
@@ -106,7 +118,7 @@ impl Fused for Attention {
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Attention(*o).lower(f, x, y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
-        let mut x = vec![g, s.x(0), s.x(1), s.x(2), s.y(0), s.y(1)];
+        let mut x = vec![g, s.x(0), s.x(1), s.x(2), s.y(1)];
         if o.mask {
             x.push(s.x(3));
         }
@@ -118,7 +130,7 @@ impl Fused for Attention {
         Ok(grads)
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
-        let (q, k, v) = (x[0].dims(), x[1].dims(), x[2].dims());
+        let [q, k, v] = [0, 1, 2].map(|i| self.heads_first(x[i].dims()));
         expect_float("scaled_dot_product_attention", x[0])?;
         if x[1].dtype() != x[0].dtype() || x[2].dtype() != x[0].dtype() {
             return Err(Error::runtime(format!(
@@ -130,11 +142,11 @@ impl Fused for Attention {
         }
         if q[..2] != k[..2] || q[..2] != v[..2] || q[3] != k[3] || k[2] != v[2] {
             return Err(Error::runtime(format!(
-                "scaled_dot_product_attention: sizes of query {q}, key {k} and value {v} do not fit each other"
+                "scaled_dot_product_attention: sizes of query {q:?}, key {k:?} and value {v:?} do not fit each other"
             )));
         }
         if let Some(m) = x.get(3) {
-            let d = score_dims(x[0], x[1]);
+            let d = self.score_dims(x[0].dims(), x[1].dims());
             if broadcast_dims(m.dims(), &d).ok() != Some(d) {
                 return Err(Error::runtime(format!(
                     "The expanded size of the tensor must match the existing size.  Target sizes: {d}.  Tensor sizes: {}",
@@ -142,27 +154,28 @@ impl Fused for Attention {
                 )));
             }
         }
-        let mut dims = *q;
+        let mut dims = *x[0].dims();
         dims[3] = v[3];
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         Meta {
-            dims: first.dims[..3].iter().copied().collect(),
+            dims: self.heads_first(&first.dims)[..3].iter().copied().collect(),
             dtype: compute_dtype(first.dtype),
             device: first.device,
         }
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        is_left_to_kernels(x[0], x[1])
+        self.is_left_to_kernels(x[0], x[1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
-        let (q, k, v) = (widened(x[0])?, widened(x[1])?, widened(x[2])?);
+        let wide = |i: usize| -> Result<Tensor> { widened(&self.turned(x[i])?) };
+        let (q, k, v) = (wide(0)?, wide(1)?, wide(2)?);
         let (w, lse) = Attention::weights(&self.scores(&q, &k, x.get(3).copied())?)?;
-        Ok(smallvec![narrowed(w.matmul(&v)?, x[0].dtype())?, lse])
+        Ok(smallvec![self.turned(&narrowed(w.matmul(&v)?, x[0].dtype())?)?, lse])
     }
     fn saves(&self, _: u64) -> Saves {
-        Saves::both(0b111 | (self.mask as u64) << 3, 0b11)
+        Saves::both(0b111 | (self.mask as u64) << 3, 0b10)
     }
 }
 
@@ -170,9 +183,9 @@ impl Fused for AttentionBackward {
     const NAME: &'static str = "scaled_dot_product_attention_backward";
     const OUTS: usize = 3;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        let d = score_dims(x[1], x[2]);
-        let strides = x.get(6).map(|m| broadcast_strides(m, &d));
-        let mask = x.get(6).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
+        let d = o.of.score_dims(x[1].dims(), x[2].dims());
+        let strides = x.get(5).map(|m| broadcast_strides(m, &d));
+        let mask = x.get(5).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
         let (mut gq, mut gk, mut gv) = (y[0].view_mut(), y[1].view_mut(), y[2].view_mut());
         kernels::attention_backward(
             &x[0].view(),
@@ -180,7 +193,6 @@ impl Fused for AttentionBackward {
             &x[2].view(),
             &x[3].view(),
             &x[4].view(),
-            &x[5].view(),
             &o.of.spec(mask),
             &mut gq,
             &mut gk,
@@ -196,25 +208,26 @@ impl Fused for AttentionBackward {
         *x[1 + i].meta()
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        is_left_to_kernels(x[1], x[2])
+        self.of.is_left_to_kernels(x[1], x[2])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();
-        let w: Vec<Tensor> = x[..5].iter().map(|t| widened(t)).collect::<Result<_>>()?;
-        let (g, q, k, v, y) = (&w[0], &w[1], &w[2], &w[3], &w[4]);
-        let s = self.of.scores(q, k, x.get(6).copied())?;
+        let w: Vec<Tensor> = x[..4].iter().map(|t| widened(&self.of.turned(t)?)).collect::<Result<_>>()?;
+        let (g, q, k, v) = (&w[0], &w[1], &w[2], &w[3]);
+        let s = self.of.scores(q, k, x.get(5).copied())?;
         let p = if state::grad_enabled() {
             Attention::weights(&s)?.0
         } else {
-            let lse = x[5].unsqueeze(-1)?;
+            let lse = x[4].unsqueeze(-1)?;
             let nothing = lse.eq_scalar(f64::NEG_INFINITY)?;
             s.sub(&select_scalar(&nothing, 0.0, &lse)?)?.exp()?
         };
         let gv = p.transpose(-2, -1)?.matmul(g)?;
         let gp = g.matmul(&v.transpose(-2, -1)?)?;
-        let gs = p.mul(&gp.sub(&g.mul(y)?.sum_dim(&[-1], true)?)?)?.mul_scalar(self.of.scale.get())?;
+        let gs = p.mul(&gp.sub(&p.mul(&gp)?.sum_dim(&[-1], true)?)?)?.mul_scalar(self.of.scale.get())?;
         let (gq, gk) = (gs.matmul(k)?, gs.transpose(-2, -1)?.matmul(q)?);
-        Ok(smallvec![narrowed(gq, dtype)?, narrowed(gk, dtype)?, narrowed(gv, dtype)?])
+        let out = |g: Tensor| -> Result<Tensor> { self.of.turned(&narrowed(g, dtype)?) };
+        Ok(smallvec![out(gq)?, out(gk)?, out(gv)?])
     }
 }
 
@@ -268,7 +281,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     let batch = broadcast_dims(&broadcast_dims(&lead(q), &lead(&k))?, &lead(&v))?;
     let last = |t: &Tensor| -> [usize; 2] { [t.dims()[t.dims().len() - 2], t.dims()[t.dims().len() - 1]] };
     let scale = a.scale.unwrap_or(1.0 / (last(q)[1] as f64).sqrt());
-    let op = Attention { scale: F64::new(scale), is_causal: a.is_causal, mask: a.mask.is_some() };
+    let mut op =
+        Attention { scale: F64::new(scale), is_causal: a.is_causal, mask: a.mask.is_some(), rows_first: false };
     let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
     if a.dropout > 0.0 || mask_is_trained {
         let (wq, wk) = (widened(q)?, widened(&k)?);
@@ -288,6 +302,10 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         t.expand_dims(&full)?.reshape_dims(Dims::new(&[lead_dims[0], lead_dims[1], m, n]))
     };
     let (q4, k4, v4) = (four(q, [b, h])?, four(&k, [b, h])?, four(&v, [b, h])?);
+    // Heads that a layer's output was cut into still lie behind one another in each row: they stay there.
+    let lies_rows_first = |t: &Tensor| t.dims()[1] > 1 && t.dims()[2] > 1 && t.strides()[1] < t.strides()[2];
+    op.rows_first = [&q4, &k4, &v4].into_iter().all(lies_rows_first);
+    let (q4, k4, v4) = (op.turned(&q4)?, op.turned(&k4)?, op.turned(&v4)?);
     let mut x = vec![&q4, &k4, &v4];
     let mask4 = match a.mask {
         // Up to four dimensions it broadcasts as it is.
@@ -300,7 +318,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         None => None,
     };
     x.extend(&mask4);
-    let y = dispatch::call_n(Prim::Attention(op), &x)?.swap_remove(0);
+    let y = op.turned(&dispatch::call_n(Prim::Attention(op), &x)?.swap_remove(0))?;
     let out: Dims = batch.iter().copied().chain([last(q)[0], last(&v)[1]]).collect();
     y.reshape_dims(out)
 }
@@ -381,7 +399,7 @@ Row::new(
             return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Attention mask dim in {2, 4}"));
         }
         let scale = a.opt_float(6)?.unwrap_or(1.0 / (q.dims()[3] as f64).sqrt());
-        let op = Attention { scale: F64::new(scale), is_causal: a.bool(4)?, mask: mask.is_some() };
+        let op = Attention { scale: F64::new(scale), is_causal: a.bool(4)?, mask: mask.is_some(), rows_first: false };
         let mut x = vec![q, k, v];
         x.extend(mask);
         let y = dispatch::call_n(Prim::Attention(op), &x)?;

@@ -168,7 +168,7 @@ impl KernelCall {
     fn arity(&self) -> (usize, usize) {
         match self {
             KernelCall::Attention(o) => (3 + usize::from(o.mask), 2),
-            KernelCall::AttentionBackward(o) => (6 + usize::from(o.mask), 3),
+            KernelCall::AttentionBackward(o) => (5 + usize::from(o.mask), 3),
             KernelCall::MaxPool(_) => (1, 2),
             KernelCall::Gelu(_) | KernelCall::SumRows(_) => (1, 1),
             KernelCall::LayerNorm(o) => (1 + usize::from(o.weight) + usize::from(o.bias), 3),
@@ -230,12 +230,13 @@ fn spatial_of<T>(spatial: i64, dims: &[T]) -> Option<usize> {
 }
 
 fn attention_numbers(o: &Attention) -> Numbers {
-    smallvec![o.scale.get().to_bits() as i64, o.is_causal.into(), o.mask.into()]
+    smallvec![o.scale.get().to_bits() as i64, o.is_causal.into(), o.mask.into(), o.rows_first.into()]
 }
 
 fn attention_spec(numbers: &[i64]) -> Option<Attention> {
-    let &[scale, is_causal, mask] = numbers else { return None };
-    Some(Attention { scale: F64::new(f64::from_bits(scale as u64)), is_causal: is_causal != 0, mask: mask != 0 })
+    let &[scale, is_causal, mask, rows_first] = numbers else { return None };
+    let scale = F64::new(f64::from_bits(scale as u64));
+    Some(Attention { scale, is_causal: is_causal != 0, mask: mask != 0, rows_first: rows_first != 0 })
 }
 
 fn layer_norm_numbers(o: &LayerNorm) -> Numbers {
@@ -284,10 +285,10 @@ pub fn run(
 /// Sizes and strides of operand `i` as the kernel wants them.
 fn layout(call: &KernelCall, i: usize, x: &[Array<&[u8]>], sizes: &Dims) -> (Dims, Dims) {
     let strides = sizes.contiguous_strides();
-    let (mask, q) = match call {
+    let (mask, q, o) = match call {
         KernelCall::Matmul(o) if [o.ta, o.tb][i] => return (swap_last(sizes), swap_last(&strides)),
-        KernelCall::Attention(_) => (3, 0),
-        KernelCall::AttentionBackward(_) => (6, 1),
+        KernelCall::Attention(o) => (3, 0, o),
+        KernelCall::AttentionBackward(o) => (5, 1, o),
         // A result has taken its memory: nothing to see here.
         KernelCall::AdamW(_) if x[i].bytes.is_empty() => return (Dims::filled(0, 1), Dims::filled(1, 1)),
         _ => return (*sizes, strides),
@@ -295,7 +296,7 @@ fn layout(call: &KernelCall, i: usize, x: &[Array<&[u8]>], sizes: &Dims) -> (Dim
     if i != mask {
         return (*sizes, strides);
     }
-    let scores = Dims::new(&[x[q].sizes[0], x[q].sizes[1], x[q].sizes[2], x[q + 1].sizes[2]]);
+    let scores = o.score_dims(&x[q].sizes, &x[q + 1].sizes);
     let mut spread = Dims::filled(0, 4);
     for (d, (&n, &stride)) in sizes.iter().zip(strides.iter()).enumerate() {
         spread[4 - sizes.len() + d] = if n == 1 { 0 } else { stride };
@@ -313,8 +314,8 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         (KernelCall::Attention(o), [q, k, v, mask @ ..], [y, lse]) => {
             attention::attention(q, k, v, &o.spec(mask.first().copied()), y, lse);
         }
-        (KernelCall::AttentionBackward(o), [g, q, k, v, y, lse, mask @ ..], [gq, gk, gv]) => {
-            attention::attention_backward(g, q, k, v, y, lse, &o.spec(mask.first().copied()), gq, gk, gv);
+        (KernelCall::AttentionBackward(o), [g, q, k, v, lse, mask @ ..], [gq, gk, gv]) => {
+            attention::attention_backward(g, q, k, v, lse, &o.spec(mask.first().copied()), gq, gk, gv);
         }
         (KernelCall::MaxPool(spec), [x], [y, at]) => pool::max_pool(x, spec, y, at),
         (KernelCall::MaxPoolBackward(spatial), [g, at], [gx]) => pool::max_pool_backward(g, at, *spatial, gx),
