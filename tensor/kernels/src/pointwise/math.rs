@@ -355,10 +355,40 @@ pub(crate) fn erf<const FMA: bool>(x: f32) -> f32 {
     y.copysign(x)
 }
 
-/// x Phi(x) with Phi by erf.
+/// Phi(-|x|), the normal distribution's tail, and e^(-x^2 / 2); both zero from where the tail is next to none.
+#[inline(always)]
+fn normal_tail<const FMA: bool>(x: f32) -> (f32, f32) {
+    let a = within(x.abs() * std::f32::consts::FRAC_1_SQRT_2, 0.0, 9.3);
+    // Fits e^(a^2) erfc(a) / 2 to 2e-8 as a polynomial in 1 / (1 + 0.3 a), for a up to 9.4.
+    let t = 1.0 / fma::<FMA>(a, 0.3, 1.0) - 0.5;
+    let q = horner!(
+        fma,
+        t,
+        0.081_244_98,
+        0.300_751_75,
+        0.475_305_2,
+        0.634_999_33,
+        0.702_681_24,
+        0.618_919_1,
+        0.397_090_23,
+        0.132_680_88,
+        -0.051_221_013,
+        -0.062_410_414
+    );
+    let e = blend(a < 9.25, exp_normal::<FMA>(-0.5 * x * x), 0.0);
+    (q * e, e)
+}
+
+/// Phi(x), given Phi(-|x|).
+#[inline(always)]
+fn from_tail(x: f32, tail: f32) -> f32 {
+    blend(x < 0.0, tail, 1.0 - tail)
+}
+
+/// x Phi(x).
 #[inline(always)]
 pub(crate) fn gelu<const FMA: bool>(x: f32) -> f32 {
-    0.5 * x * (1.0 + erf::<FMA>(x * std::f32::consts::FRAC_1_SQRT_2))
+    x * from_tail(x, normal_tail::<FMA>(x).0)
 }
 
 /// The argument of tanh in the approximate gelu.
@@ -378,10 +408,9 @@ pub(crate) fn gelu_tanh<const FMA: bool>(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn gelu_slope<const FMA: bool>(x: f32) -> f32 {
     const DENSITY: f32 = 0.5 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
-    let phi = 0.5 * (1.0 + erf::<FMA>(x * std::f32::consts::FRAC_1_SQRT_2));
+    let (tail, e) = normal_tail::<FMA>(x);
     // Clipped at both ends: far out the density is zero, and x times zero must stay zero.
-    let x = within(x, -1e18, 1e18);
-    phi + x * DENSITY * exp::<FMA>(-0.5 * x * x)
+    fma::<FMA>(within(x, -1e18, 1e18) * DENSITY, e, from_tail(x, tail))
 }
 
 /// Derivative of [`gelu_tanh`].
