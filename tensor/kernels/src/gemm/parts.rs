@@ -68,7 +68,7 @@ pub(super) use x86::{STEP, pack};
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Extent;
-    use crate::gemm::pack::x86::{mask, transpose};
+    use crate::gemm::pack::x86::{mask, put, transpose};
     use crate::gemm::{Format, Lines, Part, Side};
     use std::arch::x86_64::*;
     use std::mem::MaybeUninit;
@@ -135,7 +135,6 @@ mod x86 {
         k: usize,
         out: *mut f32,
     ) -> Extent {
-        let zero = _mm512_setzero_ps();
         let bits = _mm512_set1_epi32(i32::MAX);
         // Lane `i` of one vector beside lane `i` of another.
         let order: [i16; 32] = std::array::from_fn(|i| (i / 2 + i % 2 * 16) as i16);
@@ -145,7 +144,8 @@ mod x86 {
         let mut most = [_mm512_setzero_si512(); SIDE];
         for (step, k0) in (0..k).step_by(SIDE).enumerate() {
             for half in 0..2 {
-                let mut squares = [[zero; 16]; 3];
+                // The square of part `p` is 2 `p` squares after this one.
+                let out = out.wrapping_add(step * STEP + half * SQUARE);
                 for i in 0..16 {
                     // Two vectors, of which the square's vector `i` is made.
                     let (first, second, lanes) = if ALONG {
@@ -171,7 +171,7 @@ mod x86 {
                     let magnitude = |v: __m512| _mm512_and_si512(_mm512_castps_si512(v), bits);
                     let line = if ALONG { 16 * half + i } else { half };
                     most[line] = _mm512_max_epi32(most[line], _mm512_max_epi32(magnitude(a), magnitude(b)));
-                    for square in &mut squares {
+                    for part in 0..3 {
                         // SAFETY: both are 512 bits.
                         let pairs: __m512i = unsafe { std::mem::transmute(_mm512_cvtne2ps_pbh(b, a)) };
                         let widened =
@@ -179,22 +179,22 @@ mod x86 {
                         if ALONG {
                             a = _mm512_sub_ps(a, widened(_mm512_castsi512_si256(pairs)));
                             b = _mm512_sub_ps(b, widened(_mm512_extracti64x4_epi64::<1>(pairs)));
-                            square[i] = _mm512_castsi512_ps(pairs);
+                            // SAFETY: by the caller, there is room for the steps.
+                            unsafe { _mm512_storeu_si512(out.add(2 * part * SQUARE + 16 * i).cast(), pairs) };
                         } else {
                             let pairs = _mm512_permutexvar_epi16(order, pairs);
                             let high = _mm512_set1_epi32(!0xffff);
                             a = _mm512_sub_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32::<16>(pairs)));
                             b = _mm512_sub_ps(b, _mm512_castsi512_ps(_mm512_and_si512(pairs, high)));
-                            square[i] = _mm512_castsi512_ps(pairs);
+                            // SAFETY: as above.
+                            unsafe { _mm512_storeu_si512(out.add(2 * part * SQUARE + 16 * i).cast(), pairs) };
                         }
                     }
                 }
-                for (part, &square) in squares.iter().enumerate() {
-                    let square = if ALONG == LEFT { square } else { transpose(square) };
-                    let out = out.wrapping_add(step * STEP + (2 * part + half) * SQUARE);
-                    for (i, row) in square.iter().enumerate() {
-                        // SAFETY: by the caller, there is room for the steps.
-                        unsafe { _mm512_storeu_ps(out.add(16 * i), *row) };
+                if ALONG != LEFT {
+                    for part in 0..3 {
+                        // SAFETY: as above.
+                        unsafe { turn(out.add(2 * part * SQUARE)) };
                     }
                 }
             }
@@ -216,5 +216,19 @@ mod x86 {
             }
         }
         extent
+    }
+
+    /// Transposes a square where it is.
+    ///
+    /// # Safety
+    /// There are 16 x 16 words.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn turn(square: *mut f32) {
+        // SAFETY: by the caller.
+        unsafe {
+            let rows = std::array::from_fn(|i| _mm512_loadu_ps(square.add(16 * i)));
+            put(transpose(rows), square, 16, 16, u16::MAX);
+        }
     }
 }
