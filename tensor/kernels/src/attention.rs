@@ -293,9 +293,12 @@ simd! {
         for p in p.iter_mut() {
             *p = (*p - lse).exp();
         }
+        // The weights' sum is one but for the rounding of `lse`, which all of them share and which is taken out again.
+        let factor = A::ONE / crate::real::sum_of(p, |p| p);
         // What the softmax takes off: the products of the output and its gradient, which are those of weights and their gradients.
-        let delta = sum_of2(p, dp, |p, dp| p * dp);
-        for (p, dp) in p.iter().zip(dp) {
+        let delta = factor * sum_of2(p, dp, |p, dp| p * dp);
+        for (p, dp) in p.iter_mut().zip(dp) {
+            *p *= factor;
             *dp = *p * (*dp - delta) * scale;
         }
     }

@@ -220,7 +220,10 @@ impl Fused for AttentionBackward {
         } else {
             let lse = x[4].unsqueeze(-1)?;
             let nothing = lse.eq_scalar(f64::NEG_INFINITY)?;
-            s.sub(&select_scalar(&nothing, 0.0, &lse)?)?.exp()?
+            let p = s.sub(&select_scalar(&nothing, 0.0, &lse)?)?.exp()?;
+            // One but for the rounding of `lse`.
+            let sum = p.sum_dim(&[-1], true)?;
+            p.div(&select_scalar(&nothing, 1.0, &sum)?)?
         };
         let gv = p.transpose(-2, -1)?.matmul(g)?;
         let gp = g.matmul(&v.transpose(-2, -1)?)?;
