@@ -218,8 +218,8 @@ fn matmul_equals_sums_of_products() {
 
 fn large_matmul_case<E: Element>(strided: bool) {
     let mut random = Random(4);
-    // More than a block of each dimension, and either one the longer.
-    for (m, k, n) in [(20, 1031, 4200), (400, 1500, 33), (4300, 40, 35)] {
+    // More than a block of each dimension, and either one the longer; and a size at which numbers are taken apart.
+    for (m, k, n) in [(20, 1031, 4200), (400, 1500, 33), (4300, 40, 35), (260, 300, 270)] {
         let (a, b) = (random.nd(&[1, m, k]).cast::<E>(strided), random.nd(&[1, k, n]).cast::<E>(strided));
         let mut out = Array::<E>::garbage(&[1, m, n]).cast::<E>(strided);
         let want = naive_matmul(&a.nd(), &b.nd(), 1, m, k, n);

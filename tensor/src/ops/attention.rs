@@ -82,9 +82,6 @@ impl Attention {
     pub(super) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
         kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, rows_first: self.rows_first, mask }
     }
-}
-
-impl Attention {
     /// Sizes or other things of the four dimensions as `[b, h, l, e]`, from and to the order of operands.
     fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
         if self.rows_first { [d[0], d[2], d[1], d[3]] } else { [d[0], d[1], d[2], d[3]] }

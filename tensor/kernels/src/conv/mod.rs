@@ -16,8 +16,7 @@ mod vector;
 mod windows;
 mod winograd;
 
-use crate::cpu::level;
-use crate::gemm::{Adjacent, Columns, Product, product};
+use crate::gemm::{Adjacent, Columns, Product, fastest_product};
 use crate::matmul::Mat;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
@@ -350,7 +349,7 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
                 };
                 if depth > 0 {
                     let w = Mat::new(&w[group * og * depth..][..og * depth], depth, 1);
-                    product(A::product_kernel(level(), p.m, p.n, p.k), &w.rows(), &windows, &p);
+                    fastest_product(&w.rows(), &windows, &p);
                 } else if bias.is_none() {
                     for n in 0..batch {
                         to.slice((first + n) * out_image + group * og * ys, og * ys).fill(A::ZERO);
@@ -525,7 +524,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                     // Where few kernel positions are read, they are picked one by one.
                     let elements = if reads_all && s.ks() > 8 { Elements::Run(s.ks()) } else { Elements::At(&picks) };
                     let w = Segments::new(w, s.ks(), elements, s.cg() * s.ks());
-                    product(A::product_kernel(level(), p.m, p.n, p.k), &w, &windows, &p);
+                    fastest_product(&w, &windows, &p);
                 }
             });
         }
@@ -585,7 +584,7 @@ fn weight_grad<A: Transform>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
                     parallel: parallel && work >= SERIAL,
                     rounded: None,
                 };
-                product(A::product_kernel(level(), p.m, p.n, p.k), &g, &windows.transposed(), &p);
+                fastest_product(&g, &windows.transposed(), &p);
             }
         });
     }

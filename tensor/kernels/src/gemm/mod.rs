@@ -22,7 +22,7 @@ mod tiles;
 mod x86;
 
 use crate::DType;
-use crate::cpu::Level;
+use crate::cpu::{Level, level};
 use crate::matmul::MatMut;
 use crate::par::{Scratch, Shared};
 use crate::real::{Float, Real};
@@ -250,8 +250,27 @@ impl<S: Real> Kernel<S> {
         k.div_ceil(self.per_step).next_multiple_of(self.steps) * self.words
     }
 
-    fn part(&self, side: Side, first: usize, valid: usize, lanes: usize, k: &Range<usize>) -> Part {
-        Part { side, format: self.format, first, valid, lanes, k: k.clone() }
+    /// Packs lines one strip of `lanes` after the other, and says how large their numbers are.
+    ///
+    /// # Safety
+    /// As [`Lines::pack`].
+    unsafe fn pack_lines(
+        &self,
+        x: &dyn Lines<S>,
+        side: Side,
+        lines: Range<usize>,
+        lanes: usize,
+        k: &Range<usize>,
+        out: &mut [S],
+    ) -> Extent {
+        let mut extent = Extent::ZERO;
+        for (first, out) in lines.clone().step_by(lanes).zip(out.chunks_exact_mut(self.steps(k.len()) * lanes)) {
+            let valid = lanes.min(lines.end - first);
+            let part = Part { side, format: self.format, first, valid, lanes, k: k.clone() };
+            // SAFETY: by the caller.
+            extent = extent.and(unsafe { (self.pack)(x, &part, out) });
+        }
+        extent
     }
 }
 
@@ -331,6 +350,15 @@ pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &
     }
 }
 
+/// [`product`] with the tile that is fastest for the sizes.
+///
+/// # Safety
+/// As [`product`].
+pub(crate) unsafe fn fastest_product<S: Multiply>(a: &dyn Lines<S>, b: &dyn Lines<S>, p: &Product<S>) {
+    // SAFETY: by the caller; the processor has the level.
+    unsafe { product(S::product_kernel(level(), p.m, p.n, p.k), a, b, p) }
+}
+
 fn each(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     if parallel { parallel_tasks(count, f) } else { f(0..count) }
 }
@@ -364,12 +392,11 @@ unsafe fn pack_all<S: Real>(
     let out = Shared::new(out);
     let extent = SharedExtent::new();
     each(parallel, lines.len().div_ceil(lanes), &|range| {
-        for i in range {
-            let first = lines.start + i * lanes;
-            let part = kernel.part(side, first, lanes.min(lines.end - first), lanes, k);
-            // SAFETY: by the caller; strips are disjoint.
-            extent.add(unsafe { (kernel.pack)(x, &part, out.slice(i * size, size)) });
-        }
+        let here = lines.start + range.start * lanes..(lines.start + range.end * lanes).min(lines.end);
+        // SAFETY: by the caller; strips are disjoint.
+        extent.add(unsafe {
+            kernel.pack_lines(x, side, here, lanes, k, out.slice(range.start * size, range.len() * size))
+        });
     });
     extent.get()
 }
@@ -435,16 +462,11 @@ impl<S: Real> Block<'_, S> {
                     let (split, first) = (task % splits, task / splits * group);
                     let here = group.min(panels - first);
                     let strips = split * strips / splits..(split + 1) * strips / splits;
-                    let mut fits = true;
-                    for i in 0..here {
-                        let j = (first + i) * width;
-                        let part = kernel.part(Side::Right, j, width.min(p.n - j), width, &self.k);
-                        let extent = (kernel.pack)(self.b, &part, &mut right[i * steps * width..][..steps * width]);
-                        fits &= extent.fits(self.extent);
-                    }
-                    if !fits {
+                    let columns = first * width..((first + here) * width).min(p.n);
+                    let extent = kernel.pack_lines(self.b, Side::Right, columns.clone(), width, &self.k, &mut right);
+                    if !extent.fits(self.extent) {
                         let rows = rows.start + strips.start * height..(rows.start + strips.end * height).min(rows.end);
-                        self.otherwise(rows, first * width..((first + here) * width).min(p.n), false);
+                        self.otherwise(rows, columns, false);
                         continue;
                     }
                     for s in strips {
@@ -490,15 +512,10 @@ impl<S: Real> Block<'_, S> {
                 for task in range {
                     let Range { start: first, end } = blocks[task].clone();
                     let here = end - first;
-                    let mut fits = true;
-                    for s in 0..here {
-                        let i = (first + s) * height;
-                        let part = kernel.part(Side::Left, i, height.min(p.m - i), height, &self.k);
-                        let extent = (kernel.pack)(self.a, &part, &mut left[s * steps * height..][..steps * height]);
-                        fits &= extent.fits(self.extent);
-                    }
-                    if !fits {
-                        self.otherwise(first * height..(end * height).min(p.m), columns.clone(), false);
+                    let rows = first * height..(end * height).min(p.m);
+                    let extent = kernel.pack_lines(self.a, Side::Left, rows.clone(), height, &self.k, &mut left);
+                    if !extent.fits(self.extent) {
+                        self.otherwise(rows, columns.clone(), false);
                         continue;
                     }
                     for (panel, j) in columns.clone().step_by(width).enumerate() {

@@ -26,20 +26,22 @@ impl Extent {
     pub(super) const ONE: Extent = Extent { least: 1f32.to_bits(), most: 1f32.to_bits() };
 
     /// Of both.
-    fn and(self, other: Extent) -> Extent {
+    pub(super) fn and(self, other: Extent) -> Extent {
         Extent { least: self.least.min(other.least), most: self.most.max(other.most) }
     }
 
     /// Whether all parts are numbers, and neither are sums of products infinite nor products of parts, in every line of the
     /// result that has a normal number, subnormal.
     pub(super) fn fits(self, other: Extent) -> bool {
+        const LEAST: f64 = 1.0 / (1u128 << 100) as f64;
+        const MOST: f64 = (1u128 << 127) as f64;
+        const MOST_PRODUCT: f64 = (1u128 << 96) as f64;
         let number = |bits: u32| f32::from_bits(bits) as f64;
-        let bound = |exponent: i32| 2f64.powi(exponent);
         let (least, most) = ([number(self.least), number(other.least)], [number(self.most), number(other.most)]);
-        least.iter().all(|&v| v >= bound(-100))
-            && least[0] * least[1] >= bound(-100)
-            && most.iter().all(|&v| v < bound(127))
-            && most[0] * most[1] <= bound(96)
+        least.iter().all(|&v| v >= LEAST)
+            && least[0] * least[1] >= LEAST
+            && most.iter().all(|&v| v < MOST)
+            && most[0] * most[1] <= MOST_PRODUCT
     }
 }
 
@@ -63,7 +65,7 @@ impl SharedExtent {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{STEP, pack};
+pub(super) use x86::{SIDE, STEP, pack};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -74,7 +76,7 @@ mod x86 {
     use std::mem::MaybeUninit;
 
     /// Lines of a packed part, and elements of a packed step.
-    const SIDE: usize = 32;
+    pub(in crate::gemm) const SIDE: usize = 32;
     /// Words of a packed step: two squares of 16 x 16 pairs for each part of the numbers.
     pub(in crate::gemm) const STEP: usize = 3 * 2 * SQUARE;
     const SQUARE: usize = 16 * 16;

@@ -1,11 +1,9 @@
 //! Tiles of AMX: 32 x 32 sums in four tile registers, fed by two squares of each operand.
 
-use super::parts::{self, STEP};
+use super::parts::{self, SIDE, STEP};
 use super::{Format, Kernel, as_it_is};
 use std::arch::asm;
 use std::arch::x86_64::*;
-
-const SIDE: usize = 32;
 
 const fn kernel(tile: super::Tile<f32>) -> Kernel<f32> {
     Kernel {
