@@ -208,8 +208,18 @@ fn call(row: &Row, args: &[Owned]) -> Result<Vec<Tensor>> {
     })
 }
 
+/// The arguments on another device, as they lie on this one.
 fn on(args: &[Owned], device: Device) -> Result<Vec<Owned>> {
-    args.iter().map(|a| a.map(&mut |t| t.to_device(device))).collect()
+    let mut moved = |t: &Tensor| match t.is_contiguous() {
+        true => t.to_device(device),
+        false => t.transpose(-1, -2)?.to_device(device)?.transpose(-1, -2),
+    };
+    args.iter().map(|a| a.map(&mut moved)).collect()
+}
+
+/// Strides, but of dimensions of one, along which nothing is stepped.
+fn steps(t: &Tensor) -> Vec<Option<usize>> {
+    t.dims().iter().zip(t.strides().iter()).map(|(&n, &s)| (n > 1).then_some(s)).collect()
 }
 
 fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> std::result::Result<(), String> {
@@ -298,7 +308,7 @@ fn infer_equals_what_is_produced() {
             return Err(format!("{} results were inferred as {}", y.len(), meta.len()));
         }
         for (y, m) in y.iter().zip(&meta) {
-            if y.dims() != m.dims() || y.dtype() != m.dtype() {
+            if y.dims() != m.dims() || steps(y) != steps(m) || y.dtype() != m.dtype() {
                 return Err(format!("{y:?} was inferred as {m:?}"));
             }
         }
@@ -517,6 +527,9 @@ fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
                 return Err(format!("{} results against {}", got.len(), want.len()));
             }
             for (g, w) in got.iter().zip(&want) {
+                if steps(g) != steps(w) {
+                    return Err(format!("{}: strides {} against {}", dtype.name(), g.strides(), w.strides()));
+                }
                 let g = g.to_device(Device::CPU).map_err(|e| format!("{}: {e}", dtype.name()))?;
                 close(&g, w, tolerance(dtype)).map_err(|e| format!("{}: {e}", dtype.name()))?;
             }

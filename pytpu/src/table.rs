@@ -281,8 +281,8 @@ fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()>
         } else {
             format!(
                 "Expected out tensor to have dtype {}, but got {} instead",
-                ops::activation::c_name(want),
-                ops::activation::c_name(got)
+                ops::dtype::c_name(want),
+                ops::dtype::c_name(got)
             )
         };
         return Err(PyRuntimeError::new_err(text).into());
@@ -308,7 +308,7 @@ fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()>
     if matches!(name, "argmax" | "argmin") && target.dtype() != DType::I64 {
         return Err(PyRuntimeError::new_err(format!(
             "Expected out tensor to have dtype long int, but got {} instead",
-            ops::activation::c_name(target.dtype())
+            ops::dtype::c_name(target.dtype())
         ))
         .into());
     }

@@ -134,6 +134,18 @@ def test_attention_weights_sum_to_one_and_mask_is_obeyed(device):
     assert none is None and torch.allclose(fast, out, atol=1e-5)
 
 
+def test_attention_leaves_heads_where_the_layer_has_them(device):
+    """As in PyTorch, so that the heads of the result are joined without a copy."""
+    b, l, h, e = 2, 5, 3, 4
+    qkv = torch.randn(b, l, 3 * h * e, device=device).requires_grad_()
+    q, k, v = (z.view(b, l, h, e).transpose(1, 2) for z in qkv.split(h * e, dim=2))
+    y = F.scaled_dot_product_attention(q, k, v)
+    assert y.shape == (b, h, l, e) and y.transpose(1, 2).is_contiguous()
+    assert F.scaled_dot_product_attention(*(z.contiguous() for z in (q, k, v))).is_contiguous()
+    y.transpose(1, 2).reshape(b, l, h * e).sum().backward()
+    assert qkv.grad.is_contiguous() and qkv.grad.shape == qkv.shape
+
+
 def test_encoder_is_causal_under_a_causal_mask(device):
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
     model = nn.TransformerEncoder(layer, 2).to(device).eval()

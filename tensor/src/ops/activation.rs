@@ -1,44 +1,21 @@
-//! Activations and the element-wise functions that clip or blend.
+//! Activations.
 //!
 //! GELU, SiLU and the gradient of ReLU are fused, for they run as one pass on `cpu`; the rest are compositions, written so
 //! that a branch that is not taken can never put a NaN into the gradient.
 
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
+use crate::ops::clip::clamp_scalars;
+use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::indexing::masked_scatter;
 use crate::ops::kernel_call::{self, KernelCall};
-use crate::ops::pointwise::{arith, binary, compare, kernel_error, result_type_of, select, select_scalar, where_};
+use crate::ops::pointwise::{kernel_error, select, select_scalar, where_};
 use crate::ops::random::{Distribution, sample};
 use crate::random::Generator;
-use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, positive, t, unit};
-use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
+use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
-use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
 use torchtpu_stablehlo::Direction;
-
-/// `x` in the dtype that arithmetic on it is done in: 16-bit floats widen to `f32`.
-pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
-    let d = compute_dtype(x.dtype());
-    if d == x.dtype() { Ok(x.clone()) } else { x.to_dtype(d) }
-}
-
-/// `f32` for 16-bit floats, else the same.
-pub(crate) fn compute_dtype(d: DType) -> DType {
-    if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
-}
-
-/// `y` in a given dtype.
-pub(crate) fn narrowed(y: Tensor, d: DType) -> Result<Tensor> {
-    if y.dtype() == d { Ok(y) } else { y.to_dtype(d) }
-}
-
-/// Requires a floating-point input.
-pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
-    if x.dtype().is_float() {
-        return Ok(());
-    }
-    Err(super::complex::unsupported(name, x.dtype()))
-}
 
 // ------------------------------------------------------------------------------------------------ ReLU's gradient
 
@@ -103,18 +80,6 @@ pub fn threshold_backward(g: &Tensor, y: &Tensor) -> Result<Tensor> {
         return select_scalar(&y.le_scalar(0i64)?, 0.0, g);
     }
     dispatch::call(Prim::ThresholdBackward(ThresholdBackward), &[g, y])
-}
-
-/// Square root whose gradient at zero is zero, as that of a norm or a standard deviation.
-///
-/// # Errors
-/// Out of memory.
-pub fn safe_sqrt(x: &Tensor) -> Result<Tensor> {
-    if !(state::grad_enabled() && x.requires_grad()) {
-        return x.sqrt();
-    }
-    let at_zero = x.eq_scalar(0.0)?;
-    select_scalar(&at_zero, 0.0, &select_scalar(&at_zero, 1.0, x)?.sqrt()?)
 }
 
 // ------------------------------------------------------------------------------------------------ GELU
@@ -270,71 +235,6 @@ impl Fused for SiluBackward {
         let slope = s.mul(&v.mul(&s.neg()?.add_scalar(1.0)?)?.add_scalar(1.0)?)?;
         Ok(smallvec![narrowed(g.mul(&slope)?, x[0].dtype())?])
     }
-}
-
-// ------------------------------------------------------------------------------------------------ clipping
-
-/// Bounds `x` by tensors or numbers; where the bounds cross, the upper one wins; NaN stays. Strictly within numbers the gradient
-/// goes to `x`, elsewhere nowhere. Tensors get it where they bound, and half of it where they are met.
-///
-/// # Errors
-/// `Runtime` when there is no bound, or shapes do not broadcast.
-pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) -> Result<Tensor> {
-    if low.is_none() && high.is_none() {
-        return Err(Error::runtime("torch.clamp: At least one of 'min' or 'max' must not be None"));
-    }
-    let mut all = vec![Operand::Tensor(x)];
-    all.extend(low.iter().chain(&high));
-    let dtype = result_type_of(&all);
-    if dtype.is_complex() {
-        return Err(Error::not_implemented("clamp is not supported for complex types"));
-    }
-    let x = narrowed(x.clone(), dtype)?;
-    let by_numbers = graph::may_need_grad(&[&x]) && all[1..].iter().all(|b| matches!(b, Operand::Scalar(_)));
-    let mut y = if by_numbers { x.detach() } else { x.clone() };
-    let mut within: Option<Tensor> = None;
-    for (bound, kind, inside) in
-        [(low, BinaryKind::Maximum, CompareKind::Gt), (high, BinaryKind::Minimum, CompareKind::Lt)]
-    {
-        let Some(bound) = bound else { continue };
-        let bound = match bound {
-            Operand::Tensor(b) => narrowed(b.clone(), dtype)?,
-            Operand::Scalar(s) => {
-                let bound = Tensor::number(s, dtype)?;
-                if by_numbers {
-                    let here = compare(inside, Operand::Tensor(&x), Operand::Tensor(&bound))?;
-                    within = Some(match within {
-                        Some(before) => binary(BinaryKind::LogicalAnd, &before, &here)?,
-                        None => here,
-                    });
-                }
-                bound
-            }
-        };
-        y = arith(kind, Operand::Tensor(&y), Operand::Tensor(&bound))?;
-    }
-    match within {
-        Some(within) => select(&within, &x, &y),
-        None => Ok(y),
-    }
-}
-
-/// [`clamp`] by numbers whose gradient goes to `x` where a bound is met, too.
-fn clamp_scalars(x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Tensor> {
-    super::complex::refuse(x, ErrorKind::NotImplemented, "clamp is not supported for complex types")?;
-    if !x.dtype().is_float() || !graph::may_need_grad(&[x]) {
-        let number =
-            |v: f64| Operand::Scalar(if x.dtype().is_float() { Scalar::Float(v) } else { Scalar::Int(v as i64) });
-        return clamp(x, low.map(number), high.map(number));
-    }
-    let mut y = x.clone();
-    if let Some(low) = low {
-        y = select_scalar(&y.lt_scalar(low)?, low, &y)?;
-    }
-    if let Some(high) = high {
-        y = select_scalar(&y.gt_scalar(high)?, high, &y)?;
-    }
-    Ok(y)
 }
 
 /// [`clamp_scalars`] whose gradient is zero where a bound is met, too.
@@ -495,104 +395,8 @@ fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
     x.narrow(d as i64, 0, half)?.mul(&x.narrow(d as i64, half, half)?.sigmoid()?)
 }
 
-/// `x + weight * (end - x)`, from whichever end is nearer.
-fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
-    if x.dtype() != end.dtype() {
-        return Err(Error::runtime(format!(
-            "expected dtype {} for `end` but got dtype {}",
-            c_name(x.dtype()),
-            c_name(end.dtype())
-        )));
-    }
-    if !x.dtype().is_complex() {
-        expect_float("lerp_cpu", x)?;
-    }
-    if matches!(x.dtype(), DType::F16 | DType::BF16) && !matches!(weight, Operand::Tensor(w) if w.dtype() != x.dtype())
-    {
-        // Rounded once, at the end.
-        let wide = |t: &Tensor| t.to_dtype(DType::F32);
-        let held;
-        let weight = match weight {
-            Operand::Tensor(w) => {
-                held = wide(w)?;
-                Operand::Tensor(&held)
-            }
-            number => number,
-        };
-        return lerp(&wide(x)?, &wide(end)?, weight)?.to_dtype(x.dtype());
-    }
-    let d = end.sub(x)?;
-    match weight {
-        Operand::Scalar(w) => {
-            let (re, im) = w.to_complex();
-            if w.is_complex() && !x.dtype().is_complex() {
-                return Err(Error::runtime("value cannot be converted to type double without overflow"));
-            }
-            if re.hypot(im) < 0.5 {
-                return x.add(&d.mul_scalar(w)?);
-            }
-            let rest = if w.is_complex() { Scalar::Complex(1.0 - re, -im) } else { Scalar::Float(1.0 - re) };
-            end.sub(&d.mul_scalar(rest)?)
-        }
-        Operand::Tensor(w) => {
-            if w.dtype() != x.dtype() {
-                return Err(Error::runtime(format!(
-                    "expected dtype {} for `weight` but got dtype {}",
-                    c_name(x.dtype()),
-                    c_name(w.dtype())
-                )));
-            }
-            let near = x.add(&d.mul(w)?)?;
-            let far = end.sub(&d.mul(&w.neg()?.add_scalar(1.0)?)?)?;
-            choose(&w.abs()?.lt_scalar(0.5)?, &near, &far)
-        }
-    }
-}
-
-/// Name of a dtype's C++ type, as PyTorch's messages have it.
-pub fn c_name(d: DType) -> &'static str {
-    match d {
-        DType::Bool => "bool",
-        DType::U8 => "unsigned char",
-        DType::I8 => "signed char",
-        DType::I16 => "short",
-        DType::I32 => "int",
-        DType::I64 => "long",
-        DType::F16 => "c10::Half",
-        DType::BF16 => "c10::BFloat16",
-        DType::F32 => "float",
-        DType::F64 => "double",
-        DType::C64 => "c10::complex<float>",
-        DType::C128 => "c10::complex<double>",
-    }
-}
-
-/// `x + value * a * b`, or `x + value * a / b`.
-fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) -> Result<Tensor> {
-    if divide && !a.dtype().is_inexact() && !b.dtype().is_inexact() {
-        return Err(Error::runtime(
-            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes.",
-        ));
-    }
-    let half = |t: &Tensor| matches!(t.dtype(), DType::F16 | DType::BF16);
-    if half(x) && half(a) && half(b) {
-        // Rounded once, at the end.
-        let wide = |t: &Tensor| t.to_dtype(DType::F32);
-        return add_product(&wide(x)?, &wide(a)?, &wide(b)?, value, divide)?.to_dtype(x.dtype());
-    }
-    let z = if divide { a.div(b)? } else { a.mul(b)? };
-    x.add(&if value.to_complex() == (1.0, 0.0) { z } else { z.mul_scalar(value)? })
-}
-
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
-
-fn opt_operand<'a>(a: &Args<'a>, i: usize) -> Result<Option<Operand<'a>>> {
-    Ok(match a.opt_tensor(i) {
-        Ok(t) => t.map(Operand::Tensor),
-        Err(_) => Some(a.operand(i)?),
-    })
-}
 
 fn ok(y: Tensor) -> Result<Ret> {
     Ok(Ret::Tensor(y))
@@ -782,88 +586,4 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[2, 4])], [t(&[4, 3]), n(0)]),
     )
     .scope(Scope::Nn),
-    Row::new(
-        "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
-        samples!([t(&[2, 3]), n(-0.5), n(0.7)], [t(&[2, 3]), SampleArg::Default, n(0.7)]),
-    )
-    .inplace(),
-    Row::new(
-        "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
-        samples!([t(&[2, 3]), unit(&[3]), positive(&[2, 1])]),
-    )
-    .inplace(),
-    Row::new(
-        "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
-        samples!([t(&[2, 3]), n(-0.5), n(0.7)]),
-    )
-    .inplace(),
-    Row::new(
-        "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
-        samples!([t(&[2, 3]), unit(&[3])]),
-    )
-    .inplace(),
-    Row::new(
-        "clamp_min(Tensor self, Scalar min) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
-        samples!([t(&[2, 3]), n(-0.5)]),
-    )
-    .inplace(),
-    Row::new(
-        "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
-        samples!([t(&[2, 3]), unit(&[3])]),
-    )
-    .inplace(),
-    Row::new(
-        "clamp_max(Tensor self, Scalar max) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
-        samples!([t(&[2, 3]), n(0.5)]),
-    )
-    .inplace(),
-    Row::new(
-        "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
-        samples!([t(&[2, 3]), unit(&[3])]),
-    )
-    .inplace(),
-    Row::new(
-        "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        Tier::Composed,
-        |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?),
-        samples!([t(&[2, 3]), positive(&[3]), n(0.3)], [t(&[2, 3]), positive(&[3]), n(0.8)]),
-    )
-    .inplace(),
-    Row::new(
-        "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        Tier::Composed,
-        |a| ok(lerp(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?),
-        samples!([t(&[2, 3]), positive(&[3]), unit(&[2, 3])]),
-    )
-    .inplace(),
-    Row::new(
-        "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        Tier::Composed,
-        |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, false)?),
-        samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)]),
-    )
-    .inplace(),
-    Row::new(
-        "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        Tier::Composed,
-        |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, true)?),
-        samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)]),
-    )
-    .inplace(),
 ];

@@ -1,7 +1,7 @@
 //! Scaled dot product attention.
 
 use crate::op::{F64, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
-use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
@@ -90,6 +90,10 @@ impl Attention {
     fn turned(&self, x: &Tensor) -> Result<Tensor> {
         if self.rows_first { x.transpose(1, 2) } else { Ok(x.clone()) }
     }
+    /// A result `[b, h, l, e]` as the op leaves it: contiguous, as every op's result is.
+    fn laid(&self, y: Tensor) -> Result<Tensor> {
+        self.turned(&y)?.contiguous()
+    }
     /// Sizes of the scores.
     pub(super) fn score_dims(&self, q: &[usize], k: &[usize]) -> Dims {
         let ([b, h, l, _], [_, _, s, _]) = (self.heads_first(q), self.heads_first(k));
@@ -169,7 +173,7 @@ impl Fused for Attention {
         let wide = |i: usize| -> Result<Tensor> { widened(&self.turned(x[i])?) };
         let (q, k, v) = (wide(0)?, wide(1)?, wide(2)?);
         let (w, lse) = Attention::weights(&self.scores(&q, &k, x.get(3).copied())?)?;
-        Ok(smallvec![self.turned(&narrowed(w.matmul(&v)?, x[0].dtype())?)?, lse])
+        Ok(smallvec![self.laid(narrowed(w.matmul(&v)?, x[0].dtype())?)?, lse])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::both(0b111 | (self.mask as u64) << 3, 0b10)
@@ -226,7 +230,7 @@ impl Fused for AttentionBackward {
         let gp = g.matmul(&v.transpose(-2, -1)?)?;
         let gs = p.mul(&gp.sub(&p.mul(&gp)?.sum_dim(&[-1], true)?)?)?.mul_scalar(self.of.scale.get())?;
         let (gq, gk) = (gs.matmul(k)?, gs.transpose(-2, -1)?.matmul(q)?);
-        let out = |g: Tensor| -> Result<Tensor> { self.of.turned(&narrowed(g, dtype)?) };
+        let out = |g: Tensor| -> Result<Tensor> { self.of.laid(narrowed(g, dtype)?) };
         Ok(smallvec![out(gq)?, out(gk)?, out(gv)?])
     }
 }
@@ -272,8 +276,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     {
         return Err(Error::runtime(format!(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
-            crate::ops::activation::c_name(m.dtype()),
-            crate::ops::activation::c_name(q.dtype())
+            crate::ops::dtype::c_name(m.dtype()),
+            crate::ops::dtype::c_name(q.dtype())
         )));
     }
     let (k, v) = if a.enable_gqa { (repeat_heads(q, k)?, repeat_heads(q, v)?) } else { (k.clone(), v.clone()) };

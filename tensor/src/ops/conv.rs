@@ -3,8 +3,8 @@
 use crate::op::{
     Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device,
 };
-use crate::ops::activation::{c_name, expect_float};
 use crate::ops::conv_lower;
+use crate::ops::dtype::{c_name, expect_float};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;

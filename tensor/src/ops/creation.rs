@@ -79,7 +79,7 @@ impl Op for Iota {
 fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     match v {
         Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() && dtype != DType::Bool => Err(Error::runtime(
-            format!("value cannot be converted to type {} without overflow", super::activation::c_name(dtype)),
+            format!("value cannot be converted to type {} without overflow", super::dtype::c_name(dtype)),
         )),
         _ => Ok(()),
     }

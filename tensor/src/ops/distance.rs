@@ -1,9 +1,10 @@
 //! Distances between vectors: pairs, all pairs of two sets, all pairs of one.
 
 use crate::op::{F64, Fused, KernelFn, Outs, Prim, broadcast_dims, same_device};
-use crate::ops::activation::{clamp, narrowed, safe_sqrt, widened};
+use crate::ops::clip::clamp;
+use crate::ops::dtype::{narrowed, widened};
 use crate::ops::indexing::index_select;
-use crate::ops::pointwise::select_scalar;
+use crate::ops::pointwise::{safe_sqrt, select_scalar};
 use crate::schema::{Operand, Row, Sample, Scope, Tier, n, positive, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;

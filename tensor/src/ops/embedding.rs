@@ -1,7 +1,7 @@
 //! Rows of a table by index.
 
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
-use crate::ops::activation::compute_dtype;
+use crate::ops::dtype::compute_dtype;
 use crate::ops::indexing::{count_up, defer_index, gather, index_add, index_copy, index_select, scatter_reduce};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};

@@ -1,7 +1,7 @@
 //! Maxima of windows whose places are drawn at random, by numbers that come as an operand.
 
-use crate::ops::activation::expect_float;
 use crate::ops::creation::sizes;
+use crate::ops::dtype::expect_float;
 use crate::ops::indexing::gather;
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, positive, t, unit};
 use crate::{DType, Dims, Error, Result, Tensor};

@@ -1,8 +1,8 @@
 //! Sampling at the points of a grid: `grid_sampler` for images and volumes, and the grids of affine maps.
 
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
-use crate::ops::activation::{expect_float, narrowed, widened};
 use crate::ops::creation::sizes;
+use crate::ops::dtype::{expect_float, narrowed, widened};
 use crate::ops::indexing::{Gather, Scatter, ScatterKind};
 use crate::ops::pointwise::{BinaryKind, arith, select, select_scalar};
 use crate::schema::{Operand, Row, Sample, Scope, Tier, ints, n, t, unit};

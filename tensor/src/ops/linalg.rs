@@ -140,8 +140,8 @@ fn multi_dot(xs: &[&Tensor]) -> Result<Tensor> {
         if x.dtype() != xs[0].dtype() {
             return Err(Error::runtime(format!(
                 "multi_dot(): all tensors must have be the same dtype but tensor 0 is {} and tensor {i} {}",
-                super::activation::c_name(xs[0].dtype()),
-                super::activation::c_name(x.dtype())
+                super::dtype::c_name(xs[0].dtype()),
+                super::dtype::c_name(x.dtype())
             )));
         }
         if x.device() != xs[0].device() {

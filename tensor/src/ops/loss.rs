@@ -4,7 +4,9 @@
 //! compositions; each ends in the same [`reduced`].
 
 use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
-use crate::ops::activation::{clamp, compute_dtype, expect_float, log_sigmoid, narrowed, widened};
+use crate::ops::activation::log_sigmoid;
+use crate::ops::clip::clamp;
+use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::indexing::{gather, index_select};
 use crate::ops::pointwise::{check_subtraction, kernel_error, result_type, select, select_scalar};
 use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
@@ -679,7 +681,7 @@ pub fn cosine_similarity(a: &Tensor, b: &Tensor, dim: i64, eps: f64) -> Result<T
     let dims = crate::op::broadcast_dims(a.dims(), b.dims())?;
     let (a, b) = (a.expand_dims(&dims)?, b.expand_dims(&dims)?);
     let unit = |x: &Tensor| -> Result<Tensor> {
-        let norm = super::activation::safe_sqrt(&x.square()?.sum_dim(&[dim], true)?)?;
+        let norm = super::pointwise::safe_sqrt(&x.square()?.sum_dim(&[dim], true)?)?;
         x.div(&clamp(&norm, Some(Operand::Scalar(Scalar::Float(eps))), None)?)
     };
     unit(&a)?.mul(&unit(&b)?)?.sum_dim(&[dim], false)

@@ -1,7 +1,8 @@
 //! Losses that stop at a margin, and two more of `torch.nn.functional` that are compositions.
 
-use crate::ops::activation::{clamp, expect_float};
+use crate::ops::clip::clamp;
 use crate::ops::distance::pairwise_distance;
+use crate::ops::dtype::expect_float;
 use crate::ops::indexing::{gather, guard, index_select, scatter_add};
 use crate::ops::loss::{Reduction, reduced};
 use crate::ops::pointwise::{BinaryKind, binary, select, select_scalar};

@@ -1,7 +1,7 @@
 //! The matmul family: one primitive, `Dot`, a batched contraction; everything else is made of it.
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
-use crate::ops::activation::c_name;
+use crate::ops::dtype::c_name;
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Scope, Tier, n, t};

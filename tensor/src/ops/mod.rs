@@ -6,6 +6,8 @@
 pub mod activation;
 mod analytic;
 pub mod attention;
+mod blend;
+mod clip;
 pub mod complex;
 pub mod concat;
 pub mod conv;
@@ -14,6 +16,7 @@ pub mod convert;
 pub mod creation;
 pub mod distance;
 pub mod dropout;
+pub mod dtype;
 pub mod einsum;
 pub mod embedding;
 pub mod fft;
@@ -259,6 +262,8 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("special", special::ROWS),
     ("rearrange", rearrange::ROWS),
     ("activation", activation::ROWS),
+    ("clip", clip::ROWS),
+    ("blend", blend::ROWS),
     ("convert", convert::ROWS),
     ("complex", complex::ROWS),
     ("creation", creation::ROWS),

@@ -4,7 +4,7 @@
 //! operands, so that another learning rate or step count compiles nothing, and its results are assigned.
 
 use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
-use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n};

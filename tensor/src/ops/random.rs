@@ -270,7 +270,7 @@ impl Distribution {
             Distribution::Cauchy(..) => {
                 return Err(Error::runtime(format!(
                     "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified {}",
-                    super::activation::c_name(dtype)
+                    super::dtype::c_name(dtype)
                 )));
             }
             Distribution::Integers(..) | Distribution::IntegersFrom(_) => {

@@ -2,6 +2,7 @@
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
 use crate::ops::kernel_call::{self, KernelCall};
+use crate::ops::pointwise::{safe_sqrt, select_scalar};
 use crate::schema::{Row, Sample, SampleArg, Tier, ints, mask as mask_arg, n, positive, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
@@ -370,7 +371,7 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
 /// Standard deviation and mean over dimensions.
 fn std_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
     let (var, m) = var_mean(x, dims, correction, keep)?;
-    Ok((super::activation::safe_sqrt(&var)?, m))
+    Ok((safe_sqrt(&var)?, m))
 }
 
 /// `any` and `all` over several dimensions; an empty list reduces nothing, none given means all.
@@ -433,12 +434,12 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
         sum(&x.abs()?)
     } else if p == 2.0 {
         let s = sum(&x.square()?)?;
-        super::activation::safe_sqrt(&s)
+        safe_sqrt(&s)
     } else {
         // At zeros, and where all of a slice is zero, the gradient is taken for zero: the powers would give NaN.
         let flat = |y: Tensor, wrong: &Tensor, at: f64, q: f64| -> Result<Tensor> {
-            let safe = super::pointwise::select_scalar(wrong, 1.0, &y)?;
-            super::pointwise::select_scalar(wrong, at, &safe.pow_scalar(q)?)
+            let safe = select_scalar(wrong, 1.0, &y)?;
+            select_scalar(wrong, at, &safe.pow_scalar(q)?)
         };
         let size = x.abs()?;
         let at_zero = if p > 0.0 { 0.0 } else { f64::INFINITY };
@@ -661,29 +662,22 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "std(Tensor self, bool unbiased=True) -> Tensor",
         Tier::Composed,
-        |a| Ok(super::activation::safe_sqrt(&var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0)?.into()),
+        |a| Ok(safe_sqrt(&var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0)?.into()),
         samples!([t(&[2, 3])]),
     ),
     Row::new(
         "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
         Tier::Composed,
         |a| {
-            Ok(super::activation::safe_sqrt(
-                &var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0,
-            )?
-            .into())
+            Ok(safe_sqrt(&var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0)?
+                .into())
         },
         samples!([t(&[2, 3]), ints(&[1])]),
     ),
     Row::new(
         "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
         Tier::Composed,
-        |a| {
-            Ok(super::activation::safe_sqrt(
-                &var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0,
-            )?
-            .into())
-        },
+        |a| Ok(safe_sqrt(&var_mean(a.tensor(0)?, opt_dims(a, 1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0)?.into()),
         samples!([t(&[2, 3]), ints(&[1])]),
     ),
     Row::new(

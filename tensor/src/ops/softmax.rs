@@ -1,7 +1,7 @@
 //! Softmax and its logarithm along one dimension.
 
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, normalize_dim};
-use crate::ops::activation::{expect_float, narrowed, widened};
+use crate::ops::dtype::{expect_float, narrowed, widened};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;

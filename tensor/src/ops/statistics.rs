@@ -267,7 +267,7 @@ fn corrcoef(x: &Tensor) -> Result<Tensor> {
 }
 
 fn clamped(c: &Tensor) -> Result<Tensor> {
-    super::activation::clamp(
+    super::clip::clamp(
         c,
         Some(crate::schema::Operand::Scalar(Scalar::Int(-1))),
         Some(crate::schema::Operand::Scalar(Scalar::Int(1))),
@@ -297,8 +297,8 @@ fn points(x: &Tensor, weights: Option<&Tensor>) -> Result<Points> {
         if w.dtype() != x.dtype() {
             return Err(Error::runtime(format!(
                 "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got input({}), and weight({})",
-                super::activation::c_name(x.dtype()),
-                super::activation::c_name(w.dtype())
+                super::dtype::c_name(x.dtype()),
+                super::dtype::c_name(w.dtype())
             )));
         }
         if w.dims()[..] != x.dims()[..x.dims().len() - 1] {
@@ -404,8 +404,8 @@ fn given_edges(p: &Points, edges: &[&Tensor]) -> Result<Vec<Tensor>> {
         if e.dtype() != p.x.dtype() {
             return Err(Error::runtime(format!(
                 "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype {} and bins for dimension {d} with dtype {}",
-                super::activation::c_name(p.x.dtype()),
-                super::activation::c_name(e.dtype())
+                super::dtype::c_name(p.x.dtype()),
+                super::dtype::c_name(e.dtype())
             )));
         }
         if e.dims().len() != 1 {
@@ -619,7 +619,7 @@ fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tensor> {
     }
     let d = normalize_dim(dim, rank)?;
     let others: Vec<i64> = (0..rank).filter(|&e| e != d).map(|e| e as i64).collect();
-    let wide = super::activation::widened(x)?;
+    let wide = super::dtype::widened(x)?;
     let norm = super::linalg::vector_norm(&wide, p, Some(&others), true, None)?;
     let large = norm.detach().gt_scalar(bound)?;
     let one = Tensor::number(Scalar::Float(1.0), norm.dtype())?;

@@ -16,7 +16,7 @@ fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -
             match dtype {
                 DType::I64 => "long int",
                 DType::I16 => "short int",
-                other => super::activation::c_name(other),
+                other => super::dtype::c_name(other),
             }
         )));
     }

@@ -2,7 +2,7 @@
 
 use super::{mean_of, nothing, parameter, per_channel, unwanted};
 use crate::op::{F64, Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
-use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Args, Ret, Sample, SampleArg, positive, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, inplace, state};

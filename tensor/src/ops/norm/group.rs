@@ -2,7 +2,7 @@
 
 use super::layer::row_norm;
 use super::{parameter, per_channel};
-use crate::ops::activation::{compute_dtype, narrowed, widened};
+use crate::ops::dtype::{compute_dtype, narrowed, widened};
 use crate::ops::pointwise::independent_of;
 use crate::ops::reduce::var_mean;
 use crate::schema::{Args, Ret};

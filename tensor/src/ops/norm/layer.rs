@@ -2,7 +2,7 @@
 
 use super::{last, mean_of, nothing, parameter, unwanted};
 use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn};
-use crate::ops::activation::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::reduce::sum_mask;
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, state};

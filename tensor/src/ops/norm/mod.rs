@@ -11,7 +11,7 @@ pub use batch::{BatchNorm, BatchNormArgs, BatchNormBackward, batch_norm};
 pub use group::group_norm;
 pub use layer::{LayerNorm, LayerNormBackward, layer_norm, rms_norm};
 
-use crate::ops::activation::{compute_dtype, narrowed};
+use crate::ops::dtype::{compute_dtype, narrowed};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
 use crate::{DType, Dims, Meta, Result, Tensor, samples};

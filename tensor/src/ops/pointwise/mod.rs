@@ -16,6 +16,7 @@ pub use binary::{BINARY_ROWS, Binary, SPECIAL_BINARY_ROWS};
 pub use compare::{COMPARE_ROWS, Compare, compare};
 pub(crate) use promotion::as_tensor;
 pub use promotion::{result_type, result_type_of};
+pub(crate) use select::safe_sqrt;
 pub use select::{SELECT_ROWS, Select, independent_of, select, select_scalar, where_};
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 pub use unary::{ROUND_ROWS, SPECIAL_UNARY_ROWS, UNARY_ROWS, Unary, unary, unary_};

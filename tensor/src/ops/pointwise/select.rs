@@ -4,7 +4,7 @@ use super::broadcast_strides;
 use super::promotion::{as_tensor, result_type};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Operand, Row, Tier, mask, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
 
@@ -63,6 +63,15 @@ pub fn select(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// Chooses a number where `cond` holds.
 pub fn select_scalar(cond: &Tensor, value: f64, x: &Tensor) -> Result<Tensor> {
     select(cond, &Tensor::number(Scalar::Float(value), x.dtype())?, x)
+}
+
+/// Square root whose gradient at zero is zero, as that of a norm or a standard deviation.
+pub(crate) fn safe_sqrt(x: &Tensor) -> Result<Tensor> {
+    if !(state::grad_enabled() && x.requires_grad()) {
+        return x.sqrt();
+    }
+    let at_zero = x.eq_scalar(0.0)?;
+    select_scalar(&at_zero, 0.0, &select_scalar(&at_zero, 1.0, x)?.sqrt()?)
 }
 
 /// `y` with the gradient zero, rather than none, to what it was made from.

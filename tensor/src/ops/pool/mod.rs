@@ -8,7 +8,7 @@ pub use average::{AvgPool, AvgPoolBackward};
 pub use max::{MaxPool, MaxPoolBackward};
 
 use crate::op::{Func, Prim, Value};
-use crate::ops::activation::expect_float;
+use crate::ops::dtype::expect_float;
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Result, Tensor, dispatch, samples};
 use torchtpu_kernels::pool::PoolSpec;

@@ -1,0 +1,45 @@
+//! The dtypes that ops accept and compute in, and their names in messages.
+
+use crate::{DType, Result, Tensor};
+
+/// `x` in the dtype that arithmetic on it is done in: 16-bit floats widen to `f32`.
+pub(crate) fn widened(x: &Tensor) -> Result<Tensor> {
+    let d = compute_dtype(x.dtype());
+    if d == x.dtype() { Ok(x.clone()) } else { x.to_dtype(d) }
+}
+
+/// `f32` for 16-bit floats, else the same.
+pub(crate) fn compute_dtype(d: DType) -> DType {
+    if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
+}
+
+/// `y` in a given dtype.
+pub(crate) fn narrowed(y: Tensor, d: DType) -> Result<Tensor> {
+    if y.dtype() == d { Ok(y) } else { y.to_dtype(d) }
+}
+
+/// Requires a floating-point input.
+pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
+    if x.dtype().is_float() {
+        return Ok(());
+    }
+    Err(super::complex::unsupported(name, x.dtype()))
+}
+
+/// Name of a dtype's C++ type, as PyTorch's messages have it.
+pub fn c_name(d: DType) -> &'static str {
+    match d {
+        DType::Bool => "bool",
+        DType::U8 => "unsigned char",
+        DType::I8 => "signed char",
+        DType::I16 => "short",
+        DType::I32 => "int",
+        DType::I64 => "long",
+        DType::F16 => "c10::Half",
+        DType::BF16 => "c10::BFloat16",
+        DType::F32 => "float",
+        DType::F64 => "double",
+        DType::C64 => "c10::complex<float>",
+        DType::C128 => "c10::complex<double>",
+    }
+}
