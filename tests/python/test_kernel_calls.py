@@ -40,6 +40,11 @@ def compute(device):
             with_gradients(
                 f"linear {name}", results, F.linear, draw(b, m, k, dtype=dtype), draw(n, k, dtype=dtype), draw(n, dtype=dtype)
             )
+            with_gradients(f"linear {name} alone", results, F.linear, draw(b, m, k, dtype=dtype), draw(n, k, dtype=dtype))
+        with_gradients(
+            f"linear {dtype} with one for all", results, F.linear,
+            draw(30, 40, dtype=dtype), draw(50, 40, dtype=dtype), draw(1, dtype=dtype),
+        )
     for i in range(24):
         spatial, groups = rng.choice([1, 2, 2, 3]), rng.choice([1, 1, 2])
         batch, c, o = rng.randint(1, 4), groups * rng.randint(1, 9), groups * rng.randint(1, 9)
@@ -128,7 +133,7 @@ def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
     programs = {folder: "".join(p.read_text() for p in (tmp_path / folder).iterdir()) for folder in ("with", "without")}
     if "XLA:CPU" in torch.tpu.get_device_name():
         for kernel in (
-            "matmul", "conv", "conv_input_grad", "conv_weight_grad", "attention", "attention_backward",
+            "matmul", "linear", "conv", "conv_input_grad", "conv_weight_grad", "attention", "attention_backward",
             "max_pool", "max_pool_backward", "gelu", "gelu_backward", "layer_norm", "layer_norm_backward", "sum_rows", "adamw",
         ):
             assert f'kernel = "{kernel}"' in programs["with"], kernel

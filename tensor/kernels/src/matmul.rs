@@ -103,6 +103,26 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
     c: MatMut<T::Acc>,
     parallel: bool,
 ) {
+    // SAFETY: by the caller.
+    unsafe { gemm_and_bias(m, n, k, alpha, a, b, beta, c, parallel, None) }
+}
+
+/// [`gemm`] with a number for each column that is added to its sums.
+///
+/// # Safety
+/// As [`gemm`].
+unsafe fn gemm_and_bias<T: Float<Acc: Multiply>>(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: T::Acc,
+    a: Mat<T>,
+    b: Mat<T>,
+    beta: T::Acc,
+    c: MatMut<T::Acc>,
+    parallel: bool,
+    bias: Option<&[T::Acc]>,
+) {
     if m == 0 || n == 0 {
         return;
     }
@@ -118,9 +138,15 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
         } else if m * n * k <= 32 * 32 * 32 && n <= 64 && k <= 64 {
             tiny(m, n, k, alpha, a, b, beta, c);
         } else if c.col != 1 && c.row == 1 {
-            packed(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel);
+            packed(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel, None);
         } else {
-            packed(m, n, k, alpha, a, b, beta, c, parallel);
+            return packed(m, n, k, alpha, a, b, beta, c, parallel, bias);
+        }
+    }
+    for (j, &v) in bias.unwrap_or_default().iter().enumerate() {
+        for i in 0..m {
+            // SAFETY: within the matrix.
+            unsafe { *c.element(i, j) += v };
         }
     }
 }
@@ -135,11 +161,12 @@ unsafe fn packed<T: Float<Acc: Multiply>>(
     beta: T::Acc,
     c: MatMut<T::Acc>,
     parallel: bool,
+    bias: Option<&[T::Acc]>,
 ) {
     let level = level();
     let kernel = T::Acc::half_kernel(T::DTYPE, level).unwrap_or_else(|| T::Acc::product_kernel(level, m, n, k));
     // SAFETY: by the caller; the processor has the level.
-    unsafe { gemm::matrices(kernel, m, n, k, alpha, &a.rows(), &b.columns(), beta, c, parallel) }
+    unsafe { gemm::matrices(kernel, m, n, k, alpha, &a.rows(), &b.columns(), beta, c, parallel, bias) }
 }
 
 unsafe fn scale<A: Real>(m: usize, n: usize, beta: A, c: MatMut<A>) {
@@ -359,6 +386,20 @@ fn fill_bias<A: Real>(bias: &View, out_sizes: &[usize], out: &mut [A]) {
     gather(&unsafe { View::new(bias.ptr(), out_sizes, &strides, bias.dtype()) }, out);
 }
 
+/// The bias as one row, if every row of the output has the same.
+fn bias_row<A: Real>(bias: &View, out_sizes: &[usize]) -> Option<Scratch<A>> {
+    let strides = broadcast(bias.strides(), bias.sizes(), out_sizes.len());
+    let (step, others) = strides.split_last()?;
+    if others.iter().any(|&s| s != 0) {
+        return None;
+    }
+    let (sizes, strides) = ([*out_sizes.last()?], [*step]);
+    let mut row = Scratch::any(sizes[0]);
+    // SAFETY: the bias broadcasts to the output; repeated elements have stride zero.
+    gather(&unsafe { View::new(bias.ptr(), &sizes, &strides, bias.dtype()) }, &mut row);
+    Some(row)
+}
+
 fn float_product<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
@@ -375,15 +416,17 @@ fn float_product<T: Float<Acc: Multiply>>(
     let out_strides = out.strides().to_vec();
     let (a, b) = (operand::<T>(a, rank - 2), operand::<T>(b, rank - 2));
     let (alpha, beta) = (T::Acc::of(alpha), T::Acc::of(beta));
+    let sizes = out.sizes();
+    let row = bias.and_then(|bias| bias_row::<T::Acc>(bias, sizes));
+    let (row, bias) = (row.as_deref(), bias.filter(|_| row.is_none()));
     let run = |c: *mut T::Acc, c_strides: &[usize], beta: T::Acc| {
         let (c_row, c_col) = (c_strides[rank - 2], c_strides[rank - 1]);
         // SAFETY: views cover the elements that the sizes reach.
-        unsafe { batches(m, n, k, batch, alpha, &a, &b, beta, (c, &c_strides[..rank - 2], c_row, c_col)) };
+        unsafe { batches(m, n, k, batch, alpha, &a, &b, beta, row, (c, &c_strides[..rank - 2], c_row, c_col)) };
     };
     if out.dtype() == <T::Acc as Element>::DTYPE && bias.is_none() {
         return run(out.ptr().cast(), &out_strides, beta);
     }
-    let sizes = out.sizes();
     let mut dense = vec![1; rank];
     for d in (0..rank - 1).rev() {
         dense[d] = dense[d + 1] * sizes[d + 1];
@@ -396,7 +439,7 @@ fn float_product<T: Float<Acc: Multiply>>(
     }
     if beta == T::Acc::ZERO
         && out.dtype() == T::DTYPE
-        && one_rounded_product(m, n, k, batch, alpha, &a, &b, out, &out_strides)
+        && one_rounded_product(m, n, k, batch, alpha, &a, &b, row, out, &out_strides)
     {
         return;
     }
@@ -417,6 +460,7 @@ fn one_rounded_product<T: Float<Acc: Multiply>>(
     alpha: T::Acc,
     a: &Operand<T>,
     b: &Operand<T>,
+    bias: Option<&[T::Acc]>,
     out: &ViewMut,
     strides: &[usize],
 ) -> bool {
@@ -445,7 +489,7 @@ fn one_rounded_product<T: Float<Acc: Multiply>>(
     // SAFETY: views cover the elements that the sizes reach, and the merged rows are the batches' rows.
     unsafe {
         let (a, b) = (Mat::at(a.ptr, a_row, a.col), Mat::at(b.ptr, b.row, b.col));
-        gemm::rounded::<T>(kernel, rows, n, k, alpha, &a.rows(), &b.columns(), out.ptr().cast(), c_row, parallel)
+        gemm::rounded::<T>(kernel, rows, n, k, alpha, &a.rows(), &b.columns(), out.ptr().cast(), c_row, parallel, bias)
     }
 }
 
@@ -460,6 +504,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
     a: &Operand<T>,
     b: &Operand<T>,
     beta: T::Acc,
+    bias: Option<&[T::Acc]>,
     c: (*mut T::Acc, &[usize], usize, usize),
 ) {
     let (a_batch, b_batch) = (&a.batch[..], &b.batch[..]);
@@ -467,7 +512,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
     let (c_ptr, c_batch, c_row, c_col) = c;
     // SAFETY: by the caller.
     let one = |a_at: usize, b_at: usize, c_at: usize, m: usize, parallel: bool| unsafe {
-        gemm(
+        gemm_and_bias(
             m,
             n,
             k,
@@ -477,6 +522,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
             beta,
             MatMut::at(c_ptr.add(c_at), c_row, c_col),
             parallel,
+            bias,
         )
     };
     // One matrix for all batches, and rows that follow one another: a single product of all rows.
@@ -494,7 +540,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
     {
         // SAFETY: the merged rows are the batches' rows.
         return unsafe {
-            gemm(
+            gemm_and_bias(
                 m * count,
                 n,
                 k,
@@ -504,6 +550,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
                 beta,
                 MatMut::at(c_ptr, c_step, c_col),
                 true,
+                bias,
             )
         };
     }
@@ -523,7 +570,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
         for i in range {
             // SAFETY: by the caller; batches of the output are disjoint.
             unsafe {
-                gemm(
+                gemm_and_bias(
                     m,
                     n,
                     k,
@@ -533,6 +580,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
                     beta,
                     MatMut::at(pointers.2.ptr().add(offset_of(i, batch, c_batch)), c_row, c_col),
                     false,
+                    bias,
                 );
             }
         }

@@ -59,6 +59,10 @@ pub struct Array<B> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum KernelCall {
     Matmul(Dot),
+    /// `x w^T + b` for a matrix `x`.
+    Linear {
+        bias: bool,
+    },
     Conv(ConvSpec),
     ConvInputGrad(ConvSpec),
     ConvWeightGrad(ConvSpec),
@@ -102,6 +106,7 @@ impl KernelCall {
     fn encode(&self) -> (&'static str, Numbers) {
         match self {
             KernelCall::Matmul(o) => ("matmul", smallvec![o.ta.into(), o.tb.into()]),
+            KernelCall::Linear { bias } => ("linear", smallvec![(*bias).into()]),
             KernelCall::Conv(spec) => ("conv", conv_numbers(spec)),
             KernelCall::ConvInputGrad(spec) => ("conv_input_grad", conv_numbers(spec)),
             KernelCall::ConvWeightGrad(spec) => ("conv_weight_grad", conv_numbers(spec)),
@@ -127,6 +132,10 @@ impl KernelCall {
             "matmul" => {
                 let &[ta, tb] = numbers else { return None };
                 KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0 })
+            }
+            "linear" => {
+                let &[bias] = numbers else { return None };
+                KernelCall::Linear { bias: bias != 0 }
             }
             "conv" => KernelCall::Conv(conv_spec(numbers)?),
             "conv_input_grad" => KernelCall::ConvInputGrad(conv_spec(numbers)?),
@@ -167,6 +176,7 @@ impl KernelCall {
     /// Numbers of operands and of results.
     fn arity(&self) -> (usize, usize) {
         match self {
+            KernelCall::Linear { bias } => (2 + usize::from(*bias), 1),
             KernelCall::Attention(o) => (3 + usize::from(o.mask), 2),
             KernelCall::AttentionBackward(o) => (5 + usize::from(o.mask), 3),
             KernelCall::MaxPool(_) => (1, 2),
@@ -287,6 +297,10 @@ fn layout(call: &KernelCall, i: usize, x: &[Array<&[u8]>], sizes: &Dims) -> (Dim
     let strides = sizes.contiguous_strides();
     let (mask, q, o) = match call {
         KernelCall::Matmul(o) if [o.ta, o.tb][i] => return (swap_last(sizes), swap_last(&strides)),
+        // The weight's rows are the product's columns.
+        KernelCall::Linear { .. } if i == 1 => {
+            return (swap_last(sizes), swap_last(&strides));
+        }
         KernelCall::Attention(o) => (3, 0, o),
         KernelCall::AttentionBackward(o) => (5, 1, o),
         // A result has taken its memory: nothing to see here.
@@ -308,6 +322,9 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
     let message = |e: torchtpu_kernels::KernelError| kernel_error(e).to_string();
     match (call, x, y) {
         (KernelCall::Matmul(_), [a, b], [y]) => matmul::matmul(a, b, y).map_err(|e| e.to_string())?,
+        (KernelCall::Linear { .. }, [x, w, b @ ..], [y]) => {
+            matmul::addmm(x, w, b.first(), y).map_err(|e| e.to_string())?
+        }
         (KernelCall::Conv(spec), [x, w], [y]) => conv::conv(x, w, None, spec, y),
         (KernelCall::ConvInputGrad(spec), [g, w], [gx]) => conv::conv_input_grad(g, w, spec, gx),
         (KernelCall::ConvWeightGrad(spec), [x, g], [gw]) => conv::conv_weight_grad(x, g, spec, gw),

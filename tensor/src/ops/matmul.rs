@@ -118,19 +118,6 @@ fn dot(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     dispatch::call(Prim::Dot(Dot { ta: false, tb: false }), &[a, b])
 }
 
-/// `x w^T` over the last dimension, of type `y`.
-fn product(f: &mut Func, x: &Value, w: &Value, y: &Meta) -> Value {
-    let (k, n) = (w.shape()[1], w.shape()[0]);
-    if !kernel_call::serves(f, x.element(), y.dims.numel() * k) {
-        return f.dot_general(x, w, (&[], &[]), (&[x.rank() - 1], &[1]), crate::meta::element_type(y.dtype), None);
-    }
-    let rows = y.dims.numel() / n;
-    let x = f.reshape(x, &[rows, k]);
-    let z = Meta { dims: Dims::new(&[rows, n]), ..*y };
-    let z = KernelCall::Matmul(Dot { ta: false, tb: true }).lower(f, [&x, w], &[z]).remove(0);
-    f.reshape(&z, &y.dims)
-}
-
 /// `x w^T + b` over the last dimension: the fused op of linear layers.
 ///
 /// | operand | shape |
@@ -156,7 +143,16 @@ impl crate::op::Fused for Linear {
             .map_err(kernel_error)
     });
     const LOWER: Option<crate::op::LowerFn<Self>> = Some(|_, f, x, y| {
-        let z = product(f, &x[0], &x[1], &y[0]);
+        let (n, k) = (x[1].shape()[0], x[1].shape()[1]);
+        if kernel_call::serves(f, x[0].element(), y[0].dims.numel() * k) {
+            let flat = Meta { dims: Dims::new(&[y[0].dims.numel() / n, n]), ..y[0] };
+            let mut operands = x.to_vec();
+            operands[0] = f.reshape(&x[0], &[flat.dims[0], k]);
+            let z = KernelCall::Linear { bias: x.len() > 2 }.lower(f, &operands, &[flat]).remove(0);
+            return smallvec![f.reshape(&z, &y[0].dims)];
+        }
+        let e = crate::meta::element_type(y[0].dtype);
+        let z = f.dot_general(&x[0], &x[1], (&[], &[]), (&[x[0].rank() - 1], &[1]), e, None);
         smallvec![match x.get(2) {
             Some(b) => {
                 let b = f.broadcast_to(b, &y[0].dims);
@@ -178,11 +174,7 @@ impl crate::op::Fused for Linear {
         };
         let mut grads: Grads = smallvec![gx, gw];
         if s.len() > 2 {
-            grads.push(if s.needs(2) {
-                Some(super::reduce::sum_mask(&g2, 1)?.reshape_dims(s.meta(2).dims)?)
-            } else {
-                None
-            });
+            grads.push(if s.needs(2) { Some(g2.sum_to(&s.meta(2).dims)?) } else { None });
         }
         Ok(grads)
     });
@@ -627,5 +619,5 @@ pub const ROWS: &[Row] = &[
     product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, super::reduce::sum_mask(&a.tensor(1)?.bmm(a.tensor(2)?)?, 1)?.to_dtype(a.tensor(1)?.dtype())?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function),
-    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])])).scope(Scope::Nn),
+    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])])).scope(Scope::Nn),
 ];

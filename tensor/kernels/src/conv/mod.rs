@@ -346,6 +346,7 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
                     columns: &Images { positions: ys, image: out_image },
                     parallel: parallel && work >= SERIAL,
                     rounded: None,
+                    bias: None,
                 };
                 if depth > 0 {
                     let w = Mat::new(&w[group * og * depth..][..og * depth], depth, 1);
@@ -520,6 +521,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
                         columns: if phases == 1 { &Images { positions: xs, image } } else { &columns },
                         parallel: parallel && work >= SERIAL,
                         rounded: None,
+                        bias: None,
                     };
                     // Where few kernel positions are read, they are picked one by one.
                     let elements = if reads_all && s.ks() > 8 { Elements::Run(s.ks()) } else { Elements::At(&picks) };
@@ -583,6 +585,7 @@ fn weight_grad<A: Transform>(s: &Shape, x: &[A], g: &[A], gw: &mut [A]) {
                     columns: &Adjacent,
                     parallel: parallel && work >= SERIAL,
                     rounded: None,
+                    bias: None,
                 };
                 fastest_product(&g, &windows.transposed(), &p);
             }

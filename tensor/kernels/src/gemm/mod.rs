@@ -25,7 +25,7 @@ use crate::DType;
 use crate::cpu::{Level, level};
 use crate::matmul::MatMut;
 use crate::par::{Scratch, Shared};
-use crate::real::{Float, Real};
+use crate::real::{Float, Real, simd};
 use crate::threads::{num_threads, parallel_tasks};
 pub(crate) use pack::pack;
 #[cfg(target_arch = "x86_64")]
@@ -290,6 +290,8 @@ pub(crate) struct Product<'a, S> {
     pub(crate) parallel: bool,
     /// Where results are rounded to as they leave the registers, instead of to `c`; sums of one block only.
     pub(crate) rounded: Option<Rounded<S>>,
+    /// A number for each column that is added to its sums.
+    pub(crate) bias: Option<&'a [S]>,
 }
 
 /// A result of a narrower type. Rows, columns and strides are those of the product's `c`, which is not touched.
@@ -330,7 +332,9 @@ pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &
         let lines = first..(first + outer).min(shared_lines);
         for k0 in (0..p.k).step_by(k_block) {
             let k = k0..(k0 + k_block).min(p.k);
-            let p = Product { beta: if k0 == 0 { p.beta } else { S::ONE }, ..*p };
+            let beta = if k0 == 0 { p.beta } else { S::ONE };
+            // Once, with the last block.
+            let p = Product { beta, bias: p.bias.filter(|_| k.end == p.k), ..*p };
             let (side, x) = if by_columns { (Side::Left, a) } else { (Side::Right, b) };
             // SAFETY: by the caller.
             unsafe {
@@ -430,6 +434,7 @@ impl<S: Real> Block<'_, S> {
             c: unsafe { self.p.c.add(rows.start * self.p.row) },
             columns: &From { columns: self.p.columns, first: columns.start },
             parallel,
+            bias: self.p.bias.map(|bias| &bias[columns.clone()]),
             ..*self.p
         };
         // SAFETY: by the caller.
@@ -552,12 +557,14 @@ unsafe fn place<S: Real>(
     let (rows, columns) = (height.min(end - i), kernel.width.min(p.n - j));
     let whole = rows == height && columns == kernel.width;
     let start = p.columns.at(j);
+    let bias = p.bias.map(|bias| &bias[j..j + columns]);
     if let Some(to) = &p.rounded {
         let mut buffer = std::mem::MaybeUninit::<Buffer<S>>::uninit();
         let (sums, width) = (buffer.as_mut_ptr().cast::<S>(), kernel.width);
         // SAFETY: by the caller; the tile fills the buffer's first `height` rows.
         unsafe {
             (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width);
+            add_bias(bias, sums, width, rows);
             for row in 0..rows {
                 let sums = std::slice::from_raw_parts(sums.add(row * width), columns);
                 (to.write)(sums, to.at.add(((i + row) * p.row + start) * to.size));
@@ -570,12 +577,13 @@ unsafe fn place<S: Real>(
         let c = p.c.add(i * p.row + start);
         if (whole || kernel.masks) && p.columns.at(j + columns - 1) - start == columns - 1 {
             (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, p.beta, c, p.row, rows, columns);
-            return;
+            return add_bias(bias, c, p.row, rows);
         }
         let mut buffer = std::mem::MaybeUninit::<Buffer<S>>::uninit();
         let sums = buffer.as_mut_ptr().cast::<S>();
         let width = kernel.width;
         (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width);
+        add_bias(bias, sums, width, rows);
         for column in 0..columns {
             let c = p.c.add(i * p.row + p.columns.at(j + column));
             for row in 0..rows {
@@ -586,7 +594,28 @@ unsafe fn place<S: Real>(
     }
 }
 
-/// `out = alpha * a @ b`, rounded to `T` once; `row` is the distance of the result's rows, whose columns are side by side. Says whether it
+/// Adds the bias, if there is one, to `rows` rows of sums, `row` from each other.
+///
+/// # Safety
+/// The rows have as many sums as there are numbers in the bias.
+#[inline(always)]
+unsafe fn add_bias<S: Real>(bias: Option<&[S]>, sums: *mut S, row: usize, rows: usize) {
+    let Some(bias) = bias else { return };
+    for i in 0..rows {
+        // SAFETY: by the caller.
+        add(unsafe { std::slice::from_raw_parts_mut(sums.add(i * row), bias.len()) }, bias);
+    }
+}
+
+simd! {
+    fn add<S: Real>(sums: &mut [S], x: &[S]) {
+        for (sum, &x) in sums.iter_mut().zip(x) {
+            *sum += x;
+        }
+    }
+}
+
+/// `out = alpha * a @ b + bias`, rounded to `T` once; `row` is the distance of the result's rows, whose columns are side by side. Says whether it
 /// did: sums of more than one block need a place of their own.
 ///
 /// # Safety
@@ -602,6 +631,7 @@ pub(crate) unsafe fn rounded<T: Float<Acc: Multiply>>(
     out: *mut T,
     row: usize,
     parallel: bool,
+    bias: Option<&[T::Acc]>,
 ) -> bool {
     if k > kernel.k_block {
         return false;
@@ -613,7 +643,7 @@ pub(crate) unsafe fn rounded<T: Float<Acc: Multiply>>(
     let to = Rounded { at: out.cast(), size: size_of::<T>(), write: write::<T> };
     let c = std::ptr::dangling_mut();
     let beta = T::Acc::ZERO;
-    let p = Product { m, n, k, alpha, beta, c, row, columns: &Adjacent, parallel, rounded: Some(to) };
+    let p = Product { m, n, k, alpha, beta, c, row, columns: &Adjacent, parallel, rounded: Some(to), bias };
     // SAFETY: by the caller.
     unsafe { product(kernel, a, b, &p) };
     true
@@ -634,12 +664,14 @@ pub(crate) unsafe fn matrices<S: Multiply>(
     beta: S,
     c: MatMut<S>,
     parallel: bool,
+    bias: Option<&[S]>,
 ) {
     // SAFETY: by the caller, for every path.
     unsafe {
         let at = c.element(0, 0);
         if c.col() == 1 || n == 1 {
-            let p = Product { m, n, k, alpha, beta, c: at, row: c.row(), columns: &Adjacent, parallel, rounded: None };
+            let row = c.row();
+            let p = Product { m, n, k, alpha, beta, c: at, row, columns: &Adjacent, parallel, rounded: None, bias };
             return product(kernel, a, b, &p);
         }
         // Columns apart from each other: a dense result first.
@@ -655,6 +687,7 @@ pub(crate) unsafe fn matrices<S: Multiply>(
             columns: &Adjacent,
             parallel,
             rounded: None,
+            bias,
         };
         product(kernel, a, b, &p);
         for i in 0..m {

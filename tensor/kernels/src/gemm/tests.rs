@@ -38,7 +38,7 @@ impl Random {
 fn multiply(kernel: &Kernel<f32>, [m, n, k]: [usize; 3], a: &[f32], b: (&[f32], [usize; 2]), beta: f32, c: &mut [f32]) {
     let (a, b) = (Mat::new(a, k, 1), Mat::new(b.0, b.1[0], b.1[1]));
     // SAFETY: the slices hold the matrices.
-    unsafe { matrices(kernel, m, n, k, 1.0, &a.rows(), &b.columns(), beta, MatMut::new(c, n, 1), true) };
+    unsafe { matrices(kernel, m, n, k, 1.0, &a.rows(), &b.columns(), beta, MatMut::new(c, n, 1), true, None) };
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn tiles_multiply_matrices_of_all_sizes_and_strides() {
                 // SAFETY: the slices hold the matrices.
                 unsafe {
                     let (a, b) = (Mat::new(&a, sa[0], sa[1]), Mat::new(&b, sb[0], sb[1]));
-                    matrices(kernel, m, n, k, 0.5, &a.rows(), &b.columns(), 2.0, MatMut::new(&mut c, n, 1), true);
+                    matrices(kernel, m, n, k, 0.5, &a.rows(), &b.columns(), 2.0, MatMut::new(&mut c, n, 1), true, None);
                 }
                 for (at, &got) in c.iter().enumerate() {
                     let (i, j) = (at / n, at % n);

@@ -181,3 +181,51 @@ fn matmul_propagates_nan() {
     matmul(&a.view(), &b.view(), &mut out.view_mut()).unwrap();
     assert!(out.data[..70].iter().all(|v| v.is_nan()) && out.data[70..].iter().all(|v| !v.is_nan()));
 }
+
+/// Sizes for every way to multiply: rows, columns, tiny products, several blocks of each dimension, and numbers that are taken apart.
+const EVERY_WAY: [(usize, usize, usize); 9] = [
+    (3, 5, 7),
+    (6, 0, 5),
+    (1, 300, 200),
+    (200, 300, 1),
+    (70, 80, 90),
+    (260, 300, 270),
+    (600, 64, 600),
+    (320, 1100, 96),
+    (90, 1100, 330),
+];
+
+fn bias_case<E: Element>(strided: bool) {
+    let mut random = Random(22);
+    for (m, k, n) in EVERY_WAY {
+        let (a, b) = (random.nd(&[m, k]).cast::<E>(strided), random.nd(&[k, n]).cast::<E>(strided));
+        let mut want = naive_matmul(
+            &Array { sizes: vec![1, m, k], ..a.nd() },
+            &Array { sizes: vec![1, k, n], ..b.nd() },
+            1,
+            m,
+            k,
+            n,
+        );
+        want.sizes = vec![m, n];
+        want.strides = vec![n, 1];
+        for sizes in [vec![n], vec![1, n], vec![1], vec![m, n], vec![m, 1]] {
+            let bias = random.nd(&sizes).cast::<E>(strided);
+            let (plain, mut want) = (bias.nd(), want.clone());
+            for (i, v) in want.data.iter_mut().enumerate() {
+                let (row, column) = (i / n, i % n);
+                let index = [row, column].into_iter().skip(2 - sizes.len());
+                let at = index.zip(&sizes).fold(0, |at, (i, &size)| at * size + if size == 1 { 0 } else { i });
+                *v += plain.data[at];
+            }
+            let mut out = Array::<E>::garbage(&[m, n]).cast::<E>(strided);
+            addmm(&a.view(), &b.view(), Some(&bias.view()), &mut out.view_mut()).unwrap();
+            assert_close(&out.nd(), &want, 4.0 * tolerance::<E>(), "bias");
+        }
+    }
+}
+
+#[test]
+fn a_bias_of_any_shape_is_added_once() {
+    for_floats!(bias_case);
+}
