@@ -8,7 +8,7 @@ use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
 use crate::{methods, torch_function};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -123,6 +123,7 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     }
     if !parsed.out.is_null() {
         check_out(d, &args, parsed.out)?;
+        check_apart(&d.name, &args, parsed.out)?;
     }
     let r = if parsed.elements < enter::BIG { (row.call)(&args)? } else { without_gil(&args, row.call)? };
     if !parsed.out.is_null() {
@@ -260,6 +261,7 @@ const APART: &[&str] = &[
     "bmm",
     "topk",
     "sort",
+    "kthvalue",
 ];
 
 /// Refuses an `out=` that the function could not be given in PyTorch either.
@@ -322,19 +324,57 @@ fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()>
     if matches!(name, "isposinf" | "isneginf" | "signbit") && target.dtype() != DType::Bool {
         return Err(PyRuntimeError::new_err(format!("{name} does not support non-boolean outputs.")).into());
     }
+    Ok(())
+}
+
+/// Refuses an `out=`, alone or in a tuple, that lies where an operand does, where the function reads one while it writes the other.
+#[cold]
+fn check_apart(name: &str, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
+    if !APART.contains(&name) {
+        return Ok(());
+    }
+    // SAFETY: the caller holds `out` and with it the items of a tuple.
+    unsafe {
+        if PyTuple_Check(out) != 0 {
+            return (0..PyTuple_Size(out)).try_for_each(|i| check_apart(name, args, PyTuple_GetItem(out, i)));
+        }
+    }
+    // SAFETY: as above.
+    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
     let overlaps = |x: &Tensor| x.is_same(target) || (x.shares_storage(target) && x.numel() > 0 && target.numel() > 0);
     let shared = args.0.iter().any(|a| match a {
         Arg::Tensor(x) => overlaps(x),
         Arg::Tensors(list) => list.iter().flatten().any(overlaps),
         _ => false,
     });
-    if APART.contains(&name) && shared {
+    if shared {
         return Err(PyRuntimeError::new_err(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
         )
         .into());
     }
     Ok(())
+}
+
+/// Refuses an `out=` of another dtype than the result's, where PyTorch does.
+fn check_kind(name: &str, got: DType, want: DType) -> Outcome<()> {
+    if got == want {
+        return Ok(());
+    }
+    let text = match name {
+        "aminmax" => format!(
+            "Expected out tensor to have dtype {}, but got {} instead",
+            ops::dtype::c_name(want),
+            ops::dtype::c_name(got)
+        ),
+        "complex" | "polar" => format!(
+            "Expected object of scalar type {} but got scalar type {} for argument 'out'",
+            want.scalar_type(),
+            got.scalar_type()
+        ),
+        _ => return Ok(()),
+    };
+    Err(PyRuntimeError::new_err(text).into())
 }
 
 /// Writes results into the tensors given as `out=`.
@@ -358,6 +398,15 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
             let want = if results.len() == 1 { "Tensor" } else { "tuple of Tensors" };
             let got = crate::arguments::type_name(out);
             return Err(PyTypeError::new_err(format!("{}(): argument 'out' must be {want}, not {got}", d.name)).into());
+        }
+        if let ("aminmax", &[min, max]) = (d.name.as_str(), &targets[..])
+            && tensor_of(min).shares_storage(tensor_of(max))
+        {
+            let text = "aminmax(): the `min` and `max` out= tensors must not overlap.";
+            return Err(PyValueError::new_err(text).into());
+        }
+        for (o, y) in targets.iter().zip(&results) {
+            check_kind(&d.name, tensor_of(*o).dtype(), y.dtype())?;
         }
         for (o, y) in targets.iter().zip(results) {
             methods::fill_out(*o, y, &d.name)?;

@@ -16,7 +16,29 @@ pub enum Scalar {
     Complex(f64, f64),
 }
 
+/// A number as messages show it: six significant digits.
+pub(crate) fn general(v: f64) -> String {
+    let text = format!("{v:.5e}");
+    let Some((digits, exponent)) = text.split_once('e') else { return text.to_lowercase() };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let trimmed =
+        |s: &str| if s.contains('.') { s.trim_end_matches('0').trim_end_matches('.').into() } else { s.to_string() };
+    if (-4..6).contains(&exponent) {
+        return trimmed(&format!("{v:.*}", (5 - exponent) as usize));
+    }
+    format!("{}e{}{:02}", trimmed(digits), if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
 impl Scalar {
+    /// The name of its type in Python.
+    pub(crate) fn python_type(self) -> &'static str {
+        match self {
+            Scalar::Bool(_) => "bool",
+            Scalar::Int(_) => "int",
+            Scalar::Float(_) => "float",
+            Scalar::Complex(..) => "complex",
+        }
+    }
     /// As `f64`; of a complex number, the real part.
     #[inline]
     pub fn to_f64(self) -> f64 {

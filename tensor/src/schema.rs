@@ -270,7 +270,11 @@ impl<'a> Args<'a> {
     /// Tensors, none missing.
     pub fn tensors(&self, i: usize) -> Result<Vec<&'a Tensor>> {
         match self.0[i] {
-            Arg::Tensors(t) => t.iter().map(|t| t.as_ref().ok_or_else(|| self.wrong(i, "tuple of Tensors"))).collect(),
+            Arg::Tensors(t) => {
+                let missing =
+                    |k| Error::type_error(format!("expected Tensor as element {k} in argument {i}, but got NoneType"));
+                t.iter().enumerate().map(|(k, t)| t.as_ref().ok_or_else(|| missing(k))).collect()
+            }
             _ => Err(self.wrong(i, "tuple of Tensors")),
         }
     }

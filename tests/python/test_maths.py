@@ -427,3 +427,45 @@ def test_the_logarithm_of_a_sum_of_exponentials_has_gradients_and_edges(device):
     share = 1 / (1 + np.exp(-np.array([0.25, -7.0, 400.0])))
     np.testing.assert_allclose(x.grad[:3].cpu().numpy(), share, rtol=1e-6)
     np.testing.assert_allclose(y.grad[:3].cpu().numpy(), 1 - share, rtol=1e-5, atol=1e-9)
+
+
+def test_dtypes_of_sums_and_ranges_are_those_of_pytorch(device):
+    small = torch.ones(3, 2, dtype=torch.uint8, device=device)
+    assert torch.einsum("ij->i", small).dtype == torch.int64
+    assert torch.einsum("ij,j->i", small, small[0]).dtype == torch.uint8
+    stretched = torch.tensordot(small.view(1, 3, 2), small.view(3, 2, 1), dims=([0, 1], [1, 0]))
+    assert stretched.dtype == torch.uint8 and stretched.tolist() == [[6], [6]]
+    flags = small.bool()
+    assert flags[0, 0].sum_to_size(()).dtype == torch.int64
+    assert flags.sum_to_size(3, 2).dtype == torch.bool and flags.sum_to_size(1, 2).tolist() == [[3, 3]]
+    assert torch.addr(flags, flags[:, 0], flags[0], beta=2, alpha=3).dtype == torch.bool
+    places = torch.unravel_index(torch.tensor([3, 8], dtype=torch.uint8, device=device), (4, 5))
+    assert [p.tolist() for p in places] == [[0, 1], [3, 3]] and places[0].dtype == torch.int64
+    # Bounds and steps are whole numbers first; how many there are is not.
+    for dtype in (torch.uint8, torch.int8, torch.int32, torch.int64):
+        assert torch.arange(0.5, 9, 1.7, dtype=dtype, device=device).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_indices_along_a_dimension_wrap(device):
+    x = torch.arange(10.0, device=device).view(2, 5)
+    at = torch.tensor([[-1, -6, 7]], device=device)
+    assert torch.take_along_dim(x, at, 1).tolist() == [[4.0, 4.0, 2.0], [9.0, 9.0, 7.0]]
+    with pytest.raises((IndexError, RuntimeError), match="index -1 is out of bounds for dimension 0 with size 10"):
+        torch.take_along_dim(x, torch.tensor([-1], device=device)).tolist()
+
+
+def test_distances_and_spreads_of_complex_numbers_are_real(device):
+    x = torch.tensor([[3 + 4j, 0], [0, 0]], device=device)
+    for p, want in ((2.0, [5.0, 0.0]), (1.0, [5.0, 0.0]), (float("inf"), [5.0, 0.0])):
+        distance = torch.nn.functional.pairwise_distance(x, torch.zeros_like(x), p=p, eps=0.0)
+        assert distance.dtype == torch.float32 and np.allclose(distance.tolist(), want)
+    z = torch.tensor([1 + 1j, 2, 3j], device=device)
+    assert np.isclose(torch.masked.var(z, dim=0).item(), 10 / 3)
+    kept = torch.tensor([True, False, True], device=device)
+    assert np.isclose(torch.masked.logsumexp(z, dim=0, mask=kept).item(), np.log(np.exp(1 + 1j) + np.exp(3j)))
+
+
+def test_what_is_overwritten_has_the_gradient_zero(device):
+    x, y = (torch.ones(2, 3, device=device).requires_grad_() for _ in range(2))
+    torch.slice_scatter(x, y, 0, 0, 20, 1).sum().backward()
+    assert x.grad.tolist() == [[0.0] * 3] * 2 and y.grad.tolist() == [[1.0] * 3] * 2

@@ -412,8 +412,9 @@ def sum_to_size(self, *size):
     """Sums over the dimensions that broadcasting from ``size`` would add or enlarge."""
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     lead = self.dim() - len(size)
-    x = self.long() if self.dtype == _C.bool else self
-    x = x.sum(tuple(range(lead))) if lead > 0 else x
+    if not size:
+        return self.sum()
+    x = self.sum(tuple(range(lead))) if lead > 0 else self
     dims = tuple(i for i, n in enumerate(size) if n == 1 and x.size(i) != 1)
     x = x.sum(dims, keepdim=True) if dims else x
     if tuple(x.shape) != size:

@@ -188,7 +188,9 @@ def tensordot(a, b, dims=2, out=None):
     for (i, j), (shown_i, shown_j) in zip(zip(left, right), given):
         if a.size(i) != b.size(j) and 1 in (a.size(i), b.size(j)):
             # A dimension of one element is stretched: the other is summed.
-            a, b = (a, b.sum(j, keepdim=True)) if a.size(i) == 1 else (a.sum(i, keepdim=True), b)
+            one, d = (b, j) if a.size(i) == 1 else (a, i)
+            one = one.sum(d, keepdim=True, dtype=one.dtype)
+            a, b = (a, one) if a.size(i) == 1 else (one, b)
         elif a.size(i) != b.size(j):
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {a.size(i)} in dim {shown_i} and second has size {b.size(j)} in dim {shown_j}"
@@ -311,7 +313,7 @@ def unravel_index(indices, shape):
             raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(n)}")
     if any(n < 0 for n in shape):
         raise ValueError(f"'shape' cannot have negative values, but got {shape}")
-    found, step = [], 1
+    indices, found, step = indices.long(), [], 1
     for n in reversed(shape):
         found.insert(0, _C._ops.div(indices, step, rounding_mode="floor") % n)
         step *= n

@@ -331,8 +331,18 @@ fn hardswish(x: &Tensor) -> Result<Tensor> {
 
 fn softshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
     expect_float("softshrink_check", x)?;
-    if lambda < 0.0 {
-        return Err(Error::runtime(format!("lambda must be greater or equal to 0, but found to be {lambda}.")));
+    let most = match x.dtype() {
+        DType::F16 => 65504.0,
+        DType::BF16 => 3.389_531_389_251_535_5e38,
+        DType::F32 => f32::MAX as f64,
+        _ => f64::MAX,
+    };
+    if !(0.0..=most).contains(&lambda) {
+        let (most, lambda) = (crate::scalar::general(most), crate::scalar::general(lambda));
+        let dtype = x.dtype().scalar_type();
+        return Err(Error::runtime(format!(
+            "lambda must be in range [0, {most}] for input dtype {dtype}, but found {lambda}"
+        )));
     }
     // What is within the band is taken off, and nothing is left of it; a NaN stays.
     x.sub(&clamp_scalars(x, Some(-lambda), Some(lambda))?)
@@ -358,6 +368,12 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         )));
     }
     expect_float("prelu_cpu", x)?;
+    if weight.dims().len() > 1 {
+        return Err(Error::runtime(format!(
+            "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {}",
+            weight.dims().len()
+        )));
+    }
     let w = if weight.numel() == 1 {
         weight.reshape_dims(Dims::EMPTY)?
     } else {

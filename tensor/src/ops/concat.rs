@@ -173,6 +173,14 @@ pub fn flip(x: &Tensor, dims: &[i64]) -> Result<Tensor> {
     dispatch::call(Prim::Flip(Flip { mask }), &[x])
 }
 
+/// `x`, if it has that many dimensions.
+fn having(x: &Tensor, rank: usize) -> Result<&Tensor> {
+    if x.dims().len() < rank {
+        return Err(Error::runtime(format!("Input must be >= {rank}-d.")));
+    }
+    Ok(x)
+}
+
 /// Shifts elements along dimensions; those that leave at the end come back at the start.
 pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
     if dims.is_empty() && shifts.len() == 1 {
@@ -187,6 +195,9 @@ pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
             shifts.len(),
             dims.len()
         )));
+    }
+    if x.dims().is_empty() {
+        return Err(Error::index(format!("Dimension specified as {} but tensor has no dimensions", dims[0])));
     }
     let mut y = x.clone();
     for (&s, &d) in shifts.iter().zip(dims) {
@@ -411,13 +422,13 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "fliplr(Tensor self) -> Tensor",
         Tier::Prim,
-        |a| Ok(flip(a.tensor(0)?, &[1])?.into()),
+        |a| Ok(flip(having(a.tensor(0)?, 2)?, &[1])?.into()),
         samples!([t(&[2, 3])]),
     ),
     Row::new(
         "flipud(Tensor self) -> Tensor",
         Tier::Prim,
-        |a| Ok(flip(a.tensor(0)?, &[0])?.into()),
+        |a| Ok(flip(having(a.tensor(0)?, 1)?, &[0])?.into()),
         samples!([t(&[2, 3])]),
     ),
     Row::new(

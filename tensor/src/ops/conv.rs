@@ -358,6 +358,9 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
     if rank == spatial + 1 {
         return convolve(&x.unsqueeze(0)?, w, b, spatial, a)?.squeeze(0);
     }
+    if w.dims().len() < 3 {
+        return Err(Error::runtime("weight should have at least three dimensions"));
+    }
     if w.dims().len() != spatial + 2 {
         return Err(Error::runtime(format!(
             "Expected {}-dimensional input for {}-dimensional weight {}, but got {rank}-dimensional input of size {} instead",

@@ -213,7 +213,7 @@ impl Tensor {
         if dtype.is_complex() || dtype == DType::Bool {
             return Err(super::complex::unsupported("arange_cpu", dtype));
         }
-        if dtype == DType::I64 {
+        if dtype.is_int() {
             // As many as for the numbers given, but counted in the result's dtype, as in PyTorch.
             return counted(len, Scalar::Int(start.to_i64()), Scalar::Int(step.to_i64()), dtype, device);
         }

@@ -175,6 +175,7 @@ pub fn pdist(x: &Tensor, p: f64) -> Result<Tensor> {
 /// `Runtime` when sizes do not broadcast.
 pub fn pairwise_distance(a: &Tensor, b: &Tensor, p: f64, eps: f64, keep: bool) -> Result<Tensor> {
     let d = a.sub(b)?.add_scalar(eps)?;
+    let d = if d.dtype().is_complex() { d.abs()? } else { d };
     let dtype = d.dtype();
     if p == f64::NEG_INFINITY {
         return d.abs()?.amin(&[-1], keep);

@@ -117,7 +117,6 @@ impl Operand {
             return Ok(self);
         }
         let x = super::reduce::reduce(super::reduce::ReduceKind::Sum, &self.x, Some(&dims), false)?;
-        let x = x.to_dtype(self.x.dtype())?;
         let labels = self.labels.iter().copied().filter(|l| !gone(*l)).collect();
         Ok(Operand { x, labels })
     }

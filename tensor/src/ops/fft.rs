@@ -156,6 +156,9 @@ fn points(n: i64) -> Result<usize> {
 fn shape_and_dims(x: &Tensor, s: Option<&[i64]>, dim: Option<&[i64]>) -> Result<Vec<(usize, Option<i64>)>> {
     let rank = x.dims().len();
     let dims: Vec<usize> = match (dim, s) {
+        (Some(&[d, ..]), _) if rank == 0 => {
+            return Err(Error::index(format!("Dimension specified as {d} but tensor has no dimensions")));
+        }
         (Some(d), _) => d.iter().map(|&d| normalize_dim(d, rank)).collect::<Result<_>>()?,
         (None, Some(s)) if s.len() > rank => {
             return Err(Error::runtime(format!(

@@ -184,7 +184,7 @@ fn triplet_margin(a: &Args<'_>) -> Result<Tensor> {
 }
 
 fn soft_margin(x: &Tensor, target: &Tensor, r: Reduction) -> Result<Tensor> {
-    reduced(target.neg()?.mul(x)?.exp()?.log1p()?, r)
+    reduced(x.mul(&target.neg()?)?.exp()?.log1p()?, r)
 }
 
 fn one(y: Tensor) -> Result<Ret> {

@@ -515,7 +515,11 @@ impl Tensor {
 
 /// `beta * x + alpha * product`; `beta = 0` ignores `x`, NaN included.
 fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
-    let whole = |s: Scalar| if product.dtype().is_inexact() { s } else { Scalar::Int(s.to_i64()) };
+    let whole = |s: Scalar| match product.dtype() {
+        DType::Bool => Scalar::Bool(s.to_i64() != 0),
+        d if d.is_inexact() => s,
+        _ => Scalar::Int(s.to_i64()),
+    };
     let (beta, alpha) = (whole(beta), whole(alpha));
     let y = if alpha.to_complex() == (1.0, 0.0) { product } else { product.mul_scalar(alpha)? };
     match beta.to_complex() {

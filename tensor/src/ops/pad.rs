@@ -295,7 +295,10 @@ pub const ROWS: &[Row] = &[
             let Some(Prim::Slice(s)) = part.view_info().and_then(|v| v.ops.last().cloned()) else {
                 unreachable!("a slice is a view")
             };
-            Ok(slice_scatter(x, y, s)?.into())
+            let whole = s.len == x.dims()[s.dim];
+            let z = slice_scatter(x, y, s)?;
+            // Where nothing is left of `x` its gradient is zero.
+            Ok(if whole { super::pointwise::independent_of(x, z)? } else { z }.into())
         },
         samples!([t(&[5, 3]), t(&[2, 3]), n(0), n(1), n(4), n(2)], [t(&[5, 3]), t(&[5, 2]), n(1), n(0), n(2)]),
     ),

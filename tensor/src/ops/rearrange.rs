@@ -54,8 +54,7 @@ fn split_along(a: &Args<'_>, dim: i64, least: usize, name: &str) -> Result<Ret> 
     let x = a.tensor(0)?;
     if x.dims().len() < least {
         return Err(Error::runtime(format!(
-            "torch.{name} requires a tensor with at least {least} dimension{}, but got a tensor with {} dimensions!",
-            if least == 1 { "" } else { "s" },
+            "torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {} dimensions!",
             x.dims().len()
         )));
     }
@@ -264,7 +263,13 @@ fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
     if chunks < 1 {
         return Err(Error::runtime("_chunk_cat expects positive num_chunks"));
     }
+    if dim < 0 && xs.iter().any(|x| x.dims().len() != first.dims().len()) {
+        return Err(Error::runtime("_chunk_cat expects non-negative dim when input tensors have different ndims"));
+    }
     let d = normalize_dim(dim, first.dims().len())?;
+    if xs.iter().any(|x| x.dims().len() <= d) {
+        return Err(Error::runtime("_chunk_cat expects dim < ndim for all input tensors"));
+    }
     let mut parts = Vec::new();
     for x in xs {
         if x.numel() == 0 {
@@ -273,7 +278,7 @@ fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
         if x.dtype() != first.dtype() {
             return Err(Error::runtime("_chunk_cat expects all input tensors with the same dtype"));
         }
-        if x.dims().len() <= d || x.dims()[..d] != first.dims()[..d] {
+        if x.dims()[..d] != first.dims()[..d] {
             return Err(Error::runtime("_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors"));
         }
         let n = x.dims()[d] as i64;

@@ -543,6 +543,18 @@ pub const ROWS: &[Row] = &[
             if dtype.is_complex() {
                 return Err(Error::type_error(format!("aminmax not implemented for {}", dtype.scalar_type())));
             }
+            let x = a.tensor(0)?;
+            match a.opt_int(1)? {
+                None if x.numel() == 0 => {
+                    return Err(Error::runtime(
+                        "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
+                    ));
+                }
+                Some(d) if !x.dims().is_empty() && x.dims()[normalize_dim(d, x.dims().len())?] == 0 => {
+                    return Err(Error::index(format!("aminmax: Expected reduction dim {d} to have non-zero size.")));
+                }
+                _ => {}
+            }
             let d = a.opt_int(1)?.map(|d| vec![d]);
             let f = |k| reduce(k, a.tensor(0)?, d.as_deref(), a.bool(2)?);
             Ok((f(ReduceKind::Min)?, f(ReduceKind::Max)?).into())

@@ -428,6 +428,12 @@ pub const ROWS: &[Row] = &[
         "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
         |a| {
+            if let Operand::Scalar(s) = a.operand(1)? {
+                return Err(Error::type_error(format!(
+                    "ldexp(): argument 'other' (position 2) must be Tensor, not {}",
+                    s.python_type()
+                )));
+            }
             let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
             // Whole exponents scale without changing the dtype.
             let two = match (a.operand(0)?, a.operand(1)?) {

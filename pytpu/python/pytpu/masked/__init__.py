@@ -46,7 +46,7 @@ def _replaced(input, mask, value):
 
 
 def _least(dtype):
-    if dtype.is_floating_point:
+    if dtype.is_floating_point or dtype.is_complex:
         return -_inf
     return False if dtype == _C.bool else _iinfo(dtype).min
 
@@ -166,11 +166,11 @@ def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype
         dtype = wide
     count = _count(input, dim, True, mask)
     x = input - sum(input, dim, keepdim=True, dtype=dtype, mask=mask) / count
-    total = sum(x * x, dim, keepdim=keepdim, dtype=wide, mask=mask)
+    total = sum(x * x.conj(), dim, keepdim=keepdim, dtype=wide, mask=mask)
     if not keepdim:
         count = count.reshape(total.shape)
     if correction:
-        count = (count.to(wide) - correction).clamp(min=0)
+        count = (count.to(wide.to_real()) - correction).clamp(min=0)
     return (total / count).to(dtype)
 
 

@@ -99,6 +99,13 @@ impl Op for IndexAdd {
         let mut dims = *x[0].dims();
         dims[self.dim] = x[1].dims()[0];
         if !x[2].dims().is_empty() && *x[2].dims() != dims {
+            if name == "index_add" {
+                return Err(Error::runtime(format!(
+                    "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = {} source.shape = {}",
+                    x[0].dims(),
+                    x[2].dims()
+                )));
+            }
             return Err(Error::runtime(format!(
                 "{name}_(): source shape {} must match self shape {} except along dimension {}, where it has as many elements as index ({})",
                 x[2].dims(),

@@ -4,8 +4,9 @@ use super::gather::gather;
 use super::index::{Index, IndexPut};
 use super::{KINDS, guard, ok, out_of_bounds};
 use crate::op::{Prim, normalize_dim};
-use crate::schema::{Row, Sample, Tier, index as index_arg, n, t};
-use crate::{DType, Dims, Error, ErrorKind, Result, Tensor, dispatch, samples};
+use crate::ops::pointwise::{BinaryKind, arith};
+use crate::schema::{Operand, Row, Sample, Tier, index as index_arg, n, t};
+use crate::{DType, Dims, Error, ErrorKind, Result, Scalar, Tensor, dispatch, samples};
 
 /// `torch.take_along_dim`: [`gather`] with broadcasting; without a dimension, of the flattened tensor.
 ///
@@ -41,7 +42,11 @@ pub fn take_along_dim(x: &Tensor, index: &Tensor, dim: Option<i64>) -> Result<Te
     both[d] = x.dims()[d];
     let x = x.expand_dims(&both)?;
     both[d] = index.dims()[d];
-    gather(&x, dim, &index.expand_dims(&both)?)
+    let index = index.expand_dims(&both)?;
+    // Here, unlike in `gather`, an index is taken modulo the size.
+    let size = x.dims()[d] as i64;
+    let size = Operand::Scalar(Scalar::Int(size.max(1)));
+    gather(&x, dim, &arith(BinaryKind::Remainder, Operand::Tensor(&index), size)?)
 }
 
 /// `torch.take`: elements of the flattened tensor. Negative indices count from the end.

@@ -260,6 +260,13 @@ pub struct BatchNormArgs<'a> {
 /// `Value` for a channel of one element when training; `Runtime` when sizes do not fit or running statistics are missing.
 pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, Tensor)> {
     let d = *x.dims();
+    if d.len() == 1 && d[0] != 0 {
+        return Err(Error::index("Dimension out of range (expected to be in range of [-1, 0], but got 1)"));
+    }
+    if d[..] == [0] {
+        let none = Tensor::zeros(&[0], x.dtype(), x.device())?;
+        return Ok((x.clone(), none.clone(), none));
+    }
     let (w, b) = (parameter(x, p.weight)?, parameter(x, p.bias)?);
     let op = BatchNorm { train: p.training, eps: F64::new(p.eps), weight: w.is_some(), bias: b.is_some() };
     let mut inputs = vec![x];

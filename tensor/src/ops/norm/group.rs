@@ -39,6 +39,9 @@ fn group_norm_with_statistics(
             "Expected number of channels in input to be divisible by num_groups, but got input of shape {d} and num_groups={groups}"
         )));
     }
+    if d[2..].contains(&0) {
+        return Err(Error::runtime("Expected HxW to be greater than 0, got 0"));
+    }
     for (p, name) in [(w, "weight"), (b, "bias")] {
         if let Some(p) = p.filter(|p| p.dims().len() != 1 || p.numel() != d[1]) {
             return Err(Error::runtime(format!(

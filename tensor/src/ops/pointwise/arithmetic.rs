@@ -456,7 +456,17 @@ pub const ARITHMETIC_ROWS: &[Row] = &[
     Row::new(
         "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
         Tier::Prim,
-        |a| Ok(arith(BinaryKind::Pow, a.operand(0)?, a.operand(1)?)?.into()),
+        |a| {
+            let (base, exponent) = (a.operand(0)?, a.operand(1)?);
+            if let (Operand::Scalar(x), Operand::Scalar(y)) = (base, exponent) {
+                return Err(Error::type_error(format!(
+                    "pow() received an invalid combination of arguments - got ({}, {}), but expected one of:\n * (Tensor input, Tensor exponent, *, Tensor out = None)\n * (Number self, Tensor exponent, *, Tensor out = None)\n * (Tensor input, Number exponent, *, Tensor out = None)\n",
+                    x.python_type(),
+                    y.python_type()
+                )));
+            }
+            Ok(arith(BinaryKind::Pow, base, exponent)?.into())
+        },
         samples!([n(2.5), t(&[2, 3])]),
     )
     .scope(crate::schema::Scope::Function),

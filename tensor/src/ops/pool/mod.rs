@@ -1,11 +1,14 @@
 //! Pooling over one to three spatial dimensions, for fixed and for adaptive windows.
 
 mod average;
+mod fixed;
 mod max;
 
 pub(crate) use average::contract;
 pub use average::{AvgPool, AvgPoolBackward};
 pub use max::{MaxPool, MaxPoolBackward};
+
+use fixed::Fixed;
 
 use crate::op::{Func, Prim, Value};
 use crate::ops::dtype::expect_float;
@@ -90,8 +93,7 @@ fn along(f: &mut Func, v: &Value, out: &[usize], spatial: usize, d: usize) -> Va
 /// Requires `[n, c, *s]` or `[c, *s]`, none of whose sizes but the batch is zero.
 fn check_input(x: &Tensor, spatial: usize, name: &str) -> Result<()> {
     let d = x.dims();
-    let fits = d.len() == spatial + 1 || d.len() == spatial + 2;
-    if fits && d[d.len() - spatial - 1..].iter().all(|&n| n > 0) {
+    if fixed::is_filled(d, spatial) {
         return Ok(());
     }
     Err(Error::runtime(format!(
@@ -101,103 +103,15 @@ fn check_input(x: &Tensor, spatial: usize, name: &str) -> Result<()> {
     )))
 }
 
-/// Numbers of a pooling with fixed windows.
-struct Fixed<'a> {
-    name: &'static str,
-    kernel: &'a [i64],
-    stride: &'a [i64],
-    padding: &'a [i64],
-    dilation: &'a [i64],
-    ceil: bool,
-}
-
-impl Fixed<'_> {
-    fn each(&self, v: &[i64], spatial: usize, what: &str) -> Result<[i64; 3]> {
-        let mut out = [0; 3];
-        if v.len() != 1 && v.len() != spatial {
-            let list = match spatial {
-                1 => "one int",
-                2 => "either be a single int, or a tuple of two ints",
-                _ => "either be a single int, or a tuple of three ints",
-            };
-            return Err(Error::runtime(format!("{}: {what} must {list}", self.name)));
-        }
-        for (d, o) in out.iter_mut().enumerate().take(spatial) {
-            *o = v[if v.len() == 1 { 0 } else { d }];
-        }
-        Ok(out)
-    }
-    fn windows(&self, x: &Tensor, spatial: usize) -> Result<Windows> {
-        check_input(x, spatial, self.name)?;
-        let k = self.each(self.kernel, spatial, "kernel_size")?;
-        let stride = if self.stride.is_empty() { k } else { self.each(self.stride, spatial, "stride")? };
-        let pad = self.each(self.padding, spatial, "padding")?;
-        let dilation = self.each(self.dilation, spatial, "dilation")?;
-        let mut w = Windows {
-            spec: PoolSpec { spatial, kernel: [1; 3], stride: [1; 3], pad: [0; 3], dilation: [1; 3] },
-            out: [1; 3],
-            adaptive: false,
-        };
-        let input = &x.dims()[x.dims().len() - spatial..];
-        let mut sizes = Vec::new();
-        for d in 0..spatial {
-            if k[d] <= 0 {
-                return Err(Error::runtime(format!(
-                    "kernel size should be greater than zero, but got kernel_size={}",
-                    k[d]
-                )));
-            }
-            if stride[d] <= 0 {
-                return Err(Error::runtime("stride should not be zero"));
-            }
-            if dilation[d] <= 0 {
-                return Err(Error::runtime(format!(
-                    "dilation should be greater than zero, but got dilation={}",
-                    dilation[d]
-                )));
-            }
-            if pad[d] < 0 {
-                return Err(Error::runtime(format!("pad must be non-negative, but got pad: {}", pad[d])));
-            }
-            let extent = dilation[d] * (k[d] - 1) + 1;
-            if pad[d] > extent / 2 {
-                return Err(Error::runtime(format!(
-                    "pad should be at most half of effective kernel size, but got pad={}, kernel_size={} and dilation={}",
-                    pad[d], k[d], dilation[d]
-                )));
-            }
-            let n = input[d] as i64;
-            let room = n + 2 * pad[d] - extent + if self.ceil { stride[d] - 1 } else { 0 };
-            let mut out = room.div_euclid(stride[d]) + 1;
-            // The last window has to start within the input or the padding before it.
-            if self.ceil && (out - 1) * stride[d] >= n + pad[d] {
-                out -= 1;
-            }
-            sizes.push(out);
-            w.spec.kernel[d] = k[d] as usize;
-            w.spec.stride[d] = stride[d] as usize;
-            w.spec.pad[d] = pad[d] as usize;
-            w.spec.dilation[d] = dilation[d] as usize;
-            w.out[d] = out.max(0) as usize;
-        }
-        if sizes.iter().any(|&n| n < 1) {
-            let list = |v: Vec<String>| v.join("x");
-            let lead = x.dims()[x.dims().len() - spatial - 1];
-            let given = list(std::iter::once(lead).chain(input.iter().copied()).map(|n| n.to_string()).collect());
-            let made = list(std::iter::once(lead as i64).chain(sizes).map(|n| n.to_string()).collect());
-            return Err(Error::runtime(format!(
-                "Given input size: ({given}). Calculated output size: ({made}). Output size is too small"
-            )));
-        }
-        Ok(w)
-    }
-}
-
 /// Windows of an adaptive pooling; a missing size keeps the input's.
 fn adaptive(x: &Tensor, sizes: &[i64], spatial: usize, name: &str) -> Result<Windows> {
     check_input(x, spatial, name)?;
     if sizes.len() != 1 && sizes.len() != spatial {
-        return Err(Error::runtime(format!("{name}: output_size must be {spatial}")));
+        return Err(Error::runtime(match spatial {
+            1 => format!("{name}() argument 'output_size' should contain one int (got {})", sizes.len()),
+            _ if name.contains("max") => format!("{name}(): internal error: output_size.size() must be {spatial}"),
+            _ => format!("{name}: output_size must be {spatial}"),
+        }));
     }
     let mut w = Windows {
         spec: PoolSpec { spatial, kernel: [1; 3], stride: [1; 3], pad: [0; 3], dilation: [1; 3] },
@@ -207,8 +121,18 @@ fn adaptive(x: &Tensor, sizes: &[i64], spatial: usize, name: &str) -> Result<Win
     for d in 0..spatial {
         let n = sizes[if sizes.len() == 1 { 0 } else { d }];
         w.out[d] = usize::try_from(n).map_err(|_| {
+            let wanted = || (0..spatial).map(|d| sizes[if sizes.len() == 1 { 0 } else { d }]);
+            let flat = (spatial == 1).then_some(1);
+            if name.contains("max") {
+                let lead = x.dims()[..x.dims().len() - spatial].iter().map(|&n| n as i64);
+                let all: Vec<i64> = lead.chain(flat).chain(wanted()).collect();
+                return Error::runtime(format!("Trying to create tensor with negative dimension {n}: {all:?}"));
+            }
+            let all: Vec<String> = flat.into_iter().chain(wanted()).map(|n| n.to_string()).collect();
+            let name = if spatial == 1 { "adaptive_avg_pool2d" } else { name };
+            let all = all.join(", ");
             Error::runtime(format!(
-                "{name}: elements of output_size must be greater than or equal to 0 but received {n}"
+                "{name}: elements of output_size must be greater than or equal to 0 but received {{{all}}}"
             ))
         })?;
     }
@@ -225,9 +149,18 @@ fn max_pool(w: Windows, x: &Tensor) -> Result<(Tensor, Tensor)> {
     Ok((y[0].clone(), y[1].clone()))
 }
 
+/// The pooling of `torch.max_pool1d` alone looks at its arguments before all others do.
+fn checked_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
+    if spatial == 1 {
+        fixed::check_max_pool1d(a)?;
+    }
+    Ok(fixed_max(a, spatial, name)?.0)
+}
+
 fn fixed_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Tensor, Tensor)> {
     let p = Fixed {
         name,
+        of_max: true,
         kernel: a.ints(1)?,
         stride: a.ints(2)?,
         padding: a.ints(3)?,
@@ -239,8 +172,15 @@ fn fixed_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Tensor
 }
 
 fn fixed_avg(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
-    let p =
-        Fixed { name, kernel: a.ints(1)?, stride: a.ints(2)?, padding: a.ints(3)?, dilation: &[1], ceil: a.bool(4)? };
+    let p = Fixed {
+        name,
+        of_max: false,
+        kernel: a.ints(1)?,
+        stride: a.ints(2)?,
+        padding: a.ints(3)?,
+        dilation: &[1],
+        ceil: a.bool(4)?,
+    };
     let x = a.tensor(0)?;
     let divisor = if spatial > 1 { a.opt_int(6)? } else { None };
     if divisor == Some(0) {
@@ -271,6 +211,7 @@ fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tens
     let (g, x, at) = (a.tensor(0)?, a.tensor(1)?, a.tensor(7)?);
     let p = Fixed {
         name,
+        of_max: true,
         kernel: a.ints(2)?,
         stride: a.ints(3)?,
         padding: a.ints(4)?,
@@ -323,7 +264,7 @@ macro_rules! pool_rows {
        $adaptive_max:literal $adaptive_max_schema:literal;)*) => {
         /// Rows of the poolings.
         pub const ROWS: &[Row] = &[$(
-            Row::new($max_schema, Tier::Prim, |a| Ok(fixed_max(a, $spatial, $max)?.0.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[0; $spatial]), ints(&[2; $spatial])], [t($x), ints(&[2; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial]), n(true)])).scope(Scope::Function),
+            Row::new($max_schema, Tier::Prim, |a| Ok(checked_max(a, $spatial, $max)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[0; $spatial]), ints(&[2; $spatial])], [t($x), ints(&[2; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial]), n(true)])).scope(Scope::Function),
             Row::new($max_indices, Tier::Prim, |a| Ok(fixed_max(a, $spatial, $max)?.into()), samples!([t($x), ints(&[2; $spatial])])).scope($scope1),
             Row::new($avg_schema, Tier::Prim, |a| Ok(fixed_avg(a, $spatial, $avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[3; $spatial]), ints(&[2; $spatial]), ints(&[1; $spatial]), n(true), n(false)], [t(&$x[1..]), ints(&[3; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope($scope),
             Row::new($adaptive_avg_schema, Tier::Prim, |a| Ok(adaptive_avg(a, $spatial, $adaptive_avg)?.into()), samples!([t($x), ints(&[2; $spatial])], [t($x), ints(&[1; $spatial])], [t(&$x[1..]), ints(&[3; $spatial])])).scope($scope),

@@ -163,7 +163,7 @@ impl Tensor {
         }
         if start < -size || start > size {
             return Err(Error::index(format!(
-                "Dimension out of range (expected to be in range of [{}, {size}], but got {start})",
+                "start out of range (expected to be in range of [{}, {size}], but got {start})",
                 -size
             )));
         }

@@ -257,6 +257,7 @@ pub fn infer_size(sizes: &[i64], numel: usize) -> Result<Dims> {
     }
     let invalid = || Error::runtime(format!("shape '{sizes:?}' is invalid for input of size {numel}"));
     match unknown {
+        Some(_) if known == 0 && numel > 0 => Err(invalid()),
         Some(_) if known == 0 => Err(Error::runtime(format!(
             "cannot reshape tensor of 0 elements into shape {sizes:?} because the unspecified dimension size -1 can be any value and is ambiguous"
         ))),

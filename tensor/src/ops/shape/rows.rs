@@ -47,7 +47,10 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
         Tier::Composed,
-        |a| Ok(a.tensor(0)?.view_dims(*a.tensor(1)?.dims())?.into()),
+        |a| {
+            let sizes: Vec<i64> = a.tensor(1)?.dims().iter().map(|&n| n as i64).collect();
+            Ok(a.tensor(0)?.view_as_sizes(&sizes)?.into())
+        },
         || vec![Sample::new(vec![t(&[2, 3]), t(&[6])])],
     )
     .scope(Scope::Method)
@@ -117,6 +120,19 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| Ok(a.tensor(0)?.expand(a.ints(1)?)?.into()),
         samples!([t(&[2, 1]), ints(&[4, 2, 3])]),
+    )
+    .no_out(),
+    Row::new(
+        "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
+        Tier::Prim,
+        |a| {
+            let start = a.tensor(2)?;
+            if !start.dims().is_empty() || !start.dtype().is_int() {
+                return Err(Error::runtime("start must be an 0-dim integral Tensor."));
+            }
+            Ok(a.tensor(0)?.narrow(a.int(1)?, start.item()?.to_i64(), a.int(3)?)?.into())
+        },
+        || Vec::new(),
     )
     .no_out(),
     Row::new(
@@ -324,7 +340,22 @@ pub const COPY_ROWS: &[Row] = &[
     Row::new(
         "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
         Tier::Composed,
-        |a| copied(a.tensor(0)?.narrow(a.int(1)?, a.int(2)?, a.int(3)?)),
+        |a| {
+            let (x, dim, start, length) = (a.tensor(0)?, a.int(1)?, a.int(2)?, a.int(3)?);
+            let rank = x.dims().len() as i64;
+            if rank > 0 && dim >= rank {
+                return Err(Error::runtime(
+                    "Expected dim < static_cast<int64_t>(self_sizes.size()) to be true, but got false.",
+                ));
+            }
+            if rank > 0 && length < 0 && dim >= -rank {
+                let size = x.dims()[crate::op::normalize_dim(dim, rank as usize)?];
+                return Err(Error::runtime(format!(
+                    "start ({start}) + length ({length}) exceeds dimension size ({size})."
+                )));
+            }
+            copied(x.narrow(dim, start, length))
+        },
         samples!([t(&[4, 3]), n(0), n(1), n(2)]),
     ),
     Row::new(

@@ -1,0 +1,88 @@
+"""Errors of arguments that do not fit: PyTorch's exceptions and PyTorch's words, on every device."""
+
+import re
+
+import pytest
+
+import pytpu as torch
+from pytpu.nn import functional as F
+
+TOO_LARGE = 2 ** 62
+
+# A call, of the device's tensors of ones; the exception; its first words.
+CALLS = [
+    (lambda o: F.max_pool1d(o(1, 1, 3), 0), RuntimeError, "max_pool1d() kernel_size must be greater than zero, but got 0"),
+    (lambda o: F.max_pool1d(o(1, 1, 3), 2, 1, 2), RuntimeError,
+     "max_pool1d() padding should be at most half of kernel size, but got padding=2 and kernel_size=2"),
+    (lambda o: F.max_pool1d(o(1, 1, 3), 5), RuntimeError, "max_pool1d() Invalid computed output size: 0"),
+    (lambda o: F.max_pool1d(o(1, 1, 3), TOO_LARGE, 1, 0, TOO_LARGE), RuntimeError,
+     f"effective kernel size overflows, but got kernel_size={TOO_LARGE} and dilation={TOO_LARGE}"),
+    (lambda o: F.max_pool1d(o(3), 2), RuntimeError, "max_pool1d: Expected 2D or 3D (batch mode) tensor"),
+    (lambda o: F.max_pool1d(o(1, 1, 3), [2, 2]), RuntimeError,
+     "max_pool1d() kernel_size must be an int, list of ints or tuple of ints of size 1 but got size 2"),
+    (lambda o: F.avg_pool1d(o(3), 2), RuntimeError,
+     "Expected 2 to 3 dimensions, but got 1-dimensional tensor for argument #1 'self' (while checking arguments for avg_pool1d)"),
+    (lambda o: F.avg_pool1d(o(1, 1, 3), 2, -1), RuntimeError, "stride should be greater than zero, but got dH: 1 dW: -1"),
+    (lambda o: F.avg_pool1d(o(1, 1, 3), 5), RuntimeError,
+     "Given input size: (1x1x3). Calculated output size: (1x1x0). Output size is too small"),
+    (lambda o: F.max_pool2d(o(1, 1, 3, 3), 0), RuntimeError, "stride should not be zero"),
+    (lambda o: F.max_pool2d(o(1, 1, 3, 3), -1), RuntimeError, "kernel size should be greater than zero, but got kH: -1 kW: -1"),
+    (lambda o: F.max_pool2d(o(1, 1, 3, 3), 2, 2, 0, 0), RuntimeError,
+     "dilation should be greater than zero, but got dilationH: 0 dilationW: 0"),
+    (lambda o: F.max_pool2d(o(1, 1, 3, 3), 2, TOO_LARGE), RuntimeError, "value cannot be converted to type int without overflow"),
+    (lambda o: F.max_pool2d(o(0, 1, 49), 2, 50, -1), RuntimeError, "pad must be non-negative, but got pad: -1"),
+    (lambda o: F.max_pool2d(o(3, 3), 2), RuntimeError, "non-empty 3D or 4D (batch mode) tensor expected for input"),
+    (lambda o: F.avg_pool2d(o(1, 0, 3, 3), 2), RuntimeError, "Expected 3D or 4D (batch mode) tensor with optional 0 dim"),
+    (lambda o: F.avg_pool3d(o(1, 1, 3, 3, 3), 5), RuntimeError,
+     "input image (T: 3 H: 3 W: 3) smaller than kernel size (kT: 5 kH: 5 kW: 5)"),
+    (lambda o: F.max_pool3d(o(1, 0, 3, 3, 3), 2), RuntimeError, "max_pool3d_with_indices_out_cpu_template(): Expected input to have"),
+    (lambda o: F.adaptive_avg_pool1d(o(1, 2, 3), []), RuntimeError,
+     "adaptive_avg_pool1d() argument 'output_size' should contain one int (got 0)"),
+    (lambda o: F.adaptive_max_pool2d(o(2, 3, 3), [-1, 2]), RuntimeError,
+     "Trying to create tensor with negative dimension -1: [2, -1, 2]"),
+    (lambda o: F.adaptive_avg_pool2d(o(2, 3, 3), [-1, 2]), RuntimeError,
+     "adaptive_avg_pool2d: elements of output_size must be greater than or equal to 0 but received {-1, 2}"),
+    (lambda o: F.conv1d(o(1, 1, 4), o(1, 2)), RuntimeError, "weight should have at least three dimensions"),
+    (lambda o: F.group_norm(o(1, 2, 0), 1), RuntimeError, "Expected HxW to be greater than 0, got 0"),
+    (lambda o: F.batch_norm(o(3), None, None, training=True), IndexError, "Dimension out of range"),
+    (lambda o: F.prelu(o(2, 3), o(3, 1)), RuntimeError, "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = 2"),
+    (lambda o: F.softshrink(o(2), -0.5), RuntimeError, "lambda must be in range [0, 3.40282e+38] for input dtype Float, but found -0.5"),
+    (lambda o: F.softshrink(o(2).half(), 1e6), RuntimeError, "lambda must be in range [0, 65504] for input dtype Half, but found 1e+06"),
+    (lambda o: F.softshrink(o(2).double(), float("nan")), RuntimeError,
+     "lambda must be in range [0, 1.79769e+308] for input dtype Double, but found nan"),
+    (lambda o: F.soft_margin_loss(o(5, 4), o(5)), RuntimeError, "The size of tensor a (4) must match the size of tensor b (5)"),
+    (lambda o: o(5).narrow(0, torch.tensor([1, 2]), 1), RuntimeError, "start must be an 0-dim integral Tensor."),
+    (lambda o: o(5).narrow(0, torch.tensor(True), 1), RuntimeError, "start must be an 0-dim integral Tensor."),
+    (lambda o: o(5).narrow(0, 7, 1), IndexError, "start out of range (expected to be in range of [-5, 5], but got 7)"),
+    (lambda o: torch.narrow_copy(o(5), 1, 1, 1), RuntimeError, "Expected dim < static_cast<int64_t>(self_sizes.size()) to be true"),
+    (lambda o: torch.narrow_copy(o(5), 0, 1, -1), RuntimeError, "start (1) + length (-1) exceeds dimension size (5)."),
+    (lambda o: o(1).reshape(0, -1), RuntimeError, "shape '[0, -1]' is invalid for input of size 1"),
+    (lambda o: o(4, 6).view_as(o(5, 5)), RuntimeError, "shape '[5, 5]' is invalid for input of size 24"),
+    (lambda o: torch.roll(o(), 0, 0), IndexError, "Dimension specified as 0 but tensor has no dimensions"),
+    (lambda o: torch.fft.fftn(o(), dim=[0]), IndexError, "Dimension specified as 0 but tensor has no dimensions"),
+    (lambda o: torch.fliplr(o(1)), RuntimeError, "Input must be >= 2-d."),
+    (lambda o: torch.flipud(o()), RuntimeError, "Input must be >= 1-d."),
+    (lambda o: torch.dsplit(o(5, 5), 2), RuntimeError, "torch.dsplit requires a tensor with at least 3 dimension, but got a tensor with 2"),
+    (lambda o: torch.index_add(o(3, 2), 0, torch.tensor([0, 1]).to(o().device), o(2)), RuntimeError,
+     "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = [3, 2] source.shape = [2]"),
+    (lambda o: torch.cat([o(5), None]), TypeError, "expected Tensor as element 1 in argument 0, but got NoneType"),
+    (lambda o: torch.pow(2, 3.0), TypeError, "pow() received an invalid combination of arguments - got (int, float), but expected one of:"),
+    (lambda o: torch.ldexp(o(2), 2), TypeError, "ldexp(): argument 'other' (position 2) must be Tensor, not int"),
+    (lambda o: torch.aminmax(o(5, 0)), RuntimeError, "aminmax(): cannot compute aminmax over an empty dimension"),
+    (lambda o: torch.aminmax(o(2, 2), dim=0, out=(o(2), o(2).double())), RuntimeError,
+     "Expected out tensor to have dtype float, but got double instead"),
+    (lambda o: torch.aminmax(o(2, 2), dim=0, out=2 * (o(2),)), ValueError,
+     "aminmax(): the `min` and `max` out= tensors must not overlap."),
+    (lambda o: torch.kthvalue(x := o(5), 2, out=(x, o().long())), RuntimeError,
+     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location."),
+    (lambda o: torch.complex(o(2), o(2), out=o(2).cdouble()), RuntimeError,
+     "Expected object of scalar type ComplexFloat but got scalar type ComplexDouble for argument 'out'"),
+    (lambda o: torch._chunk_cat([o(2, 3), o(4)], 1, 3), RuntimeError, "_chunk_cat expects dim < ndim for all input tensors"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), CALLS, ids=[words[:60] for _, _, words in CALLS])
+def test_errors_are_those_of_pytorch(call, kind, words, device):
+    with pytest.raises(kind, match="^" + re.escape(words)) as raised:
+        call(lambda *sizes: torch.ones(sizes, device=device))
+    assert raised.type is kind
