@@ -465,6 +465,12 @@ def test_distances_and_spreads_of_complex_numbers_are_real(device):
     assert np.isclose(torch.masked.logsumexp(z, dim=0, mask=kept).item(), np.log(np.exp(1 + 1j) + np.exp(3j)))
 
 
+def test_a_part_starts_where_a_tensor_says(device):
+    x = torch.arange(5.0, device=device)
+    assert x.narrow(0, torch.tensor(1), 2).tolist() == [1.0, 2.0]
+    assert x.narrow(0, torch.tensor(-2, device=device), 2).tolist() == [3.0, 4.0]
+
+
 def test_what_is_overwritten_has_the_gradient_zero(device):
     x, y = (torch.ones(2, 3, device=device).requires_grad_() for _ in range(2))
     torch.slice_scatter(x, y, 0, 0, 20, 1).sum().backward()

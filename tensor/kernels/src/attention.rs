@@ -187,7 +187,7 @@ pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewM
                     // SAFETY: the heads have the sizes given.
                     unsafe {
                         gemm(rows, seen, z.e, A::of(spec.scale), q.rows(pair, first), k.rows(pair, 0).t(), A::ZERO,
-                            MatMut::new(scores, seen, 1), false);
+                            MatMut::new(scores, seen, 1), false, None);
                     }
                     for r in 0..rows {
                         let row = &mut scores[r * seen..][..seen];
@@ -197,7 +197,7 @@ pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewM
                     // SAFETY: as above.
                     unsafe {
                         gemm(rows, z.ev, seen, A::ONE, Mat::new(scores, seen, 1), v.rows(pair, 0), A::ZERO,
-                            out.rows(pair, first), false);
+                            out.rows(pair, first), false, None);
                     }
                 }
             });
@@ -259,8 +259,8 @@ pub fn attention_backward(
                         let (q, g) = (q.rows(pair, first), g.rows(pair, first));
                         // SAFETY: the heads have the sizes given.
                         unsafe {
-                            gemm(rows, seen, z.e, A::of(spec.scale), q, k.t(), A::ZERO, MatMut::new(p, seen, 1), inside);
-                            gemm(rows, seen, z.ev, A::ONE, g, v.t(), A::ZERO, MatMut::new(dp, seen, 1), inside);
+                            gemm(rows, seen, z.e, A::of(spec.scale), q, k.t(), A::ZERO, MatMut::new(p, seen, 1), inside, None);
+                            gemm(rows, seen, z.ev, A::ONE, g, v.t(), A::ZERO, MatMut::new(dp, seen, 1), inside, None);
                         }
                         for r in 0..rows {
                             let row = &mut p[r * seen..][..seen];
@@ -271,9 +271,9 @@ pub fn attention_backward(
                         let (pm, dm) = (Mat::new(p, seen, 1), Mat::new(dp, seen, 1));
                         // SAFETY: as above; heads are disjoint.
                         unsafe {
-                            gemm(seen, z.ev, rows, A::ONE, pm.t(), g, A::ONE, gv.rows(pair, 0), inside);
-                            gemm(rows, z.e, seen, A::ONE, dm, k, A::ZERO, gq.rows(pair, first), inside);
-                            gemm(seen, z.e, rows, A::ONE, dm.t(), q, A::ONE, gk.rows(pair, 0), inside);
+                            gemm(seen, z.ev, rows, A::ONE, pm.t(), g, A::ONE, gv.rows(pair, 0), inside, None);
+                            gemm(rows, z.e, seen, A::ONE, dm, k, A::ZERO, gq.rows(pair, first), inside, None);
+                            gemm(seen, z.e, rows, A::ONE, dm.t(), q, A::ONE, gk.rows(pair, 0), inside, None);
                         }
                     }
                 }

@@ -88,30 +88,11 @@ impl<A: Real> MatMut<A> {
 /// Multiplications below which a product stays on its thread.
 const SERIAL: usize = 1 << 20;
 
-/// `c = alpha * a @ b + beta * c` for `[m, k] @ [k, n]`; `c` is not read when `beta` is zero.
+/// `c = alpha * a @ b + beta * c + bias` for `[m, k] @ [k, n]` and a bias of `n` numbers; `c` is not read when `beta` is zero.
 ///
 /// # Safety
 /// The matrices have the sizes that `m`, `n`, `k` say, and `c` overlaps neither operand.
 pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: T::Acc,
-    a: Mat<T>,
-    b: Mat<T>,
-    beta: T::Acc,
-    c: MatMut<T::Acc>,
-    parallel: bool,
-) {
-    // SAFETY: by the caller.
-    unsafe { gemm_and_bias(m, n, k, alpha, a, b, beta, c, parallel, None) }
-}
-
-/// [`gemm`] with a number for each column that is added to its sums.
-///
-/// # Safety
-/// As [`gemm`].
-unsafe fn gemm_and_bias<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
     k: usize,
@@ -512,7 +493,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
     let (c_ptr, c_batch, c_row, c_col) = c;
     // SAFETY: by the caller.
     let one = |a_at: usize, b_at: usize, c_at: usize, m: usize, parallel: bool| unsafe {
-        gemm_and_bias(
+        gemm(
             m,
             n,
             k,
@@ -540,7 +521,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
     {
         // SAFETY: the merged rows are the batches' rows.
         return unsafe {
-            gemm_and_bias(
+            gemm(
                 m * count,
                 n,
                 k,
@@ -570,7 +551,7 @@ unsafe fn batches<T: Float<Acc: Multiply>>(
         for i in range {
             // SAFETY: by the caller; batches of the output are disjoint.
             unsafe {
-                gemm_and_bias(
+                gemm(
                     m,
                     n,
                     k,

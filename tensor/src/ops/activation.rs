@@ -3,6 +3,7 @@
 //! GELU, SiLU and the gradient of ReLU are fused, for they run as one pass on `cpu`; the rest are compositions, written so
 //! that a branch that is not taken can never put a NaN into the gradient.
 
+use super::ok;
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::clip::clamp_scalars;
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
@@ -11,7 +12,7 @@ use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{kernel_error, select, select_scalar, where_};
 use crate::ops::random::{Distribution, sample};
 use crate::random::Generator;
-use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::schema::{Operand, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
@@ -413,10 +414,6 @@ fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
 
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
-
-fn ok(y: Tensor) -> Result<Ret> {
-    Ok(Ret::Tensor(y))
-}
 
 const FLOATS: &[DType] = &[DType::F64, DType::BF16, DType::F16];
 

@@ -1,8 +1,9 @@
 //! Element-wise functions that blend tensors: `lerp`, `addcmul` and `addcdiv`.
 
+use super::ok;
 use crate::ops::dtype::{c_name, expect_float};
 use crate::ops::pointwise::where_;
-use crate::schema::{Operand, Ret, Row, Tier, n, positive, t, unit};
+use crate::schema::{Operand, Row, Tier, n, positive, t, unit};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
 /// `x + weight * (end - x)`, from whichever end is nearer.
@@ -74,10 +75,6 @@ fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) 
     }
     let z = if divide { a.div(b)? } else { a.mul(b)? };
     x.add(&if value.to_complex() == (1.0, 0.0) { z } else { z.mul_scalar(value)? })
-}
-
-fn ok(y: Tensor) -> Result<Ret> {
-    Ok(Ret::Tensor(y))
 }
 
 /// Rows of the functions that blend.

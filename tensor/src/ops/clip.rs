@@ -1,8 +1,9 @@
 //! `clamp`, `clip` and their one-sided forms.
 
+use super::ok;
 use crate::ops::dtype::narrowed;
 use crate::ops::pointwise::{arith, binary, compare, result_type_of, select, select_scalar};
-use crate::schema::{Args, Operand, Ret, Row, SampleArg, Tier, n, positive, t, unit};
+use crate::schema::{Args, Operand, Row, SampleArg, Tier, n, positive, t, unit};
 use crate::{Error, ErrorKind, Result, Scalar, Tensor, graph, samples};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
 
@@ -74,10 +75,6 @@ fn opt_operand<'a>(a: &Args<'a>, i: usize) -> Result<Option<Operand<'a>>> {
         Ok(t) => t.map(Operand::Tensor),
         Err(_) => Some(a.operand(i)?),
     })
-}
-
-fn ok(y: Tensor) -> Result<Ret> {
-    Ok(Ret::Tensor(y))
 }
 
 /// Rows of the functions that clip.

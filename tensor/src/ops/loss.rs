@@ -3,13 +3,14 @@
 //! Cross entropy of class indices is fused: it keeps the log-sum-exp of each row and not the probabilities. The others are
 //! compositions; each ends in the same [`reduced`].
 
+use super::ok;
 use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::activation::log_sigmoid;
 use crate::ops::clip::clamp;
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::indexing::{gather, index_select};
 use crate::ops::pointwise::{check_subtraction, kernel_error, result_type, select, select_scalar};
-use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
+use crate::schema::{Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
@@ -711,10 +712,6 @@ fn cosine_embedding(a: &Tensor, b: &Tensor, target: &Tensor, margin: f64, r: Red
 fn margin_ranking(a: &Tensor, b: &Tensor, target: &Tensor, margin: f64, r: Reduction) -> Result<Tensor> {
     let z = target.neg()?.mul(&a.sub(b)?)?.add_scalar(margin)?;
     reduced(clamp(&z, Some(Operand::Scalar(Scalar::Float(0.0))), None)?, r)
-}
-
-fn ok(y: Tensor) -> Result<Ret> {
-    Ok(Ret::Tensor(y))
 }
 
 fn none() -> SampleArg {

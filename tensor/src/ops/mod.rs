@@ -53,6 +53,11 @@ pub mod window;
 use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::{Arg, Args, Ret, Row, Schema};
 use crate::{DType, Error, Meta, Result, Tensor};
+
+/// One result of a row.
+fn ok(y: Tensor) -> Result<Ret> {
+    Ok(Ret::Tensor(y))
+}
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::OnceLock;

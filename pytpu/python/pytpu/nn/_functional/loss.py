@@ -204,7 +204,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input))."""
     reduction = _reduction(reduction, size_average, reduce)
-    return _reduced((input * -target).exp().log1p(), reduction)
+    return _ops.soft_margin_loss(input, target, _REDUCTIONS[reduction])
 
 
 def multilabel_soft_margin_loss(

@@ -1,0 +1,107 @@
+//! `RandomBits`: a counter-based generator as an op.
+
+use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values};
+use crate::{DType, Dims, Error, Meta, Result, Tensor};
+use smallvec::smallvec;
+use torchtpu_stablehlo::{ElementType, Type};
+
+/// Random bits of a counter-based generator (Threefry 2x32, 20 rounds).
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | state | `[2]`: key, counter | `int64` |
+/// | next state | `[2]` | `int64` |
+/// | bits | `dims` | `int64` if `wide`, else `int32` |
+///
+/// Each step of the counter gives 64 bits; narrow elements take the low half first. The counter wraps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RandomBits {
+    /// Sizes of the bits.
+    pub dims: Dims,
+    /// 64 bits an element, else 32.
+    pub wide: bool,
+}
+
+impl RandomBits {
+    /// Steps of the counter.
+    fn steps(&self) -> usize {
+        if self.wide { self.dims.numel() } else { self.dims.numel().div_ceil(2) }
+    }
+}
+
+/// One block of Threefry 2x32: encrypts the counter with the key.
+fn threefry(key: u64, counter: u64) -> u64 {
+    const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
+    let (k0, k1) = (key as u32, (key >> 32) as u32);
+    let keys = [k0, k1, k0 ^ k1 ^ 0x1BD1_1BDA];
+    let (mut x0, mut x1) = ((counter as u32).wrapping_add(keys[0]), ((counter >> 32) as u32).wrapping_add(keys[1]));
+    for group in 0..5u32 {
+        for r in ROTATIONS[group as usize % 2] {
+            x0 = x0.wrapping_add(x1);
+            x1 = x1.rotate_left(r) ^ x0;
+        }
+        x0 = x0.wrapping_add(keys[(group as usize + 1) % 3]);
+        x1 = x1.wrapping_add(keys[(group as usize + 2) % 3]).wrapping_add(group + 1);
+    }
+    u64::from(x0) | u64::from(x1) << 32
+}
+
+impl Op for RandomBits {
+    const NAME: &'static str = "random_bits";
+    const OUTS: usize = 2;
+    const DIFFERENTIABLE: u64 = 0;
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let m = *x[0].meta();
+        if m.dtype != DType::I64 || m.dims[..] != [2] {
+            return Err(Error::runtime("random_bits: state: must be two int64 words"));
+        }
+        Ok(m)
+    }
+    fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
+        Meta { dims: self.dims, dtype: if self.wide { DType::I64 } else { DType::I32 }, device: first.device }
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let state = x[0].to_vec::<i64>()?;
+        let (key, counter) = (state[0] as u64, state[1] as u64);
+        let next = counter.wrapping_add(self.steps() as u64);
+        if let Some(out) = y[0].view_mut().as_slice_mut::<i64>() {
+            out.copy_from_slice(&[state[0], next as i64]);
+        }
+        let block = |i: usize| threefry(key, counter.wrapping_add(i as u64));
+        let mut bits = y[1].view_mut();
+        if let Some(out) = bits.as_slice_mut::<i64>() {
+            out.iter_mut().enumerate().for_each(|(i, o)| *o = block(i) as i64);
+        } else if let Some(out) = bits.as_slice_mut::<i32>() {
+            for (i, pair) in out.chunks_mut(2).enumerate() {
+                let word = block(i);
+                pair.iter_mut().zip([word as i32, (word >> 32) as i32]).for_each(|(o, v)| *o = v);
+            }
+        }
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let (n, steps) = (self.dims.numel(), self.steps());
+        if n == 0 {
+            return smallvec![x[0].clone(), f.splat(0.0, &y[1].ty())];
+        }
+        let state = f.bitcast_convert(&x[0], ElementType::U64);
+        // Always 64 bits a step: how 32-bit words are laid out depends on the shape.
+        let (next, words) = f.rng_bit_generator(&state, &Type::new(&[steps], ElementType::U64));
+        let next = f.bitcast_convert(&next, ElementType::S64);
+        let bits = if self.wide {
+            f.bitcast_convert(&words, ElementType::S64)
+        } else {
+            let halves = f.bitcast_convert(&words, ElementType::U32);
+            let halves = f.bitcast_convert(&halves, ElementType::S32);
+            let line = f.reshape(&halves, &[2 * steps]);
+            f.slice_dim(&line, 0, 0, n)
+        };
+        smallvec![next, f.reshape(&bits, &self.dims)]
+    }
+    fn vjp(&self, _: &Saved<'_>, _: &Tensor) -> Result<Grads> {
+        Ok(smallvec![None]) // bits are integers
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}

@@ -1,0 +1,151 @@
+//! Rows brought to a norm, and reductions of segments.
+
+use super::{refuse, sizes};
+use crate::op::{Prim, normalize_dim};
+use crate::ops::indexing::{Scatter, ScatterKind, count_up};
+use crate::ops::pointwise::select;
+use crate::ops::sort::searchsorted;
+use crate::schema::{Args, Ret};
+use crate::{DType, Error, Result, Scalar, Tensor, dispatch};
+
+/// Shrinks the slices along a dimension whose norm is greater than a bound to that norm.
+pub(super) fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tensor> {
+    let rank = x.dims().len();
+    if p.to_f64() <= 0.0 {
+        return Err(Error::runtime("renorm: non-positive-norm not supported"));
+    }
+    if bound < 0.0 {
+        return Err(Error::runtime(format!("renorm: expected maxnorm to be >= 0 but got {bound}")));
+    }
+    if rank <= 1 {
+        return Err(Error::runtime(format!("renorm: input needs at least 2 dimensions, got {rank} dimensions")));
+    }
+    let d = normalize_dim(dim, rank)?;
+    let others: Vec<i64> = (0..rank).filter(|&e| e != d).map(|e| e as i64).collect();
+    let wide = crate::ops::dtype::widened(x)?;
+    let norm = crate::ops::linalg::vector_norm(&wide, p, Some(&others), true, None)?;
+    let large = norm.detach().gt_scalar(bound)?;
+    let one = Tensor::number(Scalar::Float(1.0), norm.dtype())?;
+    let safe = select(&large, &norm, &one)?;
+    let factor = select(&large, &safe.add_scalar(1e-7)?.reciprocal()?.mul_scalar(bound)?, &one)?;
+    x.mul(&factor.to_dtype(x.dtype())?)
+}
+
+/// Folds runs of a dimension, given by their lengths or by where they begin.
+fn segment_reduce(
+    x: &Tensor,
+    how: &str,
+    lengths: Option<&Tensor>,
+    offsets: Option<&Tensor>,
+    axis: i64,
+    trusted: bool,
+    initial: Option<f64>,
+) -> Result<Tensor> {
+    let fail = |text: &str| Err(Error::runtime(format!("segment_reduce(): {text}")));
+    let kind = match how {
+        "sum" | "mean" => ScatterKind::Add,
+        "max" | "amax" => ScatterKind::Max,
+        "min" | "amin" => ScatterKind::Min,
+        "prod" => ScatterKind::Mul,
+        other => {
+            return Err(Error::runtime(format!(
+                "reduce argument must be either sum, prod, mean, amax or amin, got {other}"
+            )));
+        }
+    };
+    let Some(given) = offsets.or(lengths) else { return fail("Either lengths or offsets must be defined.") };
+    if x.numel() == 0 && !trusted && x.dims().is_empty() {
+        return fail("Expected data to have at least one dimension.");
+    }
+    if !x.dtype().is_float() {
+        return Err(Error::not_implemented(format!(
+            "\"_segment_reduce_cpu\" not implemented for '{}'",
+            x.dtype().scalar_type()
+        )));
+    }
+    if !matches!(given.dtype(), DType::I64 | DType::I32) {
+        return Err(Error::not_implemented(format!(
+            "\"_segment_reduce_{}_cpu_kernel1\" not implemented for '{}'",
+            if offsets.is_some() { "offsets" } else { "lengths" },
+            given.dtype().scalar_type()
+        )));
+    }
+    let rank = x.dims().len();
+    let d = normalize_dim(axis, rank)?;
+    if given.dims().len() != d + 1 {
+        return fail(&format!(
+            "Expected axis to be the last dimension of {} but got {axis}.",
+            if offsets.is_some() { "offsets" } else { "lengths" }
+        ));
+    }
+    if given.dims()[..d] != x.dims()[..d] {
+        return fail("Expected data and lengths to have the same sizes before axis.");
+    }
+    let size = x.dims()[d];
+    let given = given.detach().to_dtype(DType::I64)?;
+    let (lengths, ends, start) = match offsets {
+        Some(_) => {
+            let n = given.dims()[d] as i64;
+            if n == 0 {
+                return fail("Expected offsets to have at least one element along axis.");
+            }
+            let ends = given.narrow(-1, 1, n - 1)?.contiguous()?;
+            (ends.sub(&given.narrow(-1, 0, n - 1)?)?, ends, Some(given.narrow(-1, 0, 1)?))
+        }
+        None => {
+            if !trusted {
+                refuse(&given.lt_scalar(0)?, Error::runtime("lengths contains negative value!"))?;
+                refuse(
+                    &given.sum_dim(&[-1], false)?.ne_scalar(size as i64)?,
+                    Error::runtime(
+                        "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe.",
+                    ),
+                )?;
+            }
+            (given.clone(), given.cumsum(-1)?, None)
+        }
+    };
+    let segments = lengths.dims()[d];
+    // The number of each element's segment; what lies in none goes to one more, which is cut off.
+    let mut shape = sizes(&lengths);
+    shape[d] = size as i64;
+    let place = count_up(size, x.device())?.expand(&shape)?.contiguous()?;
+    let number = searchsorted(&ends, &place, true, false, None)?;
+    let number = match start {
+        Some(s) => select(&place.lt(&s)?, &Tensor::number(Scalar::Int(segments as i64), DType::I64)?, &number)?,
+        None => number,
+    };
+    shape.extend(vec![1; rank - d - 1]);
+    let number = number.reshape(&shape)?.expand_dims(x.dims())?;
+    let empty_value = initial.unwrap_or(match kind {
+        ScatterKind::Max => f64::NEG_INFINITY,
+        ScatterKind::Min => f64::INFINITY,
+        ScatterKind::Mul => 1.0,
+        _ => 0.0,
+    });
+    let mut dims = *x.dims();
+    dims[d] = segments + 1;
+    let init = Tensor::full_meta(&x.meta().with_dims(dims), Scalar::Float(empty_value))?;
+    let y = if x.numel() == 0 {
+        crate::ops::pointwise::independent_of(&x.sum()?, init)?
+    } else {
+        dispatch::call(Prim::Scatter(Scatter { dim: d, kind, include_self: true }), &[&init, &number, x])?
+    };
+    let y = y.narrow(d as i64, 0, segments as i64)?;
+    if how != "mean" {
+        return y.copy();
+    }
+    let mut shape = sizes(&lengths);
+    shape.extend(vec![1; rank - d - 1]);
+    let count = lengths.reshape(&shape)?;
+    let count = if initial.is_some() { count.maximum_scalar(1)? } else { count };
+    y.div(&count.to_dtype(x.dtype())?)
+}
+
+pub(super) fn segment_row(a: &Args<'_>) -> Result<Ret> {
+    if a.opt_tensor(3)?.is_some() {
+        return Err(Error::runtime("segment_reduce(): indices based reduction is not supported yet."));
+    }
+    let (lengths, offsets) = (a.opt_tensor(2)?, a.opt_tensor(4)?);
+    Ok(segment_reduce(a.tensor(0)?, a.str(1)?, lengths, offsets, a.int(5)?, a.bool(6)?, a.opt_float(7)?)?.into())
+}
