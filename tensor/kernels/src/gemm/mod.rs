@@ -84,7 +84,8 @@ unsafe fn as_it_is<S>(x: &dyn Lines<S>, part: &Part, out: &mut [S]) -> Extent {
     Extent::ONE
 }
 
-/// `c = alpha * a @ b + beta * c` for `rows` x `columns` of a tile of the given height; `a` and `b` hold that many steps.
+/// `c = alpha * a @ b + beta * c` for `rows` x `columns` of a tile of the given height; `a` and `b` hold that many steps. What lies `ahead` is
+/// read by later tiles: one of [`PORTIONS`] of a strip, or null.
 pub(crate) type Tile<S> = unsafe fn(
     height: usize,
     steps: usize,
@@ -96,7 +97,17 @@ pub(crate) type Tile<S> = unsafe fn(
     row: usize,
     rows: usize,
     columns: usize,
+    ahead: *const S,
 );
+
+/// Portions of the next strip or panel that lies in the third-level cache; while the one before it is multiplied, each tile may fetch one.
+const PORTIONS: usize = 8;
+
+/// Portion `i` of the next strip after this one, if there is one.
+fn portion<S>(strip: &[S], i: usize, next: bool) -> *const S {
+    let at = strip.len() + strip.len() / PORTIONS * i;
+    if next && i < PORTIONS { strip.as_ptr().wrapping_add(at) } else { std::ptr::null() }
+}
 
 /// Which operand lines belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -474,7 +485,7 @@ impl<S: Real> Block<'_, S> {
                         self.otherwise(rows, columns, false);
                         continue;
                     }
-                    for s in strips {
+                    for s in strips.clone() {
                         let a = &left[s * steps * height..][..steps * height];
                         for i in 0..here {
                             let b = &right[i * steps * width..][..steps * width];
@@ -487,6 +498,7 @@ impl<S: Real> Block<'_, S> {
                                 rows.start + s * height,
                                 rows.end,
                                 (first + i) * width,
+                                portion(a, i, s + 1 < strips.end),
                                 p,
                             );
                         }
@@ -527,7 +539,8 @@ impl<S: Real> Block<'_, S> {
                         let b = &right[panel * steps * width..][..steps * width];
                         for s in 0..here {
                             let a = &left[s * steps * height..][..steps * height];
-                            place(kernel, height, steps, a, b, (first + s) * height, p.m, j, p);
+                            let ahead = portion(b, s, j + width < columns.end);
+                            place(kernel, height, steps, a, b, (first + s) * height, p.m, j, ahead, p);
                         }
                     }
                 }
@@ -552,6 +565,7 @@ unsafe fn place<S: Real>(
     i: usize,
     end: usize,
     j: usize,
+    ahead: *const S,
     p: &Product<S>,
 ) {
     let (rows, columns) = (height.min(end - i), kernel.width.min(p.n - j));
@@ -563,7 +577,7 @@ unsafe fn place<S: Real>(
         let (sums, width) = (buffer.as_mut_ptr().cast::<S>(), kernel.width);
         // SAFETY: by the caller; the tile fills the buffer's first `height` rows.
         unsafe {
-            (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width);
+            (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width, ahead);
             add_bias(bias, sums, width, rows);
             for row in 0..rows {
                 let sums = std::slice::from_raw_parts(sums.add(row * width), columns);
@@ -576,13 +590,13 @@ unsafe fn place<S: Real>(
     unsafe {
         let c = p.c.add(i * p.row + start);
         if (whole || kernel.masks) && p.columns.at(j + columns - 1) - start == columns - 1 {
-            (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, p.beta, c, p.row, rows, columns);
+            (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, p.beta, c, p.row, rows, columns, ahead);
             return add_bias(bias, c, p.row, rows);
         }
         let mut buffer = std::mem::MaybeUninit::<Buffer<S>>::uninit();
         let sums = buffer.as_mut_ptr().cast::<S>();
         let width = kernel.width;
-        (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width);
+        (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width, ahead);
         add_bias(bias, sums, width, rows);
         for column in 0..columns {
             let c = p.c.add(i * p.row + p.columns.at(j + column));

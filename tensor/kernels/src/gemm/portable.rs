@@ -40,6 +40,7 @@ unsafe fn tile<S: Real>(
     row: usize,
     _: usize,
     _: usize,
+    _: *const S,
 ) {
     let mut sums = [[S::ZERO; WIDTH]; HEIGHT];
     // SAFETY: by the caller.

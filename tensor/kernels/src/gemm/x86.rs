@@ -71,7 +71,7 @@ macro_rules! tiles {
             }
             unsafe fn tile(
                 height: usize, steps: usize, a: *const $t, b: *const $t, alpha: $t, beta: $t, c: *mut $t, row: usize, rows: usize,
-                columns: usize,
+                columns: usize, _: *const $t,
             ) {
                 // SAFETY: by the caller.
                 unsafe {

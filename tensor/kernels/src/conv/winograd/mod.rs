@@ -475,7 +475,7 @@ unsafe fn multiply<A: Multiply>(
         // SAFETY: by the caller.
         unsafe {
             let (a, b) = (a.add(at * height), b.add(at * kernel.width));
-            (kernel.tile)(height, count, a, b, A::ONE, beta, c, row, height, kernel.width);
+            (kernel.tile)(height, count, a, b, A::ONE, beta, c, row, height, kernel.width, std::ptr::null());
         }
         at += count;
     }
