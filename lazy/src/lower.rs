@@ -3,8 +3,9 @@
 use crate::form::{DTYPES, Form, Input, Source};
 use crate::slot::Failure;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use torchtpu_stablehlo::{Func, Platform, Type, Value};
-use torchtpu_tensor::{DType, ErrorKind, Meta, meta::element_type};
+use torchtpu_stablehlo::{Func, Platform, Type, Value, Window};
+use torchtpu_tensor::op::{Layout, Prim};
+use torchtpu_tensor::{DType, Dims, ErrorKind, Meta, meta::element_type};
 
 /// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype.
 ///
@@ -59,10 +60,31 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
             }
             *slot = Some(value);
         }
+        if calls_kernels && let Some(y) = &values[form.values_of(i).start] {
+            see_through(&mut f, &node.op, &x, y);
+        }
     }
     let outputs: Vec<Value> =
         outputs.iter().map(|&v| values[v as usize].clone().expect("nodes of outputs are needed")).collect();
     Ok(f.finish("segment", &outputs))
+}
+
+/// Tells `f` where the elements of `y`, a view of `x`, lie in the value that the views begin with.
+fn see_through(f: &mut Func, op: &Prim, x: &[Value], y: &Value) {
+    if !matches!(op, Prim::Slice(_) | Prim::Permute(_) | Prim::Expand(_) | Prim::Reshape(_)) {
+        return;
+    }
+    let dims = Dims::new(x[0].shape());
+    let (of, layout) = match f.window(&x[0]) {
+        Some(w) => (w.of.clone(), Layout { dims, strides: Dims::new(&w.strides), offset: w.offset }),
+        None => (x[0].clone(), Layout::contiguous(dims)),
+    };
+    // A reshape that has to move elements is where the next views begin.
+    let Ok(layout) = op.layout(&layout) else { return };
+    let moves = layout.strides != layout.dims.contiguous_strides() || layout.dims.numel() != of.ty().numel();
+    if moves {
+        f.set_window(y, Window { of, offset: layout.offset, strides: layout.strides.to_vec() });
+    }
 }
 
 /// Numbers of one dtype: the vector that carries them, and those already taken out.

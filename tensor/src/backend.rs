@@ -58,6 +58,10 @@ pub trait Backend: Sync + Send {
     fn calls_kernels(&self) -> bool {
         false
     }
+    /// Whether a view is better made anew where it is read than kept: ops are compiled together, so that it costs nothing.
+    fn remakes_views(&self) -> bool {
+        false
+    }
     /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
     fn step_boundary(&self) {}
     /// Number of devices behind the name.

@@ -2,7 +2,7 @@
 //! anomaly mode, which remembers where each node was made.
 
 use crate::graph::{Edge, Node};
-use crate::{Error, GradRef, Result, Tensor, state};
+use crate::{DeviceKind, Error, GradRef, Result, Tensor, backend, state};
 use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -143,6 +143,13 @@ impl SavedTensor {
             return SavedTensor::pack(&tensor, tensor.history_edge()?);
         }
         let version = tensor.version();
+        let remade = |t: &Tensor| {
+            t.device().kind == DeviceKind::Tpu
+                && t.view_info().is_some_and(|v| !v.ops.is_empty())
+                && backend::get().is_ok_and(|b| b.remakes_views())
+        };
+        // The tensor knows its elements' value; an alias has to look for them, and needs no memory until then.
+        let tensor = if remade(&tensor) { tensor.alias_with_history()? } else { tensor };
         Ok(SavedTensor(Held::Plain(tensor, version)))
     }
 

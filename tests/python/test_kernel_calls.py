@@ -45,6 +45,16 @@ def compute(device):
             f"linear {dtype} with one for all", results, F.linear,
             draw(30, 40, dtype=dtype), draw(50, 40, dtype=dtype), draw(1, dtype=dtype),
         )
+        parts = draw(60, 3 * 50, dtype=dtype)
+        with_gradients(f"matmul {dtype} of parts", results, lambda x: x[:, 50:100] @ x[:50, 100:], parts)
+        with_gradients(f"matmul {dtype} of turned parts", results, lambda x: x[:, :50].T @ x[:, 50:].relu(), parts.detach())
+        with_gradients(f"matmul {dtype} of every other", results, lambda x: x[::2, ::3] @ x[10:, 100:], parts.detach())
+        with_gradients(
+            f"linear {dtype} of parts", results, lambda x, w: F.linear(x[20:, :50], w[:40]), parts.detach(), draw(60, 50, dtype=dtype)
+        )
+        with_gradients(
+            f"matmul {dtype} of one row repeated", results, lambda x, w: x.expand(70, 50) @ w, draw(1, 50, dtype=dtype), draw(50, 40, dtype=dtype)
+        )
     for i in range(24):
         spatial, groups = rng.choice([1, 2, 2, 3]), rng.choice([1, 1, 2])
         batch, c, o = rng.randint(1, 4), groups * rng.randint(1, 9), groups * rng.randint(1, 9)
@@ -135,6 +145,7 @@ def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
         for kernel in (
             "matmul", "linear", "conv", "conv_input_grad", "conv_weight_grad", "attention", "attention_backward",
             "max_pool", "max_pool_backward", "gelu", "gelu_backward", "layer_norm", "layer_norm_backward", "sum_rows", "adamw",
+            "matmul.windows", "linear.windows", "attention.windows", "attention_backward.windows",
         ):
             assert f'kernel = "{kernel}"' in programs["with"], kernel
     assert "custom_call" not in programs["without"]
@@ -154,6 +165,27 @@ def test_a_row_that_sees_nothing_gives_zeros():
     y.sum().backward()
     assert y[:, :, 5].cpu().abs().max().item() == 0
     assert q.grad.cpu().isfinite().all() and q.grad[:, :, 5].cpu().abs().max().item() == 0
+
+
+def test_views_that_are_kept_for_backward_are_made_anew(tmp_path):
+    script = """
+import pytpu as torch
+from pytpu.nn import functional as F
+x = torch.randn(2, 40, 3 * 48).to("tpu").requires_grad_()
+def heads(x):
+    return [z.view(2, 40, 4, 12).transpose(1, 2) for z in x.split(48, dim=2)]
+y = F.scaled_dot_product_attention(*heads(x * 2))
+torch.tpu.mark_step()
+y.sum().backward()
+torch.tpu.mark_step()
+"""
+    environment = {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_DUMP_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+    forward, backward = (p.read_text() for p in sorted(tmp_path.iterdir()))
+    results = next(line for line in forward.splitlines() if line.strip().startswith("return")).split(" : ")[1]
+    # What was doubled, and of the attention the result and what its gradient needs besides; no query, key or value.
+    assert results.count("tensor<2x40x144xf32>") == 1 and results.count("tensor<") == 3, results
+    assert "2x40x144xf32" in next(line for line in backward.splitlines() if "@main" in line)
 
 
 def test_every_mode_calls_kernels_unless_told_not_to(tmp_path):

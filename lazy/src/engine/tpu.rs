@@ -105,6 +105,10 @@ impl Backend for Tpu {
         device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
     }
 
+    fn remakes_views(&self) -> bool {
+        mode::get() == EagerMode::Fused
+    }
+
     fn step_boundary(&self) {
         crate::step_boundary();
     }

@@ -89,6 +89,19 @@ pub struct Func {
     pub(crate) calls: usize,
     /// What the next one waits for.
     pub(crate) call_after: Vec<Value>,
+    /// By the names of values.
+    windows: HashMap<u32, Window>,
+}
+
+/// Where the elements of a value lie in another, row-major one.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The other value.
+    pub of: Value,
+    /// Index of the first element.
+    pub offset: usize,
+    /// Distances of neighbours along each dimension, in elements.
+    pub strides: Vec<usize>,
 }
 
 /// What [`Func::enter_region`] puts aside.
@@ -139,6 +152,16 @@ impl Func {
     pub fn is_ours(&self, v: &Value) -> bool {
         let is_given = |a: &Argument| a.attributes.iter().any(|(name, _)| name == "tf.aliasing_output");
         v.id & ARGUMENT == 0 || is_given(&self.args[(v.id & !ARGUMENT) as usize])
+    }
+
+    /// Says where the elements of `v` can be found: who reads strided memory need not have them moved.
+    pub fn set_window(&mut self, v: &Value, window: Window) {
+        self.windows.insert(v.id, window);
+    }
+
+    /// Where the elements of `v` lie, if that was said.
+    pub fn window(&self, v: &Value) -> Option<&Window> {
+        self.windows.get(&v.id)
     }
 
     /// Attaches an attribute to argument `arg`, for example `mhlo.sharding`; `value` is MLIR text.

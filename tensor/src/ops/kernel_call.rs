@@ -16,6 +16,7 @@ use super::pointwise::kernel_error;
 use crate::op::{F64, Func, Value, Values};
 use crate::{DType, Dims, Meta, backend};
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 use torchtpu_kernels::pool::PoolSpec;
 use torchtpu_kernels::reduce::ReduceKind;
 pub use torchtpu_kernels::threads::Lender;
@@ -83,16 +84,77 @@ pub(super) enum KernelCall {
 
 type Numbers = SmallVec<[i64; 18]>;
 
+/// Ends the name of a kernel some of whose operands are windows. After its own numbers come, for each of those, the operand, the
+/// window's offset, its number of dimensions, sizes and strides; and at last how many numbers that are.
+const WINDOWS: &str = ".windows";
+
+/// A part of an operand, in elements.
+struct Window {
+    operand: usize,
+    offset: usize,
+    sizes: Dims,
+    strides: Dims,
+}
+
+/// The numbers of the kernel itself, and the windows on its operands.
+fn windows<'a>(kernel: &'a str, numbers: &'a [i64]) -> Option<(&'a str, &'a [i64], SmallVec<[Window; 4]>)> {
+    let mut windows = SmallVec::new();
+    let Some(kernel) = kernel.strip_suffix(WINDOWS) else { return Some((kernel, numbers, windows)) };
+    let (&len, numbers) = numbers.split_last()?;
+    let (own, mut rest) = numbers.split_at_checked(numbers.len().checked_sub(usize::try_from(len).ok()?)?)?;
+    let sizes = |of: &[i64]| -> Option<Dims> {
+        let of: SmallVec<[usize; 8]> = of.iter().map(|&n| usize::try_from(n).ok()).collect::<Option<_>>()?;
+        Dims::try_new(&of).ok()
+    };
+    while let [operand, offset, rank, of @ ..] = rest {
+        let rank = usize::try_from(*rank).ok()?;
+        let (of, others) = of.split_at_checked(2 * rank)?;
+        let (operand, offset) = (usize::try_from(*operand).ok()?, usize::try_from(*offset).ok()?);
+        windows.push(Window { operand, offset, sizes: sizes(&of[..rank])?, strides: sizes(&of[rank..])? });
+        rest = others;
+    }
+    rest.is_empty().then_some((kernel, own, windows))
+}
+
+/// Whether a kernel reads a window as fast as a copy: elements side by side along one of the last two dimensions, none repeated.
+fn reads_well(sizes: &[usize], strides: &[usize]) -> bool {
+    let mut moving = sizes.iter().zip(strides).filter(|(n, _)| **n > 1);
+    strides.iter().rev().take(2).any(|&s| s == 1) && moving.all(|(_, s)| *s > 0)
+}
+
 impl KernelCall {
     /// Its results, of types `y`, for operands `x`.
     pub(super) fn lower<'a>(self, f: &mut Func, x: impl IntoIterator<Item = &'a Value>, y: &[Meta]) -> Values {
-        let (kernel, numbers) = self.encode();
-        let args: SmallVec<[Value; 12]> = x.into_iter().cloned().collect();
+        let (kernel, mut numbers) = self.encode();
+        let mut args: SmallVec<[Value; 12]> = x.into_iter().cloned().collect();
+        let own = numbers.len();
+        for (i, arg) in args.iter_mut().enumerate().filter(|(i, _)| self.takes_windows(*i)) {
+            if let Some(window) = f.window(arg).filter(|w| reads_well(arg.shape(), &w.strides)) {
+                numbers.extend([i, window.offset, arg.rank()].map(|n| n as i64));
+                numbers.extend(arg.shape().iter().chain(&window.strides).map(|&n| n as i64));
+                *arg = window.of.clone();
+            }
+        }
+        let mut kernel = Cow::from(kernel);
+        if numbers.len() > own {
+            numbers.push((numbers.len() - own) as i64);
+            kernel += WINDOWS;
+        }
         let outs: SmallVec<[_; 3]> = y.iter().map(Meta::ty).collect();
         // Of an argument that the caller keeps, the compiler would make a copy first.
         let in_place: SmallVec<[_; 3]> =
             self.in_place().iter().copied().filter(|pair| f.is_ours(&args[pair.1])).collect();
-        f.custom_call(TARGET, &args, &outs, &in_place, kernel, &numbers).into()
+        f.custom_call(TARGET, &args, &outs, &in_place, &kernel, &numbers).into()
+    }
+
+    /// Whether operand `i` may be a window on a larger array: kernels of few operations for each element want it row-major.
+    fn takes_windows(&self, i: usize) -> bool {
+        match self {
+            KernelCall::Matmul(_) | KernelCall::Linear { .. } => i < 2,
+            KernelCall::Attention(_) => i < 3,
+            KernelCall::AttentionBackward(_) => i < 4,
+            _ => false,
+        }
     }
 
     /// Which results may take the memory of which operands.
@@ -276,14 +338,24 @@ pub fn run(
     threads: &dyn Lender,
 ) -> Result<(), String> {
     let fits = |call: &KernelCall| call.arity().0 <= x.len() && call.arity().1 == y.len();
-    let call = KernelCall::decode(kernel, numbers).filter(fits);
-    let Some(call) = call else {
+    let decoded = windows(kernel, numbers).and_then(|(kernel, numbers, windows)| {
+        let call = KernelCall::decode(kernel, numbers).filter(fits)?;
+        windows.iter().all(|w| call.takes_windows(w.operand)).then_some((call, windows))
+    });
+    let Some((call, windows)) = decoded else {
         let (n, m) = (x.len(), y.len());
         return Err(format!("no kernel {kernel} with attributes {numbers:?}, {n} operands and {m} results"));
     };
-    let x = &x[..call.arity().0];
-    let layouts: SmallVec<[(Dims, Dims); 12]> =
-        x.iter().enumerate().map(|(i, a)| layout(&call, i, x, &a.sizes)).collect();
+    let mut x: SmallVec<[Operand<'_>; 12]> = x[..call.arity().0]
+        .iter()
+        .map(|a| Operand { dtype: a.dtype, sizes: a.sizes, strides: a.sizes.contiguous_strides(), bytes: a.bytes })
+        .collect();
+    for w in windows {
+        let of = &mut x[w.operand];
+        let bytes = w.offset.checked_mul(of.dtype.size_bytes()).and_then(|at| of.bytes.get(at..));
+        *of = Operand { sizes: w.sizes, strides: w.strides, bytes: bytes.ok_or("a window beyond its array")?, ..*of };
+    }
+    let layouts: SmallVec<[(Dims, Dims); 12]> = (0..x.len()).map(|i| layout(&call, i, &x)).collect();
     let inputs: SmallVec<[View<'_>; 12]> =
         x.iter().zip(&layouts).map(|(a, (sizes, strides))| View::of_bytes(a.bytes, sizes, strides, a.dtype)).collect();
     let strides: SmallVec<[Dims; 3]> = y.iter().map(|a| a.sizes.contiguous_strides()).collect();
@@ -292,23 +364,30 @@ pub fn run(
     with_threads_of(threads, || compute(&call, &inputs, &mut outputs))
 }
 
+/// An operand of a call, or the window that the kernel sees of it.
+struct Operand<'a> {
+    dtype: DType,
+    sizes: Dims,
+    strides: Dims,
+    /// From the first element on.
+    bytes: &'a [u8],
+}
+
 /// Sizes and strides of operand `i` as the kernel wants them.
-fn layout(call: &KernelCall, i: usize, x: &[Array<&[u8]>], sizes: &Dims) -> (Dims, Dims) {
-    let strides = sizes.contiguous_strides();
+fn layout(call: &KernelCall, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
+    let Operand { sizes, strides, .. } = &x[i];
     let (mask, q, o) = match call {
-        KernelCall::Matmul(o) if [o.ta, o.tb][i] => return (swap_last(sizes), swap_last(&strides)),
+        KernelCall::Matmul(o) if [o.ta, o.tb][i] => return (swap_last(sizes), swap_last(strides)),
         // The weight's rows are the product's columns.
-        KernelCall::Linear { .. } if i == 1 => {
-            return (swap_last(sizes), swap_last(&strides));
-        }
+        KernelCall::Linear { .. } if i == 1 => return (swap_last(sizes), swap_last(strides)),
         KernelCall::Attention(o) => (3, 0, o),
         KernelCall::AttentionBackward(o) => (5, 1, o),
         // A result has taken its memory: nothing to see here.
         KernelCall::AdamW(_) if x[i].bytes.is_empty() => return (Dims::filled(0, 1), Dims::filled(1, 1)),
-        _ => return (*sizes, strides),
+        _ => return (*sizes, *strides),
     };
     if i != mask {
-        return (*sizes, strides);
+        return (*sizes, *strides);
     }
     let scores = o.score_dims(&x[q].sizes, &x[q + 1].sizes);
     let mut spread = Dims::filled(0, 4);

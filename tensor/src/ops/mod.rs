@@ -165,7 +165,14 @@ macro_rules! op_table {
             pub(crate) fn view_dtype(&self, x: DType) -> DType {
                 match self { $(Prim::$name(o) => op::$tier::view_dtype(o, x),)* $(Prim::$bname(o) => op::$btier::view_dtype(&**o, x)),* }
             }
-            pub(crate) fn layout(&self, x: &Layout) -> Result<Layout> {
+            /// Where the elements of a view are, given where the input's are.
+            ///
+            /// # Errors
+            /// When no strides say so.
+            ///
+            /// # Panics
+            /// For an op that is no view.
+            pub fn layout(&self, x: &Layout) -> Result<Layout> {
                 match self { $(Prim::$name(o) => op::$tier::layout(o, x),)* $(Prim::$bname(o) => op::$btier::layout(&**o, x)),* }
             }
             pub(crate) fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
