@@ -23,9 +23,6 @@ pub struct Attention<'a> {
     pub mask: Option<View<'a>>,
 }
 
-/// Query rows of a block.
-const BLOCK: usize = 64;
-
 #[derive(Clone, Copy)]
 struct Sizes {
     heads: usize,
@@ -47,6 +44,11 @@ impl Attention<'_> {
         assert!(q.len() == 4 && k.len() == 4 && v.len() == 4, "attention: operands have four dimensions");
         let [heads, rows] = self.dimensions();
         (q[0] * q[heads], Sizes { heads: q[heads], l: q[rows], s: k[rows], e: q[3], ev: v[3] })
+    }
+
+    /// Query rows of a block. Where each row sees one key more, smaller blocks compute less that is not seen.
+    fn block(&self) -> usize {
+        if self.is_causal { 32 } else { 64 }
     }
 
     /// How many keys the rows below `end` see.
@@ -173,13 +175,14 @@ pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewM
     for_acc!(q.dtype(), A => {
         spec.read::<A, 3>([q, k, v], |[q, k, v]| spec.write::<A>(out, |out| output::<A, _>(lse, |lse| {
             let lse = Shared::new(lse);
-            let blocks = z.l.div_ceil(BLOCK);
-            let work = BLOCK.min(z.l.max(1)) * z.s.max(1) * (z.e + z.ev).max(1);
+            let block = spec.block();
+            let blocks = z.l.div_ceil(block);
+            let work = block.min(z.l.max(1)) * z.s.max(1) * (z.e + z.ev).max(1);
             parallel_for(pairs * blocks, (1usize << 18).div_ceil(work), |range| {
-                let mut scores = Scratch::<A>::any(BLOCK.min(z.l) * z.s);
+                let mut scores = Scratch::<A>::any(block.min(z.l) * z.s);
                 for i in range {
-                    let (pair, first) = (i / blocks, i % blocks * BLOCK);
-                    let rows = BLOCK.min(z.l - first);
+                    let (pair, first) = (i / blocks, i % blocks * block);
+                    let rows = block.min(z.l - first);
                     let seen = spec.seen(first + rows, z.s);
                     // SAFETY: blocks are disjoint.
                     let lse = unsafe { lse.slice(pair * z.l + first, rows) };
@@ -244,16 +247,17 @@ pub fn attention_backward(
         spec.read::<A, 4>([g, q, k, v], |[g, q, k, v]| spec.write::<A>(gq, |gq| spec.write::<A>(gk, |gk| spec.write::<A>(gv, |gv| {
             // Few heads: the products themselves run on several threads instead.
             let inside = pairs < num_threads();
+            let block = spec.block();
             let work = (z.l * z.s * (z.e + z.ev)).max(1);
             parallel_for(pairs, if inside { pairs.max(1) } else { (1usize << 18).div_ceil(work) }, |range| {
-                let mut scratch = Scratch::<A>::any(2 * BLOCK.min(z.l) * z.s);
-                let (p, dp) = scratch.split_at_mut(BLOCK.min(z.l) * z.s);
+                let mut scratch = Scratch::<A>::any(2 * block.min(z.l) * z.s);
+                let (p, dp) = scratch.split_at_mut(block.min(z.l) * z.s);
                 for pair in range {
                     let (k, v) = (k.rows(pair, 0), v.rows(pair, 0));
                     gk.clear(pair, z.s, z.e);
                     gv.clear(pair, z.s, z.ev);
-                    for first in (0..z.l).step_by(BLOCK) {
-                        let rows = BLOCK.min(z.l - first);
+                    for first in (0..z.l).step_by(block) {
+                        let rows = block.min(z.l - first);
                         let seen = spec.seen(first + rows, z.s);
                         let (p, dp) = (&mut p[..rows * seen], &mut dp[..rows * seen]);
                         let (q, g) = (q.rows(pair, first), g.rows(pair, first));

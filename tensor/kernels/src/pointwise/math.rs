@@ -56,6 +56,13 @@ fn within(x: f32, low: f32, high: f32) -> f32 {
     if x < low { low } else { x }
 }
 
+/// The last factor of a power: zero where the power is too small for any number. Processors take some hundred cycles for a product that
+/// underflows, and that of minus infinity is common.
+#[inline(always)]
+fn unless_nothing(nothing: bool, factor: f32) -> f32 {
+    if nothing { 0.0 } else { factor }
+}
+
 /// e^x to 1 ulp, subnormal results included.
 #[inline(always)]
 pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
@@ -64,7 +71,7 @@ pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
     // In two steps, because 2^n alone may not be a normal number. A NaN has any n, and stays one.
     let n = n.clamp(-252, 252);
     let half = n >> 1;
-    p * power_of_two(half) * power_of_two(n - half)
+    p * power_of_two(half) * unless_nothing(x < -105.0, power_of_two(n - half))
 }
 
 /// e^x for -87 <= x <= 88, where 2^n is normal.
@@ -78,6 +85,7 @@ fn exp_normal<const FMA: bool>(x: f32) -> f32 {
 /// 2^x to 1 ulp.
 #[inline(always)]
 pub(crate) fn exp2<const FMA: bool>(x: f32) -> f32 {
+    let nothing = x < -151.0;
     let x = within(x, -151.0, 129.0);
     let shifted = x + ROUNDER;
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32).clamp(-252, 252);
@@ -88,7 +96,7 @@ pub(crate) fn exp2<const FMA: bool>(x: f32) -> f32 {
     let low = if FMA { f.mul_add(std::f32::consts::LN_2, -r) } else { 0.0 } + f * LN2_REST;
     let p = 1.0 + (fma::<FMA>(r * r, exp_tail::<FMA>(r), low) + r);
     let half = n >> 1;
-    p * power_of_two(half) * power_of_two(n - half)
+    p * power_of_two(half) * unless_nothing(nothing, power_of_two(n - half))
 }
 
 /// e^x - 1 to 3 ulp, without cancellation near zero.
