@@ -109,12 +109,15 @@ impl<'a> View<'a> {
 }
 
 fn check_bytes(bytes: &[u8], sizes: &[usize], strides: &[usize], dtype: DType) {
-    let last: usize = sizes.iter().zip(strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
     let size = dtype.size_bytes();
+    // Sizes and strides may come from a program: what overflows reaches beyond any bytes.
+    let last = |last: usize, (n, s): (&usize, &usize)| last.checked_add(n.saturating_sub(1).checked_mul(*s)?);
+    let last = sizes.iter().zip(strides).try_fold(0, last);
+    let reach = last.and_then(|last| last.checked_add(1)?.checked_mul(size));
     // The parts of a complex number are what must be aligned.
     let align = if dtype.is_complex() { size / 2 } else { size };
     assert!(sizes.len() == strides.len(), "view of bytes: {sizes:?} with strides {strides:?}");
-    assert!(sizes.contains(&0) || (last + 1) * size <= bytes.len(), "view reaches beyond its bytes");
+    assert!(sizes.contains(&0) || reach.is_some_and(|n| n <= bytes.len()), "view reaches beyond its bytes");
     assert!(bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(align), "view of bytes that are not aligned");
 }
 

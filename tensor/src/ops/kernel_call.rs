@@ -108,7 +108,7 @@ fn windows<'a>(kernel: &'a str, numbers: &'a [i64]) -> Option<(&'a str, &'a [i64
     };
     while let [operand, offset, rank, of @ ..] = rest {
         let rank = usize::try_from(*rank).ok()?;
-        let (of, others) = of.split_at_checked(2 * rank)?;
+        let (of, others) = of.split_at_checked(rank.checked_mul(2)?)?;
         let (operand, offset) = (usize::try_from(*operand).ok()?, usize::try_from(*offset).ok()?);
         windows.push(Window { operand, offset, sizes: sizes(&of[..rank])?, strides: sizes(&of[rank..])? });
         rest = others;
@@ -323,7 +323,8 @@ fn layer_norm(numbers: &[i64]) -> Option<LayerNorm> {
 }
 
 /// Computes what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes have no
-/// bytes: the result holds what they held. Operands past those of the kernel mean nothing to it.
+/// bytes: the result holds what they held. Operands past those of the kernel mean nothing to it. Of an operand with a window the
+/// kernel sees that part alone.
 ///
 /// # Errors
 /// A message, for a name, attributes or numbers of operands and results that no lowering writes, and when the kernel itself fails.
