@@ -1,0 +1,444 @@
+//! The driver: blocks of the summed dimension, and who packs and multiplies what.
+
+use super::parts::{Extent, SharedExtent};
+use super::{Adjacent, Columns, From, Inside, Kernel, Lines, Multiply, PORTIONS, Side};
+use crate::cpu::level;
+use crate::matmul::MatMut;
+use crate::par::{Scratch, Shared};
+use crate::real::{Float, Real, simd};
+use crate::threads::{num_threads, parallel_tasks};
+use std::ops::Range;
+
+/// A product: sizes, factors and where the result goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a, S> {
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) alpha: S,
+    pub(crate) beta: S,
+    /// First element of the result, and the distance of its rows.
+    pub(crate) c: *mut S,
+    pub(crate) row: usize,
+    pub(crate) columns: &'a dyn Columns,
+    /// Whether to use the other threads.
+    pub(crate) parallel: bool,
+    /// Where results are rounded to as they leave the registers, instead of to `c`; sums of one block only.
+    pub(crate) rounded: Option<Rounded<S>>,
+    /// A number for each column that is added to its sums.
+    pub(crate) bias: Option<&'a [S]>,
+}
+
+/// A result of a narrower type. Rows, columns and strides are those of the product's `c`, which is not touched.
+#[derive(Clone, Copy)]
+pub(crate) struct Rounded<S> {
+    /// First element.
+    pub(crate) at: *mut u8,
+    /// Bytes of an element.
+    pub(crate) size: usize,
+    /// Rounds numbers to elements side by side.
+    pub(crate) write: unsafe fn(&[S], *mut u8),
+}
+
+// SAFETY: threads write disjoint tiles of the result.
+unsafe impl<S: Sync> Sync for Product<'_, S> {}
+
+/// Portion `i` of the next strip after this one, if there is one.
+fn portion<S>(strip: &[S], i: usize, next: bool) -> *const S {
+    let at = strip.len() + strip.len() / PORTIONS * i;
+    if next && i < PORTIONS { strip.as_ptr().wrapping_add(at) } else { std::ptr::null() }
+}
+
+/// Lines that are packed for all threads at a time, at most.
+const SHARED_LINES: usize = 4096;
+/// Bytes that a thread packs at a time for itself: a part of a second-level cache.
+const GROUP_BYTES: usize = 768 << 10;
+
+/// Computes a product; `k` is not zero.
+///
+/// # Safety
+/// The operands have `m` and `n` lines of `k` elements; the result may be written at its rows and columns, and overlaps neither.
+pub(crate) unsafe fn product<S: Real>(kernel: &Kernel<S>, a: &dyn Lines<S>, b: &dyn Lines<S>, p: &Product<S>) {
+    let blocks = p.k.div_ceil(kernel.k_block + kernel.k_block / 4).max(1);
+    // Blocks start where packing in groups of 16 can start, and with a packed step.
+    let k_block = p.k.div_ceil(blocks).next_multiple_of((kernel.per_step * kernel.steps).max(16));
+    let height = kernel.height(p.m);
+    assert!(p.rounded.is_none() || (blocks == 1 && p.beta == S::ZERO), "sums that are rounded before they are whole");
+    let by_columns = p.n >= p.m;
+    let (shared_lines, lanes) = if by_columns { (p.m, height) } else { (p.n, kernel.width) };
+    let outer = SHARED_LINES / lanes * lanes;
+    let steps = kernel.steps(k_block.min(p.k));
+    let mut shared = Scratch::<S>::any(shared_lines.min(outer).next_multiple_of(lanes) * steps);
+    for first in (0..shared_lines).step_by(outer) {
+        let lines = first..(first + outer).min(shared_lines);
+        for k0 in (0..p.k).step_by(k_block) {
+            let k = k0..(k0 + k_block).min(p.k);
+            let beta = if k0 == 0 { p.beta } else { S::ONE };
+            // Once, with the last block.
+            let p = Product { beta, bias: p.bias.filter(|_| k.end == p.k), ..*p };
+            let (side, x) = if by_columns { (Side::Left, a) } else { (Side::Right, b) };
+            // SAFETY: by the caller.
+            unsafe {
+                let extent = pack_all(kernel, x, side, &lines, lanes, &k, &mut shared, p.parallel);
+                let block = Block { kernel, a, b, height, shared: &shared, extent, k, p: &p };
+                match by_columns {
+                    _ if !extent.fits(Extent::ONE) => {
+                        let lines = lines.clone();
+                        let (rows, columns) = if by_columns { (lines, 0..p.n) } else { (0..p.m, lines) };
+                        block.otherwise(rows, columns, p.parallel)
+                    }
+                    true => block.split_columns(&lines),
+                    false => block.split_rows(&lines),
+                }
+            }
+        }
+    }
+}
+
+/// [`product`] with the tile that is fastest for the sizes.
+///
+/// # Safety
+/// As [`product`].
+pub(crate) unsafe fn fastest_product<S: Multiply>(a: &dyn Lines<S>, b: &dyn Lines<S>, p: &Product<S>) {
+    // SAFETY: by the caller; the processor has the level.
+    unsafe { product(S::product_kernel(level(), p.m, p.n, p.k), a, b, p) }
+}
+
+fn each(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
+    if parallel { parallel_tasks(count, f) } else { f(0..count) }
+}
+
+/// Cuts `0..n` into shares of at most `most`, smaller towards the end, so that threads that draw them are done at the same time.
+fn shares(n: usize, threads: usize, most: usize) -> Vec<Range<usize>> {
+    let mut shares = Vec::new();
+    let mut start = 0;
+    // Few strips are still enough for all threads.
+    let least = (most / 4).min(n / (4 * threads)).max(1);
+    while start < n {
+        let size = ((n - start) / (2 * threads)).clamp(least, most).min(n - start);
+        shares.push(start..start + size);
+        start += size;
+    }
+    shares
+}
+
+/// Packs lines for all threads.
+unsafe fn pack_all<S: Real>(
+    kernel: &Kernel<S>,
+    x: &dyn Lines<S>,
+    side: Side,
+    lines: &Range<usize>,
+    lanes: usize,
+    k: &Range<usize>,
+    out: &mut [S],
+    parallel: bool,
+) -> Extent {
+    let size = kernel.steps(k.len()) * lanes;
+    let out = Shared::new(out);
+    let extent = SharedExtent::new();
+    each(parallel, lines.len().div_ceil(lanes), &|range| {
+        let here = lines.start + range.start * lanes..(lines.start + range.end * lanes).min(lines.end);
+        // SAFETY: by the caller; strips are disjoint.
+        extent.add(unsafe {
+            kernel.pack_lines(x, side, here, lanes, k, out.slice(range.start * size, range.len() * size))
+        });
+    });
+    extent.get()
+}
+
+/// A block of the summed dimension, with the lines of one operand that are packed for all threads.
+struct Block<'a, S: 'static> {
+    kernel: &'a Kernel<S>,
+    a: &'a dyn Lines<S>,
+    b: &'a dyn Lines<S>,
+    height: usize,
+    shared: &'a [S],
+    extent: Extent,
+    k: Range<usize>,
+    p: &'a Product<'a, S>,
+}
+
+impl<S: Real> Block<'_, S> {
+    /// Adds to a part of the result with the tile that multiplies any numbers.
+    ///
+    /// # Safety
+    /// As [`product`]; no other thread writes to the part.
+    #[cold]
+    unsafe fn otherwise(&self, rows: Range<usize>, columns: Range<usize>, parallel: bool) {
+        let Some(kernel) = self.kernel.otherwise else { unreachable!("a tile multiplies all numbers or has another") };
+        let inside = |lines, first| Inside { lines, first, k: self.k.start };
+        let p = Product {
+            m: rows.len(),
+            n: columns.len(),
+            k: self.k.len(),
+            // SAFETY: a row of the result.
+            c: unsafe { self.p.c.add(rows.start * self.p.row) },
+            columns: &From { columns: self.p.columns, first: columns.start },
+            parallel,
+            bias: self.p.bias.map(|bias| &bias[columns.clone()]),
+            ..*self.p
+        };
+        // SAFETY: by the caller.
+        unsafe { product(kernel, &inside(self.a, rows.start), &inside(self.b, columns.start), &p) }
+    }
+
+    /// Each thread packs panels of the right operand, and multiplies all strips of `rows` with them.
+    ///
+    /// # Safety
+    /// As [`product`].
+    unsafe fn split_columns(&self, rows: &Range<usize>) {
+        let Block { kernel, height, shared: left, p, .. } = *self;
+        let (steps, width) = (kernel.steps(self.k.len()), kernel.width);
+        let panels = p.n.div_ceil(width);
+        let threads = if p.parallel { num_threads() } else { 1 };
+        // Too few panels for the threads: strips are split too.
+        let splits = if panels < 2 * threads && threads > 1 { threads.min(rows.len().div_ceil(height)) } else { 1 };
+        let most = (GROUP_BYTES / (steps * width * size_of::<S>())).max(1);
+        // As many for each thread, and a few, since threads are not equally fast.
+        let groups = panels.div_ceil(most).max(2 * threads).next_multiple_of(threads);
+        let group = panels.div_ceil(groups);
+        let groups = panels.div_ceil(group);
+        let strips = rows.len().div_ceil(height);
+        each(p.parallel, groups * splits, &|range| {
+            let mut right = Scratch::<S>::any(group * steps * width);
+            // SAFETY: by the caller: operands and result have these sizes, and tasks write disjoint tiles.
+            unsafe {
+                (kernel.enter)();
+                for task in range {
+                    let (split, first) = (task % splits, task / splits * group);
+                    let here = group.min(panels - first);
+                    let strips = split * strips / splits..(split + 1) * strips / splits;
+                    let columns = first * width..((first + here) * width).min(p.n);
+                    let extent = kernel.pack_lines(self.b, Side::Right, columns.clone(), width, &self.k, &mut right);
+                    if !extent.fits(self.extent) {
+                        let rows = rows.start + strips.start * height..(rows.start + strips.end * height).min(rows.end);
+                        self.otherwise(rows, columns, false);
+                        continue;
+                    }
+                    for s in strips.clone() {
+                        let a = &left[s * steps * height..][..steps * height];
+                        for i in 0..here {
+                            let b = &right[i * steps * width..][..steps * width];
+                            place(
+                                kernel,
+                                height,
+                                steps,
+                                a,
+                                b,
+                                rows.start + s * height,
+                                rows.end,
+                                (first + i) * width,
+                                portion(a, i, s + 1 < strips.end),
+                                p,
+                            );
+                        }
+                    }
+                }
+                (kernel.leave)();
+            }
+        });
+    }
+
+    /// Each thread packs a block of rows of the left operand, and multiplies all panels of `columns` with it.
+    ///
+    /// # Safety
+    /// As [`product`].
+    unsafe fn split_rows(&self, columns: &Range<usize>) {
+        let Block { kernel, height, shared: right, p, .. } = *self;
+        let (steps, width) = (kernel.steps(self.k.len()), kernel.width);
+        let strips = p.m.div_ceil(height);
+        let threads = if p.parallel { num_threads() } else { 1 };
+        let most = (GROUP_BYTES / (steps * height * size_of::<S>())).max(1);
+        let blocks = shares(strips, threads, most);
+        let block = blocks[0].len();
+        each(p.parallel, blocks.len(), &|range| {
+            let mut left = Scratch::<S>::any(block * steps * height);
+            // SAFETY: as in `split_columns`.
+            unsafe {
+                (kernel.enter)();
+                for task in range {
+                    let Range { start: first, end } = blocks[task].clone();
+                    let here = end - first;
+                    let rows = first * height..(end * height).min(p.m);
+                    let extent = kernel.pack_lines(self.a, Side::Left, rows.clone(), height, &self.k, &mut left);
+                    if !extent.fits(self.extent) {
+                        self.otherwise(rows, columns.clone(), false);
+                        continue;
+                    }
+                    for (panel, j) in columns.clone().step_by(width).enumerate() {
+                        let b = &right[panel * steps * width..][..steps * width];
+                        for s in 0..here {
+                            let a = &left[s * steps * height..][..steps * height];
+                            let ahead = portion(b, s, j + width < columns.end);
+                            place(kernel, height, steps, a, b, (first + s) * height, p.m, j, ahead, p);
+                        }
+                    }
+                }
+                (kernel.leave)();
+            }
+        });
+    }
+}
+
+/// A tile that is not stored where it is computed.
+#[repr(align(64))]
+struct Buffer<S>([S; 32 * 32]);
+
+/// Computes the tile at `(i, j)` and stores it.
+#[inline(always)]
+unsafe fn place<S: Real>(
+    kernel: &Kernel<S>,
+    height: usize,
+    steps: usize,
+    a: &[S],
+    b: &[S],
+    i: usize,
+    end: usize,
+    j: usize,
+    ahead: *const S,
+    p: &Product<S>,
+) {
+    let (rows, columns) = (height.min(end - i), kernel.width.min(p.n - j));
+    let whole = rows == height && columns == kernel.width;
+    let start = p.columns.at(j);
+    let bias = p.bias.map(|bias| &bias[j..j + columns]);
+    if let Some(to) = &p.rounded {
+        let mut buffer = std::mem::MaybeUninit::<Buffer<S>>::uninit();
+        let (sums, width) = (buffer.as_mut_ptr().cast::<S>(), kernel.width);
+        // SAFETY: by the caller; the tile fills the buffer's first `height` rows.
+        unsafe {
+            (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width, ahead);
+            add_bias(bias, sums, width, rows);
+            for row in 0..rows {
+                let sums = std::slice::from_raw_parts(sums.add(row * width), columns);
+                (to.write)(sums, to.at.add(((i + row) * p.row + start) * to.size));
+            }
+        }
+        return;
+    }
+    // SAFETY: by the caller.
+    unsafe {
+        let c = p.c.add(i * p.row + start);
+        if (whole || kernel.masks) && p.columns.at(j + columns - 1) - start == columns - 1 {
+            (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, p.beta, c, p.row, rows, columns, ahead);
+            return add_bias(bias, c, p.row, rows);
+        }
+        let mut buffer = std::mem::MaybeUninit::<Buffer<S>>::uninit();
+        let sums = buffer.as_mut_ptr().cast::<S>();
+        let width = kernel.width;
+        (kernel.tile)(height, steps, a.as_ptr(), b.as_ptr(), p.alpha, S::ZERO, sums, width, height, width, ahead);
+        add_bias(bias, sums, width, rows);
+        for column in 0..columns {
+            let c = p.c.add(i * p.row + p.columns.at(j + column));
+            for row in 0..rows {
+                let (c, v) = (c.add(row * p.row), *sums.add(row * width + column));
+                *c = if p.beta == S::ZERO { v } else { v + p.beta * *c };
+            }
+        }
+    }
+}
+
+/// Adds the bias, if there is one, to `rows` rows of sums, `row` from each other.
+///
+/// # Safety
+/// The rows have as many sums as there are numbers in the bias.
+#[inline(always)]
+unsafe fn add_bias<S: Real>(bias: Option<&[S]>, sums: *mut S, row: usize, rows: usize) {
+    let Some(bias) = bias else { return };
+    for i in 0..rows {
+        // SAFETY: by the caller.
+        add(unsafe { std::slice::from_raw_parts_mut(sums.add(i * row), bias.len()) }, bias);
+    }
+}
+
+simd! {
+    fn add<S: Real>(sums: &mut [S], x: &[S]) {
+        for (sum, &x) in sums.iter_mut().zip(x) {
+            *sum += x;
+        }
+    }
+}
+
+/// `out = alpha * a @ b + bias`, rounded to `T` once; `row` is the distance of the result's rows, whose columns are side by side. Says whether it
+/// did: sums of more than one block need a place of their own.
+///
+/// # Safety
+/// As [`product`]; `T`'s sums are of the kernel's type.
+pub(crate) unsafe fn rounded<T: Float<Acc: Multiply>>(
+    kernel: &Kernel<T::Acc>,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: T::Acc,
+    a: &dyn Lines<T::Acc>,
+    b: &dyn Lines<T::Acc>,
+    out: *mut T,
+    row: usize,
+    parallel: bool,
+    bias: Option<&[T::Acc]>,
+) -> bool {
+    if k > kernel.k_block {
+        return false;
+    }
+    unsafe fn write<T: Float>(sums: &[T::Acc], to: *mut u8) {
+        // SAFETY: by the caller, there are as many elements at `to`.
+        crate::real::round(sums, unsafe { std::slice::from_raw_parts_mut(to.cast::<T>(), sums.len()) });
+    }
+    let to = Rounded { at: out.cast(), size: size_of::<T>(), write: write::<T> };
+    let c = std::ptr::dangling_mut();
+    let beta = T::Acc::ZERO;
+    let p = Product { m, n, k, alpha, beta, c, row, columns: &Adjacent, parallel, rounded: Some(to), bias };
+    // SAFETY: by the caller.
+    unsafe { product(kernel, a, b, &p) };
+    true
+}
+
+/// [`product`] into a matrix with any strides.
+///
+/// # Safety
+/// As [`product`].
+pub(crate) unsafe fn matrices<S: Multiply>(
+    kernel: &Kernel<S>,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: S,
+    a: &dyn Lines<S>,
+    b: &dyn Lines<S>,
+    beta: S,
+    c: MatMut<S>,
+    parallel: bool,
+    bias: Option<&[S]>,
+) {
+    // SAFETY: by the caller, for every path.
+    unsafe {
+        let at = c.element(0, 0);
+        if c.col() == 1 || n == 1 {
+            let row = c.row();
+            let p = Product { m, n, k, alpha, beta, c: at, row, columns: &Adjacent, parallel, rounded: None, bias };
+            return product(kernel, a, b, &p);
+        }
+        // Columns apart from each other: a dense result first.
+        let mut dense = Scratch::<S>::any(m * n);
+        let p = Product {
+            m,
+            n,
+            k,
+            alpha,
+            beta: S::ZERO,
+            c: dense.as_mut_ptr(),
+            row: n,
+            columns: &Adjacent,
+            parallel,
+            rounded: None,
+            bias,
+        };
+        product(kernel, a, b, &p);
+        for i in 0..m {
+            for j in 0..n {
+                let (c, v) = (c.element(i, j), dense[i * n + j]);
+                *c = if beta == S::ZERO { v } else { v + beta * *c };
+            }
+        }
+    }
+}

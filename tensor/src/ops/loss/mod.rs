@@ -1,0 +1,267 @@
+//! Losses.
+//!
+//! Cross entropy of class indices is fused: it keeps the log-sum-exp of each row and not the probabilities. The others are
+//! compositions; each ends in the same [`reduced`].
+
+mod cross_entropy;
+
+use super::ok;
+use crate::ops::activation::log_sigmoid;
+use crate::ops::clip::clamp;
+use crate::ops::dtype::expect_float;
+use crate::ops::pointwise::{check_subtraction, result_type, select, select_scalar};
+use crate::schema::{Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
+use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, samples, state};
+pub(super) use cross_entropy::select_int;
+pub use cross_entropy::{CrossEntropy, CrossEntropyArgs, CrossEntropyBackward, cross_entropy, nll_loss};
+
+/// What becomes of the losses of all elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reduction {
+    /// They are given as they are.
+    None,
+    /// Their mean.
+    Mean,
+    /// Their sum.
+    Sum,
+}
+
+impl Reduction {
+    /// From aten's numbers.
+    ///
+    /// # Errors
+    /// `Value` for any but 0, 1, 2.
+    pub fn from_int(v: i64) -> Result<Reduction> {
+        match v {
+            0 => Ok(Reduction::None),
+            1 => Ok(Reduction::Mean),
+            2 => Ok(Reduction::Sum),
+            _ => Err(Error::value(format!("{v} is not a valid value for reduction"))),
+        }
+    }
+}
+
+pub(crate) fn reduced(loss: Tensor, r: Reduction) -> Result<Tensor> {
+    match r {
+        Reduction::None => Ok(loss),
+        Reduction::Mean => loss.mean(),
+        Reduction::Sum => loss.sum(),
+    }
+}
+
+fn float_pair(name: &str, x: &Tensor, t: &Tensor) -> Result<Tensor> {
+    let dtype = result_type(Operand::Tensor(x), Operand::Tensor(t));
+    if !dtype.is_float() {
+        return Err(super::complex::unsupported(name, dtype));
+    }
+    x.to_dtype(dtype)?.sub(&t.to_dtype(dtype)?)
+}
+
+fn smooth_l1(x: &Tensor, target: &Tensor, r: Reduction, beta: f64) -> Result<Tensor> {
+    if beta < 0.0 {
+        return Err(Error::runtime("smooth_l1_loss does not support negative values for beta."));
+    }
+    let d = float_pair("smooth_l1_cpu", x, target)?.abs()?;
+    if beta == 0.0 {
+        return reduced(d, r);
+    }
+    let near = d.square()?.mul_scalar(0.5 / beta)?;
+    reduced(select(&d.lt_scalar(beta)?, &near, &d.sub_scalar(0.5 * beta)?)?, r)
+}
+
+fn huber(x: &Tensor, target: &Tensor, r: Reduction, delta: f64) -> Result<Tensor> {
+    if delta <= 0.0 {
+        return Err(Error::runtime("huber_loss does not support non-positive values for delta."));
+    }
+    let d = float_pair("huber_cpu", x, target)?.abs()?;
+    let far = d.sub_scalar(0.5 * delta)?.mul_scalar(delta)?;
+    reduced(select(&d.le_scalar(delta)?, &d.square()?.mul_scalar(0.5)?, &far)?, r)
+}
+
+/// `max(log(x), -100)`, whose gradient is finite at zero.
+fn bounded_log(x: &Tensor) -> Result<Tensor> {
+    let at_zero = x.eq_scalar(0.0)?;
+    let log = select_scalar(&at_zero, 1.0, x)?.log()?;
+    let low = Some(Operand::Scalar(Scalar::Float(-100.0)));
+    clamp(&select_scalar(&at_zero, -100.0, &log)?, low, None)
+}
+
+fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r: Reduction) -> Result<Tensor> {
+    if x.dims() != target.dims() {
+        return Err(Error::value(format!(
+            "Using a target size (torch.Size({})) that is different to the input size (torch.Size({})) is deprecated. Please ensure they have the same size.",
+            target.dims(),
+            x.dims()
+        )));
+    }
+    if target.dtype() != x.dtype() {
+        return Err(Error::runtime(format!(
+            "Found dtype {} but expected {}",
+            target.dtype().scalar_type(),
+            x.dtype().scalar_type()
+        )));
+    }
+    expect_float("binary_cross_entropy", x)?;
+    state::no_grad(|| -> Result<()> {
+        let x = x.detach();
+        let outside = x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()?;
+        let error = || Error::runtime("all elements of input should be between 0 and 1");
+        if x.device().kind == DeviceKind::Tpu {
+            return super::indexing::defer(&outside, error().in_op("binary_cross_entropy"));
+        }
+        match outside.to_dtype(DType::I64)?.sum()?.scalar_bits() {
+            Some(n) if n != 0 => Err(error()),
+            _ => Ok(()),
+        }
+    })?;
+    let one_less = |t: &Tensor| t.neg()?.add_scalar(1.0);
+    let loss = target.mul(&bounded_log(x)?)?.add(&one_less(target)?.mul(&bounded_log(&one_less(x)?)?)?)?.neg()?;
+    reduced(
+        match weight {
+            Some(w) => loss.mul(w)?,
+            None => loss,
+        },
+        r,
+    )
+}
+
+fn binary_cross_entropy_with_logits(
+    x: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    r: Reduction,
+) -> Result<Tensor> {
+    if x.dims() != target.dims() {
+        return Err(Error::value(format!(
+            "Target size (torch.Size({})) must be the same as input size (torch.Size({}))",
+            target.dims(),
+            x.dims()
+        )));
+    }
+    if target.dtype() == DType::Bool {
+        check_subtraction(Operand::Tensor(target), Operand::Tensor(target))?;
+    }
+    let mut log = log_sigmoid(x)?;
+    if let Some(p) = pos_weight {
+        log = log.mul(&p.sub_scalar(1.0)?.mul(target)?.add_scalar(1.0)?)?;
+    }
+    let loss = target.neg()?.add_scalar(1.0)?.mul(x)?.sub(&log)?;
+    reduced(
+        match weight {
+            Some(w) => loss.mul(w)?,
+            None => loss,
+        },
+        r,
+    )
+}
+
+fn kl_div(x: &Tensor, target: &Tensor, r: Reduction, log_target: bool) -> Result<Tensor> {
+    for t in [x, target] {
+        super::complex::refuse(t, crate::ErrorKind::Runtime, "kl_div: Complex inputs not supported.")?;
+    }
+    if !x.dtype().is_float() || !target.dtype().is_float() {
+        return Err(Error::runtime("kl_div: Integral inputs not supported."));
+    }
+    if log_target {
+        return reduced(target.exp()?.mul(&target.sub(x)?)?, r);
+    }
+    // `t log t` is zero at zero.
+    let at_zero = target.eq_scalar(0.0)?;
+    let own = target.mul(&select_scalar(&at_zero, 1.0, target)?.log()?)?;
+    reduced(own.sub(&target.mul(x)?)?, r)
+}
+
+/// `torch.cosine_similarity` along a dimension.
+///
+/// # Errors
+/// `Index` for a wrong dimension, `Runtime` when sizes do not broadcast.
+pub fn cosine_similarity(a: &Tensor, b: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
+    for t in [a, b] {
+        if !t.dtype().is_float() {
+            return Err(Error::runtime("expected common dtype to be floating point, yet common dtype is Long"));
+        }
+    }
+    let dims = crate::op::broadcast_dims(a.dims(), b.dims())?;
+    let (a, b) = (a.expand_dims(&dims)?, b.expand_dims(&dims)?);
+    let unit = |x: &Tensor| -> Result<Tensor> {
+        let norm = super::pointwise::safe_sqrt(&x.square()?.sum_dim(&[dim], true)?)?;
+        x.div(&clamp(&norm, Some(Operand::Scalar(Scalar::Float(eps))), None)?)
+    };
+    unit(&a)?.mul(&unit(&b)?)?.sum_dim(&[dim], false)
+}
+
+fn cosine_embedding(a: &Tensor, b: &Tensor, target: &Tensor, margin: f64, r: Reduction) -> Result<Tensor> {
+    const EPS: f64 = 1e-12;
+    let (rank, want) = (target.dims().len(), a.dims().len() - target.dims().len().min(a.dims().len()));
+    if a.dims() != b.dims() || want != 1 {
+        return Err(Error::runtime(format!(
+            "{rank}D target tensor expects {}D input tensors, but found inputs with sizes {} and {}.",
+            rank + 1,
+            a.dims(),
+            b.dims()
+        )));
+    }
+    let d = [rank as i64];
+    let sum = |x: Tensor| x.sum_dim(&d, false);
+    let size = sum(a.square()?)?.add_scalar(EPS)?.mul(&sum(b.square()?)?.add_scalar(EPS)?)?.sqrt()?;
+    let cos = sum(a.mul(b)?)?.div(&size)?;
+    let apart = clamp(&cos.sub_scalar(margin)?, Some(Operand::Scalar(Scalar::Float(0.0))), None)?;
+    let zero = Tensor::number(Scalar::Float(0.0), cos.dtype())?;
+    let alike = select(&target.eq_scalar(1i64)?, &cos.neg()?.add_scalar(1.0)?, &zero)?;
+    reduced(alike.add(&select(&target.eq_scalar(-1i64)?, &apart, &zero)?)?, r)
+}
+
+fn margin_ranking(a: &Tensor, b: &Tensor, target: &Tensor, margin: f64, r: Reduction) -> Result<Tensor> {
+    let z = target.neg()?.mul(&a.sub(b)?)?.add_scalar(margin)?;
+    reduced(clamp(&z, Some(Operand::Scalar(Scalar::Float(0.0))), None)?, r)
+}
+
+fn none() -> SampleArg {
+    SampleArg::Default
+}
+
+fn nll_samples() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[3, 5]), index(&[3], 5)]),
+        Sample::new(vec![t(&[2, 4, 3]), index(&[2, 3], 4), none(), n(0)]),
+        Sample::new(vec![t(&[3, 5]), index(&[3], 5), none(), n(2), n(1)]),
+        Sample::new(vec![t(&[3, 5]), index(&[3], 5), positive(&[5])]).no_gradient(),
+    ]
+}
+
+/// Rows of the losses.
+pub const ROWS: &[Row] = &[
+    Row::new("cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor", Tier::Fused, |a| {
+        let args = CrossEntropyArgs { weight: a.opt_tensor(2)?, reduction: Reduction::from_int(a.int(3)?)?, ignore_index: a.int(4)?, label_smoothing: a.float(5)? };
+        ok(cross_entropy(a.tensor(0)?, a.tensor(1)?, &args)?)
+    }, || vec![
+        Sample::new(vec![t(&[3, 5]), index(&[3], 5)]).dtypes(&[DType::F64, DType::BF16]),
+        Sample::new(vec![t(&[2, 4, 3]), index(&[2, 3], 4), none(), n(0)]),
+        Sample::new(vec![t(&[5]), index(&[], 5), none(), n(2)]),
+        Sample::new(vec![t(&[3, 5]), index(&[3], 5), none(), n(1), n(1), n(0.2)]),
+        Sample::new(vec![t(&[3, 5]), index(&[3], 5), positive(&[5]), n(1), n(-100), n(0.2)]).no_gradient(),
+        Sample::new(vec![t(&[3, 5]), positive(&[3, 5])]),
+    ]).scope(Scope::Nn),
+    Row::new("nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples).scope(Scope::Nn),
+    Row::new("nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), samples!([t(&[2, 3, 2, 2]), index(&[2, 2, 2], 3)])).scope(Scope::Nn),
+    Row::new("nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples).scope(Scope::Nn),
+    Row::new("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("mse_cpu", a.tensor(0)?, a.tensor(1)?)?.square()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0)])).scope(Scope::Nn),
+    Row::new("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("l1_cpu", a.tensor(0)?, a.tensor(1)?)?.abs()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), n(2)])).scope(Scope::Nn),
+    Row::new("smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor", Tier::Composed, |a| ok(smooth_l1(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0), n(0.5)])).scope(Scope::Nn),
+    Row::new("huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor", Tier::Composed, |a| ok(huber(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(2), n(0.5)])).scope(Scope::Nn),
+    Row::new("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(binary_cross_entropy(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?)?), bce_samples).scope(Scope::Nn),
+    Row::new("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(binary_cross_entropy_with_logits(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), unit(&[2, 3]), positive(&[3]), positive(&[3]), n(2)])).scope(Scope::Function),
+    Row::new("kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor", Tier::Composed, |a| ok(kl_div(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.bool(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2), n(true)])).scope(Scope::Function),
+    Row::new("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", Tier::Composed, |a| ok(cosine_similarity(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[1, 3]), n(0)])).scope(Scope::Function),
+    Row::new("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(cosine_embedding(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), index(&[2], 2)])).scope(Scope::Function),
+    Row::new("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(margin_ranking(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[4]), positive(&[4]), t(&[4]), n(0.3)])).scope(Scope::Function),
+];
+
+fn bce_samples() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![probability(&[2, 3]), probability(&[2, 3])]),
+        Sample::new(vec![probability(&[2, 3]), probability(&[2, 3]), t(&[3]), n(2)]),
+        Sample::new(vec![probability(&[0, 3]), probability(&[0, 3])]),
+    ]
+}

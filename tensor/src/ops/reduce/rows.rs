@@ -1,0 +1,304 @@
+//! Rows of the reductions.
+
+use super::{ReduceKind, extreme_dim, logsumexp, mean, norm, reduce, std_mean, sum_typed, truth, truth_over, var_mean};
+use crate::op::normalize_dim;
+use crate::ops::pointwise::safe_sqrt;
+use crate::schema::{Args, Row, Sample, SampleArg, Tier, ints, mask as mask_arg, n, positive, t};
+use crate::{DType, Error, Result, Scalar, Tensor, samples};
+
+/// `argmax` and `argmin` refuse truth values, where `max` and `min` do not.
+fn no_bool<'a>(name: &str, x: &'a Tensor) -> Result<&'a Tensor> {
+    if x.dtype() == DType::Bool {
+        return Err(Error::not_implemented(format!("{name}(): does not support bool input")));
+    }
+    Ok(x)
+}
+
+const MIXED: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::Bool, DType::BF16];
+
+fn reduced() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![t(&[2, 3, 4]), ints(&[1])]).dtypes(MIXED),
+        Sample::new(vec![t(&[2, 3, 4]), ints(&[0, -1]), n(true)]),
+        Sample::new(vec![SampleArg::Transposed(vec![3, 4], crate::schema::Fill::Normal), ints(&[0])]),
+        Sample::new(vec![t(&[0, 3]), ints(&[0])]),
+    ]
+}
+fn whole() -> Vec<Sample> {
+    vec![Sample::new(vec![t(&[2, 3])]).dtypes(MIXED), Sample::new(vec![t(&[])])]
+}
+fn whole_masks() -> Vec<Sample> {
+    vec![Sample::new(vec![mask_arg(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3])]).no_gradient()]
+}
+
+/// Rows of the reductions.
+pub const ROWS: &[Row] = &[
+    Row::new(
+        "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Sum)?.into()),
+        whole,
+    ),
+    Row::new(
+        "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(sum_typed(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Sum)?.into()),
+        reduced,
+    ),
+    Row::new(
+        "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(mean(a.tensor(0)?, None, false, a.opt_dtype(1)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[])]),
+    ),
+    Row::new(
+        "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Composed,
+        |a| Ok(mean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
+        samples!([t(&[2, 3, 4]), ints(&[0, 2]), n(true)], [t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(sum_typed(a.tensor(0)?, None, false, a.opt_dtype(1)?, ReduceKind::Prod)?.into()),
+        whole,
+    ),
+    Row::new(
+        "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+        Tier::Prim,
+        |a| Ok(sum_typed(a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?, a.opt_dtype(3)?, ReduceKind::Prod)?.into()),
+        samples!([t(&[2, 3, 2]), n(1)], [t(&[2, 3]), n(-1), n(true)]),
+    ),
+    Row::new(
+        "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[0, 2]), n(true)]),
+    ),
+    Row::new(
+        "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, Some(a.ints(1)?), a.bool(2)?)?.into()),
+        samples!([t(&[2, 3])], [t(&[2, 3, 4]), ints(&[1])]),
+    ),
+    Row::new(
+        "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+        Tier::Composed,
+        |a| {
+            let dtype = a.tensor(0)?.dtype();
+            if dtype.is_complex() {
+                return Err(Error::type_error(format!("aminmax not implemented for {}", dtype.scalar_type())));
+            }
+            let x = a.tensor(0)?;
+            match a.opt_int(1)? {
+                None if x.numel() == 0 => {
+                    return Err(Error::runtime(
+                        "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
+                    ));
+                }
+                Some(d) if !x.dims().is_empty() && x.dims()[normalize_dim(d, x.dims().len())?] == 0 => {
+                    return Err(Error::index(format!("aminmax: Expected reduction dim {d} to have non-zero size.")));
+                }
+                _ => {}
+            }
+            let d = a.opt_int(1)?.map(|d| vec![d]);
+            let f = |k| reduce(k, a.tensor(0)?, d.as_deref(), a.bool(2)?);
+            Ok((f(ReduceKind::Min)?, f(ReduceKind::Max)?).into())
+        },
+        samples!([t(&[2, 3]), n(1)]),
+    )
+    .fields(&["min", "max"]),
+    Row::new(
+        "max(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Max, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "max", a))?.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "max.other(Tensor self, Tensor other) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.maximum(a.tensor(1)?)?.into()),
+        samples!([t(&[2, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        Tier::Composed,
+        |a| Ok(extreme_dim(a.tensor(0)?, true, a.int(1)?, a.bool(2)?)?.into()),
+        samples!([t(&[2, 3]), n(1)], [t(&[2, 3, 2]), n(0), n(true)]),
+    )
+    .fields(&["values", "indices"]),
+    Row::new(
+        "min(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(reduce(ReduceKind::Min, a.tensor(0)?, None, false).map_err(|e| whole_error(e, "min", a))?.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "min.other(Tensor self, Tensor other) -> Tensor",
+        Tier::Prim,
+        |a| Ok(a.tensor(0)?.minimum(a.tensor(1)?)?.into()),
+        samples!([t(&[2, 3]), t(&[3])]),
+    ),
+    Row::new(
+        "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        Tier::Composed,
+        |a| Ok(extreme_dim(a.tensor(0)?, false, a.int(1)?, a.bool(2)?)?.into()),
+        samples!([t(&[2, 3]), n(1)]),
+    )
+    .fields(&["values", "indices"]),
+    Row::new(
+        "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(no_bool("argmax", a.tensor(0)?)?.argmax(a.opt_int(1)?, a.bool(2)?)?.into()),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3])]).no_gradient(),
+                Sample::new(vec![t(&[2, 3]), n(1), n(true)]).no_gradient(),
+            ]
+        },
+    ),
+    Row::new(
+        "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(no_bool("argmin", a.tensor(0)?)?.argmin(a.opt_int(1)?, a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![t(&[2, 3])]).no_gradient(), Sample::new(vec![t(&[2, 3]), n(0)]).no_gradient()],
+    ),
+    Row::new(
+        "any(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(truth(ReduceKind::Any, a.tensor(0)?, None, false)?.into()),
+        whole_masks,
+    ),
+    Row::new(
+        "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(truth(ReduceKind::Any, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()],
+    ),
+    Row::new(
+        "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(truth_over(ReduceKind::Any, a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()],
+    ),
+    Row::new(
+        "all(Tensor self) -> Tensor",
+        Tier::Prim,
+        |a| Ok(truth(ReduceKind::All, a.tensor(0)?, None, false)?.into()),
+        whole_masks,
+    ),
+    Row::new(
+        "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(truth(ReduceKind::All, a.tensor(0)?, Some(&[a.int(1)?]), a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![mask_arg(&[2, 3]), n(1)]).no_gradient()],
+    ),
+    Row::new(
+        "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        Tier::Prim,
+        |a| Ok(truth_over(ReduceKind::All, a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?)?.into()),
+        || vec![Sample::new(vec![mask_arg(&[2, 3, 2]), ints(&[0, 2])]).no_gradient()],
+    ),
+    Row::new(
+        "var(Tensor self, bool unbiased=True) -> Tensor",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0.into()),
+        samples!([t(&[2, 3]), ints(&[1]), n(0)]),
+    ),
+    Row::new(
+        "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0.into()),
+        samples!([t(&[2, 3]), ints(&[1]), n(false)]),
+    ),
+    Row::new(
+        "std(Tensor self, bool unbiased=True) -> Tensor",
+        Tier::Composed,
+        |a| Ok(safe_sqrt(&var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0)?.into()),
+        samples!([t(&[2, 3])]),
+    ),
+    Row::new(
+        "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            Ok(safe_sqrt(&var_mean(a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0)?
+                .into())
+        },
+        samples!([t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(safe_sqrt(&var_mean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0)?.into()),
+        samples!([t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
+        samples!([t(&[2, 3]), n(false)]),
+    ),
+    Row::new(
+        "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1]), n(false)]),
+    ),
+    Row::new(
+        "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(std_mean(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
+        samples!([t(&[2, 3]), n(false)]),
+    ),
+    Row::new(
+        "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(std_mean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1]), n(false)]),
+    ),
+    Row::new(
+        "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(std_mean(a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
+        Tier::Composed,
+        |a| Ok(var_mean(a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1])]),
+    ),
+    Row::new(
+        "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(logsumexp(a.tensor(0)?, a.ints(1)?, a.bool(2)?)?.into()),
+        samples!([t(&[2, 3]), ints(&[1])], [t(&[2, 3]), ints(&[0, 1]), n(true)]),
+    ),
+    Row::new(
+        "norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
+        Tier::Composed,
+        |a| Ok(norm(a.tensor(0)?, a.scalar(1)?, None, false)?.into()),
+        samples!([t(&[2, 3])], [positive(&[2, 3]), n(3)]),
+    ),
+    Row::new(
+        "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+        Tier::Composed,
+        |a| Ok(norm(a.tensor(0)?, a.opt_scalar(1)?.unwrap_or(Scalar::Int(2)), a.opt_ints(2)?, a.bool(3)?)?.into()),
+        samples!([t(&[2, 3]), n(1), ints(&[1])]),
+    ),
+];
+
+fn whole_error(e: Error, name: &str, a: &Args<'_>) -> Error {
+    if a.tensor(0).is_ok_and(|x| x.numel() == 0) {
+        return Error::runtime(format!(
+            "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+        ));
+    }
+    e
+}
