@@ -1,8 +1,8 @@
 //! What the neural-network kernels need to work on several threads: the pool, pointers that they share, and reusable scratch memory.
 
+use crate::memory::Zeroed;
 pub(crate) use crate::threads::parallel_for;
 use std::cell::RefCell;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 /// A pointer that threads share; they write disjoint elements through it.
@@ -57,24 +57,20 @@ pub(crate) fn prefetch<T>(x: &[T]) {
     let _ = x;
 }
 
-/// Cache lines: the alignment of scratch memory.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[allow(dead_code)] [u64; 8]);
-
 /// Bytes of idle scratch that one thread keeps. Touching fresh pages costs more than most kernels' arithmetic.
 const KEEP_BYTES: usize = 512 << 20;
 const KEEP_BUFFERS: usize = 12;
 
 thread_local! {
-    static IDLE: RefCell<Vec<Vec<Line>>> = const { RefCell::new(Vec::new()) };
+    static IDLE: RefCell<Vec<Zeroed>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A buffer from the thread's store of idle ones; its first contents are unspecified numbers.
 pub(crate) struct Scratch<T> {
-    lines: Vec<Line>,
+    /// There until it is given back.
+    block: Option<Zeroed>,
+    start: *mut T,
     len: usize,
-    of: PhantomData<T>,
 }
 
 // SAFETY: owned plain numbers.
@@ -86,15 +82,15 @@ impl<T: crate::Element> Scratch<T> {
     /// Room for `len` numbers with unspecified values. `bool` has invalid bit patterns and is never asked for.
     pub(crate) fn any(len: usize) -> Scratch<T> {
         assert!(T::DTYPE != crate::DType::Bool);
-        let need = (len * size_of::<T>()).div_ceil(64).max(1);
+        let need = len * size_of::<T>();
         let best = IDLE.with_borrow_mut(|idle| {
             // The smallest buffer that is large enough, unless it is so large that another call misses it.
-            let fits = |b: &Vec<Line>| b.len() >= need && b.len() <= need.saturating_mul(16).max(4096);
-            let i = (0..idle.len()).filter(|&i| fits(&idle[i])).min_by_key(|&i| idle[i].len())?;
+            let fits = |b: &Zeroed| b.bytes() >= need && b.bytes() <= need.saturating_mul(16).max(256 << 10);
+            let i = (0..idle.len()).filter(|&i| fits(&idle[i])).min_by_key(|&i| idle[i].bytes())?;
             Some(idle.swap_remove(i))
         });
-        let lines = best.unwrap_or_else(|| vec![Line([0; 8]); need]);
-        Scratch { lines, len, of: PhantomData }
+        let block = best.unwrap_or_else(|| Zeroed::new(need));
+        Scratch { start: block.ptr().cast(), block: Some(block), len }
     }
 
     /// `len` copies of a number.
@@ -107,12 +103,12 @@ impl<T: crate::Element> Scratch<T> {
 
 impl<T> Drop for Scratch<T> {
     fn drop(&mut self) {
-        let lines = std::mem::take(&mut self.lines);
+        let block = self.block.take();
         // A thread that is ending has no store any more; the buffer is then freed.
         let _ = IDLE.try_with(|idle| {
             let mut idle = idle.borrow_mut();
-            idle.push(lines);
-            while idle.len() > KEEP_BUFFERS || idle.iter().map(|b| b.len() * 64).sum::<usize>() > KEEP_BYTES {
+            idle.extend(block);
+            while idle.len() > KEEP_BUFFERS || idle.iter().map(Zeroed::bytes).sum::<usize>() > KEEP_BYTES {
                 idle.remove(0);
             }
         });
@@ -123,8 +119,8 @@ impl<T> Deref for Scratch<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the buffer holds `len` numbers, all bytes initialised, aligned to 64.
-        unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
+        // SAFETY: the block holds `len` numbers, all bytes initialised, and is aligned for them.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
 
@@ -132,6 +128,6 @@ impl<T> DerefMut for Scratch<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }

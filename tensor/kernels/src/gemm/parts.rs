@@ -82,8 +82,6 @@ mod x86 {
     const SQUARE: usize = 16 * 16;
     /// Elements that are packed as they are before they are taken apart, where an operand has no memory of its own.
     const CHUNK: usize = 64;
-    /// Elements of the summed dimension that are fetched ahead.
-    const AHEAD: usize = 64;
 
     /// Packs a part of an operand: for every 32 elements of the summed dimension, for each of the three parts of the numbers, two squares.
     ///
@@ -145,6 +143,13 @@ mod x86 {
         // Largest magnitudes: a vector for each line, or a lane.
         let mut most = [_mm512_setzero_si512(); SIDE];
         for (step, k0) in (0..k).step_by(SIDE).enumerate() {
+            // A step ahead, and in the last one, the first step of the lines that are packed after these.
+            let ahead = match (ALONG, k0 + SIDE < k) {
+                (true, true) => SIDE,
+                (true, false) => (SIDE * pitch + SIDE).wrapping_sub(k),
+                (false, true) => SIDE * pitch,
+                (false, false) => (SIDE * pitch + SIDE).wrapping_sub(k * pitch),
+            };
             for half in 0..2 {
                 // The square of part `p` is 2 `p` squares after this one.
                 let out = out.wrapping_add(step * STEP + half * SQUARE);
@@ -154,19 +159,17 @@ mod x86 {
                         let line = 16 * half + i;
                         let x = x.wrapping_add(line * pitch + k0);
                         let lanes = |at: usize| if line < valid { mask(k.saturating_sub(k0 + at)) } else { 0 };
-                        _mm_prefetch::<_MM_HINT_T1>(x.wrapping_add(AHEAD).cast());
-                        _mm_prefetch::<_MM_HINT_T1>(x.wrapping_add(AHEAD + 16).cast());
                         (x, x.wrapping_add(16), [lanes(0), lanes(16)])
                     } else {
                         let k1 = k0 + 2 * i;
                         let x = x.wrapping_add(k1 * pitch + 16 * half);
                         let lanes = |k1: usize| if k1 < k { mask(valid.saturating_sub(16 * half)) } else { 0 };
-                        // The second half finds its own beside what the first one reads.
-                        let ahead = x.wrapping_add((AHEAD / 2 + half) * pitch);
-                        _mm_prefetch::<_MM_HINT_T1>(ahead.cast());
-                        _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(15).cast());
                         (x, x.wrapping_add(pitch), [lanes(k1), lanes(k1 + 1)])
                     };
+                    // All lines of memory, and to the first-level cache: as few as a step reads stay there, and the neighbour that the
+                    // processor may fetch on its own comes late.
+                    _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(ahead).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(second.wrapping_add(ahead).cast());
                     // SAFETY: by the caller; masks keep loads within.
                     let (mut a, mut b) =
                         unsafe { (_mm512_maskz_loadu_ps(lanes[0], first), _mm512_maskz_loadu_ps(lanes[1], second)) };
