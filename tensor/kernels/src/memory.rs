@@ -190,7 +190,7 @@ fn advise_huge_pages(p: NonNull<u8>, bytes: usize) {
 fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
 
 /// A block outside of the caches that was filled with zeros at first. One that fills a good part of a huge page gets one: packed
-/// operands are read from thousands of places at once, which small pages make a sixteenth slower.
+/// operands are read from many places at once, and small pages make a product a fiftieth slower.
 pub(crate) struct Zeroed {
     block: Block,
     rounded: usize,
