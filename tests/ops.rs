@@ -720,9 +720,13 @@ fn samples_reach_every_node() {
     });
     for row in ops::rows() {
         let schema = Schema::parse(row.schema).expect("every schema parses");
-        for sample in (row.samples)() {
-            let args = arguments(&schema, &sample, plain(&sample, DType::F32))
-                .unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+        let samples = (row.samples)();
+        let with_dtypes = samples.iter().flat_map(|sample| {
+            let dtypes = sample.dtypes.iter().copied().filter(|_| !sample.only);
+            std::iter::once(plain(sample, DType::F32)).chain(dtypes).map(move |dtype| (sample, dtype))
+        });
+        for (sample, dtype) in with_dtypes {
+            let args = arguments(&schema, sample, dtype).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
             let leaves: Vec<Owned> = args
                 .iter()
                 .map(|a| {

@@ -475,3 +475,38 @@ def test_what_is_overwritten_has_the_gradient_zero(device):
     x, y = (torch.ones(2, 3, device=device).requires_grad_() for _ in range(2))
     torch.slice_scatter(x, y, 0, 0, 20, 1).sum().backward()
     assert x.grad.tolist() == [[0.0] * 3] * 2 and y.grad.tolist() == [[1.0] * 3] * 2
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("beta, alpha", [(1, 1), (1.3, 0.7), (0, 2), (2, 0)])
+def test_blended_products_of_16_bit_floats_are_rounded_once(device, dtype, beta, alpha):
+    """As PyTorch's: neither the product nor a summand is rounded before the sum."""
+    dtype = getattr(torch, dtype)
+    torch.manual_seed(3)
+
+    def numbers(*shape):
+        return torch.randn(shape).to(dtype)
+
+    x, row, a, b, v = numbers(40, 30), numbers(30), numbers(40, 50), numbers(50, 30), numbers(50)
+    xs, many, others = numbers(2, 40, 30), numbers(2, 40, 50), numbers(2, 50, 30)
+    cases = [
+        (torch.addmm, x, a, b, lambda a, b: a @ b),
+        (torch.addmm, row, a, b, lambda a, b: a @ b),
+        (torch.baddbmm, xs, many, others, lambda a, b: a @ b),
+        (torch.addbmm, x, many, others, lambda a, b: (a @ b).sum(0)),
+        (torch.addmv, numbers(40), a, v, lambda a, b: a @ b),
+    ]
+    for op, x, a, b, product in cases:
+        exact = beta * x.double() + alpha * product(a.double(), b.double())
+        got = op(x.to(device), a.to(device), b.to(device), beta=beta, alpha=alpha).cpu()
+        assert got.dtype == dtype
+        # Sums in another order may fall on the other side of a middle, seldom.
+        assert (got != exact.float().to(dtype)).float().mean() < 0.02, op.__name__
+        leaves = [t.detach().to(device).requires_grad_() for t in (x, a, b)]
+        op(*leaves, beta=beta, alpha=alpha).sum().backward()
+        wide = [t.double().requires_grad_() for t in (x, a, b)]
+        op(*wide, beta=beta, alpha=alpha).sum().backward()
+        for leaf, want in zip(leaves, wide):
+            assert leaf.grad.dtype == dtype
+            error = (leaf.grad.cpu().double() - want.grad).abs().max()
+            assert error <= 0.02 * (1 + want.grad.abs().max()), op.__name__

@@ -193,7 +193,8 @@ impl KernelCall {
         Some(match kernel {
             "matmul" => {
                 let &[ta, tb] = numbers else { return None };
-                KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0 })
+                // The result's dtype says whether it is wide.
+                KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0, wide: false })
             }
             "linear" => {
                 let &[bias] = numbers else { return None };

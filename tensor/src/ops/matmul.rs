@@ -1,10 +1,10 @@
 //! The matmul family: one primitive, `Dot`, a batched contraction; everything else is made of it.
 
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
-use crate::ops::dtype::c_name;
+use crate::op::{F64, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::ops::dtype::{c_name, compute_dtype, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
-use crate::schema::{Row, Scope, Tier, n, t};
+use crate::schema::{Row, Sample, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 
@@ -16,7 +16,8 @@ use smallvec::smallvec;
 /// | b | `[b.., k, n]`, or `[b.., n, k]` with `tb` | |
 /// | y | `[b.., m, n]` | |
 ///
-/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats below `f32` accumulate in `f32`; `k = 0` gives zeros.
+/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats below `f32` accumulate in `f32`, and are rounded when the
+/// sum is whole, or not at all if `wide`: then the result is `f32`. `k = 0` gives zeros.
 /// Transposition is an attribute so that a weight stored `[out, in]` is contracted in place: an explicit transpose before a
 /// one-row product copies the weight on XLA.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,6 +26,14 @@ pub struct Dot {
     pub ta: bool,
     /// `b` is stored with its last two dimensions swapped.
     pub tb: bool,
+    /// The sums of 16-bit floats are returned as they are.
+    pub wide: bool,
+}
+
+impl Dot {
+    fn new(ta: bool, tb: bool) -> Dot {
+        Dot { ta, tb, wide: false }
+    }
 }
 
 pub(super) fn swap_last(d: &Dims) -> Dims {
@@ -68,7 +77,8 @@ impl Op for Dot {
         }
         let mut dims = da;
         dims[r - 1] = db[r - 1];
-        Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
+        let dtype = if self.wide { compute_dtype(a.dtype()) } else { a.dtype() };
+        Ok(Meta { dims, dtype, device: same_device(x)? })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let oriented = |t: &Tensor, swap: bool| {
@@ -90,8 +100,9 @@ impl Op for Dot {
         smallvec![f.dot_general(&x[0], &x[1], (&batch, &batch), (&[ca], &[cb]), e, None)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        let dot = |a: &Tensor, ta: bool, b: &Tensor, tb: bool| dispatch::call(Prim::Dot(Dot { ta, tb }), &[a, b]);
+        let dot = |a: &Tensor, ta: bool, b: &Tensor, tb: bool| dispatch::call(Prim::Dot(Dot::new(ta, tb)), &[a, b]);
         let x = |i: usize| s.x(i).conj();
+        let g = &narrowed(g.clone(), s.meta(0).dtype)?;
         let ga = if !s.needs(0) {
             None
         } else if self.ta {
@@ -115,7 +126,7 @@ impl Op for Dot {
 
 /// `a @ b` of two tensors with the same leading sizes.
 fn dot(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    dispatch::call(Prim::Dot(Dot { ta: false, tb: false }), &[a, b])
+    dispatch::call(Prim::Dot(Dot::new(false, false)), &[a, b])
 }
 
 /// `x w^T + b` over the last dimension: the fused op of linear layers.
@@ -152,11 +163,15 @@ impl crate::op::Fused for Linear {
             return smallvec![f.reshape(&z, &y[0].dims)];
         }
         let e = crate::meta::element_type(y[0].dtype);
-        let z = f.dot_general(&x[0], &x[1], (&[], &[]), (&[x[0].rank() - 1], &[1]), e, None);
+        // With a bias, 16-bit floats are rounded when it has been added.
+        let sums = crate::meta::element_type(if x.len() > 2 { compute_dtype(y[0].dtype) } else { y[0].dtype });
+        let z = f.dot_general(&x[0], &x[1], (&[], &[]), (&[x[0].rank() - 1], &[1]), sums, None);
         smallvec![match x.get(2) {
             Some(b) => {
-                let b = f.broadcast_to(b, &y[0].dims);
-                f.binary("stablehlo.add", &z, &b)
+                let b = f.convert(b, sums);
+                let b = f.broadcast_to(&b, &y[0].dims);
+                let z = f.binary("stablehlo.add", &z, &b);
+                f.convert(&z, e)
             }
             None => z,
         }]
@@ -168,7 +183,7 @@ impl crate::op::Fused for Linear {
         let gx = if s.needs(0) { Some(dot(&g2, &s.x(1).conj()?)?.reshape_dims(s.meta(0).dims)?) } else { None };
         let gw = if s.needs(1) {
             let x2 = s.x(0).conj()?.reshape_dims(Dims::new(&[rows, k]))?;
-            Some(dispatch::call(Prim::Dot(Dot { ta: true, tb: false }), &[&g2, &x2])?)
+            Some(dispatch::call(Prim::Dot(Dot::new(true, false)), &[&g2, &x2])?)
         } else {
             None
         };
@@ -428,18 +443,7 @@ impl Tensor {
     /// # Errors
     /// `Runtime` when an operand is no batch of matrices or sizes differ.
     pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
-        for (t, name) in [(self, "batch1"), (other, "batch2")] {
-            if t.dims().len() != 3 {
-                return Err(Error::runtime(format!("{name} must be a 3D tensor")));
-            }
-        }
-        let (a, b) = (self.dims(), other.dims());
-        if a[0] != b[0] || a[2] != b[1] {
-            return Err(Error::runtime(format!(
-                "Expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}].",
-                a[0], a[2], b[0], b[1]
-            )));
-        }
+        check_batches(self, other)?;
         dot(self, other)
     }
     /// Matrix times vector.
@@ -513,6 +517,90 @@ impl Tensor {
     }
 }
 
+fn check_batches(a: &Tensor, b: &Tensor) -> Result<()> {
+    for (t, name) in [(a, "batch1"), (b, "batch2")] {
+        if t.dims().len() != 3 {
+            return Err(Error::runtime(format!("{name} must be a 3D tensor")));
+        }
+    }
+    let (a, b) = (a.dims(), b.dims());
+    if a[0] != b[0] || a[2] != b[1] {
+        return Err(Error::runtime(format!(
+            "Expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}].",
+            a[0], a[2], b[0], b[1]
+        )));
+    }
+    Ok(())
+}
+
+/// [`blend`] of a product of `a` and `b`, or of what `of` makes of that; 16-bit floats are rounded once, at the end.
+fn blend_of_dot(
+    x: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    of: impl FnOnce(Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if !is_rounded(x, a) {
+        return blend(x, of(dot(a, b)?)?, beta, alpha);
+    }
+    let wide = dispatch::call(Prim::Dot(Dot { ta: false, tb: false, wide: true }), &[a, b])?;
+    narrowed(blend(&widened(x)?, of(wide)?, beta, alpha)?, a.dtype())
+}
+
+/// [`blend`] of the product of `a` and `b`, as [`blend_of_dot`].
+fn blend_dot(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    let is_real = [beta, alpha].iter().all(|s| s.to_complex().1 == 0.0);
+    if !is_rounded(x, a) || !is_real {
+        return blend_of_dot(x, a, b, beta, alpha, Ok);
+    }
+    let op = Addmm { beta: F64::new(beta.to_f64()), alpha: F64::new(alpha.to_f64()) };
+    dispatch::call(Prim::Addmm(op), &[x, a, b])
+}
+
+/// Whether numbers of these dtypes are 16-bit floats, which are computed with as `f32`.
+fn is_rounded(x: &Tensor, a: &Tensor) -> bool {
+    compute_dtype(a.dtype()) != a.dtype() && x.dtype() == a.dtype()
+}
+
+/// `y = beta * x + alpha * (a @ b)` of 16-bit floats, rounded once.
+///
+/// | operand | shape |
+/// |---|---|
+/// | x | broadcasts to y |
+/// | a | `[b.., m, k]` |
+/// | b | `[b.., k, n]` |
+/// | y | `[b.., m, n]` |
+///
+/// `beta = 0` ignores x, NaN included.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Addmm {
+    /// Factor of x.
+    pub beta: F64,
+    /// Factor of the product.
+    pub alpha: F64,
+}
+
+impl crate::op::Fused for Addmm {
+    const NAME: &'static str = "addmm";
+    const KERNEL: Option<crate::op::KernelFn<Self>> = Some(|o, x, y| {
+        let (beta, alpha) = (o.beta.get(), o.alpha.get());
+        if beta != 0.0 {
+            torchtpu_kernels::copy::copy(&x[0].expand_dims(y[0].dims())?.view(), &mut y[0].view_mut());
+        }
+        torchtpu_kernels::matmul::matmul_scaled(&x[1].view(), &x[2].view(), &mut y[0].view_mut(), alpha, beta)
+            .map_err(kernel_error)
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(Meta { device: same_device(x)?, ..Dot::new(false, false).infer(&x[1..])? })
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<crate::op::Outs> {
+        let [beta, alpha] = [self.beta, self.alpha].map(|v| Scalar::Float(v.get()));
+        Ok(smallvec![blend_of_dot(x[0], x[1], x[2], beta, alpha, Ok)?])
+    }
+}
+
 /// `beta * x + alpha * product`; `beta = 0` ignores `x`, NaN included.
 fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
     let whole = |s: Scalar| match product.dtype() {
@@ -540,7 +628,8 @@ fn baddbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> R
         0 => x.clone(),
         _ => x.expand(&[size(a, 0)?, size(a, 1)?, size(b, 2)?])?,
     };
-    blend(&x, a.bmm(b)?, beta, alpha)
+    check_batches(a, b)?;
+    blend_dot(&x, a, b, beta, alpha)
 }
 
 fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
@@ -556,10 +645,10 @@ fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Res
             da[0], da[1], db[0], db[1]
         )));
     }
-    let y = dot(a, b)?;
-    let fits = crate::op::broadcast_dims(x.dims(), y.dims()).is_ok_and(|d| d == *y.dims());
+    let want = Dims::new(&[da[0], db[1]]);
+    let fits = crate::op::broadcast_dims(x.dims(), &want).is_ok_and(|d| d == want);
     if !fits {
-        let (want, d) = (y.dims(), x.dims());
+        let d = x.dims();
         let i =
             (0..d.len()).rev().find(|&i| d[i] != 1 && want.get(i + want.len() - d.len()) != Some(&d[i])).unwrap_or(0);
         let j = (i + want.len()).saturating_sub(d.len());
@@ -568,7 +657,13 @@ fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Res
             want[j], d[i]
         )));
     }
-    blend(x, y, beta, alpha)
+    blend_dot(x, a, b, beta, alpha)
+}
+
+/// `beta * x + alpha * sum(a @ b)` over the batches.
+fn addbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    check_batches(a, b)?;
+    blend_of_dot(x, a, b, beta, alpha, |y| super::reduce::sum_mask(&y, 1)?.to_dtype(y.dtype()))
 }
 
 /// `beta * x + alpha * (a @ v)`.
@@ -589,7 +684,7 @@ fn addmv(x: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: Scalar) -> Res
             da[0], da[1], dv[0]
         )));
     }
-    blend(x, a.mv(v)?, beta, alpha)
+    blend_of_dot(x, a, &v.unsqueeze(1)?, beta, alpha, |y| y.squeeze(1))
 }
 
 /// `beta * x + alpha * (a outer b)`.
@@ -601,6 +696,9 @@ fn addr(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Resu
     }
     blend(x, a.outer(b)?, beta, alpha)
 }
+
+/// What is added to is rounded once.
+const ROUNDED: &[DType] = &[DType::F64, DType::BF16, DType::F16];
 
 macro_rules! product_row {
     ($schema:literal, $a:ident => $call:expr, $samples:expr) => {
@@ -617,11 +715,14 @@ pub const ROWS: &[Row] = &[
     product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
     product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
     product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
-    product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[4]), t(&[2, 3]), t(&[3, 4])], [t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)])).inplace(),
+    product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, || vec![
+        Sample::new(vec![t(&[4]), t(&[2, 3]), t(&[3, 4])]).dtypes(ROUNDED),
+        Sample::new(vec![t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)]).dtypes(ROUNDED),
+    ]).inplace(),
     product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace(),
     product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace(),
     product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
-    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => blend(a.tensor(0)?, super::reduce::sum_mask(&a.tensor(1)?.bmm(a.tensor(2)?)?, 1)?.to_dtype(a.tensor(1)?.dtype())?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
+    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function),
     Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])])).scope(Scope::Nn),
 ];

@@ -221,6 +221,7 @@ op_table! {
         view  Conj = complex::Conj;
         view  Negative = complex::Negative;
         fused Linear = matmul::Linear;
+        fused Addmm = matmul::Addmm;
         fused ThresholdBackward = activation::ThresholdBackward;
         fused Gelu = activation::Gelu;
         fused GeluBackward = activation::GeluBackward;
