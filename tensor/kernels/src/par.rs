@@ -3,6 +3,8 @@
 use crate::memory::Zeroed;
 pub(crate) use crate::threads::parallel_for;
 use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 /// A pointer that threads share; they write disjoint elements through it.
@@ -67,10 +69,9 @@ thread_local! {
 
 /// A buffer from the thread's store of idle ones; its first contents are unspecified numbers.
 pub(crate) struct Scratch<T> {
-    /// There until it is given back.
-    block: Option<Zeroed>,
-    start: *mut T,
+    block: ManuallyDrop<Zeroed>,
     len: usize,
+    of: PhantomData<T>,
 }
 
 // SAFETY: owned plain numbers.
@@ -90,7 +91,7 @@ impl<T: crate::Element> Scratch<T> {
             Some(idle.swap_remove(i))
         });
         let block = best.unwrap_or_else(|| Zeroed::new(need));
-        Scratch { start: block.ptr().cast(), block: Some(block), len }
+        Scratch { block: ManuallyDrop::new(block), len, of: PhantomData }
     }
 
     /// `len` copies of a number.
@@ -103,11 +104,12 @@ impl<T: crate::Element> Scratch<T> {
 
 impl<T> Drop for Scratch<T> {
     fn drop(&mut self) {
-        let block = self.block.take();
+        // SAFETY: nobody uses it after this.
+        let block = unsafe { ManuallyDrop::take(&mut self.block) };
         // A thread that is ending has no store any more; the buffer is then freed.
         let _ = IDLE.try_with(|idle| {
             let mut idle = idle.borrow_mut();
-            idle.extend(block);
+            idle.push(block);
             while idle.len() > KEEP_BUFFERS || idle.iter().map(Zeroed::bytes).sum::<usize>() > KEEP_BYTES {
                 idle.remove(0);
             }
@@ -120,7 +122,7 @@ impl<T> Deref for Scratch<T> {
     #[inline(always)]
     fn deref(&self) -> &[T] {
         // SAFETY: the block holds `len` numbers, all bytes initialised, and is aligned for them.
-        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+        unsafe { std::slice::from_raw_parts(self.block.ptr().cast(), self.len) }
     }
 }
 
@@ -128,6 +130,6 @@ impl<T> DerefMut for Scratch<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.block.ptr().cast(), self.len) }
     }
 }

@@ -1,0 +1,239 @@
+//! Linear and bilinear layers.
+
+use super::{Dot, dot, swap_last};
+use crate::meta::element_type;
+use crate::op::{Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
+use crate::ops::complex;
+use crate::ops::dtype::{c_name, compute_dtype};
+use crate::ops::kernel_call::{self, KernelCall};
+use crate::ops::pointwise::kernel_error;
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
+use smallvec::smallvec;
+
+/// `x w^T + b` over the last dimension: the fused op of linear layers.
+///
+/// | operand | shape |
+/// |---|---|
+/// | x | `[.., in]` |
+/// | w | `[out, in]` |
+/// | b | `[out]`, optional |
+/// | y | `[.., out]` |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Linear;
+
+impl Fused for Linear {
+    const NAME: &'static str = "linear";
+    const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
+        let (rows, k) =
+            (x[0].numel() / x[0].dims().last().copied().unwrap_or(1).max(1), *x[1].dims().last().expect("2-d"));
+        let flat =
+            x[0].reshape_dims(Dims::new(&[if k == 0 { y[0].numel() / x[1].dims()[0].max(1) } else { rows }, k]))?;
+        let w = (swap_last(x[1].dims()), swap_last(x[1].strides()));
+        let out = y[0].reshape_dims(Dims::new(&[flat.dims()[0], x[1].dims()[0]]))?;
+        let bias = x.get(2).map(|b| b.view());
+        torchtpu_kernels::matmul::addmm(&flat.view(), &x[1].view_as(&w.0, &w.1), bias.as_ref(), &mut out.view_mut())
+            .map_err(kernel_error)
+    });
+    const LOWER: Option<LowerFn<Self>> = Some(|_, f, x, y| {
+        let (n, k) = (x[1].shape()[0], x[1].shape()[1]);
+        if kernel_call::serves(f, x[0].element(), y[0].dims.numel() * k) {
+            let flat = Meta { dims: Dims::new(&[y[0].dims.numel() / n, n]), ..y[0] };
+            let mut operands = x.to_vec();
+            operands[0] = f.reshape(&x[0], &[flat.dims[0], k]);
+            let z = KernelCall::Linear { bias: x.len() > 2 }.lower(f, &operands, &[flat]).remove(0);
+            return smallvec![f.reshape(&z, &y[0].dims)];
+        }
+        let e = element_type(y[0].dtype);
+        // With a bias, 16-bit floats are rounded when it has been added.
+        let sums = element_type(if x.len() > 2 { compute_dtype(y[0].dtype) } else { y[0].dtype });
+        let z = f.dot_general(&x[0], &x[1], (&[], &[]), (&[x[0].rank() - 1], &[1]), sums, None);
+        smallvec![match x.get(2) {
+            Some(b) => {
+                let b = f.convert(b, sums);
+                let b = f.broadcast_to(&b, &y[0].dims);
+                let z = f.binary("stablehlo.add", &z, &b);
+                f.convert(&z, e)
+            }
+            None => z,
+        }]
+    });
+    const VJP: Option<VjpFn<Self>> = Some(|_, s, g| {
+        let (n, k) = (s.meta(1).dims[0], s.meta(1).dims[1]);
+        let rows = g.numel() / n.max(1);
+        let g2 = g.reshape_dims(Dims::new(&[rows, n]))?;
+        let gx = if s.needs(0) { Some(dot(&g2, &s.x(1).conj()?)?.reshape_dims(s.meta(0).dims)?) } else { None };
+        let gw = if s.needs(1) {
+            let x2 = s.x(0).conj()?.reshape_dims(Dims::new(&[rows, k]))?;
+            Some(dispatch::call(Prim::Dot(Dot::new(true, false)), &[&g2, &x2])?)
+        } else {
+            None
+        };
+        let mut grads: Grads = smallvec![gx, gw];
+        if s.len() > 2 {
+            grads.push(if s.needs(2) { Some(g2.sum_to(&s.meta(2).dims)?) } else { None });
+        }
+        Ok(grads)
+    });
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let (a, w) = (x[0], x[1]);
+        let k = a.dims().last().copied().unwrap_or(1);
+        if a.dims().is_empty() || w.dims().is_empty() {
+            return Err(Error::runtime(format!(
+                "both arguments to linear need to be at least 1D, but they are {}D and {}D",
+                a.dims().len(),
+                w.dims().len()
+            )));
+        }
+        if w.dims().len() != 2 {
+            return Err(Error::runtime(format!(
+                "t() expects a tensor with <= 2 dimensions, but self is {}D",
+                w.dims().len()
+            )));
+        }
+        if a.dtype() != w.dtype() {
+            return Err(Error::runtime(if x.len() > 2 {
+                format!(
+                    "mat1 and mat2 must have the same dtype, but got {} and {}",
+                    a.dtype().scalar_type(),
+                    w.dtype().scalar_type()
+                )
+            } else {
+                format!(
+                    "expected m1 and m2 to have the same dtype, but got: {} != {}",
+                    c_name(a.dtype()),
+                    c_name(w.dtype())
+                )
+            }));
+        }
+        if a.dtype() == DType::Bool {
+            return Err(complex::unsupported("addmm_impl_cpu_", a.dtype()));
+        }
+        if k != w.dims()[1] {
+            let rows: usize = a.dims()[..a.dims().len() - 1].iter().product();
+            return Err(Error::runtime(format!(
+                "{}: mat1 and mat2 shapes cannot be multiplied ({rows}x{k} and {}x{})",
+                if x.len() > 2 { "addmm" } else { "mm" },
+                w.dims()[1],
+                w.dims()[0]
+            )));
+        }
+        if let Some(b) = x.get(2) {
+            if b.dims().len() != 1 || b.dims()[0] != w.dims()[0] && b.dims()[0] != 1 {
+                let mut to = *a.dims();
+                to[a.dims().len() - 1] = w.dims()[0];
+                return Err(Error::runtime(format!(
+                    "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {}.  Target sizes: {}.  Tensor sizes: {}",
+                    w.dims()[0],
+                    b.dims().last().copied().unwrap_or(1),
+                    a.dims().len() - 1,
+                    to,
+                    b.dims()
+                )));
+            }
+            if b.dtype() != a.dtype() {
+                return Err(Error::runtime(format!(
+                    "self and mat2 must have the same dtype, but got {} and {}",
+                    b.dtype().scalar_type(),
+                    w.dtype().scalar_type()
+                )));
+            }
+        }
+        let mut dims = *a.dims();
+        let r = dims.len();
+        dims[r - 1] = w.dims()[0];
+        Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let y = x[0].matmul(&x[1].t()?)?;
+        Ok(smallvec![match x.get(2) {
+            Some(b) => y.add(b)?,
+            None => y,
+        }])
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
+    }
+}
+
+/// `torch.nn.functional.linear`.
+pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
+    if w.dims().len() == 1 && !x.dims().is_empty() {
+        if b.is_some() && x.dims().len() == 2 {
+            return Err(Error::runtime("addmm: mat2 must be a matrix, got 1-D tensor"));
+        }
+        // A vector of weights is one output without its dimension.
+        let y = x.matmul(w)?;
+        return match b {
+            Some(b) => y.add(b),
+            None => Ok(y),
+        };
+    }
+    match b {
+        Some(b) if b.dims().len() == 1 => dispatch::call(Prim::Linear(Linear), &[x, w, b]),
+        Some(b) => dispatch::call(Prim::Linear(Linear), &[x, w])?.add(b),
+        None => dispatch::call(Prim::Linear(Linear), &[x, w]),
+    }
+}
+
+/// `torch.nn.functional.bilinear`: `y[.., o] = a[.., i] w[o, i, j] b[.., j] + bias[o]`.
+///
+/// # Errors
+/// `Runtime` for sizes or dtypes that do not fit.
+pub fn bilinear(a: &Tensor, b: &Tensor, w: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+    if a.dtype() != b.dtype() || a.dtype() != w.dtype() {
+        let name = c_name;
+        return Err(Error::runtime(format!(
+            "All tensors must have the same dtype, got input1: {}, input2: {}, weight: {}",
+            name(a.dtype()),
+            name(b.dtype()),
+            name(w.dtype())
+        )));
+    }
+    let (da, db, dw) = (a.dims(), b.dims(), w.dims());
+    if da.len() != db.len() {
+        return Err(Error::runtime(format!(
+            "bilinear(): input dimensions do not match: got {} and {}",
+            da.len(),
+            db.len()
+        )));
+    }
+    if da.is_empty() || dw.len() != 3 {
+        return Err(Error::runtime(format!(
+            "bilinear(): expected inputs with dimensions and a 3-D weight, got {da} and {dw}"
+        )));
+    }
+    let rank = da.len();
+    if let Some(i) = (0..rank - 1).find(|&i| da[i] != db[i]) {
+        return Err(Error::runtime(format!(
+            "bilinear(): input batch dimensions do not match at dim {i}: got {} and {}",
+            da[i], db[i]
+        )));
+    }
+    for (which, have, want) in [(1, da[rank - 1], dw[1]), (2, db[rank - 1], dw[2])] {
+        if have != want {
+            return Err(Error::runtime(format!(
+                "bilinear(): input{which} size does not match weight size: got {have} but expected {want}"
+            )));
+        }
+    }
+    if let Some(bias) = bias.filter(|b| b.numel() != dw[0]) {
+        return Err(Error::runtime(format!(
+            "bilinear(): bias size does not match weight size: got {} but expected {}",
+            bias.numel(),
+            dw[0]
+        )));
+    }
+    let (batch, [o, i, j]) = (da[..rank - 1].iter().product(), [dw[0], dw[1], dw[2]]);
+    let flat = a.reshape_dims(Dims::new(&[batch, i]))?;
+    let matrices = w.permute(&[1, 0, 2])?.reshape_dims(Dims::new(&[i, o * j]))?;
+    let half = flat.mm(&matrices)?.reshape_dims(Dims::new(&[batch, o, j]))?;
+    let y = half.bmm(&b.reshape_dims(Dims::new(&[batch, j, 1]))?)?;
+    let y = y.reshape_dims(da[..rank - 1].iter().copied().chain([o]).collect())?;
+    match bias {
+        Some(bias) => y.add(bias),
+        None => Ok(y),
+    }
+}

@@ -1,0 +1,342 @@
+//! The matmul family: one primitive, `Dot`, a batched contraction; everything else is made of it.
+
+mod blend;
+mod linear;
+
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::ops::dtype::{c_name, compute_dtype, narrowed};
+use crate::ops::kernel_call::{self, KernelCall};
+use crate::ops::pointwise::kernel_error;
+use crate::schema::{Row, Sample, Scope, Tier, n, t};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
+pub use blend::Addmm;
+use blend::{addbmm, addmm, addmv, addr, baddbmm};
+pub use linear::{Linear, bilinear, linear};
+use smallvec::smallvec;
+
+/// `y[b.., i, j] = sum_k a[b.., i, k] * b[b.., k, j]`, where either operand may be stored transposed.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | a | `[b.., m, k]`, or `[b.., k, m]` with `ta` | any, the same for both |
+/// | b | `[b.., k, n]`, or `[b.., n, k]` with `tb` | |
+/// | y | `[b.., m, n]` | |
+///
+/// C1: equal leading sizes. C2: equal `k`. C3: equal dtypes. Floats below `f32` accumulate in `f32`, and are rounded when the
+/// sum is whole, or not at all if `wide`: then the result is `f32`. `k = 0` gives zeros.
+/// Transposition is an attribute so that a weight stored `[out, in]` is contracted in place: an explicit transpose before a
+/// one-row product copies the weight on XLA.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Dot {
+    /// `a` is stored with its last two dimensions swapped.
+    pub ta: bool,
+    /// `b` is stored with its last two dimensions swapped.
+    pub tb: bool,
+    /// The sums of 16-bit floats are returned as they are.
+    pub wide: bool,
+}
+
+impl Dot {
+    fn new(ta: bool, tb: bool) -> Dot {
+        Dot { ta, tb, wide: false }
+    }
+}
+
+pub(super) fn swap_last(d: &Dims) -> Dims {
+    let mut d = *d;
+    let n = d.len();
+    d.swap(n - 2, n - 1);
+    d
+}
+
+impl Op for Dot {
+    const NAME: &'static str = "matmul";
+    fn label(&self) -> &'static str {
+        "mm"
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let (a, b) = (x[0], x[1]);
+        let da = if self.ta { swap_last(a.dims()) } else { *a.dims() };
+        let db = if self.tb { swap_last(b.dims()) } else { *b.dims() };
+        let r = da.len();
+        if a.dtype() != b.dtype() {
+            return Err(Error::runtime(format!(
+                "expected m1 and m2 to have the same dtype, but got: {} != {}",
+                c_name(a.dtype()),
+                c_name(b.dtype())
+            ))); // C3
+        }
+        if a.dtype() == DType::Bool {
+            return Err(super::complex::unsupported("addmm_impl_cpu_", a.dtype()));
+        }
+        if da[r - 1] != db[r - 2] || da[..r - 2] != db[..r - 2] {
+            return Err(Error::runtime(format!(
+                "mm: mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
+                da[..r - 1].iter().product::<usize>(),
+                da[r - 1],
+                db[r - 2],
+                db[r - 1]
+            ))); // C1, C2
+        }
+        let mut dims = da;
+        dims[r - 1] = db[r - 1];
+        let dtype = if self.wide { compute_dtype(a.dtype()) } else { a.dtype() };
+        Ok(Meta { dims, dtype, device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let oriented = |t: &Tensor, swap: bool| {
+            if swap { (swap_last(t.dims()), swap_last(t.strides())) } else { (*t.dims(), *t.strides()) }
+        };
+        let (da, sa) = oriented(x[0], self.ta);
+        let (db, sb) = oriented(x[1], self.tb);
+        torchtpu_kernels::matmul::matmul(&x[0].view_as(&da, &sa), &x[1].view_as(&db, &sb), &mut y[0].view_mut())
+            .map_err(kernel_error)
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let r = x[0].rank();
+        let batch: Vec<usize> = (0..r - 2).collect();
+        let (ca, cb) = (if self.ta { r - 2 } else { r - 1 }, if self.tb { r - 1 } else { r - 2 });
+        if kernel_call::serves(f, x[0].element(), y[0].dims.numel() * x[0].shape()[ca]) {
+            return KernelCall::Matmul(*self).lower(f, [&x[0], &x[1]], y);
+        }
+        let e = crate::meta::element_type(y[0].dtype);
+        smallvec![f.dot_general(&x[0], &x[1], (&batch, &batch), (&[ca], &[cb]), e, None)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let dot = |a: &Tensor, ta: bool, b: &Tensor, tb: bool| dispatch::call(Prim::Dot(Dot::new(ta, tb)), &[a, b]);
+        let x = |i: usize| s.x(i).conj();
+        let g = &narrowed(g.clone(), s.meta(0).dtype)?;
+        let ga = if !s.needs(0) {
+            None
+        } else if self.ta {
+            Some(dot(&x(1)?, self.tb, g, true)?)
+        } else {
+            Some(dot(g, false, &x(1)?, !self.tb)?)
+        };
+        let gb = if !s.needs(1) {
+            None
+        } else if self.tb {
+            Some(dot(g, true, &x(0)?, self.ta)?)
+        } else {
+            Some(dot(&x(0)?, !self.ta, g, false)?)
+        };
+        Ok(smallvec![ga, gb])
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
+    }
+}
+
+/// `a @ b` of two tensors with the same leading sizes.
+fn dot(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    dispatch::call(Prim::Dot(Dot::new(false, false)), &[a, b])
+}
+
+impl Tensor {
+    /// `torch.matmul`: vectors, matrices and batches, leading sizes broadcast.
+    ///
+    /// # Errors
+    /// `Runtime` in PyTorch's wording when shapes or dtypes do not fit.
+    pub fn matmul(&self, other: &Tensor) -> Result<Tensor> {
+        let (a, b) = (self, other);
+        let (ra, rb) = (a.dims().len(), b.dims().len());
+        if ra == 0 || rb == 0 {
+            return Err(Error::runtime(format!(
+                "both arguments to matmul need to be at least 1D, but they are {ra}D and {rb}D"
+            )));
+        }
+        match (ra, rb) {
+            (1, 1) => return a.dot(b),
+            (2, 2) => return a.mm(b),
+            (2, 1) => return a.mv(b),
+            (1, 2) => return a.unsqueeze(0)?.mm(b)?.squeeze(0),
+            _ => {}
+        }
+        let a2 = if ra == 1 { a.unsqueeze(0)? } else { a.clone() };
+        let b2 = if rb == 1 { b.unsqueeze(1)? } else { b.clone() };
+        let (da, db) = (*a2.dims(), *b2.dims());
+        let (na, nb) = (da.len(), db.len());
+        let y = if nb == 2 {
+            if rb == 1 && da[na - 1] != db[0] {
+                let rows: usize = da[..na - 1].iter().product();
+                return Err(Error::runtime(format!(
+                    "size mismatch, got input ({rows}), mat ({rows}x{}), vec ({})",
+                    da[na - 1],
+                    db[0]
+                )));
+            }
+            // One matrix for all: fold the leading dimensions into rows.
+            let rows = da[..na - 1].iter().product();
+            let flat = a2.reshape_dims(Dims::new(&[rows, da[na - 1]]))?;
+            let y = flat.mm(&b2)?;
+            let mut dims = da;
+            dims[na - 1] = db[1];
+            y.view_dims(dims)?
+        } else {
+            let (la, lb): (Dims, Dims) =
+                (da[..na - 2].iter().copied().collect(), db[..nb - 2].iter().copied().collect());
+            let lead = crate::op::broadcast_dims(&la, &lb)?;
+            if da[na - 1] != db[nb - 2] {
+                return Err(Error::runtime(format!(
+                    "Expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}].",
+                    lead.numel(),
+                    da[na - 1],
+                    lead.numel(),
+                    db[nb - 2]
+                )));
+            }
+            let with = |t: &Dims| -> Dims { lead.iter().copied().chain([t[t.len() - 2], t[t.len() - 1]]).collect() };
+            let count = lead.numel();
+            let fold = |t: &Tensor| -> Result<Tensor> {
+                let d = with(t.dims());
+                t.expand_dims(&d)?.reshape_dims(Dims::new(&[count, d[d.len() - 2], d[d.len() - 1]]))
+            };
+            let y = dot(&fold(&a2)?, &fold(&b2)?)?;
+            let mut dims = lead;
+            dims.push(da[na - 2]);
+            dims.push(db[nb - 1]);
+            y.view_dims(dims)?
+        };
+        let y = if ra == 1 { y.squeeze(-2)? } else { y };
+        if rb == 1 { y.squeeze(-1) } else { Ok(y) }
+    }
+    /// Matrix product.
+    ///
+    /// # Errors
+    /// `Runtime` when an operand is no matrix or sizes differ.
+    pub fn mm(&self, other: &Tensor) -> Result<Tensor> {
+        if self.dims().len() != 2 {
+            return Err(Error::runtime(format!("mm: self must be a matrix, got {}-D tensor", self.dims().len())));
+        }
+        if other.dims().len() != 2 {
+            return Err(Error::runtime(format!("mm: mat2 must be a matrix, got {}-D tensor", other.dims().len())));
+        }
+        dot(self, other)
+    }
+    /// Batch of matrix products.
+    ///
+    /// # Errors
+    /// `Runtime` when an operand is no batch of matrices or sizes differ.
+    pub fn bmm(&self, other: &Tensor) -> Result<Tensor> {
+        check_batches(self, other)?;
+        dot(self, other)
+    }
+    /// Matrix times vector.
+    ///
+    /// # Errors
+    /// `Runtime` when sizes differ.
+    pub fn mv(&self, v: &Tensor) -> Result<Tensor> {
+        if self.dims().len() != 2 || v.dims().len() != 1 {
+            return Err(Error::runtime(format!(
+                "vector + matrix @ vector expected, got {}, {}, {}",
+                1,
+                self.dims().len(),
+                v.dims().len()
+            )));
+        }
+        if self.dims()[1] != v.dims()[0] {
+            return Err(Error::runtime(format!(
+                "size mismatch, got input ({}), mat ({}x{}), vec ({})",
+                self.dims()[0],
+                self.dims()[0],
+                self.dims()[1],
+                v.dims()[0]
+            )));
+        }
+        dot(self, &v.unsqueeze(1)?)?.squeeze(1)
+    }
+    /// Inner product of two vectors.
+    ///
+    /// # Errors
+    /// `Runtime` when an operand is no vector or sizes differ.
+    pub fn dot(&self, other: &Tensor) -> Result<Tensor> {
+        if self.dims().len() != 1 || other.dims().len() != 1 {
+            return Err(Error::runtime(format!(
+                "1D tensors expected, but got {}D and {}D tensors",
+                self.dims().len(),
+                other.dims().len()
+            )));
+        }
+        if self.dtype() != other.dtype() {
+            return Err(Error::runtime(format!(
+                "dot : expected both vectors to have same dtype, but found {} and {}",
+                self.dtype().scalar_type(),
+                other.dtype().scalar_type()
+            )));
+        }
+        if self.numel() != other.numel() {
+            return Err(Error::runtime(format!(
+                "inconsistent tensor size, expected tensor [{}] and src [{}] to have the same number of elements, but got {} and {} elements respectively",
+                self.numel(),
+                other.numel(),
+                self.numel(),
+                other.numel()
+            )));
+        }
+        dot(&self.unsqueeze(0)?, &other.unsqueeze(1)?)?.view_dims(Dims::EMPTY)
+    }
+    /// Outer product of two vectors.
+    ///
+    /// # Errors
+    /// `Runtime` when an operand is no vector.
+    pub fn outer(&self, other: &Tensor) -> Result<Tensor> {
+        for (t, name) in [(self, "self"), (other, "vec2")] {
+            if t.dims().len() != 1 {
+                return Err(Error::runtime(format!(
+                    "outer: Expected 1-D argument {name}, but got {}-D",
+                    t.dims().len()
+                )));
+            }
+        }
+        self.unsqueeze(1)?.mul(other)
+    }
+}
+
+fn check_batches(a: &Tensor, b: &Tensor) -> Result<()> {
+    for (t, name) in [(a, "batch1"), (b, "batch2")] {
+        if t.dims().len() != 3 {
+            return Err(Error::runtime(format!("{name} must be a 3D tensor")));
+        }
+    }
+    let (a, b) = (a.dims(), b.dims());
+    if a[0] != b[0] || a[2] != b[1] {
+        return Err(Error::runtime(format!(
+            "Expected size for first two dimensions of batch2 tensor to be: [{}, {}] but got: [{}, {}].",
+            a[0], a[2], b[0], b[1]
+        )));
+    }
+    Ok(())
+}
+
+/// 16-bit floats, which an op of their own adds, and something exact.
+const ROUNDED: &[DType] = &[DType::F64, DType::BF16, DType::F16];
+
+macro_rules! product_row {
+    ($schema:literal, $a:ident => $call:expr, $samples:expr) => {
+        Row::new($schema, Tier::Composed, |$a| Ok($call.into()), $samples)
+    };
+}
+
+/// Rows of the matmul family.
+pub const ROWS: &[Row] = &[
+    product_row!("matmul(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.matmul(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[3])], [t(&[3]), t(&[3, 2])], [t(&[2, 1, 2, 3]), t(&[4, 3, 2])], [t(&[2, 2, 3]), t(&[3, 2])], [t(&[2, 2, 3]), t(&[3])], [t(&[2, 0]), t(&[0, 3])])),
+    product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [crate::schema::SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal), t(&[3, 4])])),
+    product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])])),
+    product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])])),
+    product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
+    product_row!("outer(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
+    product_row!("ger(Tensor self, Tensor vec2) -> Tensor", a => a.tensor(0)?.outer(a.tensor(1)?)?, samples!([t(&[3]), t(&[2])])),
+    product_row!("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, || vec![
+        Sample::new(vec![t(&[4]), t(&[2, 3]), t(&[3, 4])]).dtypes(ROUNDED),
+        Sample::new(vec![t(&[2, 4]), t(&[2, 3]), t(&[3, 4]), n(0.5), n(2)]).dtypes(ROUNDED),
+    ]).inplace(),
+    product_row!("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addmv(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2]), t(&[2, 3]), t(&[3]), n(0.5), n(2)])).inplace(),
+    product_row!("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addr(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 3]), t(&[2]), t(&[3]), n(0.5), n(2)])).inplace(),
+    product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
+    product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
+    Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function),
+    Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])])).scope(Scope::Nn),
+];
