@@ -1,0 +1,209 @@
+//! The table-driven suites: every row of the table, with its samples, against the same questions.
+//!
+//! Nothing is written per op. Known gaps are rows of [`LIMITS`], each with its reason.
+
+mod gradients;
+mod samples;
+mod tpu;
+
+use samples::*;
+use std::collections::BTreeSet;
+use torchtpu::schema::{Arg, Args, Ret, Schema, Ty};
+use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
+
+#[test]
+fn every_schema_parses_and_no_overload_stands_twice() {
+    let mut seen = BTreeSet::new();
+    for row in ops::rows() {
+        let s = Schema::parse(row.schema).unwrap_or_else(|e| panic!("{e}"));
+        assert!(seen.insert((s.name.clone(), s.overload.clone())), "{} stands twice", row.schema);
+        for sample in (row.samples)() {
+            assert!(sample.args.len() <= s.params.len(), "{}: a sample has too many arguments", row.schema);
+        }
+    }
+}
+
+#[test]
+fn infer_equals_what_is_produced() {
+    every("infer", |row, schema, sample| {
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
+        let y = call(row, &args).map_err(|e| e.to_string())?;
+        let meta = match on(&args, Device::META).and_then(|a| call(row, &a)) {
+            Ok(m) => m,
+            Err(e) if e.message().contains("meta") && limited(row, READS_VALUES) => return Ok(()),
+            Err(e) => return Err(e.to_string()),
+        };
+        if y.len() != meta.len() {
+            return Err(format!("{} results were inferred as {}", y.len(), meta.len()));
+        }
+        for (y, m) in y.iter().zip(&meta) {
+            if y.dims() != m.dims() || steps(y) != steps(m) || y.dtype() != m.dtype() {
+                return Err(format!("{y:?} was inferred as {m:?}"));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The StableHLO of the first sample of every row, one snapshot a family.
+#[test]
+fn lowerings_are_as_recorded() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    let mut texts: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
+    for (family, rows) in ops::FAMILIES {
+        for row in *rows {
+            let schema = Schema::parse(row.schema).expect("every schema parses");
+            let Some(sample) = (row.samples)().into_iter().find(|s| !s.random) else { continue };
+            let dtype = plain(&sample, DType::F32);
+            let args = arguments(&schema, &sample, dtype).and_then(|a| on(&a, tpu)).expect("arguments");
+            let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+            let text = texts.entry(*family).or_default();
+            for (i, y) in y.iter().filter(|y| y.device() == tpu).enumerate() {
+                let program = match y.device_value().and_then(torchtpu::lazy::dump_stablehlo) {
+                    Ok(p) => p,
+                    // A view of an argument, or a result that was read: nothing is pending.
+                    Err(e) => format!("({})\n", e.message()),
+                };
+                text.push_str(&format!(
+                    "// {} result {i}\n{program}\n",
+                    row.schema.split('(').next().unwrap_or_default()
+                ));
+            }
+            torchtpu::lazy::mark_step();
+        }
+    }
+    for (family, text) in texts {
+        insta::assert_snapshot!(family, text);
+    }
+}
+
+#[test]
+fn in_place_forms_equal_the_functions() {
+    every("in place", |row, schema, sample| {
+        if !row.has_inplace {
+            return Ok(());
+        }
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
+        let Owned::Tensor(x) = &args[0] else { return Ok(()) };
+        let want = call(row, &args).map_err(|e| e.to_string())?.swap_remove(0);
+        let target = x.copy().map_err(|e| e.to_string())?;
+        let version = target.version();
+        let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
+        let outcome = match row.inplace {
+            Some(f) => {
+                a[0] = Arg::Tensor(&target);
+                f(&Args(&a)).map(drop)
+            }
+            None => torchtpu::inplace::apply(&target, |alias| {
+                let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
+                a[0] = Arg::Tensor(alias);
+                match (row.call)(&Args(&a))? {
+                    Ret::Tensor(t) => Ok(t),
+                    other => panic!("{other:?}"),
+                }
+            })
+            .map(drop),
+        };
+        if !torchtpu::can_cast(want.dtype(), x.dtype()) || (want.dims() != x.dims() && target.dims() == x.dims()) {
+            // What does not fit must be refused, and must leave the target as it was.
+            return match outcome {
+                Ok(()) => Err(format!("{want:?} was written into {x:?}")),
+                Err(_) => close(&target, x, 0.0),
+            };
+        }
+        outcome.map_err(|e| e.to_string())?;
+        if target.version() == version {
+            return Err("the version did not change".into());
+        }
+        close(&target, &want.to_dtype(x.dtype()).map_err(|e| e.to_string())?, 1e-6)
+    });
+}
+
+#[test]
+fn samples_reach_every_node() {
+    // Forward and backward of all samples must record every kind of node at least once.
+    let mut reached: BTreeSet<&'static str> = BTreeSet::new();
+    torchtpu::dispatch::observe(|op| {
+        OBSERVED.with(|o| o.borrow_mut().insert(op.node()));
+    });
+    for row in ops::rows() {
+        let schema = Schema::parse(row.schema).expect("every schema parses");
+        let samples = (row.samples)();
+        let with_dtypes = samples.iter().flat_map(|sample| {
+            let dtypes = sample.dtypes.iter().copied().filter(|_| !sample.only);
+            std::iter::once(plain(sample, DType::F32)).chain(dtypes).map(move |dtype| (sample, dtype))
+        });
+        for (sample, dtype) in with_dtypes {
+            let args = arguments(&schema, sample, dtype).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+            let leaves = if sample.gradient { leaves(&args).expect("leaves") } else { args };
+            let y = call(row, &leaves).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+            let y: Vec<Tensor> = y.into_iter().filter(Tensor::requires_grad).collect();
+            if !y.is_empty() {
+                let g: Vec<_> =
+                    y.iter().map(|y| Some(Tensor::full_meta(y.meta(), Scalar::Int(1)).expect("ones"))).collect();
+                torchtpu::autograd::backward(&y, &g, None, false, None).expect("backward of a sample");
+            }
+        }
+    }
+    OBSERVED.with(|o| reached.extend(o.borrow().iter()));
+    let missing: Vec<_> =
+        ops::Prim::NODES.iter().map(|(n, _)| *n).filter(|n| !reached.contains(n) && !NOT_SAMPLED.contains(n)).collect();
+    assert!(missing.is_empty(), "no sample reaches {missing:?}");
+}
+
+thread_local! {
+    static OBSERVED: std::cell::RefCell<BTreeSet<&'static str>> = const { std::cell::RefCell::new(BTreeSet::new()) };
+}
+
+/// Nodes whose rows have no samples because their results are random or their effect is in place; they have tests of
+/// their own.
+const NOT_SAMPLED: &[&str] = &["RandomBits", "AdamW", "Sgd"];
+
+#[test]
+fn broadcasting_follows_numpy() {
+    let d = |v: &[usize]| Dims::new(v);
+    assert_eq!(torchtpu::op::broadcast_dims(&d(&[2, 1, 3]), &d(&[4, 1])).unwrap(), d(&[2, 4, 3]));
+    let e = torchtpu::op::broadcast_dims(&d(&[2, 3]), &d(&[4, 3])).unwrap_err();
+    assert_eq!(
+        e.to_string(),
+        "The size of tensor a (2) must match the size of tensor b (4) at non-singleton dimension 0"
+    );
+}
+
+#[test]
+fn random_results_are_as_described_and_a_seed_repeats_them() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every(RANDOM, |row, schema, sample| {
+        let draw = |device: Device, seed: u64| -> Result<Tensor> {
+            torchtpu::random::manual_seed(seed);
+            let args = on(&arguments(schema, sample, DType::F32)?, device)?;
+            let args: Vec<Arg<'_>> = args
+                .iter()
+                .zip(&schema.params)
+                .map(|(a, p)| if p.ty == Ty::Device { Arg::Device(device) } else { a.as_arg() })
+                .collect();
+            match (row.call)(&Args(&args))? {
+                Ret::Tensor(t) => Ok(t),
+                other => panic!("{other:?}"),
+            }
+        };
+        let described = draw(Device::META, 1).map_err(|e| format!("meta: {e}"))?;
+        for device in [Device::CPU, tpu] {
+            let get =
+                |seed| draw(device, seed).and_then(|y| y.to_device(Device::CPU)).map_err(|e| format!("{device}: {e}"));
+            let (a, b, c) = (get(7)?, get(7)?, get(8)?);
+            if a.dims() != described.dims() || a.dtype() != described.dtype() {
+                return Err(format!("{a:?} on {device}, {described:?} on meta"));
+            }
+            close(&a, &b, 0.0).map_err(|e| format!("{device}: the same seed: {e}"))?;
+            if close(&a, &c, 0.0).is_ok() {
+                return Err(format!("{device}: another seed gives the same numbers"));
+            }
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,299 @@
+//! Samples with their values, and how a question is asked of every row.
+
+use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema, Ty};
+use torchtpu::{DType, Device, Result, Scalar, Tensor, c128, ops};
+
+/// A question that a row is not asked, and why.
+pub struct Limit {
+    /// Row's schema starts with this, up to the bracket.
+    op: &'static str,
+    question: &'static str,
+    /// Printed in the report.
+    reason: &'static str,
+}
+
+/// Sizes of the result depend on values, at least for some arguments; on `meta` these are refused.
+pub const READS_VALUES: &str = "infer where values decide";
+
+pub const LIMITS: &[Limit] = &[
+    Limit {
+        op: "repeat_interleave.self_Tensor",
+        question: READS_VALUES,
+        reason: "the values decide how large the result is",
+    },
+    Limit {
+        op: "repeat_interleave.Tensor",
+        question: READS_VALUES,
+        reason: "the values decide how large the result is",
+    },
+    Limit { op: "_unique2", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "unique_dim", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "unique_consecutive", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "bincount", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "histc", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "index.Tensor", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "masked_select", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "nonzero", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "argwhere", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "nonzero_numpy", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "where", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "one_hot", question: READS_VALUES, reason: "the values decide how large the result is" },
+];
+
+pub fn limited(row: &Row, question: &str) -> bool {
+    let name = row.schema.split('(').next().unwrap_or_default();
+    let hit = LIMITS.iter().find(|l| l.op == name && l.question == question);
+    if let Some(l) = hit {
+        println!("not asked: {name}: {question}: {}", l.reason);
+    }
+    hit.is_some()
+}
+
+/// Deterministic values: no two alike, none near a kink.
+pub fn values(n: usize, fill: Fill, salt: usize) -> Vec<f64> {
+    (0..n)
+        .map(|i| {
+            let u = ((i * 7919 + salt * 104_729 + 17) % 9973) as f64 / 9973.0;
+            match fill {
+                Fill::Normal => {
+                    let v = u * 3.6 - 1.8;
+                    if v.abs() < 0.15 { v + 0.4 } else { v }
+                }
+                Fill::Positive => 0.25 + u * 1.7,
+                Fill::Unit => u * 1.6 - 0.8,
+                Fill::Probability => 0.05 + u * 0.9,
+                Fill::Fraction => u * 0.8 + 0.1,
+                Fill::Index(bound) => ((i * 3 + salt) as i64 % bound.max(1)) as f64,
+                Fill::Mask => ((i * 5 + salt) % 3 == 0) as u8 as f64,
+            }
+        })
+        .collect()
+}
+
+pub fn tensor(dims: &[usize], fill: Fill, salt: usize, dtype: DType) -> Result<Tensor> {
+    let dtype = match fill {
+        Fill::Index(_) => DType::I64,
+        Fill::Mask => DType::Bool,
+        _ => dtype,
+    };
+    let v = values(dims.iter().product(), fill, salt);
+    if dtype.is_complex() {
+        // Imaginary parts small enough that no function is asked across a branch cut.
+        let z: Vec<c128> = v
+            .iter()
+            .zip(values(v.len(), Fill::Unit, salt + 40))
+            .map(|(&re, im)| c128::new(re, if im.abs() < 0.1 { im + 0.3 } else { im }))
+            .collect();
+        return Tensor::from_slice(&z, dims)?.to_dtype(dtype);
+    }
+    Tensor::from_slice(&v, dims)?.to_dtype(dtype)
+}
+
+/// The dtype that a sample is asked in where nothing else is said.
+pub fn plain(sample: &Sample, real: DType) -> DType {
+    if sample.only { real.to_complex().expect("a floating-point dtype") } else { real }
+}
+
+/// Real numbers as they are, complex ones as pairs.
+pub fn numbers(x: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() { x.resolve_conj()?.resolve_neg()?.view_as_real() } else { Ok(x.clone()) }
+}
+
+/// The arguments of a sample as owned values.
+pub enum Owned {
+    None,
+    Tensor(Tensor),
+    Tensors(Vec<Option<Tensor>>),
+    Scalar(Scalar),
+    Ints(Vec<i64>),
+    Floats(Vec<f64>),
+    Str(String),
+    DType(DType),
+}
+
+impl Owned {
+    pub fn as_arg(&self) -> Arg<'_> {
+        match self {
+            Owned::None => Arg::None,
+            Owned::Tensor(t) => Arg::Tensor(t),
+            Owned::Tensors(v) => Arg::Tensors(v),
+            Owned::Scalar(s) => Arg::Scalar(*s),
+            Owned::Ints(v) => Arg::Ints(v),
+            Owned::Floats(v) => Arg::Floats(v),
+            Owned::Str(s) => Arg::Str(s),
+            Owned::DType(d) => Arg::DType(*d),
+        }
+    }
+    pub fn map(&self, f: &mut dyn FnMut(&Tensor) -> Result<Tensor>) -> Result<Owned> {
+        Ok(match self {
+            Owned::Tensor(t) => Owned::Tensor(f(t)?),
+            Owned::Tensors(v) => {
+                Owned::Tensors(v.iter().map(|t| t.as_ref().map(&mut *f).transpose()).collect::<Result<_>>()?)
+            }
+            Owned::None => Owned::None,
+            Owned::Scalar(s) => Owned::Scalar(*s),
+            Owned::Ints(v) => Owned::Ints(v.clone()),
+            Owned::Floats(v) => Owned::Floats(v.clone()),
+            Owned::Str(s) => Owned::Str(s.clone()),
+            Owned::DType(d) => Owned::DType(*d),
+        })
+    }
+    pub fn tensors(&self) -> Vec<&Tensor> {
+        match self {
+            Owned::Tensor(t) => vec![t],
+            Owned::Tensors(v) => v.iter().flatten().collect(),
+            _ => vec![],
+        }
+    }
+}
+
+pub fn arguments(schema: &Schema, sample: &Sample, dtype: DType) -> Result<Vec<Owned>> {
+    let mut salt = 0;
+    let mut next = || {
+        salt += 1;
+        salt
+    };
+    schema
+        .params
+        .iter()
+        .enumerate()
+        .map(|(i, p)| {
+            Ok(match sample.args.get(i) {
+                Some(SampleArg::Tensor(d, f)) => Owned::Tensor(tensor(d, *f, next(), dtype)?),
+                Some(SampleArg::Transposed(d, f)) => {
+                    let mut d = d.clone();
+                    let r = d.len();
+                    d.swap(r - 1, r - 2);
+                    Owned::Tensor(tensor(&d, *f, next(), dtype)?.transpose(-1, -2)?)
+                }
+                Some(SampleArg::Tensors(v, f)) => {
+                    Owned::Tensors(v.iter().map(|d| tensor(d, *f, next(), dtype).map(Some)).collect::<Result<_>>()?)
+                }
+                Some(SampleArg::OptTensors(v)) => Owned::Tensors(
+                    v.iter()
+                        .map(|d| d.as_ref().map(|(d, f)| tensor(d, *f, next(), dtype)).transpose())
+                        .collect::<Result<_>>()?,
+                ),
+                Some(SampleArg::Scalar(s)) => Owned::Scalar(*s),
+                Some(SampleArg::Ints(v)) => Owned::Ints(v.clone()),
+                Some(SampleArg::Floats(v)) => Owned::Floats(v.clone()),
+                Some(SampleArg::Str(s)) => Owned::Str(s.to_string()),
+                Some(SampleArg::DType(d)) => Owned::DType(*d),
+                Some(SampleArg::Default) | None => match &p.default {
+                    Default::Int(v) => match p.ty {
+                        Ty::IntList(n) => Owned::Ints(vec![*v; n.max(1) as usize]),
+                        _ => Owned::Scalar(Scalar::Int(*v)),
+                    },
+                    Default::Float(v) => Owned::Scalar(Scalar::Float(*v)),
+                    Default::Bool(v) => Owned::Scalar(Scalar::Bool(*v)),
+                    Default::Ints(v) => Owned::Ints(v.clone()),
+                    Default::Str(s) => Owned::Str(s.clone()),
+                    Default::None | Default::Required => Owned::None,
+                },
+            })
+        })
+        .collect()
+}
+
+pub fn call(row: &Row, args: &[Owned]) -> Result<Vec<Tensor>> {
+    let a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
+    Ok(match (row.call)(&Args(&a))? {
+        Ret::Tensor(t) => vec![t],
+        Ret::Tuple(v) | Ret::List(v) => v,
+        Ret::Scalar(s) => vec![Tensor::full(&[], s, s.dtype(), Device::CPU)?],
+        Ret::None => vec![],
+    })
+}
+
+/// The arguments on another device, as they lie on this one.
+pub fn on(args: &[Owned], device: Device) -> Result<Vec<Owned>> {
+    let mut moved = |t: &Tensor| match t.is_contiguous() {
+        true => t.to_device(device),
+        false => t.transpose(-1, -2)?.to_device(device)?.transpose(-1, -2),
+    };
+    args.iter().map(|a| a.map(&mut moved)).collect()
+}
+
+/// Strides, but of dimensions of one, along which nothing is stepped.
+pub fn steps(t: &Tensor) -> Vec<Option<usize>> {
+    t.dims().iter().zip(t.strides().iter()).map(|(&n, &s)| (n > 1).then_some(s)).collect()
+}
+
+pub fn close(a: &Tensor, b: &Tensor, tolerance: f64) -> std::result::Result<(), String> {
+    if a.dims() != b.dims() || a.dtype() != b.dtype() {
+        return Err(format!("{:?} against {:?}", a, b));
+    }
+    let all = |t: &Tensor| numbers(t).and_then(|t| t.to_vec::<f64>()).map_err(|e| e.to_string());
+    let (x, y) = (all(a)?, all(b)?);
+    for (i, (x, y)) in x.iter().zip(&y).enumerate() {
+        let same = (x.is_nan() && y.is_nan()) || x == y || (x - y).abs() <= tolerance * (1.0 + y.abs());
+        if !same {
+            return Err(format!("element {i}: {x} against {y} in {a:?}"));
+        }
+    }
+    Ok(())
+}
+
+pub fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 | DType::F16 => 3e-2,
+        DType::F64 | DType::C128 => 1e-9,
+        _ => 3e-5,
+    }
+}
+
+/// The question that samples with random results are asked, and the others are not.
+pub const RANDOM: &str = "random";
+
+/// Runs a question over every row and sample, and reports all failures at once.
+pub fn every(question: &str, mut ask: impl FnMut(&Row, &Schema, &Sample) -> std::result::Result<(), String>) {
+    let mut failures = Vec::new();
+    let mut asked = 0;
+    let only = std::env::var("TORCHTPU_TEST_OP").ok();
+    for row in ops::rows() {
+        if limited(row, question)
+            || only.as_deref().is_some_and(|o| !o.split(',').any(|o| row.schema.split('(').next() == Some(o)))
+        {
+            continue;
+        }
+        let schema = Schema::parse(row.schema).expect("every schema parses");
+        for (i, sample) in (row.samples)().iter().enumerate() {
+            if sample.random != (question == RANDOM) {
+                continue;
+            }
+            asked += 1;
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(row, &schema, sample)))
+                .unwrap_or_else(|p| {
+                    Err(format!(
+                        "panic: {:?}",
+                        p.downcast_ref::<String>().map(String::as_str).or(p.downcast_ref::<&str>().copied())
+                    ))
+                });
+            if let Err(e) = result {
+                failures.push(format!("{} sample {i}: {e}", row.schema.split('(').next().unwrap_or_default()));
+            }
+        }
+    }
+    println!("{question}: {asked} samples");
+    assert!(asked > 0, "nothing was asked");
+    assert!(failures.is_empty(), "{question}: {} of {asked} failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Copies of tensors as leaves; those of floats require gradients.
+pub fn leaves(args: &[Owned]) -> Result<Vec<Owned>> {
+    let leaf = |t: &Tensor| {
+        let t = t.detach();
+        if t.dtype().is_inexact() {
+            t.requires_grad_(true)?;
+        }
+        Ok(t)
+    };
+    args.iter().map(|a| a.map(&mut |t| leaf(t))).collect()
+}
+
+pub fn requiring_grad(args: &[Owned]) -> Vec<Tensor> {
+    args.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect()
+}
+
+/// Modes, steps and seeds are the process's: whoever changes them goes alone.
+pub static MODE: std::sync::Mutex<()> = std::sync::Mutex::new(());

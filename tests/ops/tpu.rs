@@ -1,0 +1,178 @@
+//! What the device behind `tpu` gives against `cpu`, and what libtpu compiles.
+
+use crate::samples::*;
+use torchtpu::schema::{Fill, Row, Schema};
+use torchtpu::{DType, Device, Result, Tensor, ops};
+
+/// `cpu` kernels against XLA:CPU, in every mode and dtype of the sample.
+fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(mode);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every("tpu equals cpu", |row, schema, sample| {
+        let mut dtypes = if sample.only { vec![] } else { vec![DType::F32] };
+        dtypes.extend_from_slice(sample.dtypes);
+        for dtype in dtypes {
+            let args = arguments(schema, sample, dtype).map_err(|e| e.to_string())?;
+            let want = call(row, &args).map_err(|e| format!("{}: cpu: {e}", dtype.name()))?;
+            let there = on(&args, tpu).map_err(|e| e.to_string())?;
+            let got = call(row, &there).map_err(|e| format!("{}: tpu: {e}", dtype.name()))?;
+            if want.len() != got.len() {
+                return Err(format!("{} results against {}", got.len(), want.len()));
+            }
+            for (g, w) in got.iter().zip(&want) {
+                if steps(g) != steps(w) {
+                    return Err(format!("{}: strides {} against {}", dtype.name(), g.strides(), w.strides()));
+                }
+                let g = g.to_device(Device::CPU).map_err(|e| format!("{}: {e}", dtype.name()))?;
+                close(&g, w, tolerance(dtype)).map_err(|e| format!("{}: {e}", dtype.name()))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Every row with complex numbers, whether it is made for them or not: both devices give the same values, or the same error.
+#[test]
+fn complex_numbers_on_tpu_equal_those_on_cpu() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every("complex: tpu equals cpu", |row, schema, sample| {
+        let args = arguments(schema, sample, DType::C64).map_err(|e| e.to_string())?;
+        let there = on(&args, tpu).map_err(|e| e.to_string())?;
+        let want = match call(row, &args) {
+            Ok(y) => y,
+            Err(e) => {
+                return match call(row, &there) {
+                    Err(t) if t.to_string() == e.to_string() => Ok(()),
+                    Err(t) => Err(format!("tpu: {t}; cpu: {e}")),
+                    Ok(_) => Err(format!("accepted on tpu; cpu: {e}")),
+                };
+            }
+        };
+        let got = call(row, &there).map_err(|e| format!("tpu: {e}"))?;
+        for (g, w) in got.iter().zip(&want) {
+            let g = g.to_device(Device::CPU).map_err(|e| e.to_string())?;
+            close(&g, w, 1e-4)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn tpu_fused_equals_cpu() {
+    equals_cpu(torchtpu::lazy::EagerMode::Fused);
+}
+
+#[test]
+fn tpu_strict_equals_cpu() {
+    equals_cpu(torchtpu::lazy::EagerMode::Strict);
+}
+
+#[test]
+fn tpu_debug_equals_cpu() {
+    equals_cpu(torchtpu::lazy::EagerMode::Debug);
+}
+
+#[test]
+fn gradients_on_tpu_equal_those_on_cpu() {
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every("tpu gradient equals cpu", |row, schema, sample| {
+        if !sample.gradient {
+            return Ok(());
+        }
+        let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
+        let run = |device: Device| -> Result<Vec<Option<Tensor>>> {
+            let leaves = leaves(&on(&args, device)?)?;
+            let floats = requiring_grad(&leaves);
+            let y: Vec<Tensor> = call(row, &leaves)?.into_iter().filter(Tensor::requires_grad).collect();
+            if y.is_empty() || floats.is_empty() {
+                return Ok(vec![]);
+            }
+            let g: Vec<Option<Tensor>> = y
+                .iter()
+                .enumerate()
+                .map(|(k, y)| tensor(y.dims(), Fill::Normal, 91 + k, y.dtype())?.to_device(device).map(Some))
+                .collect::<Result<_>>()?;
+            torchtpu::autograd::grad(&y, &floats, &g, None, false, true)
+        };
+        let want = run(Device::CPU).map_err(|e| format!("cpu: {e}"))?;
+        let got = run(tpu).map_err(|e| format!("tpu: {e}"))?;
+        for (g, w) in got.iter().zip(&want) {
+            match (g, w) {
+                (Some(g), Some(w)) => {
+                    let g = g.to_device(Device::CPU).map_err(|e| e.to_string())?;
+                    close(&g, w, 1e-4)?;
+                }
+                (None, None) => {}
+                _ => return Err("a gradient is missing on one device".into()),
+            }
+        }
+        Ok(())
+    });
+}
+
+/// libtpu compiles the first sample of every row, those of a family in one program. Where it is not installed, it is asked all the
+/// same, and must say so.
+#[test]
+fn libtpu_accepts_the_lowerings() {
+    use torchtpu::lazy;
+    const MACHINE: &str = "v5e:2x2";
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    lazy::set_eager_mode(lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    let one = Tensor::ones(&[2], DType::F32, tpu).and_then(|t| t.add_scalar(1.0)).expect("an op");
+    if let Err(e) = lazy::aot::compile_values(&[one.device_value().expect("a value")], MACHINE) {
+        assert!(e.message().contains("needs libtpu"), "{e}");
+        println!("libtpu is not installed; the lowerings were not compiled for a TPU");
+        return;
+    }
+    let results = |row: &Row| -> Vec<Tensor> {
+        let schema = Schema::parse(row.schema).expect("every schema parses");
+        let Some(sample) = (row.samples)().into_iter().next() else { return vec![] };
+        let args = arguments(&schema, &sample, DType::F32).and_then(|a| on(&a, tpu)).expect("arguments");
+        let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
+        y.into_iter().filter(|y| y.device() == tpu).collect()
+    };
+    // What is computed already, or is a view of an argument, has no program.
+    let pending = |y: &[Tensor]| -> Vec<u64> {
+        y.iter().filter_map(|y| y.device_value().ok()).filter(|h| lazy::dump_graph(*h).is_ok()).collect()
+    };
+    // A row that reads values on the way cuts the segment, and is compiled by itself.
+    let reads = |row: &Row| {
+        let before = [Tensor::ones(&[2], DType::F32, tpu).and_then(|t| t.add_scalar(1.0)).expect("an op")];
+        results(row);
+        pending(&before).is_empty()
+    };
+    let mut groups: std::collections::VecDeque<Vec<&Row>> = std::collections::VecDeque::new();
+    for (_, rows) in ops::FAMILIES {
+        let (alone, together): (Vec<&Row>, Vec<&Row>) =
+            rows.iter().filter(|r| !limited(r, "libtpu")).partition(|r| reads(r));
+        groups.push_back(together);
+        groups.extend(alone.into_iter().map(|r| vec![r]));
+    }
+    let (mut compiled, mut failures) = (0, Vec::new());
+    while let Some(rows) = groups.pop_front() {
+        lazy::mark_step();
+        let y: Vec<Tensor> = rows.iter().flat_map(|r| results(r)).collect();
+        let handles = pending(&y);
+        if handles.is_empty() {
+            continue;
+        }
+        match lazy::aot::compile_values(&handles, MACHINE) {
+            Ok(_) => compiled += handles.len(),
+            Err(e) if rows.len() == 1 => {
+                let name = rows[0].schema.split('(').next().unwrap_or_default();
+                failures.push(format!("{name}: {}", e.message().lines().next().unwrap_or_default()));
+            }
+            // One by one, to name those that are refused.
+            Err(_) => groups.extend(rows.into_iter().map(|r| vec![r])),
+        }
+    }
+    println!("libtpu compiled {compiled} results");
+    assert!(compiled > 300, "only {compiled} results were compiled");
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
