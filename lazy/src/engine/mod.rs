@@ -40,10 +40,11 @@ const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
 /// largest value.
 ///
 /// An execution takes its temporaries from `malloc` in one piece, and glibc gives a piece of more than 32 MB back to the system
-/// as soon as it is free: every page is a fault again at every step, a tenth of a GPT step. What leaves a segment is a piece of
-/// its own and stays. A chain of ops on few large values is fused, however large they are.
+/// as soon as it is free: every page is a fault again at every step, a tenth to a fifth of a GPT step. So values in use may take
+/// those 32 MB. What leaves a segment is a piece of its own and stays. A chain of ops on few large values is fused, however large
+/// they are.
 const MANY: usize = 8;
-const MANY_BYTES: usize = 8 << 20;
+const MANY_BYTES: usize = 4 << 20;
 /// Launched and not yet finished: enough to keep a device busy, few enough to bound its memory.
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
