@@ -290,9 +290,9 @@ fn on_xla_cpu_many_large_values_end_a_segment() {
     if !lazy::device_name().unwrap().contains("XLA:CPU") {
         return;
     }
-    let n = 3 << 20;
-    let x = tpu(&vec![1.0; n], &[n]);
-    let values_in_use = |held: usize, ops: usize| {
+    let cuts_with = |megabytes: usize, held: usize, ops: usize| {
+        let n = megabytes << 18;
+        let x = tpu(&vec![1.0; n], &[n]);
         lazy::synchronize().unwrap();
         lazy::reset_metrics();
         let mut kept: VecDeque<Tensor> = VecDeque::from([x.clone()]);
@@ -307,8 +307,11 @@ fn on_xla_cpu_many_large_values_end_a_segment() {
         cuts(CutReason::Memory)
     };
     // Eight of them, the newest included, come to 96 MB, but are not more than eight.
-    assert_eq!(values_in_use(7, 20), 0);
-    assert_eq!(values_in_use(40, 20), 2);
+    assert_eq!(cuts_with(12, 7, 20), 0);
+    assert_eq!(cuts_with(12, 40, 20), 2);
+    // Smaller ones may take 32 MB.
+    assert_eq!(cuts_with(1, 31, 50), 0);
+    assert_eq!(cuts_with(1, 50, 50), 1);
 }
 
 #[test]
