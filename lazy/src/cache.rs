@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use torchtpu_pjrt::{Buffer, Executable};
+use torchtpu_tensor::Meta;
 
 /// Numbers as they were last uploaded, to be used again while they stay the same.
 pub(crate) type PackedNumbers = [Option<(Vec<u8>, Arc<Buffer>)>; DTYPES];
@@ -14,6 +15,8 @@ pub(crate) type PackedNumbers = [Option<(Vec<u8>, Arc<Buffer>)>; DTYPES];
 pub(crate) struct Compiled {
     pub(crate) form: Form,
     pub(crate) executable: Executable,
+    /// See [`lower::Module`](crate::lower::Module).
+    pub(crate) pooled: Vec<Meta>,
     /// The ops, for errors of execution.
     pub(crate) summary: Arc<str>,
     pub(crate) numbers: Mutex<PackedNumbers>,
@@ -22,9 +25,9 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    pub(crate) fn new(form: Form, executable: Executable) -> Compiled {
+    pub(crate) fn new(form: Form, executable: Executable, pooled: Vec<Meta>) -> Compiled {
         let summary = form.summary().into();
-        Compiled { form, executable, summary, numbers: Mutex::default(), used: AtomicU64::new(0) }
+        Compiled { form, executable, pooled, summary, numbers: Mutex::default(), used: AtomicU64::new(0) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! of all values, which values leave the segment, which arguments are given away, how many numbers of each dtype ride along.
 //! It holds no handle, no buffer and no number, so that the next step of a training loop has an equal form.
 
+use crate::pool;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -87,6 +88,8 @@ pub(crate) struct Form {
     pub(crate) numbers: [u32; DTYPES],
     /// Values that leave the segment, ascending.
     pub(crate) outputs: Vec<u32>,
+    /// Whether large results are computed into memory of the [pool](crate::pool).
+    pub(crate) is_pooled: bool,
 }
 
 impl Form {
@@ -179,6 +182,13 @@ impl Form {
         }
         pairs
     }
+    /// Positions in `outputs` of the results that are given memory of the [pool](crate::pool): the large ones that take that of
+    /// no argument.
+    pub(crate) fn pooled(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<usize> {
+        let is_new = |position: &usize| overwritten.iter().all(|p| p.1 != *position);
+        let is_large = |position: &usize| pool::takes(&self.values[outputs[*position] as usize]);
+        (0..outputs.len()).filter(|p| self.is_pooled && is_large(p) && is_new(p)).collect()
+    }
     /// Nodes that read an argument of `overwritten` before the node that overwrites it, which does not depend on them, as
     /// `(overwriting node, reading node)`. Only earlier nodes: what comes later reads the new value, or depends on it.
     pub(crate) fn late_readers(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<(usize, usize)> {
@@ -247,6 +257,7 @@ impl Form {
         self.args.clear();
         self.outputs.clear();
         self.numbers = [0; DTYPES];
+        self.is_pooled = false;
     }
     /// The ops' names, shortened: `add, mul (12 times), sum, ...`.
     pub(crate) fn summary(&self) -> String {

@@ -30,7 +30,7 @@
 //! | `TORCH_TPU_DEFER_AND_FUSE=0` | Strict mode |
 //! | `TORCHTPU_CHECK_NUMERICS=1` | Debug mode refuses NaN and infinities that come from finite inputs |
 //! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment, 1500 |
-//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this; unless set, 2 GiB, and on XLA:CPU 64 MiB if that is more than eight of the largest |
+//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this; unless set, 2 GiB, and on XLA:CPU 32 MiB if that is more than eight of the largest |
 //! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle, 512; on XLA:CPU never |
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
@@ -57,6 +57,7 @@ mod kernels;
 mod lower;
 mod metrics;
 mod mode;
+mod pool;
 mod repeat;
 mod slot;
 
@@ -88,6 +89,9 @@ pub fn eager_mode() -> EagerMode {
 pub fn set_eager_mode(mode: EagerMode) {
     engine().cut_all(CutReason::Explicit);
     mode::set(mode);
+    if mode != EagerMode::Fused {
+        engine().pool.clear();
+    }
 }
 
 /// Launches what is recorded, on all threads, and waits for all of it.
@@ -143,6 +147,11 @@ pub fn explain() -> Vec<Explanation> {
 /// Forgets the executables in memory; those on disk stay.
 pub fn clear_cache() {
     engine().clear_cache();
+}
+
+/// Gives memory back to the system that is kept for results to come. Only Fused mode keeps any, and only on XLA:CPU.
+pub fn empty_cache() {
+    engine().pool.clear();
 }
 
 /// Keeps only these bits of the hashes that find executables, to provoke collisions. For tests.

@@ -7,11 +7,19 @@ use torchtpu_stablehlo::{Func, Platform, Type, Value, Window};
 use torchtpu_tensor::op::{Layout, Prim};
 use torchtpu_tensor::{DType, Dims, ErrorKind, Meta, meta::element_type};
 
-/// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype.
+/// A program for the device's compiler.
+pub(crate) struct Module {
+    pub(crate) text: String,
+    /// Types of the memory that it is given for results, whose contents are of no meaning.
+    pub(crate) pooled: Vec<Meta>,
+}
+
+/// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype, then
+/// memory for results.
 ///
 /// # Errors
 /// When an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule: a bug of that op, named here.
-pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<String, Failure> {
+pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<Module, Failure> {
     let mut f = Func::for_platform(platform);
     let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
     let overwritten = form.overwritten(outputs);
@@ -27,6 +35,14 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
             numbers[i].vector = Some(f.arg(Type::new(&[n as usize], element_type(DType::ALL[i]))));
             numbers[i].taken = vec![None; n as usize];
         }
+    }
+    let mut pooled = Vec::new();
+    for position in form.pooled(outputs, &overwritten) {
+        let meta = form.values[outputs[position] as usize];
+        let argument = f.arg_count();
+        f.arg(meta.ty());
+        f.alias_output(argument, position);
+        pooled.push(meta);
     }
     let needed = form.needed(outputs);
     let mut values: Vec<Option<Value>> = vec![None; form.values.len()];
@@ -66,7 +82,7 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
     }
     let outputs: Vec<Value> =
         outputs.iter().map(|&v| values[v as usize].clone().expect("nodes of outputs are needed")).collect();
-    Ok(f.finish("segment", &outputs))
+    Ok(Module { text: f.finish("segment", &outputs), pooled })
 }
 
 /// Tells `f` where the elements of `y`, a view of `x`, lie in the value that the views begin with.

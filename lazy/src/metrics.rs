@@ -101,6 +101,10 @@ pub struct Metrics {
     pub download_bytes: u64,
     /// Arguments whose memory was given to the program.
     pub donations: u64,
+    /// Results that were computed into memory of results that are gone.
+    pub pool_hits: u64,
+    /// Bytes of memory that is kept for such results now.
+    pub pool_bytes: u64,
     /// Cuts by reason, those that happened.
     pub cuts: Vec<(&'static str, u64)>,
     /// Values that exist now: handles in use.
@@ -131,7 +135,7 @@ macro_rules! counters {
 // Expands to one atomic a name, and to their reset and copy.
 counters! {
     compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected segments_executed
-    segments_dropped nodes_executed uploads upload_bytes downloads download_bytes donations
+    segments_dropped nodes_executed uploads upload_bytes downloads download_bytes donations pool_hits
 }
 
 static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -151,6 +155,10 @@ pub(crate) fn add_live_bytes(bytes: usize) {
 
 pub(crate) fn sub_live_bytes(bytes: usize) {
     LIVE_BYTES.fetch_sub(bytes as u64, Relaxed);
+}
+
+pub(crate) fn live_bytes() -> usize {
+    LIVE_BYTES.load(Relaxed) as usize
 }
 
 /// The counters; what the recording state knows is filled in by the engine.

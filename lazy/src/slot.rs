@@ -49,6 +49,8 @@ pub(crate) struct Slot {
     pub(crate) named: AtomicBool,
     /// Copies to the host under way.
     pub(crate) readers: AtomicU32,
+    /// Whether the pool takes its buffer when it is gone.
+    is_pooled: AtomicBool,
     /// The stream whose segments read it; [`SEVERAL`], or [`NOBODY`].
     user: AtomicU32,
 }
@@ -84,15 +86,17 @@ impl Slot {
             named: AtomicBool::new(true),
             readers: AtomicU32::new(0),
             user: AtomicU32::new(NOBODY),
+            is_pooled: AtomicBool::new(false),
         }
     }
     pub(crate) fn ready(meta: Meta, buffer: Buffer) -> Slot {
         let slot = Slot::empty(meta);
-        slot.fill(buffer, None);
+        slot.fill(buffer, None, false);
         slot
     }
     /// Sets the buffer; the first outcome stays.
-    pub(crate) fn fill(&self, buffer: Buffer, origin: Option<&Arc<str>>) {
+    pub(crate) fn fill(&self, buffer: Buffer, origin: Option<&Arc<str>>, is_pooled: bool) {
+        self.is_pooled.store(is_pooled, Relaxed);
         if let Some(o) = origin {
             let _ = self.origin.set(o.clone());
         }
@@ -124,8 +128,11 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(Ok(_)) = self.outcome.get() {
+        if let Some(Ok(buffer)) = self.outcome.take() {
             metrics::sub_live_bytes(self.meta.bytes().unwrap_or(0));
+            if *self.is_pooled.get_mut() {
+                crate::engine().pool.keep(&self.meta, buffer);
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ fn _tpu_metrics(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     }
     put!(compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected
         cached_executables segments_executed segments_dropped nodes_recorded nodes_executed uploads upload_bytes downloads
-        download_bytes donations live_values live_bytes peak_bytes);
+        download_bytes donations pool_hits pool_bytes live_values live_bytes peak_bytes);
     let cuts = PyDict::new(py);
     for (why, n) in &m.cuts {
         cuts.set_item(why, n)?;
@@ -85,6 +85,11 @@ fn _tpu_explain() -> Vec<String> {
 #[pyfunction]
 fn _tpu_clear_cache() {
     lazy::clear_cache();
+}
+
+#[pyfunction]
+fn _tpu_empty_cache(py: Python<'_>) {
+    py.detach(lazy::empty_cache);
 }
 
 #[pyfunction]
@@ -165,6 +170,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_reset_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_explain, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_clear_cache, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_empty_cache, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_check_numerics, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_plugin, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_add_plugin_search_path, m)?)?;

@@ -88,6 +88,24 @@ def test_pending_programs_can_be_seen():
         torch.tpu.dump_graph(torch.ones(2))
 
 
+def test_memory_of_results_that_are_gone_can_be_given_back():
+    torch.tpu.synchronize()
+    torch.tpu.empty_cache()
+    x = torch.ones(512, 512, device="tpu")
+    for k in range(3):
+        y = x + k
+        torch.tpu.mark_step()
+    del y
+    torch.tpu.synchronize()
+    assert torch.tpu.memory_reserved() >= torch.tpu.memory_allocated() + 512 * 512 * 4
+    assert torch.tpu.memory_stats()["reserved_bytes.all.current"] == torch.tpu.memory_reserved()
+    executables = torch.tpu.metrics()["cached_executables"]
+    torch.tpu.empty_cache()
+    assert torch.tpu.memory_reserved() == torch.tpu.memory_allocated()
+    assert torch.tpu.metrics()["cached_executables"] == executables > 0
+    assert (x + 3).mean().item() == 4
+
+
 def resident_bytes():
     with open("/proc/self/statm") as f:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -13,7 +13,7 @@ use crate::event::{Event, keep_until_ready};
 use crate::executable::Executable;
 use crate::ffi::{
     self, BoolArgs, BufferFromHostArgs, ChildArgs, ClientCompileArgs, ClientCreateArgs, DeserializeArgs,
-    DeviceMemoryStatsArgs, Handle, ListArgs, Program,
+    DeviceMemoryStatsArgs, Handle, ListArgs, Program, UninitializedBufferArgs,
 };
 use crate::options::{CompileOptions, OptionValue, to_named_values};
 use crate::plugin::{Plugin, call};
@@ -219,6 +219,31 @@ impl Client {
                 self.transfer(self.default_device(), data, element_type, dims, ffi::IMMUTABLE_ZERO_COPY)?;
             keep_until_ready(&self.plugin, done, owner.clone() as Arc<dyn Any + Send + Sync>)?;
             Ok(buffer)
+        }
+    }
+
+    /// Whether the plugin has [`Client::uninitialized_buffer`].
+    pub fn makes_uninitialized_buffers(&self) -> bool {
+        self.plugin.api.PJRT_Client_CreateUninitializedBuffer.is_some()
+    }
+
+    /// A buffer of the default device whose contents are of no meaning: memory to give to a program that writes it
+    /// (`tf.aliasing_output`).
+    ///
+    /// # Errors
+    ///
+    /// The plugin's own; `Unimplemented` for a plugin that is too old to have this.
+    pub fn uninitialized_buffer(self: &Arc<Self>, element_type: ElementType, dims: &[i64]) -> Result<Buffer> {
+        let mut args = UninitializedBufferArgs::new();
+        args.client = self.raw;
+        args.dims = dims.as_ptr();
+        args.num_dims = dims.len();
+        args.element_type = element_type.code();
+        args.device = self.default_device().raw;
+        // SAFETY: client, device and dims are alive during the call; the buffer is then ours.
+        unsafe {
+            call!(&self.plugin, PJRT_Client_CreateUninitializedBuffer, &mut args)?;
+            Ok(Buffer::from_raw(args.buffer, self.clone()))
         }
     }
 

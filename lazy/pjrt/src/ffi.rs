@@ -124,6 +124,11 @@ structs! {
         byte_strides: *const i64, num_byte_strides: usize, semantics: c_int, device: Handle, memory: Handle,
         device_layout: *const MemoryLayout, done_with_host_buffer: Handle, buffer: Handle,
     }
+    /// `PJRT_Client_CreateUninitializedBuffer_Args`.
+    UninitializedBufferArgs {
+        client: Handle, dims: *const i64, num_dims: usize, element_type: c_int, layout: *const MemoryLayout,
+        device: Handle, memory: Handle, buffer: Handle,
+    }
     /// `PJRT_Buffer_ToHostBuffer_Args`.
     ToHostArgs { src: Handle, host_layout: *const MemoryLayout, dst: *mut c_void, dst_size: usize, event: Handle }
     /// `PJRT_Buffer_CopyToDevice_Args`.
@@ -327,7 +332,7 @@ pub(crate) struct Api {
     pub PJRT_AsyncHostToDeviceTransferManager_AddMetadata: Unused,
     pub PJRT_Client_DmaMap: Unused,
     pub PJRT_Client_DmaUnmap: Unused,
-    pub PJRT_Client_CreateUninitializedBuffer: Unused,
+    pub PJRT_Client_CreateUninitializedBuffer: Call<UninitializedBufferArgs>,
     pub PJRT_Client_UpdateGlobalProcessInfo: Unused,
     pub PJRT_TopologyDescription_Deserialize: Unused,
     pub PJRT_Client_CreateAliasBuffer: Unused,
@@ -394,6 +399,7 @@ mod tests {
             ("PJRT_Buffer_MemoryLayout", MemoryLayout::SIZE, 76),
             ("PJRT_Buffer_GetMemoryLayout_Args", LayoutArgs::SIZE, 104),
             ("PJRT_Client_BufferFromHostBuffer_Args", BufferFromHostArgs::SIZE, 120),
+            ("PJRT_Client_CreateUninitializedBuffer_Args", UninitializedBufferArgs::SIZE, 80),
             ("PJRT_Buffer_ToHostBuffer_Args", ToHostArgs::SIZE, 56),
             ("PJRT_Device_MemoryStats_Args", DeviceMemoryStatsArgs::SIZE, 185),
             ("PJRT_ExecuteOptions", ExecuteOptions::SIZE, 112),

@@ -152,6 +152,31 @@ fn one_buffer_cannot_be_donated_twice_in_one_call() {
 }
 
 #[test]
+fn a_result_is_computed_into_uninitialised_memory() {
+    let executable = compile(
+        "func.func @main(%a: tensor<2x3xf32>, %b: tensor<2x3xf32> {tf.aliasing_output = 0 : i32}) -> tensor<2x3xf32> {
+            %0 = stablehlo.add %a, %a : tensor<2x3xf32>
+            return %0 : tensor<2x3xf32>
+        }",
+    );
+    assert!(CLIENT.makes_uninitialized_buffers());
+    let a = f32s(&[1., 2., 3., 4., 5., 6.], &[2, 3]);
+    let memory = CLIENT.uninitialized_buffer(ElementType::F32, &[2, 3]).unwrap();
+    assert_eq!(memory.tensor_type().unwrap().to_string(), "tensor<2x3xf32>");
+    let address = memory.device_address().unwrap();
+    let sum = executable.execute(&[&a, &memory], &[]).unwrap().remove(0);
+    assert_eq!(floats(&sum), [2., 4., 6., 8., 10., 12.]);
+    assert_eq!(sum.device_address().unwrap(), address);
+    assert!(memory.is_deleted().unwrap());
+}
+
+#[test]
+fn memory_that_cannot_be_had_is_an_error() {
+    let huge = error_of(CLIENT.uninitialized_buffer(ElementType::F32, &[1 << 30, 1 << 20]));
+    assert_eq!(huge.code(), Code::ResourceExhausted, "{huge}");
+}
+
+#[test]
 fn deleted_buffers_are_errors() {
     let a = f32s(&[1.; 6], &[2, 3]);
     a.delete().unwrap();

@@ -10,7 +10,7 @@ impl Engine {
     /// The module that would compute a value that is still to be computed.
     pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
         let (form, value) = self.pending(handle)?;
-        lower::module(&form, &[value], platform).map_err(|f| f.error())
+        lower::module(&form, &[value], platform).map(|m| m.text).map_err(|f| f.error())
     }
 
     /// The module that would compute several values of one segment.
@@ -30,7 +30,7 @@ impl Engine {
         let Some(stream) = from else { return Err(Error::value("no value was named")) };
         let form = r.streams[stream as usize].body.form.clone();
         drop(r);
-        lower::module(&form, &values, platform).map_err(|f| f.error())
+        lower::module(&form, &values, platform).map(|m| m.text).map_err(|f| f.error())
     }
 
     /// The ops that would compute a value that is still to be computed, a line each.

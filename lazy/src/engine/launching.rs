@@ -8,10 +8,11 @@ use crate::cache::Compiled;
 use crate::device::Device;
 use crate::explain::Explanation;
 use crate::form::{DTYPES, Form, mix};
+use crate::lower::{self, Module};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::slot::{Failure, Slot};
-use crate::{device, explain, form, lower, metrics, mode};
+use crate::{device, explain, form, metrics, mode};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -150,18 +151,21 @@ impl Engine {
         outputs: &Outputs,
         debug: bool,
     ) -> Result<(), Arc<Failure>> {
+        let failed = |e: torchtpu_pjrt::Error| {
+            let f = Failure::device("executing on device tpu", &e);
+            Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
+        };
         let numbers = upload_numbers(device, compiled, &body.numbers)?;
+        let pooled = self.pool.take(device, &compiled.pooled).map_err(failed)?;
         let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
         for slot in &body.slots {
             // What an argument failed of, its consumers fail of.
             args.push(slot.wait().as_ref().map_err(Arc::clone)?);
         }
         args.extend(numbers.iter().map(|b| &**b));
-        let failed = |e: torchtpu_pjrt::Error| {
-            let f = Failure::device("executing on device tpu", &e);
-            Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
-        };
+        args.extend(&pooled);
         let buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
+        drop(args);
         if buffers.len() != outputs.0.len() {
             return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program gave another number of results")));
         }
@@ -176,11 +180,11 @@ impl Engine {
             event = buffers.first().and_then(|b| b.ready_event().ok());
         }
         for (slot, buffer) in outputs.0.iter().zip(buffers) {
-            slot.fill(buffer, Some(&compiled.summary));
+            slot.fill(buffer, Some(&compiled.summary), compiled.form.is_pooled);
         }
         if let Some(event) = event {
             let donated = body.slots.iter().zip(&body.form.args).filter(|(_, a)| a.donated).map(|(s, _)| s.clone());
-            self.throttle(InFlight { event, _donated: donated.collect() });
+            self.throttle(InFlight { event, _donated: donated.collect(), _pooled: pooled });
         }
         if debug && self.check_numerics.load(Relaxed) {
             numerics(body, &outputs.0)?;
@@ -201,7 +205,7 @@ impl Engine {
         let place = |f: Failure| {
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
-        let text = lower::module(form, &form.outputs, device.platform).map_err(place)?;
+        let Module { text, pooled } = lower::module(form, &form.outputs, device.platform).map_err(place)?;
         if let Some(folder) = &device.dump_folder {
             let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));
             let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), &text));
@@ -250,7 +254,7 @@ impl Engine {
             from_disk,
             why: explain::difference(form, recent.iter().map(|c| &c.form)),
         });
-        Ok(self.cache.insert(hash, Compiled::new(form.clone(), executable)))
+        Ok(self.cache.insert(hash, Compiled::new(form.clone(), executable, pooled)))
     }
 
     /// Waits until few enough segments are in flight.

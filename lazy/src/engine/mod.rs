@@ -19,6 +19,7 @@ use crate::cache::ProcessCache;
 use crate::device::{self, Device};
 use crate::form::{DTYPES, Form, MAX_ITEMS};
 use crate::metrics::{self, COUNTERS, CutReason, count};
+use crate::pool::MemoryPool;
 use crate::repeat::{Early, Repeat};
 use crate::slot::{Failure, Slot};
 use parking_lot::Mutex;
@@ -29,7 +30,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
-use torchtpu_pjrt::Event;
+use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_tensor::backend::DeferredError;
 use torchtpu_tensor::{Error, ErrorKind, Result};
 
@@ -144,6 +145,7 @@ struct InFlight {
     event: Event,
     /// Freeing a buffer that was given away waits for the program that took it, so that is done when it has ended.
     _donated: SmallVec<[Arc<Slot>; 8]>,
+    _pooled: Vec<Buffer>,
 }
 
 /// The values that a segment owes. Whoever drops them without an outcome, by a panic, fails them: nobody must wait forever.
@@ -196,6 +198,9 @@ pub(crate) struct Engine {
     checks: Mutex<Vec<Check>>,
     cache: ProcessCache,
     in_flight: Mutex<VecDeque<InFlight>>,
+    pub(crate) pool: MemoryPool,
+    /// Whether segments of Fused mode take memory of the pool.
+    pools: AtomicBool,
     /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
@@ -220,6 +225,8 @@ impl Default for Engine {
             checks: Mutex::default(),
             cache: ProcessCache::default(),
             in_flight: Mutex::default(),
+            pool: MemoryPool::default(),
+            pools: AtomicBool::new(false),
             hash_mask: AtomicU64::new(u64::MAX),
             max_nodes: AtomicUsize::new(
                 number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64),
@@ -353,6 +360,7 @@ impl Engine {
         m.nodes_recorded = r.nodes_recorded;
         m.live_values = (r.entries.len() - r.free.len()) as u64;
         m.cached_executables = self.cache.len() as u64;
+        m.pool_bytes = self.pool.bytes() as u64;
         m
     }
 
@@ -385,6 +393,7 @@ impl Engine {
         };
         decide(&self.early_ops, if is_cpu { usize::MAX } else { DEFAULT_EARLY_OPS });
         decide(&self.many_bytes, if is_cpu { MANY_BYTES } else { usize::MAX });
+        self.pools.store(is_cpu && device.client.makes_uninitialized_buffers(), Relaxed);
     }
 
     pub(crate) fn set_early_ops(&self, n: usize) {

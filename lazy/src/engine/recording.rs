@@ -9,7 +9,7 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
-use crate::{form, mode};
+use crate::{form, mode, pool};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -170,6 +170,11 @@ impl Engine {
         }
         if !(debug && self.check_numerics.load(Relaxed)) {
             donate(&mut body, stream as u32);
+        }
+        let is_large = |slot: &Arc<Slot>| pool::takes(&slot.meta);
+        if mode::get() == EagerMode::Fused && self.pools.load(Relaxed) && outputs.iter().any(is_large) {
+            body.form.is_pooled = true;
+            body.hash = mix(body.hash, 1 << 41);
         }
         Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32 })
     }

@@ -3,6 +3,7 @@
 mod cache;
 mod keys;
 mod modes;
+mod pool;
 mod streams;
 
 use std::sync::{Mutex, MutexGuard, Once};

@@ -102,7 +102,9 @@ def clear_cache():
     _C._tpu_clear_cache()
 
 
-empty_cache = clear_cache
+def empty_cache():
+    """Gives memory back to the system that no tensor uses; executables stay."""
+    _C._tpu_empty_cache()
 
 
 def set_check_numerics(on):
@@ -126,7 +128,7 @@ def dump_graph(tensor):
 
 
 def set_max_pending_bytes(n):
-    """Sets how many bytes of pending values may be in use before they are computed; None: 2 GiB, on XLA:CPU 64 MiB if that is more
+    """Sets how many bytes of pending values may be in use before they are computed; None: 2 GiB, on XLA:CPU 32 MiB if that is more
     than eight of the largest."""
     _C._tpu_set_max_pending_bytes(n)
 
@@ -156,6 +158,16 @@ def max_memory_allocated(device=None):
     return _C._tpu_metrics()["peak_bytes"]
 
 
+def memory_reserved(device=None):
+    """Bytes of values on the device and of memory kept for values to come, which ``empty_cache`` gives back."""
+    m = _C._tpu_metrics()
+    return m["live_bytes"] + m["pool_bytes"]
+
+
 def memory_stats(device=None):
     """Bytes now and at most."""
-    return {"allocated_bytes.all.current": memory_allocated(), "allocated_bytes.all.peak": max_memory_allocated()}
+    return {
+        "allocated_bytes.all.current": memory_allocated(),
+        "allocated_bytes.all.peak": max_memory_allocated(),
+        "reserved_bytes.all.current": memory_reserved(),
+    }

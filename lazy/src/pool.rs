@@ -1,0 +1,154 @@
+//! Memory of results that are gone, kept for results to come.
+//!
+//! XLA:CPU takes the memory of each result from `malloc`, and glibc gives large pieces back to the system as they come free. So at
+//! every step of a training loop the same megabytes would come anew, each page a fault. Therefore a large result that nobody can
+//! see any more leaves its buffer here, and the next result of its type is computed into it: the program takes the buffer as a
+//! donated argument that it does not read.
+//!
+//! Live values and pooled buffers together never take more than live values alone took at most, and no more than
+//! [`MAX_POOLED_BYTES`] are kept. A buffer that no launch has asked for in [`MAX_AGE`] goes back to the system.
+
+use crate::device::{self, Device};
+use crate::metrics::{self, COUNTERS, count};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use torchtpu_pjrt::{Buffer, Code, Result};
+use torchtpu_tensor::Meta;
+
+/// Smaller results are not pooled: the pages of small pieces stay with the process.
+const MIN_BYTES: usize = 64 << 10;
+const MAX_POOLED_BYTES: usize = 2 << 30;
+/// In launches: several steps.
+const MAX_AGE: u64 = 1024;
+
+/// Whether a value of this type is large enough to be pooled.
+pub(crate) fn takes(meta: &Meta) -> bool {
+    meta.bytes().is_some_and(|b| b >= MIN_BYTES)
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct MemoryPool(Mutex<Pooled>);
+
+#[derive(Default)]
+struct Pooled {
+    /// The last one in is the first one out, so that those not needed any more grow old.
+    buffers: FxHashMap<Meta, Vec<Idle>>,
+    bytes: usize,
+    /// The most bytes that live values took.
+    highest: usize,
+    /// Launches so far.
+    clock: u64,
+}
+
+struct Idle {
+    buffer: Buffer,
+    since: u64,
+}
+
+impl MemoryPool {
+    /// Memory for results of these types, to be given to a launch.
+    pub(crate) fn take(&self, device: &Device, types: &[Meta]) -> Result<Vec<Buffer>> {
+        if types.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found: SmallVec<[Option<Buffer>; 16]> = SmallVec::with_capacity(types.len());
+        let mut too_many = Vec::new();
+        {
+            let mut pool = self.0.lock();
+            pool.clock += 1;
+            if pool.clock.is_multiple_of(MAX_AGE / 4) {
+                pool.drop_old(&mut too_many);
+            }
+            let mut new_bytes = 0;
+            for meta in types {
+                let buffer = pool.pop(meta);
+                if buffer.is_none() {
+                    new_bytes += bytes_of(meta);
+                }
+                found.push(buffer);
+            }
+            if new_bytes > 0 {
+                pool.make_room(new_bytes, &mut too_many);
+            }
+        }
+        drop(too_many);
+        let new = |meta: &Meta| {
+            let dims: SmallVec<[i64; 8]> = meta.dims.iter().map(|&d| d as i64).collect();
+            let make = || device.client.uninitialized_buffer(device::element_type(meta.dtype), &dims);
+            match make() {
+                Err(e) if e.code() == Code::ResourceExhausted => {
+                    self.clear();
+                    make()
+                }
+                made => made,
+            }
+        };
+        found.into_iter().zip(types).map(|(buffer, meta)| buffer.map_or_else(|| new(meta), Ok)).collect()
+    }
+
+    /// Takes the buffer of a value that is gone, unless it was given away.
+    pub(crate) fn keep(&self, meta: &Meta, buffer: Buffer) {
+        let bytes = bytes_of(meta);
+        if !takes(meta) || buffer.is_deleted().unwrap_or(true) {
+            return;
+        }
+        let mut pool = self.0.lock();
+        pool.highest = pool.highest.max(metrics::live_bytes() + bytes);
+        if pool.bytes + bytes > MAX_POOLED_BYTES {
+            return;
+        }
+        let since = pool.clock;
+        pool.bytes += bytes;
+        pool.buffers.entry(*meta).or_default().push(Idle { buffer, since });
+    }
+
+    /// Gives all back to the system.
+    pub(crate) fn clear(&self) {
+        let all = std::mem::take(&mut *self.0.lock());
+        drop(all);
+    }
+
+    /// Bytes of buffers that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.lock().bytes
+    }
+}
+
+impl Pooled {
+    fn pop(&mut self, meta: &Meta) -> Option<Buffer> {
+        let idle = self.buffers.get_mut(meta)?.pop()?;
+        self.bytes -= bytes_of(meta);
+        count(&COUNTERS.pool_hits, 1);
+        Some(idle.buffer)
+    }
+
+    /// Takes out the oldest buffers until `bytes` more can be allocated and all together takes no more than live values did.
+    fn make_room(&mut self, bytes: usize, out: &mut Vec<Buffer>) {
+        let live = metrics::live_bytes() + bytes;
+        while self.bytes > 0 && live + self.bytes > self.highest.max(live) {
+            let oldest =
+                self.buffers.iter().filter_map(|(m, list)| Some((list.first()?.since, *m))).min_by_key(|o| o.0);
+            let Some((_, meta)) = oldest else { return };
+            if let Some(list) = self.buffers.get_mut(&meta) {
+                out.push(list.remove(0).buffer);
+                self.bytes -= bytes_of(&meta);
+            }
+        }
+    }
+
+    fn drop_old(&mut self, out: &mut Vec<Buffer>) {
+        let Pooled { buffers, bytes, clock, .. } = self;
+        buffers.retain(|meta, list| {
+            let old = list.partition_point(|idle| idle.since + MAX_AGE < *clock);
+            *bytes -= old * bytes_of(meta);
+            out.extend(list.drain(..old).map(|idle| idle.buffer));
+            !list.is_empty()
+        });
+    }
+}
+
+fn bytes_of(meta: &Meta) -> usize {
+    meta.bytes().unwrap_or(0)
+}
