@@ -318,17 +318,17 @@ fn gradients_have_gradients() {
         let x = t(&[0.5, -1.0], &[2], d);
         x.requires_grad_(true)?;
         let y = x.pow_scalar(3i64)?.sum()?;
-        let g = autograd::grad(&[y], &[x.clone()], &[], None, true, false)?[0].clone().unwrap();
+        let g = autograd::grad(&[y], std::slice::from_ref(&x), &[], None, true, false)?[0].clone().unwrap();
         assert_eq!(v(&g), [0.75, 3.0]);
-        let gg = autograd::grad(&[g.sum()?], &[x.clone()], &[], None, true, false)?[0].clone().unwrap();
+        let gg = autograd::grad(&[g.sum()?], std::slice::from_ref(&x), &[], None, true, false)?[0].clone().unwrap();
         assert_eq!(v(&gg), [3.0, -6.0]);
         gg.sum()?.backward()?;
         assert_eq!(v(&x.grad().unwrap()), [6.0, 6.0]);
 
         // Through an op that keeps its output.
         let y = x.tanh()?.sum()?;
-        let g = autograd::grad(&[y], &[x.clone()], &[], None, true, false)?[0].clone().unwrap();
-        let gg = autograd::grad(&[g.sum()?], &[x.clone()], &[], None, false, false)?[0].clone().unwrap();
+        let g = autograd::grad(&[y], std::slice::from_ref(&x), &[], None, true, false)?[0].clone().unwrap();
+        let gg = autograd::grad(&[g.sum()?], std::slice::from_ref(&x), &[], None, false, false)?[0].clone().unwrap();
         for (a, x) in v(&gg).iter().zip([0.5f32, -1.0]) {
             let t = x.tanh();
             assert!((a + 2.0 * t * (1.0 - t * t)).abs() < 1e-5);

@@ -209,12 +209,11 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                 (e.before.clone(), e.retained.clone())
             };
             for (_, nr, hook) in &before {
-                if let Some(slot) = g.get_mut(*nr as usize) {
-                    if let Some(t) = slot.as_ref() {
-                        if let Some(new) = hook(t)? {
-                            *slot = Some(new);
-                        }
-                    }
+                if let Some(slot) = g.get_mut(*nr as usize)
+                    && let Some(t) = slot.as_ref()
+                    && let Some(new) = hook(t)?
+                {
+                    *slot = Some(new);
                 }
             }
             for (nr, keep) in retained {

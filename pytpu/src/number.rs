@@ -299,7 +299,7 @@ fn python_number(x: &Tensor) -> Outcome<Scalar> {
 /// [`python_number`] where a complex number will not do, unless it has no imaginary part.
 fn real_number(x: &Tensor, kind: &str) -> Outcome<Scalar> {
     match python_number(x)? {
-        Scalar::Complex(re, im) if im == 0.0 => Ok(Scalar::Float(re)),
+        Scalar::Complex(re, 0.0) => Ok(Scalar::Float(re)),
         Scalar::Complex(..) => {
             Err(PyRuntimeError::new_err(format!("value cannot be converted to type {kind} without overflow")).into())
         }

@@ -64,7 +64,7 @@ pub fn values(n: usize, fill: Fill, salt: usize) -> Vec<f64> {
                 Fill::Probability => 0.05 + u * 0.9,
                 Fill::Fraction => u * 0.8 + 0.1,
                 Fill::Index(bound) => ((i * 3 + salt) as i64 % bound.max(1)) as f64,
-                Fill::Mask => ((i * 5 + salt) % 3 == 0) as u8 as f64,
+                Fill::Mask => (i * 5 + salt).is_multiple_of(3) as u8 as f64,
             }
         })
         .collect()

@@ -181,10 +181,10 @@ fn wrong_operands_panic_with_the_number_of_the_constraint() {
         ("scatter (C4)", |f, o| drop(f.put(&o.x, &o.i, &o.x, 0, ScatterKind::Add))),
         ("scatter (C6)", |f, o| drop(f.put(&o.x, &o.i, &o.n, 0, ScatterKind::Add))),
         ("rng_bit_generator (C2)", |f, o| drop(f.rng_bit_generator(&o.x, &Type::new(&[2], U32)))),
-        ("while (C1)", |f, o| drop(f.while_loop(&[o.x.clone()], |_, _| o.x.clone(), |_, c| c.to_vec()))),
+        ("while (C1)", |f, o| drop(f.while_loop(std::slice::from_ref(&o.x), |_, _| o.x.clone(), |_, c| c.to_vec()))),
         ("while (C2)", |f, o| {
             let yes = f.scalar(1.0, Pred);
-            f.while_loop(&[o.x.clone()], |_, _| yes, |_, _| vec![]);
+            f.while_loop(std::slice::from_ref(&o.x), |_, _| yes, |_, _| vec![]);
         }),
         ("if (I1)", |f, o| drop(f.if_else(&o.p, |_| vec![], |_| vec![]))),
         ("if (C2)", |f, o| {

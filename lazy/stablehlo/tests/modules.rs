@@ -429,11 +429,11 @@ modules! {
         let (x, s) = (arg(f, &[5, 3], F32), arg(f, &[], F32));
         let mut outputs =
             f.custom_call("torchtpu.kernel", &[x.clone(), x.clone()], &[Type::new(&[5, 5], F32)], &[], "matmul", &[0, 1]);
-        outputs.extend(f.custom_call("torchtpu.kernel", &[s.clone()], &[s.ty().clone(), x.ty().clone()], &[], "two", &[]));
+        outputs.extend(f.custom_call("torchtpu.kernel", std::slice::from_ref(&s), &[s.ty().clone(), x.ty().clone()], &[], "two", &[]));
         f.call_after(vec![outputs[0].clone()]);
         let both = [s.ty().clone(), x.ty().clone()];
         outputs.extend(f.custom_call("torchtpu.kernel", &[x.clone(), s.clone()], &both, &[(1, 0)], "in place", &[]));
-        outputs.extend(f.custom_call("torchtpu.kernel", &[s.clone()], &[s.ty().clone()], &[(0, 0)], "one", &[]));
+        outputs.extend(f.custom_call("torchtpu.kernel", std::slice::from_ref(&s), &[s.ty().clone()], &[(0, 0)], "one", &[]));
         assert_eq!(f.custom_calls(), 4);
         outputs
     };

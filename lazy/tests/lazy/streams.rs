@@ -171,17 +171,17 @@ fn another_thread_may_synchronize_at_any_time() {
 /// A training step with a schedule, a loss that is read now and then, and an evaluation now and then.
 fn irregular_step(w: &Tensor, i: usize) {
     // Batches of two sizes take turns.
-    let n = if i % 2 == 0 { 4 } else { 3 };
+    let n = if i.is_multiple_of(2) { 4 } else { 3 };
     let x = tpu(&vec![0.5; n * 2], &[n, 2]);
     let loss = x.matmul(w).unwrap().square().unwrap().mean().unwrap();
     let g = x.transpose(0, 1).unwrap().matmul(&x.matmul(w).unwrap()).unwrap();
     let lr = 1e-3 / (1.0 + i as f64);
     w.sub_(&g.mul_scalar(lr).unwrap()).unwrap();
     lazy::step_boundary();
-    if i % 3 == 0 {
+    if i.is_multiple_of(3) {
         assert!(loss.item_f64().unwrap().is_finite());
     }
-    if i % 5 == 0 {
+    if i.is_multiple_of(5) {
         let y = tpu(&[1.0; 20], &[10, 2]).matmul(w).unwrap().tanh().unwrap();
         assert!(y.sum().unwrap().item_f64().unwrap().is_finite());
     }

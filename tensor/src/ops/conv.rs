@@ -98,14 +98,14 @@ impl Op for Conv {
                 c_name(x[1].dtype())
             )));
         }
-        if let Some(b) = x.get(2) {
-            if b.dims().len() != 1 || b.dims()[0] != w[0] {
-                return Err(Error::runtime(format!(
-                    "Given weight of size {w}, expected bias to be 1-dimensional with {} elements, but got bias of size {} instead",
-                    w[0],
-                    b.dims()
-                )));
-            }
+        if let Some(b) = x.get(2)
+            && (b.dims().len() != 1 || b.dims()[0] != w[0])
+        {
+            return Err(Error::runtime(format!(
+                "Given weight of size {w}, expected bias to be 1-dimensional with {} elements, but got bias of size {} instead",
+                w[0],
+                b.dims()
+            )));
         }
         let (mut dims, mut padded) = (Dims::new(&[a[0], w[0]]), Vec::new());
         for d in 0..s.spatial {

@@ -30,20 +30,18 @@ impl Op for Cast {
         torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
         Ok(())
     }
-    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        if x[0].element().is_complex() && !self.0.is_complex() && self.0 != DType::Bool {
-            let real = f.unary("stablehlo.real", &x[0]);
-            return self.lower(f, &[real], y);
-        }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let loses_imaginary = x[0].element().is_complex() && !self.0.is_complex() && self.0 != DType::Bool;
+        let x = if loses_imaginary { f.unary("stablehlo.real", &x[0]) } else { x[0].clone() };
         // XLA saturates where C wraps: floats reach narrow integers through a wide one.
         let narrow = self.0.is_int() && self.0.size_bytes() < 4;
-        let x = if narrow && x[0].element().is_float() {
-            f.convert(&x[0], torchtpu_stablehlo::ElementType::S32)
-        } else if x[0].element() == torchtpu_stablehlo::ElementType::Pred && self.0.is_float() {
+        let x = if narrow && x.element().is_float() {
+            f.convert(&x, torchtpu_stablehlo::ElementType::S32)
+        } else if x.element() == torchtpu_stablehlo::ElementType::Pred && self.0.is_float() {
             // XLA takes a product with a converted truth value for a choice of zero, also where the other factor is NaN.
-            f.convert(&x[0], torchtpu_stablehlo::ElementType::U8)
+            f.convert(&x, torchtpu_stablehlo::ElementType::U8)
         } else {
-            x[0].clone()
+            x
         };
         smallvec![f.convert(&x, crate::meta::element_type(self.0))]
     }

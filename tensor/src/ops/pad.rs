@@ -237,7 +237,7 @@ pub(crate) fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scala
         "reflect" | "replicate" | "circular" => {
             let rank = x.dims().len();
             let n = pads.len() / 2;
-            if pads.len() % 2 != 0 {
+            if !pads.len().is_multiple_of(2) {
                 return Err(Error::runtime("Padding length must be divisible by 2"));
             }
             if n > rank {

@@ -132,7 +132,7 @@ pub fn j1<T: Analytic>(x: &T) -> T {
         &a.above(5.0),
         || j_far(&a, 1),
         || {
-            let zeros = (z.clone() - 14.681_970_642_123_893) * (z.clone() - 49.218_456_321_694_604);
+            let zeros = (z.clone() - 14.681_970_642_123_893) * (z.clone() - 49.218_456_321_694_6);
             zeros * a.clone() * polynomial(&z, &J1_RP) / polynomial(&z, &J1_RQ)
         },
     );
@@ -203,7 +203,7 @@ pub fn airy_ai<T: Analytic>(x: &T) -> T {
         const G: [f64; 14] = cubic_series(0);
         let cube = x.squared() * x.clone();
         // Ai(0) and -Ai'(0).
-        polynomial(&cube, &F) * 0.355_028_053_887_817_24 - x.clone() * polynomial(&cube, &G) * 0.258_819_403_792_806_8
+        polynomial(&cube, &F) * 0.355_028_053_887_817_2 - x.clone() * polynomial(&cube, &G) * 0.258_819_403_792_806_8
     };
     let y = T::choose(&x.below(-2.09), left, || T::choose(&x.below(2.09), middle, right));
     T::choose(&a.is(f64::INFINITY), || x.of(f64::NAN), || y.clone())

@@ -63,11 +63,13 @@ impl Array {
     }
     fn get(&self) -> Vec<f64> {
         let p = self.bytes.as_ptr();
-        // SAFETY: offsets lie within the buffer.
-        self.offsets()
-            .iter()
-            .map(|&o| for_dtype!(self.dtype, T => unsafe { p.cast::<T>().add(o).read() }.to_f64()))
-            .collect()
+        let read = |&o: &usize| {
+            for_dtype!(self.dtype, T => {
+                // SAFETY: offsets lie within the buffer.
+                unsafe { p.cast::<T>().add(o).read() }.to_f64()
+            })
+        };
+        self.offsets().iter().map(read).collect()
     }
     fn set(&mut self, v: &[f64]) {
         let p = self.bytes.as_mut_ptr();

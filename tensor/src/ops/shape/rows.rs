@@ -132,7 +132,7 @@ pub const ROWS: &[Row] = &[
             }
             Ok(a.tensor(0)?.narrow(a.int(1)?, start.item()?.to_i64(), a.int(3)?)?.into())
         },
-        || Vec::new(),
+        Vec::new,
     )
     .no_out(),
     Row::new(
