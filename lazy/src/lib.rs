@@ -139,6 +139,11 @@ pub fn reset_metrics() {
     engine().reset_metrics();
 }
 
+/// Makes the bytes that are live now the peak.
+pub fn reset_peak_bytes() {
+    metrics::reset_peak();
+}
+
 /// The last thousand compilations, oldest first, each with what made it necessary.
 pub fn explain() -> Vec<Explanation> {
     metrics::explanations()

@@ -176,6 +176,10 @@ pub(crate) fn snapshot() -> Metrics {
 
 pub(crate) fn reset() {
     COUNTERS.reset();
+    reset_peak();
+}
+
+pub(crate) fn reset_peak() {
     PEAK_BYTES.store(LIVE_BYTES.load(Relaxed), Relaxed);
 }
 

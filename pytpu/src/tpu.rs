@@ -78,6 +78,11 @@ fn _tpu_reset_metrics() {
 }
 
 #[pyfunction]
+fn _tpu_reset_peak_bytes() {
+    lazy::reset_peak_bytes();
+}
+
+#[pyfunction]
 fn _tpu_explain() -> Vec<String> {
     lazy::explain().iter().map(ToString::to_string).collect()
 }
@@ -168,6 +173,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_mark_step, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_reset_metrics, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_reset_peak_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_explain, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_clear_cache, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_empty_cache, m)?)?;

@@ -351,7 +351,14 @@ def test_anomaly_mode_names_the_forward_line():
     x.sqrt().sum().backward()
     with torch.autograd.set_detect_anomaly(True, check_nan=False):
         x.sqrt().sum().backward()
-    assert not torch._C.is_anomaly_enabled()
+    assert not torch.is_anomaly_enabled()
+
+
+def test_anomaly_mode_is_a_setting():
+    torch.set_anomaly_enabled(True, False)
+    assert (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()) == (True, False)
+    torch.set_anomaly_enabled(False)
+    assert not torch.is_anomaly_enabled()
 
 
 # ---- checkpoints

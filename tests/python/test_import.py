@@ -1,7 +1,9 @@
-"""What `import pytpu` costs."""
+"""What `import pytpu` costs, and what the module keeps."""
 
 import subprocess
 import sys
+
+import pytest
 
 
 def test_import_takes_less_than_150_ms():
@@ -14,3 +16,20 @@ def test_import_takes_less_than_150_ms():
 def test_import_does_not_load_the_compiler():
     code = "import pytpu; print('xla_cpu_pjrt' in open('/proc/self/maps').read())"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_settings_are_kept():
+    import pytpu as torch
+
+    assert torch.get_deterministic_debug_mode() == 0
+    try:
+        torch.set_deterministic_debug_mode("warn")
+        assert torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()
+        torch.use_deterministic_algorithms(True)
+        assert torch.get_deterministic_debug_mode() == 2
+        with pytest.raises(RuntimeError, match="expected 0, 1, or 2, but got 3"):
+            torch.set_deterministic_debug_mode(3)
+    finally:
+        torch.set_deterministic_debug_mode(0)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.is_signed(torch.ones(1)) and not torch.is_signed(torch.ones(1, dtype=torch.uint8))

@@ -106,6 +106,21 @@ def test_memory_of_results_that_are_gone_can_be_given_back():
     assert (x + 3).mean().item() == 4
 
 
+def test_the_accelerator_is_device_tpu():
+    assert torch.accelerator.is_available() and torch.accelerator.device_count() == torch.tpu.device_count()
+    device = torch.accelerator.current_accelerator()
+    assert device == torch.device("tpu") and device.index is None
+    assert torch.accelerator.current_accelerator(check_available=True).type == "tpu"
+    with torch.accelerator.device_index(0):
+        x = torch.ones(300, device=device)
+    torch.accelerator.synchronize()
+    assert torch.accelerator.current_device_index() == 0 == x.get_device() == torch.get_device(x)
+    with pytest.raises(RuntimeError, match="invalid device ordinal 7"):
+        torch.accelerator.set_device_index(7)
+    torch.accelerator.reset_peak_memory_stats()
+    assert torch.accelerator.max_memory_allocated() == torch.accelerator.memory_allocated() > 0
+
+
 def resident_bytes():
     with open("/proc/self/statm") as f:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

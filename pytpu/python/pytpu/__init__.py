@@ -22,6 +22,8 @@ from ._C import (  # noqa: F401
     get_default_device,
     get_default_dtype,
     result_type,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
     is_grad_enabled,
     is_tensor,
     layout,
@@ -64,6 +66,7 @@ from .random import (  # noqa: E402,F401
 )
 
 _LAZY_MODULES = {
+    "accelerator",
     "autograd",
     "backends",
     "compiler",

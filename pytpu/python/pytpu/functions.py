@@ -7,8 +7,9 @@ from . import _C
 __all__ = [
     "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
-    "is_nonzero", "is_storage", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
-    "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "set_float32_matmul_precision",
+    "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
+    "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
+    "get_deterministic_debug_mode", "set_deterministic_debug_mode", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
     "block_diag", "cartesian_prod", "combinations", "dist", "row_stack",
     "chain_matmul", "einsum", "histogramdd", "unravel_index",
@@ -21,7 +22,7 @@ _PROFILES = {
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
 }
 _print_options = dict(_PROFILES["default"])
-_settings = {"deterministic": False, "matmul_precision": "highest"}
+_settings = {"deterministic": False, "warn_only": False, "matmul_precision": "highest"}
 
 
 def numel(input):
@@ -52,6 +53,21 @@ def is_neg(input):
 def is_nonzero(input):
     """Whether the only element is not zero."""
     return bool(input)
+
+
+def is_signed(input):
+    """Whether the dtype has negative numbers."""
+    return input.is_signed()
+
+
+def get_device(input):
+    """Index of the device; -1 on the host."""
+    return input.get_device()
+
+
+def set_anomaly_enabled(enabled, check_nan=True):
+    """Switches anomaly mode; see ``autograd.set_detect_anomaly``."""
+    _C._set_anomaly_enabled(bool(enabled), bool(check_nan))
 
 
 def is_inference(input):
@@ -516,12 +532,36 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """All ops are deterministic; kept for compatibility."""
-    _settings["deterministic"] = bool(mode)
+    _settings["deterministic"], _settings["warn_only"] = bool(mode), bool(mode and warn_only)
 
 
 def are_deterministic_algorithms_enabled():
     """What was set."""
     return _settings["deterministic"]
+
+
+def is_deterministic_algorithms_warn_only_enabled():
+    """What was set."""
+    return _settings["warn_only"]
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """``use_deterministic_algorithms`` by name or number: ``default`` (0), ``warn`` (1), ``error`` (2)."""
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    names = ("default", "warn", "error")
+    if isinstance(debug_mode, str):
+        if debug_mode not in names:
+            raise RuntimeError(f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}")
+        debug_mode = names.index(debug_mode)
+    if debug_mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
+    use_deterministic_algorithms(debug_mode > 0, warn_only=debug_mode == 1)
+
+
+def get_deterministic_debug_mode():
+    """0, 1 or 2; see ``set_deterministic_debug_mode``."""
+    return 0 if not _settings["deterministic"] else 1 if _settings["warn_only"] else 2
 
 
 def set_float32_matmul_precision(precision):

@@ -154,8 +154,13 @@ def memory_allocated(device=None):
 
 
 def max_memory_allocated(device=None):
-    """The most bytes at once since the start or ``reset_metrics``."""
+    """The most bytes at once since the start or ``reset_peak_memory_stats``."""
     return _C._tpu_metrics()["peak_bytes"]
+
+
+def reset_peak_memory_stats(device=None):
+    """Makes the bytes of now the most that there were."""
+    _C._tpu_reset_peak_bytes()
 
 
 def memory_reserved(device=None):

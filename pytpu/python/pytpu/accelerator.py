@@ -1,0 +1,53 @@
+"""``torch.accelerator``: the accelerator by that name, which is device ``tpu``."""
+
+from . import _C, tpu
+from .tpu import (  # noqa: F401
+    device_count,
+    empty_cache,
+    is_available,
+    max_memory_allocated,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    reset_peak_memory_stats,
+    synchronize,
+)
+
+__all__ = [
+    "current_accelerator", "current_device_idx", "current_device_index", "device_count", "device_index", "empty_cache", "is_available",
+    "max_memory_allocated", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
+    "set_device_idx", "set_device_index", "synchronize",
+]
+
+
+def current_accelerator(check_available=False):
+    """The accelerator's device, without an index; with ``check_available``, ``None`` where there is none."""
+    return _C.device("tpu") if not check_available or is_available() else None
+
+
+def current_device_index():
+    """Index of the device in use."""
+    return tpu.current_device()
+
+
+def set_device_index(device, /):
+    """Only the first device can be chosen."""
+    tpu.set_device(device)
+
+
+current_device_idx = current_device_index
+set_device_idx = set_device_index
+
+
+class device_index:
+    """Chooses a device until the end of the block; ``None`` for the one in use."""
+
+    def __init__(self, device, /):
+        self.idx = device
+
+    def __enter__(self):
+        if self.idx is not None:
+            set_device_index(self.idx)
+
+    def __exit__(self, *_):
+        pass
