@@ -96,6 +96,11 @@ fn differences(new: &Form, old: &Form) -> Vec<String> {
     if new.outputs != old.outputs {
         out.push(format!("other results are still in use: {} instead of {}", new.outputs.len(), old.outputs.len()));
     }
+    match (new.is_pooled, old.is_pooled) {
+        (true, false) => out.push("large results take memory of the pool (Fused mode)".to_string()),
+        (false, true) => out.push("results take no memory of the pool (not Fused mode)".to_string()),
+        _ => {}
+    }
     if out.is_empty() {
         out.push("sizes or dtypes inside differ".to_string());
     }

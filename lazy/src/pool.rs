@@ -19,7 +19,7 @@ use torchtpu_tensor::Meta;
 /// Smaller results are not pooled: the pages of small pieces stay with the process.
 const MIN_BYTES: usize = 64 << 10;
 const MAX_POOLED_BYTES: usize = 2 << 30;
-/// In launches: several steps.
+/// In launches that take memory of the pool: several steps.
 const MAX_AGE: u64 = 1024;
 
 /// Whether a value of this type is large enough to be pooled.
@@ -38,7 +38,7 @@ struct Pooled {
     bytes: usize,
     /// The most bytes that live values took.
     highest: usize,
-    /// Launches so far.
+    /// Launches so far that took memory.
     clock: u64,
 }
 
