@@ -54,6 +54,9 @@ pub trait Function: Send + Sync + 'static {
     fn backward(&self, ctx: &Context, g: &[Option<Tensor>]) -> Result<Grads>;
 }
 
+/// A tensor that was saved, and which output it is if it is one.
+type Saved = (SavedTensor, Option<u32>);
+
 /// What `forward` leaves for `backward`.
 #[derive(Default)]
 pub struct Context {
@@ -62,8 +65,7 @@ pub struct Context {
     fixed: Vec<Tensor>,
     keep_missing: bool,
     needs: Vec<bool>,
-    /// What was saved, and which output it is if it is one.
-    saved: Mutex<Option<Vec<(SavedTensor, Option<u32>)>>>,
+    saved: Mutex<Option<Vec<Saved>>>,
     node: OnceLock<Weak<Node>>,
 }
 

@@ -3,11 +3,12 @@
 use crate::disk::{self, DiskCache};
 use crate::slot::Failure;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use torchtpu_pjrt::{Client, CompileOptions, ElementType, Executable, OptionValue, Plugin};
 use torchtpu_stablehlo::Platform;
-use torchtpu_tensor::{DType, Error, Result};
+use torchtpu_tensor::{DType, Error, Meta, Result};
 
 /// What is behind `tpu`.
 pub(crate) struct Device {
@@ -181,6 +182,11 @@ impl Device {
         let (major, minor) = plugin.api_version();
         format!("{what} (PJRT plugin {file} {major}.{minor})")
     }
+}
+
+/// Sizes as PJRT takes them.
+pub(crate) fn dimensions(meta: &Meta) -> SmallVec<[i64; 8]> {
+    meta.dims.iter().map(|&d| d as i64).collect()
 }
 
 /// The element type that PJRT knows a dtype by.

@@ -75,7 +75,7 @@ impl MemoryPool {
         }
         drop(too_many);
         let new = |meta: &Meta| {
-            let dims: SmallVec<[i64; 8]> = meta.dims.iter().map(|&d| d as i64).collect();
+            let dims = device::dimensions(meta);
             let make = || device.client.uninitialized_buffer(device::element_type(meta.dtype), &dims);
             match make() {
                 Err(e) if e.code() == Code::ResourceExhausted => {
@@ -94,14 +94,16 @@ impl MemoryPool {
         if !takes(meta) || buffer.is_deleted().unwrap_or(true) {
             return;
         }
+        let mut too_many = Vec::new();
         let mut pool = self.0.lock();
+        // It was alive until now.
         pool.highest = pool.highest.max(metrics::live_bytes() + bytes);
-        if pool.bytes + bytes > MAX_POOLED_BYTES {
-            return;
-        }
         let since = pool.clock;
         pool.bytes += bytes;
         pool.buffers.entry(*meta).or_default().push(Idle { buffer, since });
+        pool.make_room(0, &mut too_many);
+        drop(pool);
+        drop(too_many);
     }
 
     /// Gives all back to the system.
@@ -124,10 +126,11 @@ impl Pooled {
         Some(idle.buffer)
     }
 
-    /// Takes out the oldest buffers until `bytes` more can be allocated and all together takes no more than live values did.
+    /// Takes out the oldest buffers until values, pool and `bytes` more together take no more than values alone did at most.
     fn make_room(&mut self, bytes: usize, out: &mut Vec<Buffer>) {
         let live = metrics::live_bytes() + bytes;
-        while self.bytes > 0 && live + self.bytes > self.highest.max(live) {
+        let limit = self.highest.saturating_sub(live).min(MAX_POOLED_BYTES);
+        while self.bytes > limit {
             let oldest =
                 self.buffers.iter().filter_map(|(m, list)| Some((list.first()?.since, *m))).min_by_key(|o| o.0);
             let Some((_, meta)) = oldest else { return };

@@ -430,11 +430,11 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
     Ok(out)
 }
 
+/// A call's operands, receiver included, and its arguments as Python passes them on.
+type BoundCall<'py> = (Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>);
+
 #[cold]
-fn bound_call<'py>(
-    py: Python<'py>,
-    call: &Call,
-) -> PyResult<(Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+fn bound_call<'py>(py: Python<'py>, call: &Call) -> PyResult<BoundCall<'py>> {
     // SAFETY: the objects of the call; keyword values follow the positional arguments.
     let operands: Vec<Bound<'py, PyAny>> =
         call.operands().into_iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, o) }).collect();

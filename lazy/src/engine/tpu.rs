@@ -5,7 +5,6 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::slot::{Failure, Slot};
 use crate::{device, mode};
-use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
@@ -90,10 +89,9 @@ impl Backend for Tpu {
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {
         let device = device::get()?;
         device.check_process().map_err(|f| f.error())?;
-        let dims: SmallVec<[i64; 8]> = meta.dims.iter().map(|&d| d as i64).collect();
         let buffer = device
             .client
-            .buffer_from_host(bytes, device::element_type(meta.dtype), &dims)
+            .buffer_from_host(bytes, device::element_type(meta.dtype), &device::dimensions(meta))
             .map_err(|e| Failure::device("copying to device tpu", &e).error())?;
         count(&COUNTERS.uploads, 1);
         count(&COUNTERS.upload_bytes, bytes.len() as u64);

@@ -94,6 +94,25 @@ fn values_and_pool_take_no_more_than_values_alone_did() {
 }
 
 #[test]
+fn memory_of_uploads_that_results_took_does_not_pile_up() {
+    let _turn = turn();
+    lazy::empty_cache();
+    let mut most = 0;
+    for k in 0..50 {
+        let x = large(1.0);
+        let y = x.add_scalar(1.0).unwrap();
+        // The result takes the upload's memory, so nothing is ever taken from the pool.
+        drop(x);
+        assert!(is_all(&compute(y), 2.0));
+        lazy::synchronize().unwrap();
+        let m = lazy::metrics();
+        most = most.max(m.pool_bytes);
+        assert!(m.live_bytes + m.pool_bytes <= m.peak_bytes, "step {k}: {m:?}");
+    }
+    assert!(most > 0 && lazy::metrics().pool_hits == 0);
+}
+
+#[test]
 fn what_no_launch_asks_for_is_given_back() {
     let _turn = turn();
     lazy::empty_cache();

@@ -1,7 +1,8 @@
 """``torch.accelerator``: the accelerator by that name, which is device ``tpu``."""
 
-from . import _C, tpu
-from .tpu import (  # noqa: F401
+from . import _C
+from .tpu import current_device as current_device_index
+from .tpu import (
     device_count,
     empty_cache,
     is_available,
@@ -12,6 +13,7 @@ from .tpu import (  # noqa: F401
     reset_peak_memory_stats,
     synchronize,
 )
+from .tpu import set_device as set_device_index
 
 __all__ = [
     "current_accelerator", "current_device_idx", "current_device_index", "device_count", "device_index", "empty_cache", "is_available",
@@ -25,16 +27,7 @@ def current_accelerator(check_available=False):
     return _C.device("tpu") if not check_available or is_available() else None
 
 
-def current_device_index():
-    """Index of the device in use."""
-    return tpu.current_device()
-
-
-def set_device_index(device, /):
-    """Only the first device can be chosen."""
-    tpu.set_device(device)
-
-
+# Their older names.
 current_device_idx = current_device_index
 set_device_idx = set_device_index
 

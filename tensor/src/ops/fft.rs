@@ -152,8 +152,11 @@ fn points(n: i64) -> Result<usize> {
     Ok(n as usize)
 }
 
+/// A dimension to transform, and the size to cut or pad it to.
+type Resized = (usize, Option<i64>);
+
 /// Dimensions to transform with the sizes to transform there: `s`, `dim`, both or neither given; -1 keeps a size.
-fn shape_and_dims(x: &Tensor, s: Option<&[i64]>, dim: Option<&[i64]>) -> Result<Vec<(usize, Option<i64>)>> {
+fn shape_and_dims(x: &Tensor, s: Option<&[i64]>, dim: Option<&[i64]>) -> Result<Vec<Resized>> {
     let rank = x.dims().len();
     let dims: Vec<usize> = match (dim, s) {
         (Some(&[d, ..]), _) if rank == 0 => {
@@ -183,7 +186,7 @@ fn shape_and_dims(x: &Tensor, s: Option<&[i64]>, dim: Option<&[i64]>) -> Result<
 }
 
 /// From complex (or real) numbers to complex ones.
-fn c2c(x: &Tensor, at: &[(usize, Option<i64>)], norm: Norm, inverse: bool) -> Result<Tensor> {
+fn c2c(x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
     let mut y = as_complex(x)?;
     let mut total = 1;
     for &(d, len) in at {
@@ -200,7 +203,7 @@ fn some_axis<T>(name: &str, at: &[T]) -> Result<()> {
 }
 
 /// From real numbers to the half of the frequencies that the last dimension needs; `inverse` gives conjugates.
-fn r2c(name: &str, x: &Tensor, at: &[(usize, Option<i64>)], norm: Norm, inverse: bool) -> Result<Tensor> {
+fn r2c(name: &str, x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return Err(Error::runtime(format!("{name} expects a real input tensor, but got {}", x.dtype().scalar_type())));
     }
@@ -211,7 +214,7 @@ fn r2c(name: &str, x: &Tensor, at: &[(usize, Option<i64>)], norm: Norm, inverse:
 }
 
 /// From half of the frequencies to real numbers; `inverse` is the usual direction.
-fn c2r(name: &str, x: &Tensor, at: &[(usize, Option<i64>)], norm: Norm, inverse: bool) -> Result<Tensor> {
+fn c2r(name: &str, x: &Tensor, at: &[Resized], norm: Norm, inverse: bool) -> Result<Tensor> {
     some_axis(name, at)?;
     let mut y = as_complex(x)?;
     let (&(last, len), rest) = at.split_last().expect("checked above");
@@ -236,7 +239,7 @@ fn c2r(name: &str, x: &Tensor, at: &[(usize, Option<i64>)], norm: Norm, inverse:
 }
 
 /// Arguments `self, n, dim, norm`.
-fn one(a: &Args<'_>) -> Result<(Tensor, [(usize, Option<i64>); 1], Norm)> {
+fn one(a: &Args<'_>) -> Result<(Tensor, [Resized; 1], Norm)> {
     let x = a.tensor(0)?.clone();
     if x.dims().is_empty() {
         return Err(Error::index(
@@ -249,7 +252,7 @@ fn one(a: &Args<'_>) -> Result<(Tensor, [(usize, Option<i64>); 1], Norm)> {
 }
 
 /// Arguments `self, s, dim, norm`.
-fn many(a: &Args<'_>) -> Result<(Tensor, Vec<(usize, Option<i64>)>, Norm)> {
+fn many(a: &Args<'_>) -> Result<(Tensor, Vec<Resized>, Norm)> {
     let x = a.tensor(0)?.clone();
     let at = shape_and_dims(&x, a.opt_ints(1)?, a.opt_ints(2)?)?;
     Ok((x, at, Norm::parse(a.opt_str(3)?)?))

@@ -96,8 +96,10 @@ struct Window {
     strides: Dims,
 }
 
-/// The numbers of the kernel itself, and the windows on its operands.
-fn windows<'a>(kernel: &'a str, numbers: &'a [i64]) -> Option<(&'a str, &'a [i64], SmallVec<[Window; 4]>)> {
+type Windows = SmallVec<[Window; 4]>;
+
+/// The kernel's own name and numbers, and the windows on its operands.
+fn windows<'a>(kernel: &'a str, numbers: &'a [i64]) -> Option<(&'a str, &'a [i64], Windows)> {
     let mut windows = SmallVec::new();
     let Some(kernel) = kernel.strip_suffix(WINDOWS) else { return Some((kernel, numbers, windows)) };
     let (&len, numbers) = numbers.split_last()?;

@@ -300,6 +300,7 @@ pub(crate) fn pow<const FMA: bool>(a: f32, b: f32) -> f32 {
 
 /// Whether [`fmod`] may be wrong for these: the quotient may have 28 bits or more, or is none.
 #[inline(always)]
+#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "true of NaN too")]
 pub(crate) fn is_long_division(a: f32, b: f32) -> bool {
     !(a.abs() < b.abs() * 268_435_456.0)
 }
@@ -459,7 +460,7 @@ pub(crate) fn digamma(mut x: f64) -> f64 {
 /// The inverse of erf: a starting value good to three digits, then Halley's steps on erf or, near one, on erfc.
 pub(crate) fn erfinv(y: f64) -> f64 {
     let a = y.abs();
-    if !(a < 1.0) {
+    if a.is_nan() || a >= 1.0 {
         return if a == 1.0 { f64::INFINITY.copysign(y) } else { f64::NAN };
     }
     if a < 1e-9 {
