@@ -5,8 +5,9 @@
 //! see any more leaves its buffer here, and the next result of its type is computed into it: the program takes the buffer as a
 //! donated argument that it does not read.
 //!
-//! Live values and pooled buffers together never take more than live values alone took at most, and no more than
-//! [`MAX_POOLED_BYTES`] are kept. A buffer that no launch has asked for in [`MAX_AGE`] goes back to the system.
+//! The pool takes no more than live values took at most, and no more than [`MAX_POOLED_BYTES`]. Where it has no buffer that fits, it
+//! first shrinks until live values and pool together take no more than live values alone did. A buffer that no launch has asked
+//! for in [`MAX_AGE`] goes back to the system.
 
 use crate::device::{self, Device};
 use crate::metrics::{self, COUNTERS, count};
@@ -70,7 +71,9 @@ impl MemoryPool {
                 found.push(buffer);
             }
             if new_bytes > 0 {
-                pool.make_room(new_bytes, &mut too_many);
+                let live = metrics::live_bytes() + new_bytes;
+                let rest = pool.highest.saturating_sub(live);
+                pool.shrink(rest, &mut too_many);
             }
         }
         drop(too_many);
@@ -101,7 +104,8 @@ impl MemoryPool {
         let since = pool.clock;
         pool.bytes += bytes;
         pool.buffers.entry(*meta).or_default().push(Idle { buffer, since });
-        pool.make_room(0, &mut too_many);
+        let limit = pool.highest.min(MAX_POOLED_BYTES);
+        pool.shrink(limit, &mut too_many);
         drop(pool);
         drop(too_many);
     }
@@ -126,10 +130,8 @@ impl Pooled {
         Some(idle.buffer)
     }
 
-    /// Takes out the oldest buffers until values, pool and `bytes` more together take no more than values alone did at most.
-    fn make_room(&mut self, bytes: usize, out: &mut Vec<Buffer>) {
-        let live = metrics::live_bytes() + bytes;
-        let limit = self.highest.saturating_sub(live).min(MAX_POOLED_BYTES);
+    /// Takes out the oldest buffers beyond a limit.
+    fn shrink(&mut self, limit: usize, out: &mut Vec<Buffer>) {
         while self.bytes > limit {
             let oldest =
                 self.buffers.iter().filter_map(|(m, list)| Some((list.first()?.since, *m))).min_by_key(|o| o.0);
