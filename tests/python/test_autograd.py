@@ -550,3 +550,32 @@ def test_parts_share_a_node(device):
     second.mul_(3)
     (y.sum() + first.sum()).backward()
     assert x.grad[0].tolist() == [2, 2, 3, 3, 1, 1]
+
+
+def test_generators_hold_their_mode_only_while_they_run():
+    seen = []
+
+    @torch.no_grad()
+    def numbers():
+        try:
+            sent = yield torch.is_grad_enabled()
+            yield sent, torch.is_grad_enabled()
+        except KeyError:
+            seen.append(torch.is_grad_enabled())
+            yield "caught"
+        finally:
+            seen.append(torch.is_grad_enabled())
+        return "done"
+
+    g = numbers()
+    assert next(g) is False and torch.is_grad_enabled()
+    assert g.send("value") == ("value", False) and torch.is_grad_enabled()
+    assert g.throw(KeyError("mine")) == "caught" and seen == [False] and torch.is_grad_enabled()
+    with pytest.raises(StopIteration, match="done"):
+        next(g)
+    assert seen == [False, False]
+    # Closed half-way: its own end runs, at once and in its mode.
+    g = numbers()
+    next(g)
+    g.close()
+    assert seen == [False] * 3 and torch.is_grad_enabled()

@@ -387,6 +387,24 @@ def test_random_streams():
     assert torch.equal(torch.rand(3, generator=g), a)
 
 
+def test_forked_random_streams():
+    torch.manual_seed(0)
+    a = torch.rand(3)
+
+    @torch.random.fork_rng()
+    def aside():
+        return torch.rand(3)
+
+    torch.manual_seed(0)
+    assert torch.equal(aside(), a)
+    with pytest.raises(KeyError), torch.random.fork_rng():
+        torch.rand(3)
+        raise KeyError
+    with torch.random.fork_rng(enabled=False):
+        assert torch.equal(torch.rand(3), a)
+    assert not torch.equal(torch.rand(3), a)
+
+
 def test_an_unmodified_script_runs(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

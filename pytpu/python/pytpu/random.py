@@ -1,5 +1,7 @@
 """Random number generators."""
 
+import contextlib
+
 from . import _C
 
 default_generator = _C.default_generator
@@ -28,21 +30,17 @@ def get_rng_state():
     return default_generator.get_state()
 
 
-def set_rng_state(state):
+def set_rng_state(new_state):
     """Sets the state of the default generator."""
-    default_generator.set_state(state)
+    default_generator.set_state(new_state)
 
 
-class fork_rng:
-    """Restores the state of the generator at the end of the block."""
-
-    def __init__(self, devices=None, enabled=True, **_):
-        self._enabled = enabled
-
-    def __enter__(self):
-        if self._enabled:
-            self._state = get_rng_state()
-
-    def __exit__(self, *_):
-        if self._enabled:
-            set_rng_state(self._state)
+@contextlib.contextmanager
+def fork_rng(devices=None, enabled=True, **_):
+    """Restores the state of the generator at the end of the block, or of the decorated function."""
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            set_rng_state(state)

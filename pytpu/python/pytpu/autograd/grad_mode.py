@@ -19,14 +19,21 @@ class _Mode:
             def generator(*args, **kwargs):
                 # The mode holds while the generator runs, not while it waits.
                 g = f(*args, **kwargs)
-                value = None
+                step = functools.partial(next, g)
                 while True:
                     with self._again():
                         try:
-                            item = g.send(value)
+                            item = step()
                         except StopIteration as stop:
                             return stop.value
-                    value = yield item
+                    try:
+                        step = functools.partial(g.send, (yield item))
+                    except GeneratorExit:
+                        with self._again():
+                            g.close()
+                        raise
+                    except BaseException as error:
+                        step = functools.partial(g.throw, error)
 
             return generator
 
@@ -44,9 +51,9 @@ class _Mode:
 class no_grad(_Mode):
     """Nothing is recorded within."""
 
-    def __new__(cls, f=None):
+    def __new__(cls, orig_func=None):
         self = object.__new__(cls)
-        return self if f is None else self(f)
+        return self if orig_func is None else self(orig_func)
 
     def __enter__(self):
         self._before = _set(False)
