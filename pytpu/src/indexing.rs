@@ -8,7 +8,7 @@ use crate::arguments;
 use crate::convert;
 use crate::enter::{self, Failure, Outcome};
 use crate::number::only_element;
-use crate::table::{call_tensor_op, in_place, row};
+use crate::table::{call_tensor_op, row};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
 use crate::torch_function;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
@@ -417,7 +417,7 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
     let false_ = Arg::Scalar(Scalar::Bool(false));
     let args = [Arg::Tensor(&s.x), Arg::Tensors(&s.indices), Arg::Tensor(&value), false_];
     let put = row("index_put", "").ok_or_else(|| Error::not_implemented("index_put is not in this build"))?;
-    enter::work(s.x.numel(), || in_place(put, &Args(&args)))?;
+    enter::work(s.x.numel(), || put.call_in_place(&Args(&args)))?;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
-use torchtpu_tensor::{DType, Result, Scalar, Tensor, inplace, ops};
+use torchtpu_tensor::{DType, Result, Scalar, Tensor, ops};
 
 /// Everything of one name.
 pub struct Descriptor {
@@ -115,9 +115,9 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     let row = o.row;
     if o.form == Form::InPlace {
         let r = if parsed.elements < enter::BIG {
-            in_place(row, &args)?
+            row.call_in_place(&args)?
         } else {
-            without_gil(&args, |a| in_place(row, a))?
+            without_gil(&args, |a| row.call_in_place(a))?
         };
         return if let Ret::Tensor(t) = r { Ok(wrap(t)) } else { to_object(d, r) };
     }
@@ -147,23 +147,6 @@ fn without_gil(args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Result<Ret>) -> Res
         args.0.iter().map(|a| if let Arg::Tensor(t) = a { Some((*t).clone()) } else { None }).collect();
     let args: Vec<Arg<'_>> = args.0.iter().zip(&held).map(|(a, t)| t.as_ref().map_or(*a, Arg::Tensor)).collect();
     enter::without_gil(|| f(&Args(&args)))
-}
-
-/// The `name_` form of a row.
-pub fn in_place(row: &Row, args: &Args<'_>) -> Result<Ret> {
-    if let Some(f) = row.inplace {
-        return f(args);
-    }
-    let x = args.tensor(0)?;
-    inplace::apply(x, |alias| {
-        let mut given = args.0.to_vec();
-        given[0] = Arg::Tensor(alias);
-        match (row.call)(&Args(&given))? {
-            Ret::Tensor(y) => Ok(y),
-            _ => unreachable!("an op with an in-place form gives one tensor"),
-        }
-    })?;
-    Ok(Ret::Tensor(x.clone()))
 }
 
 fn to_object(d: &Descriptor, r: Ret) -> Outcome {

@@ -541,14 +541,23 @@ impl Tensor {
         view: Option<Box<ViewInfo>>,
     ) -> Result<Tensor> {
         let st = self.storage();
-        let end = if meta.numel() == 0 { 0 } else { offset + reach(&meta.dims, &strides) };
-        if end * meta.dtype.size_bytes() > st.bytes && meta.device.kind != DeviceKind::Meta {
+        let Some(numel) = meta.dims.checked_numel() else {
+            return Err(Error::runtime("numel: integer multiplication overflow"));
+        };
+        let end = if numel == 0 { 0 } else { reach(&meta.dims, &strides).saturating_add(offset) };
+        let Some(bytes) = end.checked_mul(meta.dtype.size_bytes()) else {
+            return Err(Error::runtime(format!(
+                "Storage size calculation overflowed with sizes={} and strides={strides}",
+                meta.dims
+            )));
+        };
+        if bytes > st.bytes && meta.device.kind != DeviceKind::Meta {
             return Err(Error::runtime(format!(
                 "setStorage: sizes {}, strides {}, storage offset {offset}, and itemsize {} requiring a storage size of {} are out of bounds for storage of size {}",
                 meta.dims,
                 strides,
                 meta.dtype.size_bytes(),
-                end * meta.dtype.size_bytes(),
+                bytes,
                 st.bytes
             )));
         }
@@ -569,7 +578,7 @@ impl Tensor {
                 view: view.map_or(null_mut(), Box::into_raw),
                 pyobject: AtomicPtr::new(null_mut()),
                 offset,
-                numel: meta.numel(),
+                numel,
                 meta: *meta,
                 strides,
             });
@@ -960,12 +969,13 @@ impl Storage {
     }
 }
 
-/// Elements from the first to the last that sizes and strides reach, inclusive; zero without elements.
+/// Elements from the first to the last that sizes and strides reach, inclusive; zero without elements, and the largest number where
+/// there are more.
 fn reach(dims: &[usize], strides: &[usize]) -> usize {
     if dims.contains(&0) {
         return 0;
     }
-    1 + dims.iter().zip(strides).map(|(n, s)| (n - 1) * s).sum::<usize>()
+    dims.iter().zip(strides).fold(1, |sum: usize, (n, s)| sum.saturating_add((n - 1).saturating_mul(*s)))
 }
 
 #[cold]

@@ -78,10 +78,17 @@ impl Dims {
         v
     }
 
-    /// Product of the items.
+    /// Product of the items. Of sizes that nobody has checked yet it may have wrapped around; see [`Dims::checked_numel`].
     #[inline]
     pub fn numel(&self) -> usize {
-        self.iter().product()
+        self.iter().fold(1, |n, &d| n.wrapping_mul(d))
+    }
+
+    /// Product of the items, where it fits the numbers that count elements.
+    #[inline]
+    pub fn checked_numel(&self) -> Option<usize> {
+        let n = self.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
+        (n <= isize::MAX as usize).then_some(n)
     }
 
     /// Row-major strides of a tensor with these sizes.
@@ -89,10 +96,10 @@ impl Dims {
     pub fn contiguous_strides(&self) -> Dims {
         let mut s = Dims::EMPTY;
         s.len = self.len;
-        let mut step = 1;
+        let mut step = 1usize;
         for i in (0..self.len as usize).rev() {
             s.items[i] = step;
-            step *= self.items[i].max(1);
+            step = step.wrapping_mul(self.items[i].max(1));
         }
         s
     }

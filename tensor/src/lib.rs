@@ -32,6 +32,7 @@ mod error;
 pub mod graph;
 pub mod inplace;
 pub mod meta;
+mod methods;
 pub mod op;
 mod operators;
 pub mod ops;

@@ -539,6 +539,25 @@ impl Row {
         self.inplace = Some(f);
         self
     }
+    /// Calls the `name_` form: writes argument 0 and gives it back.
+    ///
+    /// # Errors
+    /// Whatever the op reports, and what PyTorch refuses to write.
+    pub fn call_in_place(&self, args: &Args<'_>) -> Result<Ret> {
+        if let Some(f) = self.inplace {
+            return f(args);
+        }
+        let x = args.tensor(0)?;
+        crate::inplace::apply(x, |alias| {
+            let mut given = args.0.to_vec();
+            given[0] = Arg::Tensor(alias);
+            match (self.call)(&Args(&given))? {
+                Ret::Tensor(y) => Ok(y),
+                _ => unreachable!("an op with an in-place form gives one tensor"),
+            }
+        })?;
+        Ok(Ret::Tensor(x.clone()))
+    }
     /// Removes `out=`: views, tuples of views, functions that return no tensor.
     pub const fn no_out(mut self) -> Row {
         self.has_out = false;

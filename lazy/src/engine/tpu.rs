@@ -10,15 +10,39 @@ use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::backend::{Backend, DeferredError, Operand};
 use torchtpu_tensor::op::Prim;
-use torchtpu_tensor::{Meta, Result};
+use torchtpu_tensor::{Error, ErrorKind, Meta, Result};
 
 /// The engine as the tensor crate sees it.
 pub(crate) struct Tpu;
+
+/// Bytes that no process can hold. Compilers count them in 64 bits, intermediate ones and all, and abort where they do not fit.
+const ADDRESS_SPACE: usize = 1 << 47;
+
+/// Refuses values that no memory holds, before anything is recorded.
+#[inline]
+fn fit(values: &[Meta]) -> Result<()> {
+    for meta in values {
+        if meta.bytes().is_none_or(|bytes| bytes > ADDRESS_SPACE) {
+            return Err(too_large(meta));
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn too_large(meta: &Meta) -> Error {
+    let (dims, dtype) = (&meta.dims, meta.dtype.name());
+    Error::new(
+        ErrorKind::OutOfMemory,
+        format!("can't allocate memory: a tensor of shape {dims} and dtype {dtype} does not fit the address space"),
+    )
+}
 
 impl Backend for Tpu {
     #[inline]
     fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
         device::get()?;
+        fit(y)?;
         let engine = crate::engine();
         let Some(segment) = engine.push(op, x, y, handles)? else { return Ok(()) };
         let at_once = segment.reason == CutReason::Strict || segment.reason == CutReason::Debug;

@@ -377,6 +377,7 @@ def cartesian_prod(*tensors):
 
 def combinations(input, r=2, with_replacement=False):
     """All choices of ``r`` elements of a vector, one a row."""
+    import array
     import itertools
 
     if input.dim() != 1:
@@ -386,9 +387,15 @@ def combinations(input, r=2, with_replacement=False):
     if r == 0:
         return input.new_empty((0,))
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = [list(c) for c in choose(range(input.numel()), r)]
-    at = _C.tensor(rows, dtype=_C.tensor(0).dtype, device=input.device).reshape(-1)
-    return input.index_select(0, at).reshape(len(rows), r)
+    n = input.numel()
+    count = math.comb(max(n + r - 1, 0) if with_replacement else n, r)
+    if count * r * 8 >= 2**63:
+        raise RuntimeError("numel: integer multiplication overflow")
+    input.new_empty((count, r), device="cpu")  # An error where it does not fit, before the choices are listed.
+    places = array.array("q", itertools.chain.from_iterable(choose(range(n), r)))
+    int64 = _C.tensor(0).dtype
+    at = frombuffer(places, dtype=int64) if places else input.new_empty(0, dtype=int64, device="cpu")
+    return input.index_select(0, at.to(input.device)).reshape(count, r)
 
 
 def dist(input, other, p=2):

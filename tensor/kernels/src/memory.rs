@@ -142,13 +142,24 @@ fn cache_limit() -> usize {
         std::env::var("TORCHTPU_CPU_CACHE_BYTES")
             .ok()
             .and_then(|v| v.trim().parse().ok())
-            .unwrap_or_else(|| machine_memory().map_or(1 << 30, |bytes| bytes / 4))
+            .unwrap_or_else(|| machine_memory("MemTotal:").map_or(1 << 30, |bytes| bytes / 4))
     })
 }
 
-fn machine_memory() -> Option<usize> {
+/// Bytes of all memory, swap space included; a block that is larger is refused. Systems refuse it too, but not of an allocator that asks
+/// for addresses first and for memory as it is written: then the process would be killed.
+fn most() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    *MOST.get_or_init(|| {
+        let swap = machine_memory("SwapTotal:").unwrap_or(0);
+        machine_memory("MemTotal:").map_or(isize::MAX as usize / 2, |bytes| bytes + swap)
+    })
+}
+
+/// An entry of the system's list, in bytes.
+fn machine_memory(entry: &str) -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
+    let line = text.lines().find(|l| l.starts_with(entry))?;
     Some(line.split_whitespace().nth(1)?.parse::<usize>().ok()? << 10)
 }
 
@@ -257,7 +268,7 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>, KernelError> {
 #[cold]
 #[inline(never)]
 fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
-    if bytes > isize::MAX as usize / 2 {
+    if bytes > most() {
         return Err(KernelError::OutOfMemory { bytes });
     }
     let (rounded, class) = class_of(bytes);

@@ -36,7 +36,7 @@ impl Op for Cat {
                     )));
                 }
             }
-            dims[self.dim] += d[self.dim];
+            dims[self.dim] = dims[self.dim].checked_add(d[self.dim]).ok_or_else(too_many)?;
         }
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
     }
@@ -212,6 +212,10 @@ pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
     if y.is_same(x) { x.copy() } else { Ok(y) }
 }
 
+fn too_many() -> Error {
+    Error::runtime("numel: integer multiplication overflow")
+}
+
 /// Repeats the whole tensor along each dimension.
 fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
     let r = x.dims().len();
@@ -230,7 +234,7 @@ fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
         let n = if i < lead { 1 } else { x.dims()[i - lead] as i64 };
         from.extend([1, n]);
         to.extend([t, n]);
-        out.push(t * n);
+        out.push(t.checked_mul(n).ok_or_else(too_many)?);
     }
     if from.len() <= crate::dims::MAX_DIMS {
         return x.reshape(&from)?.expand(&to)?.reshape(&out)?.copy_if_view(x);
@@ -239,12 +243,11 @@ fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
     let mut y = x.reshape(
         &out.iter().enumerate().map(|(i, _)| if i < lead { 1 } else { x.dims()[i - lead] as i64 }).collect::<Vec<_>>(),
     )?;
-    for (i, &t) in times.iter().enumerate() {
-        if t == 0 {
-            y = y.narrow(i as i64, 0, 0)?;
-        } else if t > 1 {
-            y = cat(&vec![&y; t as usize], i as i64)?;
-        }
+    for (i, &t) in times.iter().enumerate().filter(|(_, t)| **t != 1) {
+        let mut dims: Vec<i64> = y.dims().iter().map(|&n| n as i64).collect();
+        let (before, behind) = (dims[..i].iter().product(), dims[i..].iter().product());
+        dims[i] *= t;
+        y = y.reshape(&[before, 1, behind])?.expand(&[before, t, behind])?.reshape(&dims)?;
     }
     y.copy_if_view(x)
 }
@@ -261,7 +264,7 @@ fn repeat_interleave(x: &Tensor, times: i64, dim: Option<i64>) -> Result<Tensor>
     let mut to: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
     let mut out = to.clone();
     to.insert(dim + 1, times);
-    out[dim] *= times;
+    out[dim] = out[dim].checked_mul(times).ok_or_else(too_many)?;
     x.unsqueeze(dim as i64 + 1)?.expand(&to)?.reshape(&out)
 }
 
@@ -297,8 +300,13 @@ fn positions_of(times: &Tensor, n: usize, device: crate::Device) -> Result<Tenso
         return Err(Error::runtime("repeats can not be negative"));
     }
     let of = |i: usize| if times.len() == 1 { times[0] } else { times[i] } as usize;
-    let at: Vec<i64> = (0..n).flat_map(|i| std::iter::repeat_n(i as i64, of(i))).collect();
-    Tensor::from_slice_on(&at, &[at.len()], device)
+    let len = (0..n).try_fold(0, |sum: usize, i| sum.checked_add(of(i))).ok_or_else(too_many)?;
+    let at = Tensor::empty(&Meta::new(&[len], DType::I64, crate::Device::CPU))?;
+    if let Some(out) = at.view_mut().as_slice_mut::<i64>() {
+        let numbers = (0..n).flat_map(|i| std::iter::repeat_n(i as i64, of(i)));
+        out.iter_mut().zip(numbers).for_each(|(o, i)| *o = i);
+    }
+    at.to_device(device)
 }
 
 fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {

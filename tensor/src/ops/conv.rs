@@ -109,7 +109,8 @@ impl Op for Conv {
         }
         let (mut dims, mut padded) = (Dims::new(&[a[0], w[0]]), Vec::new());
         for d in 0..s.spatial {
-            let extent = (spread(a[2 + d], s.x_dilation[d]) as i64 + s.pad[d].0 + s.pad[d].1).max(0) as usize;
+            let dilated = spread(a[2 + d], s.x_dilation[d]).min(i64::MAX as usize) as i64;
+            let extent = dilated.saturating_add(s.pad[d].0).saturating_add(s.pad[d].1).max(0) as usize;
             padded.push((extent, spread(w[2 + d], s.w_dilation[d])));
             dims.push(s.output_size(d, a[2 + d], w[2 + d]));
         }
@@ -154,7 +155,7 @@ impl Op for Conv {
 
 /// Extent of `n` elements that are `dilation` apart.
 pub(super) fn spread(n: usize, dilation: usize) -> usize {
-    if n == 0 { 0 } else { (n - 1) * dilation + 1 }
+    if n == 0 { 0 } else { (n - 1).saturating_mul(dilation).saturating_add(1) }
 }
 
 fn input_grad(of: ConvSpec, x: Dims, g: &Tensor, w: &Tensor) -> Result<Tensor> {
@@ -334,6 +335,9 @@ fn each(v: &[i64], spatial: usize, least: i64, name: &str, complaint: &str) -> R
         let n = v[if v.len() == 1 { 0 } else { d }];
         if n < least {
             return Err(Error::runtime(complaint));
+        }
+        if n > i64::from(i32::MAX) {
+            return Err(Error::runtime("value cannot be converted to type int without overflow"));
         }
         *o = n as usize;
     }

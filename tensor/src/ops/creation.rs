@@ -230,23 +230,21 @@ impl Tensor {
         let n = steps as usize;
         // Bounds of whole numbers are whole numbers.
         let (start, end) = if dtype.is_float() { (start, end) } else { (start.trunc(), end.trunc()) };
-        // Each half is counted from its own end, so that both ends are exact.
-        let v: Vec<f64> = (0..n)
-            .map(|i| {
-                let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
-                if i < n / 2 || n == 1 { start + step * i as f64 } else { end - step * (n - 1 - i) as f64 }
-            })
-            .collect();
-        if dtype == DType::F32 {
-            // PyTorch computes in the result's precision.
+        // PyTorch computes in the result's precision. Each half is counted from its own end, so that both ends are exact.
+        let wide = if dtype == DType::F32 { DType::F32 } else { DType::F64 };
+        let y = Tensor::empty(&Meta::new(&[n], wide, Device::CPU))?;
+        if let Some(out) = y.view_mut().as_slice_mut::<f32>() {
             let (a, b) = (start as f32, end as f32);
             let step = if n > 1 { (b - a) / (n - 1) as f32 } else { 0.0 };
-            let v: Vec<f32> = (0..n)
-                .map(|i| if i < n / 2 || n == 1 { a + step * i as f32 } else { b - step * (n - 1 - i) as f32 })
-                .collect();
-            return Tensor::from_slice_on(&v, &[n], device);
+            let at = |i| if i < n / 2 || n == 1 { a + step * i as f32 } else { b - step * (n - 1 - i) as f32 };
+            out.iter_mut().enumerate().for_each(|(i, o)| *o = at(i));
         }
-        Tensor::from_slice(&v, &[n])?.to_dtype(dtype)?.to_device(device)
+        if let Some(out) = y.view_mut().as_slice_mut::<f64>() {
+            let step = if n > 1 { (end - start) / (n - 1) as f64 } else { 0.0 };
+            let at = |i| if i < n / 2 || n == 1 { start + step * i as f64 } else { end - step * (n - 1 - i) as f64 };
+            out.iter_mut().enumerate().for_each(|(i, o)| *o = at(i));
+        }
+        y.to_dtype(dtype)?.to_device(device)
     }
 }
 

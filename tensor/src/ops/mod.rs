@@ -329,11 +329,11 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
     FAMILIES.iter().flat_map(|(_, rows)| rows.iter())
 }
 
-/// A row with what stands for its missing arguments.
-type Callable = (&'static Row, Vec<Arg<'static>>);
+/// A row with what stands for its missing arguments, and whether its in-place form is meant.
+type Callable = (&'static Row, Vec<Arg<'static>>, bool);
 
-/// Calls any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`). Arguments stand in
-/// the schema's order; those that are left out at the end get their defaults.
+/// Calls any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`); an underscore behind the name means
+/// the in-place form (`"add_.Tensor"`). Arguments stand in the schema's order; those that are left out at the end get their defaults.
 ///
 /// ```
 /// use torchtpu_tensor::{DType, Device, Scalar, Tensor, ops, schema::Arg};
@@ -347,17 +347,22 @@ type Callable = (&'static Row, Vec<Arg<'static>>);
 /// # Errors
 /// `NotImplemented` when there is no such op, `Type` when there are too many arguments; whatever the op reports.
 pub fn call(name: &str, args: &[Arg<'_>]) -> Result<Ret> {
-    static TABLE: OnceLock<HashMap<&'static str, Callable>> = OnceLock::new();
+    static TABLE: OnceLock<HashMap<String, Callable>> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
-        rows()
-            .map(|r| {
-                let schema = Schema::parse(r.schema).expect("a test parses every schema");
-                let defaults = schema.params.iter().map(|p| p.default.argument(p.ty)).collect();
-                (r.schema.split('(').next().unwrap_or_default(), (r, defaults))
-            })
-            .collect()
+        let mut table = HashMap::new();
+        for r in rows() {
+            let schema = Schema::parse(r.schema).expect("a test parses every schema");
+            let defaults: Vec<_> = schema.params.iter().map(|p| p.default.argument(p.ty)).collect();
+            let name = r.schema.split('(').next().unwrap_or_default();
+            if r.has_inplace {
+                let (base, overload) = name.split_at(name.find('.').unwrap_or(name.len()));
+                table.insert(format!("{base}_{overload}"), (r, defaults.clone(), true));
+            }
+            table.insert(name.to_string(), (r, defaults, false));
+        }
+        table
     });
-    let Some((row, defaults)) = table.get(name) else {
+    let Some((row, defaults, in_place)) = table.get(name) else {
         return Err(Error::not_implemented(format!("there is no op named {name}")));
     };
     if args.len() > defaults.len() {
@@ -368,7 +373,7 @@ pub fn call(name: &str, args: &[Arg<'_>]) -> Result<Ret> {
         )));
     }
     let all: SmallVec<[Arg<'_>; 12]> = args.iter().copied().chain(defaults[args.len()..].iter().copied()).collect();
-    (row.call)(&Args(&all))
+    if *in_place { row.call_in_place(&Args(&all)) } else { (row.call)(&Args(&all)) }
 }
 
 /// [`call`] for an op that gives one tensor.

@@ -251,8 +251,10 @@ fn logspace(a: &Args<'_>) -> Result<Ret> {
     };
     let powers = Tensor::linspace(bound(0, "start")?, bound(1, "end")?, a.int(2)?, DType::F64, Device::CPU)?;
     let base = a.float(3)?;
-    let v: Vec<f64> = powers.to_vec::<f64>()?.iter().map(|p| base.powf(*p)).collect();
-    Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
+    if let Some(out) = powers.view_mut().as_slice_mut::<f64>() {
+        out.iter_mut().for_each(|p| *p = base.powf(*p));
+    }
+    Ok(powers.to_dtype(dtype)?.to_device(device)?.into())
 }
 
 /// Tensors cut into equally many chunks along a dimension, zeros behind, and the chunks of the same number side by side.

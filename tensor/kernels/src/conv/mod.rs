@@ -62,9 +62,11 @@ impl Default for ConvSpec {
 impl ConvSpec {
     /// Output size along dimension `d` for an input and a kernel size; zero where no window fits.
     pub fn output_size(&self, d: usize, x: usize, k: usize) -> usize {
-        let dilated = if x == 0 { 0 } else { (x as i64 - 1) * self.x_dilation[d] as i64 + 1 };
-        let room = dilated + self.pad[d].0 + self.pad[d].1 - ((k as i64 - 1) * self.w_dilation[d] as i64 + 1);
-        if room < 0 { 0 } else { room as usize / self.stride[d] + 1 }
+        // Wide: sizes of expanded tensors may be anything.
+        let dilated = if x == 0 { 0 } else { (x as i128 - 1) * self.x_dilation[d] as i128 + 1 };
+        let (low, high) = self.pad[d];
+        let room = dilated + i128::from(low) + i128::from(high) - ((k as i128 - 1) * self.w_dilation[d] as i128 + 1);
+        if room < 0 { 0 } else { usize::try_from(room / self.stride[d] as i128 + 1).unwrap_or(usize::MAX) }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{KINDS, count_up, long_or, ok, zeros_like};
 use crate::op::normalize_dim;
 use crate::ops::pointwise;
 use crate::schema::{Row, Sample, Scope, Tier, n, t};
-use crate::{DType, Device, Dims, Error, Result, Scalar, Tensor, samples};
+use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, samples};
 
 /// Rows and columns of a matrix as `[rows, 1]` and `[1, columns]`, to compare.
 fn rows_and_columns(rows: usize, columns: usize, device: Device) -> Result<(Tensor, Tensor)> {
@@ -53,18 +53,25 @@ fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DT
             if rows < 0 { rows } else { columns }
         )));
     }
-    let (mut i, mut j) = (Vec::new(), Vec::new());
-    for r in 0..rows {
-        let (from, to) =
-            if lower { (0, (r + offset + 1).clamp(0, columns)) } else { ((r + offset).clamp(0, columns), columns) };
-        for c in from..to {
-            i.push(r);
-            j.push(c);
-        }
+    // Row `r` is cut at column `r + shift`: from row `first` on behind the first column, from row `last` on behind all.
+    let shift = i128::from(offset) + i128::from(lower);
+    let (m, n) = (i128::from(rows), i128::from(columns));
+    let cut = |r: i64| (i128::from(r) + shift).clamp(0, n) as i64;
+    let (first, last) = ((-shift).clamp(0, m), (n - shift).clamp(0, m));
+    let left = (last - first) * (first + last - 1 + 2 * shift) / 2 + (m - last) * n;
+    let count = if lower { left } else { m * n - left };
+    let count = usize::try_from(count).map_err(|_| Error::runtime("numel: integer multiplication overflow"))?;
+    let y = Tensor::empty(&Meta::new(&[2, count], DType::I64, Device::CPU))?;
+    if let Some(out) = y.view_mut().as_slice_mut::<i64>() {
+        let (i, j) = out.split_at_mut(count);
+        let (some, parts) = if lower { (first as i64..rows, 0) } else { (0..last as i64, 1) };
+        let places = some.flat_map(|r| {
+            let (from, to) = if parts == 0 { (0, cut(r)) } else { (cut(r), columns) };
+            (from..to).map(move |c| (r, c))
+        });
+        i.iter_mut().zip(j).zip(places).for_each(|((i, j), place)| (*i, *j) = place);
     }
-    let n = i.len();
-    i.extend(j);
-    Tensor::from_slice_on(&i, &[2, n], device)?.to_dtype(dtype)
+    y.to_dtype(dtype)?.to_device(device)
 }
 
 /// `torch.diag_embed`: matrices with the last dimension on a diagonal.

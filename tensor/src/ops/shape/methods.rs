@@ -144,7 +144,8 @@ impl Tensor {
         let clip = |v: i64| if v < 0 { (v + size).max(0) } else { v.min(size) };
         let start = clip(start.unwrap_or(0));
         let end = clip(end.unwrap_or(i64::MAX)).max(start);
-        let len = (end - start + step - 1) / step;
+        // Without `end - start + step`, which may not fit.
+        let len = (end - start) / step + i64::from((end - start) % step != 0);
         let op = Slice { dim, start: start as usize, len: len as usize, step: step as usize };
         dispatch::call_view(Prim::Slice(op), self)
     }
@@ -373,7 +374,7 @@ impl Tensor {
         let s = strides.get(d).copied().unwrap_or(1);
         if rank > 0 {
             sizes[d] = (n - size) / step + 1;
-            strides[d] = s * step;
+            strides[d] = s.wrapping_mul(step);
         }
         sizes.push(size);
         strides.push(s);

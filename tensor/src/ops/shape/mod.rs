@@ -88,7 +88,8 @@ impl ViewOp for Slice {
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let mut l = *x;
         l.dims[self.dim] = self.len;
-        l.strides[self.dim] = x.strides[self.dim] * self.step;
+        // Of one element at most, where it wraps around.
+        l.strides[self.dim] = x.strides[self.dim].wrapping_mul(self.step);
         // An empty slice at the end stays within the storage.
         l.offset += if self.len == 0 { 0 } else { self.start * x.strides[self.dim] };
         Ok(l)
@@ -96,8 +97,8 @@ impl ViewOp for Slice {
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
         let (mut start, mut limit, mut stride) = (vec![0; x.rank()], x.shape().to_vec(), vec![1; x.rank()]);
         start[self.dim] = self.start;
-        stride[self.dim] = self.step;
         limit[self.dim] = if self.len == 0 { self.start } else { self.start + (self.len - 1) * self.step + 1 };
+        stride[self.dim] = if self.len < 2 { 1 } else { self.step };
         f.slice(x, &start, &limit, &stride)
     }
     fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
