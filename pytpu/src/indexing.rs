@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::schema::{Arg, Args, Ret};
-use torchtpu_tensor::{DType, Dims, Error, Scalar, Tensor};
+use torchtpu_tensor::{DType, Device, Dims, Error, Scalar, Tensor};
 
 type Object = *mut PyObject;
 
@@ -392,6 +392,8 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         && mask.dtype() == DType::Bool
         && x.dims().starts_with(&mask.dims()[..])
     {
+        // A mask of the host serves every device, as an index of it does.
+        let mask = &if mask.device() == Device::CPU { mask.to_device(x.device())? } else { mask.clone() };
         let (value, mask) = (
             &if value.dtype() == x.dtype() { value } else { value.to_dtype(x.dtype())? },
             &(mask.dims().len()..x.dims().len()).try_fold(mask.clone(), |m, _| m.unsqueeze(-1))?,

@@ -61,8 +61,9 @@ pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
         Some(v) if tracked && !v.is_detached() => Some(v.base.alias_with_history()?),
         _ => None,
     };
-    // What is overwritten by something constant has a gradient too: zero.
-    let y = if tracked && !y.requires_grad() && x.requires_grad() && x.dtype().is_inexact() && x.view_info().is_none() {
+    // What is overwritten by something constant has a gradient too: zero. A view of a part leaves the base the rest of its history.
+    let is_whole = x.view_info().is_none_or(|v| !v.is_detached() && v.base.numel() == x.numel());
+    let y = if tracked && is_whole && !y.requires_grad() && x.requires_grad() && x.dtype().is_inexact() {
         crate::ops::pointwise::independent_of(&x.alias_with_history()?, y.expand_dims(x.dims())?)?
     } else {
         y

@@ -308,3 +308,91 @@ def test_gradients_of_maxima_beside_nan(device):
         b = torch.tensor([1, 1, 2, 1, nan, nan], device=device, requires_grad=True)
         getattr(torch, name)(a, b).sum().backward()
         assert (a.grad.tolist(), b.grad.tolist()) == gradients, name
+
+
+def test_results_never_share_memory_with_what_they_were_made_of(device):
+    number, pair = torch.tensor(3.0, device=device), torch.tensor([[1.0, 2.0]], device=device)
+    makes = {
+        "sum": lambda: (number, number.sum()),
+        "sum of no dimension": lambda: (number, number.sum((), keepdim=True)),
+        "max": lambda: (number, number.max()),
+        "max along": lambda: (number, number.max(0)[0]),
+        "min": lambda: (number, number.min()),
+        "amax": lambda: (number, number.amax()),
+        "prod": lambda: (number, number.prod()),
+        "mean": lambda: (number, number.mean()),
+        "pad": lambda: (pair, F.pad(pair, (0, 0))),
+        "pad by reflection": lambda: (pair, F.pad(pair, (0, 0), mode="reflect")),
+        "ZeroPad1d": lambda: (pair, torch.nn.ZeroPad1d(0)(pair)),
+        "repeat_interleave": lambda: (pair, pair.repeat_interleave(1, 0)),
+        "clamp": lambda: (pair, pair.clamp(max=float("inf"))),
+    }
+    for name, make in makes.items():
+        x, y = make()
+        before = x.tolist()
+        y += 1
+        assert x.tolist() == before, name
+    loss = torch.tensor([1.0, 2.0], device=device, requires_grad=True).sum()
+    total = loss.sum()
+    total += 1
+    assert loss.item() == 3 and total.item() == 4
+    total.backward()
+
+
+def test_indexed_dimensions_lie_as_pytorchs(device):
+    x = torch.arange(24.0, device=device).reshape(2, 3, 4)
+    for y in (x[:, [0, 2]], x[:, :, [1, 3]], x[:, torch.tensor([True, False, True])], x[:, [0, 1], [2, 3]]):
+        assert y.is_contiguous() and not y._is_view()
+        y.detach_()
+    assert x[:, [0, 2]].view(-1).tolist() == x[:, ::2].reshape(-1).tolist()
+
+
+def test_bounds_that_a_dtype_does_not_reach(device):
+    x = torch.tensor([0, 1, 5, 250], dtype=torch.uint8, device=device)
+    assert x.clamp(-1, 1).tolist() == [0, 1, 1, 1] and x.clamp(min=-300).tolist() == x.clamp(max=300).tolist() == x.tolist()
+    assert F.hardtanh(x, -1, 1).tolist() == [0, 1, 1, 1]
+    with pytest.raises(RuntimeError, match="Clamp max value -1 is outside the representable range of Byte"):
+        x.clamp(max=-1)
+    with pytest.raises(RuntimeError, match=r"Clamp min value 1.09951e\+12 is outside the representable range of Int"):
+        x.int().clamp(min=2**40)
+
+
+def test_dropout_is_drawn_as_elements_lie_in_memory():
+    torch.manual_seed(0)
+    assert F.dropout(torch.ones(2, 3).t(), 0.5).tolist() == [[0, 0], [0, 0], [2, 0]]
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2, batch_first=True)
+    torch.manual_seed(1)
+    y = layer(torch.arange(48.0).view(2, 3, 8) / 10)[1, 0, :2]
+    assert torch.allclose(y, torch.tensor([-1.1500, -1.0826]), atol=1e-4)
+
+
+def test_masks_of_the_host_and_of_bytes(device):
+    x = torch.ones(2, 2, device=device)
+    x[torch.tensor([True, False])] = 0.0
+    assert x.tolist() == [[0, 0], [1, 1]]
+    a, b = torch.tensor([1, 2], device=device), torch.tensor([3, 4], device=device)
+    assert torch.where(torch.tensor([1, 0], dtype=torch.uint8, device=device), a, b).tolist() == [1, 4]
+
+
+def test_overwriting_all_of_a_tensor_through_a_view_keeps_its_history(device):
+    for write in (
+        lambda y: y.__setitem__(slice(0, 2), torch.ones(2, 2, device=device)),
+        lambda y: y.__setitem__(None, 2),
+        lambda y: y.view(-1).zero_(),
+        lambda y: y.t().copy_(3.0),
+    ):
+        w = torch.ones(2, 2, device=device, requires_grad=True)
+        y = w * 1
+        write(y)
+        y.sum().backward()
+        assert w.grad.tolist() == [[0, 0], [0, 0]]
+
+
+def test_dimensions_of_numbers(device):
+    x = torch.tensor(1.0, device=device)
+    assert x.movedim(0, 0).shape == x.movedim(-1, 0).shape == x.movedim((), ()).shape == ()
+    with pytest.raises(IndexError):
+        x.moveaxis(0, 1)
+    with pytest.raises(RuntimeError, match="unflatten got an unexpected error"):
+        x.unflatten(0, (1, 1))

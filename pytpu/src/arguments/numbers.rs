@@ -47,6 +47,7 @@ const SECOND: &[&str] = &[
     "greater_equal",
     "fmod",
     "copysign",
+    "copy",
     "masked_fill",
     "index_fill",
     "heaviside",

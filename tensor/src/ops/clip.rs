@@ -4,7 +4,8 @@ use super::ok;
 use crate::ops::dtype::narrowed;
 use crate::ops::pointwise::{arith, binary, compare, result_type_of, select, select_scalar};
 use crate::schema::{Args, Operand, Row, SampleArg, Tier, n, positive, t, unit};
-use crate::{Error, ErrorKind, Result, Scalar, Tensor, graph, samples};
+use crate::scalar::general;
+use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, graph, samples};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
 
 /// Bounds `x` by tensors or numbers; where the bounds cross, the upper one wins; NaN stays. Strictly within numbers the gradient
@@ -33,6 +34,7 @@ pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) ->
         let bound = match bound {
             Operand::Tensor(b) => narrowed(b.clone(), dtype)?,
             Operand::Scalar(s) => {
+                let Some(s) = representable(s, dtype, kind)? else { continue };
                 let bound = Tensor::number(s, dtype)?;
                 if by_numbers {
                     let here = compare(inside, Operand::Tensor(&x), Operand::Tensor(&bound))?;
@@ -48,8 +50,33 @@ pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) ->
     }
     match within {
         Some(within) => select(&within, &x, &y),
-        None => Ok(y),
+        None => y.copy_if_view(&x),
     }
+}
+
+/// A bound as the dtype can hold it: none where no element passes it, an error where all would.
+fn representable(bound: Scalar, dtype: DType, kind: BinaryKind) -> Result<Option<Scalar>> {
+    let least = match dtype {
+        DType::U8 => 0.0,
+        DType::I8 => f64::from(i8::MIN),
+        DType::I16 => f64::from(i16::MIN),
+        DType::I32 => f64::from(i32::MIN),
+        _ => return Ok(Some(bound)),
+    };
+    let most = super::random::largest(dtype) as f64;
+    let v = bound.to_f64();
+    let (name, beyond, within) = match kind {
+        BinaryKind::Maximum => ("min", v > most, v >= least),
+        _ => ("max", v < least, v <= most),
+    };
+    if beyond {
+        return Err(Error::runtime(format!(
+            "Clamp {name} value {} is outside the representable range of {}",
+            general(v),
+            dtype.scalar_type()
+        )));
+    }
+    Ok(within.then_some(bound))
 }
 
 /// [`clamp`] by numbers whose gradient goes to `x` where a bound is met, too.

@@ -270,7 +270,7 @@ fn repeat_interleave(x: &Tensor, times: i64, dim: Option<i64>) -> Result<Tensor>
 
 impl Tensor {
     /// A copy when this tensor shares memory with `x`.
-    fn copy_if_view(&self, x: &Tensor) -> Result<Tensor> {
+    pub(crate) fn copy_if_view(&self, x: &Tensor) -> Result<Tensor> {
         if self.shares_storage(x) { self.copy() } else { Ok(self.clone()) }
     }
 }
@@ -466,7 +466,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(repeat_interleave(a.tensor(0)?, a.int(1)?, a.opt_int(2)?)?.into()),
+        |a| Ok(repeat_interleave(a.tensor(0)?, a.int(1)?, a.opt_int(2)?)?.copy_if_view(a.tensor(0)?)?.into()),
         samples!([t(&[2, 3]), n(2)], [t(&[2, 3]), n(2), n(1)]),
     ),
     Row::new(

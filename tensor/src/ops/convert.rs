@@ -2,7 +2,7 @@
 
 use crate::graph::Edge;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
-use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, t};
+use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Element, Error, Meta, Result, Scalar, Tensor, backend, dispatch, graph, inplace,
     samples, state,
@@ -302,7 +302,14 @@ const OTHER_ROWS: [Row; 9] = [
         Ok(if x.has_contiguous_strides() { x.clone() } else { x.contiguous()? }.into())
     }, samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).scope(Scope::Method).no_out(),
     Row::new("detach(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.detach().into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()]).no_out(),
-    Row::new("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.copy_(a.tensor(1)?)?.clone())), Vec::new).scope(Scope::Method).no_out(),
+    Row::new("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| {
+        let x = a.tensor(0)?;
+        let y = match a.operand(1)? {
+            Operand::Tensor(y) => x.copy_(y)?,
+            Operand::Scalar(v) => x.copy_(&Tensor::full(&[], v, x.dtype(), x.device())?)?,
+        };
+        Ok(Ret::Tensor(y.clone()))
+    }, Vec::new).scope(Scope::Method).no_out(),
     Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?)?.into()), Vec::new).scope(Scope::Nn).no_out(),
     Row::new("type_as(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()), samples!([t(&[2, 3]), t(&[1])])).scope(Scope::Method).no_out(),
     Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new).scope(Scope::Method).no_out(),

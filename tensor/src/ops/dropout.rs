@@ -1,6 +1,5 @@
 //! Dropout and its kin: what is dropped is drawn by [`super::random::keep_mask`].
 
-use crate::op::normalize_dim;
 use crate::ops::pointwise::{select, select_scalar};
 use crate::schema::{Call, Row, Sample, Scope, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor};
@@ -21,15 +20,15 @@ fn check(p: f64) -> Result<()> {
 
 /// Whether each element, or each channel of `[n, c, ..]`, is kept.
 fn keeps(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
-    let mut meta = *x.meta();
-    if unit == Unit::Channel {
-        let rank = meta.dims.len();
-        if rank < 2 {
-            return Err(Error::runtime("Feature dropout requires at least 2 dimensions in the input"));
-        }
-        normalize_dim(1, rank)?;
-        meta.dims = meta.dims[..2].iter().copied().chain(std::iter::repeat_n(1, rank - 2)).collect::<Dims>();
+    if unit == Unit::Element {
+        return super::random::keep_mask_like(x, 1.0 - p);
     }
+    let mut meta = *x.meta();
+    let rank = meta.dims.len();
+    if rank < 2 {
+        return Err(Error::runtime("Feature dropout requires at least 2 dimensions in the input"));
+    }
+    meta.dims = meta.dims[..2].iter().copied().chain(std::iter::repeat_n(1, rank - 2)).collect::<Dims>();
     super::random::keep_mask(&meta, 1.0 - p, None)
 }
 
@@ -100,7 +99,7 @@ fn native_dropout(x: &Tensor, p: f64, train: Option<bool>) -> Result<(Tensor, Te
         return Ok((x.copy()?, Tensor::full_meta(&meta, Scalar::Bool(true))?));
     }
     check(p)?;
-    let kept = super::random::keep_mask(&meta, 1.0 - p, None)?;
+    let kept = super::random::keep_mask_like(x, 1.0 - p)?;
     let scale = if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) };
     Ok((x.mul(&kept)?.mul_scalar(scale)?, kept))
 }

@@ -137,7 +137,7 @@ pub fn pad_constant(x: &Tensor, low_high: &[(i64, i64)], value: Scalar) -> Resul
 pub(crate) fn unslice(g: &Tensor, s: &Slice, n: usize) -> Result<Tensor> {
     let mut spec = vec![(0, 0, 0); g.dims().len()];
     let end = if s.len == 0 { 0 } else { s.start + (s.len - 1) * s.step + 1 };
-    spec[s.dim] = if s.len == 0 { (n as i64, 0, 0) } else { (s.start as i64, (n - end) as i64, s.step - 1) };
+    spec[s.dim] = if s.len == 0 { (n as i64, 0, 0) } else { (s.start as i64, (n - end) as i64, if s.len < 2 { 0 } else { s.step - 1 }) };
     pad(g, &spec, Scalar::Int(0))
 }
 
@@ -225,12 +225,12 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
         let parts: Vec<&Tensor> = front.iter().chain([&middle]).chain(back.iter()).collect();
         y = super::concat::cat(&parts, d)?;
     }
-    Ok(y)
+    y.copy_if_view(x)
 }
 
 pub(crate) fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
     match mode {
-        "constant" => pad_constant(x, &widths(x, pads)?, value.unwrap_or(Scalar::Int(0))),
+        "constant" => pad_constant(x, &widths(x, pads)?, value.unwrap_or(Scalar::Int(0)))?.copy_if_view(x),
         "reflect" | "replicate" | "circular" if value.is_some_and(|v| v.to_f64() != 0.0) => {
             Err(Error::runtime(format!("Padding mode \"{mode}\" doesn't take in value argument")))
         }
@@ -263,7 +263,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
         Tier::Prim,
-        |a| Ok(pad_constant(a.tensor(0)?, &widths(a.tensor(0)?, a.ints(1)?)?, a.scalar(2)?)?.into()),
+        |a| Ok(pad_mode(a.tensor(0)?, a.ints(1)?, "constant", Some(a.scalar(2)?))?.into()),
         samples!([t(&[2, 3]), ints(&[1, 2])], [t(&[3, 4]), ints(&[-1, 1, 2, 0]), n(0.5)]),
     )
     .scope(Scope::Function),

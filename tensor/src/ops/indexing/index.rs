@@ -338,7 +338,7 @@ pub fn index(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor> {
     // [points.., before.., after..] to [before.., points.., after..]
     let (p, b) = (plan.points(), plan.before);
     let order: Vec<i64> = (p..p + b).chain(0..p).chain(p + b..y.dims().len()).map(|d| d as i64).collect();
-    y.permute(&order)
+    y.permute(&order)?.contiguous()
 }
 
 /// `x` with `x[i0, i1, ..]` replaced by `values`, or with `values` added there.

@@ -6,6 +6,7 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_di
 use crate::schema::{Operand, Row, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
 use smallvec::smallvec;
+use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::pointwise as kernels;
 
 /// `y = cond ? a : b`, broadcast; `cond` is `bool`, `a` and `b` have the same dtype.
@@ -86,6 +87,14 @@ pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
 /// `torch.where`: chooses between tensors or numbers, after promotion.
 pub fn where_(cond: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     let dtype = result_type(a, b);
+    if cond.dtype() == DType::U8 {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        crate::warning::once(
+            &SAID,
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of PyTorch. Use a boolean condition instead.",
+        )?;
+        return select(&cond.to_dtype(DType::Bool)?, &as_tensor(a, dtype)?, &as_tensor(b, dtype)?);
+    }
     select(cond, &as_tensor(a, dtype)?, &as_tensor(b, dtype)?)
 }
 

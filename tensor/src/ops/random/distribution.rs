@@ -46,7 +46,7 @@ pub(super) fn digits(d: DType) -> u32 {
 }
 
 /// The largest integer that `random_` draws into a dtype.
-pub(super) fn largest(d: DType) -> i64 {
+pub(in crate::ops) fn largest(d: DType) -> i64 {
     match d {
         DType::Bool => 1,
         DType::U8 => 255,

@@ -11,7 +11,8 @@ mod distribution;
 
 pub use bits::RandomBits;
 pub use distribution::Distribution;
-use distribution::{Source, digits, largest, working};
+pub(super) use distribution::largest;
+use distribution::{Source, digits, working};
 
 use crate::ops::creation::sizes;
 use crate::ops::pointwise::{self, kernel_error};
@@ -108,18 +109,29 @@ fn sample_like(d: Distribution, x: &Tensor, dtype: DType, device: Device) -> Res
 ///
 /// # Errors
 /// `Runtime` for a probability outside `[0, 1]`, or a generator of another device.
-pub fn keep_mask(x: &Meta, keep_probability: f64, generator: Option<&Generator>) -> Result<Tensor> {
+pub fn keep_mask(meta: &Meta, keep_probability: f64, generator: Option<&Generator>) -> Result<Tensor> {
     if !(0.0..=1.0).contains(&keep_probability) {
         return Err(Error::value(format!(
             "dropout probability has to be between 0 and 1, but got {}",
             1.0 - keep_probability
         )));
     }
-    let meta = x.with_dtype(DType::Bool);
+    let meta = meta.with_dtype(DType::Bool);
     if keep_probability == 0.0 || keep_probability == 1.0 {
         return Tensor::full_meta(&meta, Scalar::Bool(keep_probability == 1.0));
     }
     sample(Distribution::Bernoulli(keep_probability), &meta, generator)
+}
+
+/// [`keep_mask`] of the default generator for the elements of a tensor: on `cpu` drawn as they lie in memory.
+///
+/// # Errors
+/// As [`keep_mask`].
+pub fn keep_mask_like(x: &Tensor, keep_probability: f64) -> Result<Tensor> {
+    if x.is_contiguous() || !(0.0 < keep_probability && keep_probability < 1.0) {
+        return keep_mask(x.meta(), keep_probability, None);
+    }
+    sample_like(Distribution::Bernoulli(keep_probability), x, DType::Bool, x.device())
 }
 
 /// A random order of `0..n`.

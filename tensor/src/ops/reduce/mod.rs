@@ -227,7 +227,8 @@ fn reduce_mask(kind: ReduceKind, x: &Tensor, mask: u64, keep: bool) -> Result<Te
 /// Reduction over user-given dimensions; none means all.
 pub fn reduce(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
     let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
-    reduce_mask(kind, x, mask, keep)
+    let y = reduce_mask(kind, x, mask, keep)?;
+    if mask == 0 { y.copy_if_view(x) } else { Ok(y) }
 }
 
 impl Tensor {
@@ -312,7 +313,7 @@ fn arg_reduce(x: &Tensor, max: bool, dim: Option<i64>, keep: bool) -> Result<Ten
 fn extreme_dim(x: &Tensor, max: bool, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
     let d = normalize_dim(dim, x.dims().len())?;
     if x.dims().is_empty() {
-        return Ok((x.view_dims(Dims::EMPTY)?, Tensor::full_meta(&x.meta().with_dtype(DType::I64), Scalar::Int(0))?));
+        return Ok((x.copy()?, Tensor::full_meta(&x.meta().with_dtype(DType::I64), Scalar::Int(0))?));
     }
     if x.dims()[d] == 0 {
         let name = if max { "max" } else { "min" };

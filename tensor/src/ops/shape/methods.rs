@@ -256,6 +256,11 @@ impl Tensor {
         if sizes.is_empty() {
             return Err(Error::runtime("unflatten: sizes must be non-empty"));
         }
+        if self.dims().is_empty() {
+            return Err(Error::runtime(format!(
+                "unflatten got an unexpected error:\nDimension specified as {dim} but tensor has no dimensions"
+            )));
+        }
         let inner = infer_size(sizes, self.dims()[d]).map_err(|_| {
             Error::runtime(format!(
                 "unflatten: Provided sizes {sizes:?} don't multiply up to the size of dim {d} ({}) in the input tensor",
@@ -275,6 +280,11 @@ impl Tensor {
             return Err(Error::runtime(format!(
                 "movedim: Invalid source or destination dims: source ({source:?} dims) should contain the same number of dims as destination ({destination:?} dims)"
             )));
+        }
+        if rank == 0 {
+            // A number has one dimension to name.
+            source.iter().chain(destination).try_for_each(|&d| normalize_dim(d, 0).map(|_| ()))?;
+            return self.view_dims(Dims::EMPTY);
         }
         let norm = |v: &[i64], what: &str| -> Result<Vec<usize>> {
             let d: Vec<usize> = v.iter().map(|&d| normalize_dim(d, rank)).collect::<Result<_>>()?;
