@@ -8,7 +8,7 @@ mod clip;
 mod schedule;
 
 pub use adaptive::{Adagrad, AdagradOptions, RMSprop, RMSpropOptions};
-pub use clip::{clip_grad_norm, clip_grad_value};
+pub use clip::{clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm};
 pub use schedule::{
     CosineAnnealingLR, ExponentialLR, LambdaLR, LinearLR, MultiStepLR, OneCycleLR, ReduceLROnPlateau, Schedule,
     Scheduler, SequentialLR, StepLR,
