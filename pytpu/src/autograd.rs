@@ -300,7 +300,9 @@ fn call_hook(hook: &Py<PyAny>, g: &Tensor) -> Result<Option<Tensor>> {
                 check_result(&hook_name(py, hook), g, t).or_raise()?;
                 Ok(Some(t.clone()))
             }
-            None => Err(PyTypeError::new_err(format!("expected Variable, but hook returned '{}'", r.get_type().name()?))),
+            None => {
+                Err(PyTypeError::new_err(format!("expected Variable, but hook returned '{}'", r.get_type().name()?)))
+            }
         }
     })
     .map_err(callback_error)
