@@ -3,7 +3,7 @@
 use crate::grad;
 use torchtpu_tensor::ops::random::{Distribution, sample};
 use torchtpu_tensor::random::Generator;
-use torchtpu_tensor::{DType, Device, Error, GradMode, Result, Tensor, c128, no_grad, warning};
+use torchtpu_tensor::{DType, Device, Error, GradMode, Meta, Result, Tensor, c128, no_grad, warning};
 
 /// Settings of [`gradcheck`] and [`gradgradcheck`]; the defaults are PyTorch's.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -73,12 +73,9 @@ fn checked_inputs(inputs: &[Tensor]) -> Result<Vec<usize>> {
     let mut checked = Vec::new();
     for (i, x) in inputs.iter().enumerate().filter(|(_, x)| x.requires_grad()) {
         if x.dtype() != DType::F64 && x.dtype() != DType::C128 {
-            warning::warn(
-                warning::Category::User,
-                &format!(
-                    "Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail if all the inputs are not of double precision floating point or complex. "
-                ),
-            )?;
+            warning::warn(&format!(
+                "Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail if all the inputs are not of double precision floating point or complex. "
+            ))?;
         }
         if x.strides().iter().zip(x.dims().iter()).any(|(&s, &n)| s == 0 && n > 1) {
             return Err(Error::runtime(format!(
@@ -314,7 +311,7 @@ pub fn gradgradcheck(
                 .filter(|y| is_differentiable(y))
                 .map(|y| {
                     let dtype = if y.dtype().is_complex() { DType::C128 } else { DType::F64 };
-                    let meta = y.meta().with_dtype(dtype.to_real()).with_dims(wider(y)).with_device(Device::CPU);
+                    let meta = Meta::new(&real_dims(y), dtype.to_real(), Device::CPU);
                     let g = sample(Distribution::Uniform(-1.0, 1.0), &meta, Some(&generator))?;
                     let g = if dtype.is_complex() { g.view_as_complex()? } else { g };
                     let g = g.detach().to_device(y.device())?;
@@ -339,10 +336,10 @@ pub fn gradgradcheck(
 }
 
 /// Sizes of the real numbers that a tensor is made of.
-fn wider(y: &Tensor) -> torchtpu_tensor::Dims {
+fn real_dims(y: &Tensor) -> Vec<usize> {
     let mut dims = y.dims().to_vec();
     if y.dtype().is_complex() {
         dims.push(2);
     }
-    torchtpu_tensor::Dims::new(&dims)
+    dims
 }
