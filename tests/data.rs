@@ -235,15 +235,17 @@ fn workers_read_tensors_on_an_accelerator() {
     let x = Tensor::from_slice_on(&v, &[10, 2], d).unwrap();
     for workers in [0, 2] {
         // Sums, so that there is something to compute in the worker.
-        let loader =
-            DataLoader::new(TensorDataset::new(vec![x.clone()]).unwrap(), 4).unwrap().num_workers(workers).collate(
-                |samples| {
-                    Ok(vec![samples.into_iter().flatten().try_fold(
-                        Tensor::from_slice(&[0i64, 0], &[2])?.to_device(torchtpu::Device::TPU)?,
-                        |a, b| a.add(&b),
-                    )?])
-                },
-            );
+        let loader = DataLoader::new(TensorDataset::new(vec![x.clone()]).unwrap(), 4)
+            .unwrap()
+            .num_workers(workers)
+            .collate(|samples| {
+                Ok(vec![
+                    samples
+                        .into_iter()
+                        .flatten()
+                        .try_fold(Tensor::from_slice(&[0i64, 0], &[2])?.to_device(d)?, |a, b| a.add(&b))?,
+                ])
+            });
         assert_eq!(batches(&loader), [[12, 16], [44, 48], [34, 36]], "{workers} workers");
     }
 }

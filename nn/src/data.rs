@@ -204,6 +204,9 @@ fn fetch<D: Dataset>(dataset: &D, collate: Option<&Collate>, at: &[usize]) -> Ba
     }
 }
 
+/// Starts the workers of a pass that takes these samples.
+type Start<D> = fn(&DataLoader<D>, Vec<Vec<usize>>) -> Result<workers::Workers>;
+
 /// Which samples come when.
 enum Order {
     /// As they are.
@@ -237,7 +240,7 @@ pub struct DataLoader<D> {
     workers: usize,
     prefetch: usize,
     /// Starts workers; there only when some are wanted, as they need a dataset that outlives the loader.
-    start: Option<fn(&DataLoader<D>, Vec<Vec<usize>>) -> Result<workers::Workers>>,
+    start: Option<Start<D>>,
 }
 
 impl<D: Dataset> DataLoader<D> {
