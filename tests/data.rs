@@ -238,7 +238,7 @@ fn workers_read_tensors_on_an_accelerator() {
         let loader = DataLoader::new(TensorDataset::new(vec![x.clone()]).unwrap(), 4)
             .unwrap()
             .num_workers(workers)
-            .collate(|samples| {
+            .collate(move |samples| {
                 Ok(vec![
                     samples
                         .into_iter()
