@@ -271,7 +271,8 @@ fn run() -> Result<()> {
         let part = ((s - warm) / (steps as f64 - warm).max(1.0)).min(1.0);
         if s < warm { (s + 1.0) / warm } else { 0.1 + 0.45 * (1.0 + (PI * part).cos()) }
     };
-    let mut schedules: Vec<_> = optimizers.iter_mut().map(|o| Scheduler::new(LambdaLR(factor), o)).collect();
+    let mut schedules: Vec<_> =
+        optimizers.iter_mut().map(|o| Scheduler::new(LambdaLR(factor), o)).collect::<Result<_>>()?;
 
     let every = (steps / 10).max(1);
     let mut total = Tensor::zeros(&[], DType::F32, device)?;
@@ -286,7 +287,7 @@ fn run() -> Result<()> {
         clip_grad_norm(&model.parameters(), 1.0, 2.0)?;
         for (o, s) in optimizers.iter_mut().zip(&mut schedules) {
             o.step()?;
-            s.step(o);
+            s.step(o)?;
         }
         total.add_(&loss.detach())?;
         if step <= losses {

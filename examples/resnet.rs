@@ -161,7 +161,7 @@ fn run() -> Result<()> {
         SgdOptions { lr: flags.get("--lr", 0.02)?, momentum: 0.9, weight_decay: 5e-4, ..SgdOptions::default() };
     let mut optimizer = Sgd::new(model.parameters(), options)?;
     let t_max = epochs * loader.len() as u64;
-    let mut schedule = Scheduler::new(CosineAnnealingLR { t_max, eta_min: 0.0 }, &mut optimizer);
+    let mut schedule = Scheduler::new(CosineAnnealingLR { t_max, eta_min: 0.0 }, &mut optimizer)?;
     let mut step = 0;
     'training: for epoch in 1..=epochs {
         let started = Instant::now();
@@ -173,7 +173,7 @@ fn run() -> Result<()> {
             let loss = nn::cross_entropy(&model.forward(&images)?, &labels)?;
             loss.backward()?;
             optimizer.step()?;
-            schedule.step(&mut optimizer);
+            schedule.step(&mut optimizer)?;
             total.add_(&loss.detach())?;
             step += 1;
             if step <= losses {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use torchtpu::autograd::function::{Context, Function, apply};
-use torchtpu::autograd::{Layer, backward, checkpoint, checkpoint_sequential, grad};
+use torchtpu::autograd::{
+    GradcheckOptions, Layer, backward, checkpoint, checkpoint_sequential, grad, gradcheck, gradgradcheck,
+};
 use torchtpu::op::{Grads, Outs};
 use torchtpu::random::manual_seed;
 use torchtpu::saved::{Packed, SavedHooks, SavedTensorHooks, disable_hooks};
@@ -324,4 +326,158 @@ fn a_long_chain_of_functions_is_freed_in_a_loop() {
         y = apply(Exp, &[&y.mul_scalar(0.0).unwrap()]).unwrap().swap_remove(0);
     }
     drop(y);
+}
+
+// ---- gradcheck
+
+/// `x * x` with the gradient of something else.
+struct Wrong(fn(&Tensor) -> Result<Tensor>);
+
+impl Function for Wrong {
+    fn forward(&self, _: &mut Context, x: &[&Tensor]) -> Result<Outs> {
+        Ok([x[0].mul(x[0])?].into_iter().collect())
+    }
+    fn backward(&self, _: &Context, g: &[Option<Tensor>]) -> Result<Grads> {
+        Ok([g[0].as_ref().map(self.0).transpose()?].into_iter().collect())
+    }
+}
+
+fn wrong(f: fn(&Tensor) -> Result<Tensor>) -> impl Fn(&[Tensor]) -> Result<Vec<Tensor>> {
+    move |x| Ok(apply(Wrong(f), &[&x[0]])?.into_vec())
+}
+
+fn complex_leaf(v: &[(f64, f64)]) -> Tensor {
+    let v: Vec<_> = v.iter().map(|&(re, im)| torchtpu::c128::new(re, im)).collect();
+    let z = Tensor::from_slice(&v, &[v.len()]).unwrap();
+    z.requires_grad_(true).unwrap();
+    z
+}
+
+#[test]
+fn gradcheck_accepts_right_gradients_and_leaves_inputs_alone() {
+    let o = GradcheckOptions::default();
+    let (x, y) = (leaf(&[0.5, -1.5, 2.0]), leaf(&[1.0, 2.0, -3.0]));
+    let f = |x: &[Tensor]| Ok(vec![x[0].mul(&x[1])?.tanh()?, x[0].exp()?.sum()?, x[0].detach()]);
+    gradcheck(f, &[x.clone(), y.clone()], &o).unwrap();
+    gradgradcheck(|x| f(x).map(|y| y[..2].to_vec()), &[x.clone(), y.clone()], None, &o).unwrap();
+    assert_eq!((values(&x), values(&y)), (vec![0.5, -1.5, 2.0], vec![1.0, 2.0, -3.0]));
+    assert!(x.grad().is_none());
+    let z = complex_leaf(&[(1.0, 2.0), (-0.5, 0.25)]);
+    gradcheck(|z| Ok(vec![z[0].mul(&z[0])?, z[0].abs()?]), std::slice::from_ref(&z), &o).unwrap();
+    gradgradcheck(|z| Ok(vec![z[0].mul(&z[0])?.mul(&z[0])?]), &[z], None, &o).unwrap();
+    let g = leaf(&[0.3, 0.2, 0.1]);
+    gradgradcheck(|x| Ok(vec![x[0].sin()?]), &[x], Some(&[g]), &o).unwrap();
+}
+
+#[test]
+fn gradcheck_refuses_wrong_gradients_in_the_words_of_pytorch() {
+    let o = GradcheckOptions::default();
+    let message = |r: Result<()>| r.unwrap_err().message().to_string();
+    let x = [leaf(&[1.0, 2.0])];
+    assert_eq!(
+        message(gradcheck(wrong(|g| g.copy()), &x, &o)),
+        "Jacobian mismatch for output 0 with respect to input 0,\nnumerical:tensor([[2.0000, 0.0000],\n        [0.0000, 4.0000]], dtype=torch.float64)\nanalytical:tensor([[1., 0.],\n        [0., 1.]], dtype=torch.float64)\n"
+    );
+    let z = [complex_leaf(&[(1.0, 2.0)])];
+    assert_eq!(
+        message(gradcheck(wrong(|g| g.copy()), &z, &o)),
+        "While considering the imaginary part of complex outputs only, Jacobian mismatch for output 0 with respect to input 0,\nnumerical:tensor([[4.0000+2.0000j]], dtype=torch.complex128)\nanalytical:tensor([[0.+1.j]], dtype=torch.complex128)\n"
+    );
+    assert_eq!(
+        message(gradcheck(|x| Ok(vec![x[0].detach().mul_scalar(2.0)?]), &x, &o)),
+        "Numerical gradient for function expected to be zero"
+    );
+    assert_eq!(
+        message(gradcheck(|x| Ok(x.to_vec()), &[vector(&[1.0])], &o)),
+        "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
+    );
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let restless = |g: &Tensor| g.mul_scalar(2.0)?.add_scalar(1e-7 * COUNT.fetch_add(1, Relaxed) as f64);
+    let one = [leaf(&[1.0])];
+    assert!(
+        message(gradcheck(wrong(restless), &one, &o)).starts_with("Backward is not reentrant, i.e., running backward")
+    );
+    let e = message(gradcheck(wrong(|g| g.mul_scalar(2.0)?.add_scalar(1e-6)), &one, &o));
+    assert_eq!(e, "backward not multiplied by grad_output");
+    // First derivatives that are right say nothing of second ones.
+    let detached = |x: &[Tensor]| {
+        let y = x[0].mul(&x[0].detach())?.mul_scalar(2.0)?;
+        Ok(vec![y.sub(&x[0].detach().mul(&x[0].detach())?)?])
+    };
+    gradcheck(detached, &x, &o).unwrap();
+    assert!(message(gradgradcheck(detached, &x, None, &o)).starts_with("Jacobian mismatch for output 0"));
+}
+
+// ---- hooks on tensors
+
+#[test]
+fn hooks_on_tensors_see_and_replace_gradients_until_removed() {
+    for d in [Device::CPU, torchtpu::device("tpu").unwrap()] {
+        let x = Tensor::from_slice_on(&[1.0f32, 2.0], &[2], d).unwrap();
+        x.requires_grad_(true).unwrap();
+        let backward = |x: &Tensor| {
+            x.set_grad(None).unwrap();
+            x.mul_scalar(3.0).unwrap().sum().unwrap().backward().unwrap();
+            values(&x.grad().unwrap().to_dtype(DType::F64).unwrap())
+        };
+        let double = x.register_hook(|g| g.mul_scalar(2.0).map(Some)).unwrap();
+        let plus = x.register_hook(|g| g.add_scalar(1.0).map(Some)).unwrap();
+        let only_looks = x.register_hook(|_| Ok(None)).unwrap();
+        assert_eq!(backward(&x), [7.0, 7.0]);
+        double.remove();
+        double.remove();
+        assert_eq!(backward(&x), [4.0, 4.0]);
+        plus.remove();
+        only_looks.remove();
+        let steps = Arc::new(AtomicUsize::new(0));
+        let seen = steps.clone();
+        let after = x
+            .register_post_accumulate_grad_hook(move |x| {
+                assert_eq!(x.grad().unwrap().to_vec::<f32>()?, [3.0, 3.0]);
+                seen.fetch_add(1, Relaxed);
+                Ok(())
+            })
+            .unwrap();
+        backward(&x);
+        after.remove();
+        assert_eq!(backward(&x), [3.0, 3.0]);
+        assert_eq!(steps.load(Relaxed), 1);
+        // Of a computed tensor.
+        x.set_grad(None).unwrap();
+        let y = x.mul_scalar(2.0).unwrap();
+        let hook = y.register_hook(|g| g.mul_scalar(10.0).map(Some)).unwrap();
+        y.sum().unwrap().backward().unwrap();
+        assert_eq!(x.grad().unwrap().to_vec::<f32>().unwrap(), [20.0, 20.0]);
+        hook.remove();
+        let e = y.register_post_accumulate_grad_hook(|_| Ok(())).unwrap_err();
+        assert_eq!(e.message(), "post accumulate grad hooks cannot be registered on non-leaf tensors");
+        let e = y.detach().register_hook(|_| Ok(None)).unwrap_err();
+        assert_eq!(e.message(), "cannot register a hook on a tensor that doesn't require gradient");
+    }
+}
+
+#[test]
+fn a_hook_may_not_change_size_dtype_or_device() {
+    let refused = |hook: fn(&Tensor) -> Result<Option<Tensor>>| {
+        let mut messages = Vec::new();
+        for computed in [false, true] {
+            let p = Tensor::ones(&[3], DType::F32, Device::CPU).unwrap();
+            p.requires_grad_(true).unwrap();
+            let q = if computed { p.mul_scalar(2.0).unwrap() } else { p.clone() };
+            q.register_hook(hook).unwrap();
+            let y = q.mul_scalar(3.0).unwrap().sum().unwrap();
+            messages.push(y.backward().unwrap_err().message().to_string());
+            assert!(p.grad().is_none());
+        }
+        assert_eq!(messages[0], messages[1]);
+        messages.swap_remove(0)
+    };
+    let size = "hook '0' has changed the size of value";
+    assert_eq!(refused(|_| Tensor::ones(&[5], DType::F32, Device::CPU).map(Some)), size);
+    assert_eq!(refused(|_| Tensor::ones(&[1], DType::F32, Device::CPU).map(Some)), size);
+    let was = "hook '0' has changed the type of value (was torch.FloatTensor got";
+    assert_eq!(refused(|g| g.to_dtype(DType::F64).map(Some)), format!("{was} torch.DoubleTensor)"));
+    assert_eq!(refused(|g| g.to_dtype(DType::F16).map(Some)), format!("{was} torch.HalfTensor)"));
+    assert_eq!(refused(|g| g.to_dtype(DType::C64).map(Some)), format!("{was} CPUComplexFloatType)"));
+    assert_eq!(refused(|g| g.to_device(Device::META).map(Some)), format!("{was} MetaFloatType)"));
 }

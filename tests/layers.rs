@@ -180,10 +180,10 @@ fn gradients_are_clipped_together() {
 fn rates<S: Schedule>(schedule: S, n: usize) -> Vec<f64> {
     let p = vec![Parameter::new(randn(&[1])).unwrap()];
     let mut optimizer = Sgd::new(p, SgdOptions { lr: 0.1, ..SgdOptions::default() }).unwrap();
-    let mut scheduler = Scheduler::new(schedule, &mut optimizer);
+    let mut scheduler = Scheduler::new(schedule, &mut optimizer).unwrap();
     let mut all = vec![optimizer.lr()];
     for _ in 0..n {
-        scheduler.step(&mut optimizer);
+        scheduler.step(&mut optimizer).unwrap();
         all.push(optimizer.lr());
     }
     all.into_iter().map(|v| (v * 1e6).round() / 1e6).collect()

@@ -296,8 +296,8 @@ fn hooks_see_and_change_gradients() {
         ));
         w.leaf()?.hooks.lock().unwrap().after.push((
             2,
-            Arc::new(move |g| {
-                assert_eq!(v(g), [30.0, 30.0]);
+            Arc::new(move |w: &Tensor| {
+                assert_eq!(v(&w.grad().unwrap()), [30.0, 30.0]);
                 b.fetch_add(100, Relaxed);
                 Ok(())
             }),

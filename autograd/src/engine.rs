@@ -4,7 +4,8 @@ use crate::{anomaly, current};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use torchtpu_tensor::graph::{Edge, GradList, Leaf, Node, NodeHooks};
+use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks};
+use torchtpu_tensor::hooks::check_result;
 use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor};
 
 /// A node that waits for its turn, ordered by number.
@@ -162,7 +163,7 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
         },
     );
     let watch = anomaly::Watch::start();
-    let mut leaves: Vec<(Arc<Leaf>, Option<Tensor>)> = Vec::new();
+    let mut leaves: Vec<(Arc<Leaf>, LeafEdge, Option<Tensor>)> = Vec::new();
     let mut leaf_index: FxHashMap<Address, usize> = FxHashMap::default();
     let mut heap: BinaryHeap<Ready> = BinaryHeap::new();
     let mut deliver = |e: &Edge,
@@ -179,10 +180,10 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
             Edge::Leaf(l) => {
                 let leaf = l.leaf()?;
                 let i = *leaf_index.entry(leaf_at(&leaf)).or_insert_with(|| {
-                    leaves.push((leaf, None));
+                    leaves.push((leaf, l.clone(), None));
                     leaves.len() - 1
                 });
-                accumulate(&mut leaves[i].1, g)
+                accumulate(&mut leaves[i].2, g)
             }
             Edge::Node(n, nr) => {
                 let p = pending.entry(node_at(n)).or_insert_with(|| {
@@ -208,11 +209,12 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                 hooks = e.hooks.clone();
                 (e.before.clone(), e.retained.clone())
             };
-            for (_, nr, hook) in &before {
+            for (i, (_, nr, hook)) in before.iter().enumerate() {
                 if let Some(slot) = g.get_mut(*nr as usize)
                     && let Some(t) = slot.as_ref()
                     && let Some(new) = hook(t)?
                 {
+                    check_result(&i.to_string(), t, &new)?;
                     *slot = Some(new);
                 }
             }
@@ -273,14 +275,15 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
             }
         }
     }
-    for (leaf, g) in leaves {
+    for (leaf, edge, g) in leaves {
         let Some(mut g) = g else { continue };
         let hooks = {
             let h = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
             (h.before.clone(), h.after.clone(), h.node.clone())
         };
-        for (_, hook) in &hooks.0 {
+        for (i, (_, hook)) in hooks.0.iter().enumerate() {
             if let Some(new) = hook(&g)? {
+                check_result(&i.to_string(), &g, &new)?;
                 g = new;
             }
         }
@@ -298,10 +301,7 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                     accumulate_into(&leaf, g, create_graph)?;
                 }
                 for (_, hook) in &hooks.1 {
-                    let g = leaf.grad.lock().unwrap_or_else(|e| e.into_inner()).clone();
-                    if let Some(g) = g {
-                        hook(&g)?;
-                    }
+                    hook(edge.tensor())?;
                 }
                 after_step(&hooks.2, &mut Vec::new(), &seen)?;
             }
@@ -314,13 +314,26 @@ fn wrong_number(what: &str, got: usize, expected: usize) -> Error {
     Error::runtime(format!("hooks return value has wrong number of {what}: got {got}, but expected {expected}"))
 }
 
+/// Refuses what a hook made of a list of gradients where it does not fit.
+fn check_list(hook: usize, given: &[Option<Tensor>], found: &[Option<Tensor>]) -> Result<()> {
+    for (given, found) in given.iter().zip(found) {
+        match (given, found) {
+            (Some(given), Some(found)) => check_result(&hook.to_string(), given, found)?,
+            (None, Some(_)) => return Err(Error::runtime("can't replace a None gradient with a non-None value")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Runs the hooks that come before a step.
 fn before_step(hooks: &NodeHooks, g: &mut GradList) -> Result<()> {
-    for (_, hook) in &hooks.pre {
+    for (i, (_, hook)) in hooks.pre.iter().enumerate() {
         if let Some(new) = hook(g)? {
             if new.len() != g.len() {
                 return Err(wrong_number("grad_outputs", new.len(), g.len()));
             }
+            check_list(i, g, &new)?;
             *g = new;
         }
     }
@@ -329,11 +342,12 @@ fn before_step(hooks: &NodeHooks, g: &mut GradList) -> Result<()> {
 
 /// Runs the hooks that come after a step.
 fn after_step(hooks: &NodeHooks, found: &mut GradList, g: &[Option<Tensor>]) -> Result<()> {
-    for (_, hook) in &hooks.post {
+    for (i, (_, hook)) in hooks.post.iter().enumerate() {
         if let Some(new) = hook(found, g)? {
             if new.len() != found.len() {
                 return Err(wrong_number("grad_inputs", new.len(), found.len()));
             }
+            check_list(i, found, &new)?;
             *found = new;
         }
     }

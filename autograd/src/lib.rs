@@ -6,7 +6,8 @@
 //! is a loop.
 //!
 //! To know: [`backward`] and [`grad`]; [`function::Function`], an operation with a gradient of one's own; [`checkpoint()`],
-//! which trades time for memory; [`anomaly::DetectAnomaly`], which finds the forward call that is to blame.
+//! which trades time for memory; [`gradcheck()`], which compares gradients with differences; [`anomaly::DetectAnomaly`],
+//! which finds the forward call that is to blame.
 //!
 //! ```
 //! use torchtpu_tensor::Tensor;
@@ -24,7 +25,9 @@ mod checkpoint;
 mod current;
 mod engine;
 pub mod function;
+mod gradcheck;
 
 pub use checkpoint::{Layer, checkpoint, checkpoint_sequential};
 pub use current::{graph_task_id, will_reach};
 pub use engine::{Place, backward, backward_at, grad, grad_at};
+pub use gradcheck::{GradcheckOptions, gradcheck, gradgradcheck};

@@ -5,33 +5,73 @@
 
 mod adaptive;
 mod clip;
+mod groups;
 mod schedule;
 
 pub use adaptive::{Adagrad, AdagradOptions, RMSprop, RMSpropOptions};
-pub use clip::{clip_grad_norm, clip_grad_value};
+pub use clip::{clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm};
+pub use groups::{OptimizerState, ParamGroup, Setting};
 pub use schedule::{
-    CosineAnnealingLR, ExponentialLR, LambdaLR, LinearLR, MultiStepLR, OneCycleLR, ReduceLROnPlateau, Schedule,
+    ChainedScheduler, ConstantLR, CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, CyclicMode, ExponentialLR,
+    LambdaLR, LinearLR, MultiStepLR, MultiplicativeLR, OneCycleLR, PolynomialLR, ReduceLROnPlateau, Schedule,
     Scheduler, SequentialLR, StepLR,
 };
 
 use crate::Parameter;
+use groups::{Groups, ParameterState, Settings, Slot};
 use std::fmt::Debug;
 use torchtpu_tensor::ops::optim as ops;
-use torchtpu_tensor::{DType, Device, DeviceKind, Error, Result, Tensor, backend, no_grad};
+use torchtpu_tensor::{DType, Device, Error, Result, Tensor};
 
 /// Changes parameters by their gradients.
+///
+/// Parameters are in groups, each with settings of its own. The constructors make the first group; `add_param_group` of each
+/// optimiser adds others.
 pub trait Optimizer {
     /// Changes every parameter that has a gradient.
     ///
     /// # Errors
     /// When a parameter and its gradient do not fit, or the device reports an error.
     fn step(&mut self) -> Result<()>;
-    /// The parameters.
+    /// The parameters of all groups.
     fn parameters(&self) -> &[Parameter];
-    /// The learning rate.
-    fn lr(&self) -> f64;
-    /// Chooses the learning rate from the next step on.
-    fn set_lr(&mut self, lr: f64);
+    /// The groups and their settings.
+    fn param_groups(&self) -> Vec<ParamGroup>;
+    /// Changes a setting of a group from the next step on, by PyTorch's name for it: `lr`, `momentum`, `betas`.
+    ///
+    /// # Errors
+    /// `Index` when there is no such group; `Value` or `Type` when there is no such setting or it is of another kind.
+    fn set(&mut self, group: usize, name: &str, value: Setting) -> Result<()>;
+    /// Settings and state, from which another optimiser of equal parameters goes on. Its tensors are copies.
+    ///
+    /// # Errors
+    /// Whatever the device reports.
+    fn state_dict(&self) -> Result<OptimizerState>;
+    /// Takes over what [`Optimizer::state_dict`] gave; tensors are copied to where the parameters are.
+    ///
+    /// # Errors
+    /// `Value`, in PyTorch's wording, when groups or sizes do not fit; the optimiser then stays as it was.
+    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()>;
+    /// The learning rate of the first group.
+    fn lr(&self) -> f64 {
+        self.lrs()[0]
+    }
+    /// Chooses one learning rate for all groups, from the next step on.
+    fn set_lr(&mut self, lr: f64) {
+        let all = vec![lr; self.param_groups().len()];
+        self.set_lrs(&all);
+    }
+    /// The learning rates of the groups.
+    fn lrs(&self) -> Vec<f64> {
+        groups::numbers(self, "lr").into_iter().map(|lr| lr.expect("every group has a learning rate")).collect()
+    }
+    /// Chooses the learning rates of the groups, from the next step on. Groups beyond the list keep theirs.
+    fn set_lrs(&mut self, lrs: &[f64]) {
+        let count = self.param_groups().len();
+        for (i, &lr) in lrs.iter().enumerate().take(count) {
+            self.set(i, "lr", Setting::Number(lr)).expect("every group has a learning rate");
+        }
+    }
     /// Drops all gradients.
     ///
     /// # Errors
@@ -40,6 +80,54 @@ pub trait Optimizer {
         self.parameters().iter().try_for_each(|p| p.tensor().set_grad(None))
     }
 }
+
+/// An optimiser made of groups and a method `update`.
+macro_rules! optimizer {
+    ($(#[$doc:meta])* $name:ident, $options:ident, $settings:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name(Groups<$settings>);
+
+        impl $name {
+            /// An optimiser of these parameters.
+            ///
+            /// # Errors
+            /// `Value`, in PyTorch's wording, for settings that make no sense.
+            pub fn new(parameters: Vec<Parameter>, options: $options) -> Result<$name> {
+                Groups::new(parameters, options.into()).map($name)
+            }
+            /// Adds parameters with settings of their own.
+            ///
+            /// # Errors
+            /// As for `new`; `Value` for a parameter that is in a group already.
+            pub fn add_param_group(&mut self, parameters: Vec<Parameter>, options: $options) -> Result<()> {
+                self.0.add(parameters, options.into())
+            }
+        }
+
+        impl Optimizer for $name {
+            fn step(&mut self) -> Result<()> {
+                self.0.step(|o, p, g, state| o.update(p, g, state))
+            }
+            fn parameters(&self) -> &[Parameter] {
+                self.0.parameters()
+            }
+            fn param_groups(&self) -> Vec<ParamGroup> {
+                self.0.param_groups()
+            }
+            fn set(&mut self, group: usize, name: &str, value: Setting) -> Result<()> {
+                self.0.set(group, name, value)
+            }
+            fn state_dict(&self) -> Result<OptimizerState> {
+                self.0.state_dict()
+            }
+            fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
+                self.0.load_state_dict(state)
+            }
+        }
+    };
+}
+use optimizer;
 
 fn check(what: &str, value: impl Debug, ok: bool) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::value(format!("Invalid {what}: {value:?}"))) }
@@ -53,26 +141,6 @@ fn check_parameters(p: &[Parameter]) -> Result<()> {
         return Err(Error::value("some parameters appear in more than one parameter group"));
     }
     Ok(())
-}
-
-/// A step: updates every parameter that has a gradient, by it and the parameter's state.
-fn step_each<S>(
-    parameters: &[Parameter],
-    states: &mut [S],
-    mut update: impl FnMut(&Tensor, Tensor, &mut S) -> Result<()>,
-) -> Result<()> {
-    no_grad(|| {
-        for (p, state) in parameters.iter().zip(states) {
-            let p = p.tensor();
-            if let Some(g) = p.grad() {
-                update(&p, g, state)?;
-            }
-        }
-        if parameters.iter().any(|p| p.tensor().device().kind == DeviceKind::Tpu) {
-            backend::get()?.step_boundary();
-        }
-        Ok(())
-    })
 }
 
 /// Puts state where its parameter is, should the module have been moved.
@@ -106,64 +174,53 @@ impl Default for SgdOptions {
     }
 }
 
-/// Stochastic gradient descent, with momentum.
-#[derive(Debug)]
-pub struct Sgd {
-    parameters: Vec<Parameter>,
-    options: SgdOptions,
-    buffers: Vec<Option<Tensor>>,
-}
-
-impl Sgd {
-    /// An optimiser of these parameters.
-    ///
-    /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
-    pub fn new(parameters: Vec<Parameter>, options: SgdOptions) -> Result<Sgd> {
-        let o = &options;
-        check("learning rate", o.lr, o.lr >= 0.0)?;
-        check("momentum value", o.momentum, o.momentum >= 0.0)?;
-        check("weight_decay value", o.weight_decay, o.weight_decay >= 0.0)?;
-        if o.nesterov && (o.momentum <= 0.0 || o.dampening != 0.0) {
+impl Settings for SgdOptions {
+    const STATE: &'static [&'static str] = &["momentum_buffer"];
+    const COUNTS: bool = false;
+    fn check(&self) -> Result<()> {
+        check("learning rate", self.lr, self.lr >= 0.0)?;
+        check("momentum value", self.momentum, self.momentum >= 0.0)?;
+        check("weight_decay value", self.weight_decay, self.weight_decay >= 0.0)?;
+        if self.nesterov && (self.momentum <= 0.0 || self.dampening != 0.0) {
             return Err(Error::value("Nesterov momentum requires a momentum and zero dampening"));
         }
-        check_parameters(&parameters)?;
-        Ok(Sgd { buffers: vec![None; parameters.len()], parameters, options })
+        Ok(())
+    }
+    fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)> {
+        vec![
+            ("lr", Slot::Number(&mut self.lr)),
+            ("momentum", Slot::Number(&mut self.momentum)),
+            ("dampening", Slot::Number(&mut self.dampening)),
+            ("weight_decay", Slot::Number(&mut self.weight_decay)),
+            ("nesterov", Slot::Flag(&mut self.nesterov)),
+            ("maximize", Slot::Flag(&mut self.maximize)),
+        ]
     }
 }
 
-impl Optimizer for Sgd {
-    fn step(&mut self) -> Result<()> {
-        let o = self.options;
-        step_each(&self.parameters, &mut self.buffers, |p, g, buffer| {
-            let first = buffer.is_none();
-            if o.momentum != 0.0 {
-                match buffer {
-                    Some(b) => follow(b, p)?,
-                    None => *buffer = Some(Tensor::zeros_like_meta(p.meta())?),
-                }
-            }
-            let args = ops::SgdArgs {
-                weight_decay: o.weight_decay,
-                momentum: o.momentum,
-                lr: o.lr,
-                dampening: o.dampening,
-                nesterov: o.nesterov,
-                maximize: o.maximize,
-                first: first && o.momentum != 0.0,
-            };
-            ops::sgd(p, &g, buffer.as_ref(), &args)
-        })
+impl SgdOptions {
+    fn update(&self, p: &Tensor, g: Tensor, state: &mut Option<ParameterState>) -> Result<()> {
+        let first = self.momentum != 0.0 && state.as_ref().is_none_or(|s| s.tensors[0].is_none());
+        if first {
+            *state = Some(ParameterState::new(vec![Some(Tensor::zeros_like_meta(p.meta())?)]));
+        }
+        let buffer = state.as_ref().and_then(|s| s.tensors[0].as_ref()).filter(|_| self.momentum != 0.0);
+        let args = ops::SgdArgs {
+            weight_decay: self.weight_decay,
+            momentum: self.momentum,
+            lr: self.lr,
+            dampening: self.dampening,
+            nesterov: self.nesterov,
+            maximize: self.maximize,
+            first,
+        };
+        ops::sgd(p, &g, buffer, &args)
     }
-    fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-    fn lr(&self) -> f64 {
-        self.options.lr
-    }
-    fn set_lr(&mut self, lr: f64) {
-        self.options.lr = lr;
-    }
+}
+
+optimizer! {
+    /// Stochastic gradient descent, with momentum.
+    Sgd, SgdOptions, SgdOptions
 }
 
 /// Settings of [`Adam`] and [`AdamW`].
@@ -194,38 +251,55 @@ impl AdamOptions {
     }
 }
 
-/// State of one parameter.
-#[derive(Debug)]
-struct Moments {
-    steps: u64,
-    mean: Tensor,
-    square: Tensor,
-    largest: Option<Tensor>,
+/// Settings of the family; its two optimisers differ in how weights decay only.
+#[derive(Clone, Copy, Debug)]
+struct AdamFamily<const DECOUPLED: bool>(AdamOptions);
+
+impl<const DECOUPLED: bool> From<AdamOptions> for AdamFamily<DECOUPLED> {
+    fn from(o: AdamOptions) -> Self {
+        AdamFamily(o)
+    }
 }
 
-#[derive(Debug)]
-struct AdamFamily {
-    parameters: Vec<Parameter>,
-    options: AdamOptions,
-    state: Vec<Option<Moments>>,
-    decoupled: bool,
-}
-
-impl AdamFamily {
-    fn new(parameters: Vec<Parameter>, options: AdamOptions, decoupled: bool) -> Result<AdamFamily> {
-        let o = &options;
+impl<const DECOUPLED: bool> Settings for AdamFamily<DECOUPLED> {
+    const STATE: &'static [&'static str] = &["exp_avg", "exp_avg_sq", "max_exp_avg_sq"];
+    const COUNTS: bool = true;
+    fn check(&self) -> Result<()> {
+        let o = &self.0;
         check("learning rate", o.lr, o.lr >= 0.0)?;
         check("epsilon value", o.eps, o.eps >= 0.0)?;
         check("beta parameter at index 0", o.betas.0, (0.0..1.0).contains(&o.betas.0))?;
         check("beta parameter at index 1", o.betas.1, (0.0..1.0).contains(&o.betas.1))?;
-        check("weight_decay value", o.weight_decay, o.weight_decay >= 0.0)?;
-        check_parameters(&parameters)?;
-        let state = parameters.iter().map(|_| None).collect();
-        Ok(AdamFamily { parameters, options, state, decoupled })
+        check("weight_decay value", o.weight_decay, o.weight_decay >= 0.0)
     }
+    fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)> {
+        let o = &mut self.0;
+        vec![
+            ("lr", Slot::Number(&mut o.lr)),
+            ("betas", Slot::Pair(&mut o.betas)),
+            ("eps", Slot::Number(&mut o.eps)),
+            ("weight_decay", Slot::Number(&mut o.weight_decay)),
+            ("amsgrad", Slot::Flag(&mut o.amsgrad)),
+            ("maximize", Slot::Flag(&mut o.maximize)),
+        ]
+    }
+}
 
-    fn step(&mut self) -> Result<()> {
-        let o = self.options;
+impl<const DECOUPLED: bool> AdamFamily<DECOUPLED> {
+    fn update(&self, p: &Tensor, g: Tensor, state: &mut Option<ParameterState>) -> Result<()> {
+        let o = &self.0;
+        let zeros = || Tensor::zeros_like_meta(p.meta());
+        let s = state.get_or_insert_with(|| ParameterState::new(vec![None; 3]));
+        for (i, t) in s.tensors.iter_mut().enumerate() {
+            if t.is_none() && (i < 2 || o.amsgrad) {
+                *t = Some(zeros()?);
+            }
+        }
+        s.steps += 1;
+        let step = Tensor::full(&[], s.steps as f64, DType::F32, Device::CPU)?;
+        let [Some(exp_avg), Some(exp_avg_sq), largest] = &s.tensors[..] else { unreachable!("filled above") };
+        let state =
+            ops::AdamState { exp_avg, exp_avg_sq, max_exp_avg_sq: largest.as_ref().filter(|_| o.amsgrad), step: &step };
         let args = ops::AdamArgs {
             lr: o.lr,
             beta1: o.betas.0,
@@ -234,70 +308,20 @@ impl AdamFamily {
             eps: o.eps,
             amsgrad: o.amsgrad,
             maximize: o.maximize,
-            decoupled: self.decoupled,
+            decoupled: DECOUPLED,
         };
-        step_each(&self.parameters, &mut self.state, |p, g, state| {
-            if state.is_none() {
-                let zeros = || Tensor::zeros_like_meta(p.meta());
-                let largest = if o.amsgrad { Some(zeros()?) } else { None };
-                *state = Some(Moments { steps: 0, mean: zeros()?, square: zeros()?, largest });
-            }
-            let s = state.as_mut().expect("made above");
-            follow(&mut s.mean, p)?;
-            follow(&mut s.square, p)?;
-            s.largest.iter_mut().try_for_each(|t| follow(t, p))?;
-            s.steps += 1;
-            let step = Tensor::full(&[], s.steps as f64, DType::F32, Device::CPU)?;
-            let state = ops::AdamState {
-                exp_avg: &s.mean,
-                exp_avg_sq: &s.square,
-                max_exp_avg_sq: s.largest.as_ref(),
-                step: &step,
-            };
-            ops::adam(p, &g, &state, &args)
-        })
+        ops::adam(p, &g, &state, &args)
     }
 }
 
-/// The two optimisers of the family differ in how weights decay only.
-macro_rules! adam_optimizer {
-    ($(#[$doc:meta])* $name:ident, $decoupled:literal) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub struct $name(AdamFamily);
+type Coupled = AdamFamily<false>;
+type Decoupled = AdamFamily<true>;
 
-        impl $name {
-            /// An optimiser of these parameters.
-            ///
-            /// # Errors
-            /// `Value`, in PyTorch's wording, for settings that make no sense.
-            pub fn new(parameters: Vec<Parameter>, options: AdamOptions) -> Result<$name> {
-                AdamFamily::new(parameters, options, $decoupled).map($name)
-            }
-        }
-
-        impl Optimizer for $name {
-            fn step(&mut self) -> Result<()> {
-                self.0.step()
-            }
-            fn parameters(&self) -> &[Parameter] {
-                &self.0.parameters
-            }
-            fn lr(&self) -> f64 {
-                self.0.options.lr
-            }
-            fn set_lr(&mut self, lr: f64) {
-                self.0.options.lr = lr;
-            }
-        }
-    };
-}
-
-adam_optimizer! {
+optimizer! {
     /// Steps scaled by running means of the gradient and of its square.
-    Adam, false
+    Adam, AdamOptions, Coupled
 }
-adam_optimizer! {
+optimizer! {
     /// [`Adam`] with weight decay on the parameters themselves.
-    AdamW, true
+    AdamW, AdamOptions, Decoupled
 }

@@ -23,9 +23,10 @@ use ::safetensors::{SafeTensorError, SafeTensors};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use torchtpu_tensor::{DType, Device, Error, Meta, Result, Tensor, no_grad};
 
 /// Text that goes with the tensors, by key.
@@ -120,19 +121,78 @@ pub fn save(tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Res
     ::safetensors::serialize(all.iter().map(|(name, e)| (*name, e)), metadata).map_err(writing)
 }
 
-/// Writes tensors to a file. A file that was there is replaced at once, when all is written.
+/// Where a path leads when links are followed; the last name need not exist.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    // As many as Linux follows.
+    for _ in 0..40 {
+        match fs::symlink_metadata(&path) {
+            Ok(m) if m.is_symlink() => {
+                let to = fs::read_link(&path)?;
+                path = path.parent().map_or_else(|| to.clone(), |folder| folder.join(&to));
+            }
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => return Ok(path),
+        }
+    }
+    Err(io::Error::other("Too many levels of symbolic links"))
+}
+
+/// A new empty file beside `path`, with the permissions that new files get.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?.to_string_lossy();
+    // A long name is cut, so that the longer one is not refused.
+    let name: String = name.chars().take(40).collect();
+    loop {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_file_name(format!(".{name}.{}.{n}.tmp", std::process::id()));
+        match fs::OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            Ok(_) => return Ok(temporary),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Writes tensors to a file. A file that was there is replaced at once, when all is written, and keeps its permissions; a
+/// link stays and what it leads to is replaced. What is no ordinary file, such as a pipe, is written to as it is.
 ///
 /// # Errors
 /// As [`save`]; `Runtime` when the file cannot be written.
 pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Result<()> {
     let path = path.as_ref();
     let all = elements(tensors)?;
-    ::safetensors::serialize_to_file(all.iter().map(|(name, e)| (*name, e)), metadata, path).map_err(|e| match e {
-        SafeTensorError::IoError(e) => {
-            Error::runtime(format!("Error while serializing: I/O error: {e} at path {:?}", path.display().to_string()))
+    let data = || all.iter().map(|(name, e)| (*name, e));
+    let failed = |e: io::Error| {
+        Error::runtime(format!("Error while serializing: I/O error: {e} at path {:?}", path.display().to_string()))
+    };
+    let target = followed(path).map_err(failed)?;
+    let before = match fs::metadata(&target) {
+        Ok(m) if m.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
+        Ok(m) if !m.is_file() => {
+            let bytes = ::safetensors::serialize(data(), metadata).map_err(writing)?;
+            let mut file = fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
+            return file.write_all(&bytes).and_then(|()| file.flush()).map_err(failed);
         }
-        e => writing(e),
-    })
+        Ok(m) => Some(m.permissions()),
+        Err(_) => None,
+    };
+    let temporary = beside(&target).map_err(failed)?;
+    let written = fs::metadata(&temporary).map_err(failed).and_then(|new| {
+        ::safetensors::serialize_to_file(data(), metadata, &temporary).map_err(|e| match e {
+            SafeTensorError::IoError(e) => failed(e),
+            e => writing(e),
+        })?;
+        // The library's file is its owner's alone.
+        fs::set_permissions(&temporary, before.unwrap_or(new.permissions())).map_err(failed)?;
+        fs::rename(&temporary, &target).map_err(failed)
+    });
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
 }
 
 fn tensor(info: &TensorInfo, bytes: &[u8], device: Device) -> Result<Tensor> {
@@ -186,9 +246,13 @@ impl File {
     pub fn open(path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let damaged = |e: &dyn std::fmt::Display| Error::runtime(format!("Error while deserializing header: {e}"));
-        let io = |e: std::io::Error| Error::runtime(format!("{e}: {}", path.display()));
-        let mut file = fs::File::open(path).map_err(io)?;
-        let length = file.metadata().map_err(io)?.len();
+        let unreadable = |e: io::Error| Error::runtime(format!("{e}: {}", path.display()));
+        let mut file = fs::File::open(path).map_err(unreadable)?;
+        let about = file.metadata().map_err(unreadable)?;
+        if about.is_dir() {
+            return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+        }
+        let length = about.len();
         let mut size = [0; 8];
         if file.read_exact(&mut size).is_err() {
             return Err(damaged(&SafeTensorError::HeaderTooSmall));

@@ -8,10 +8,10 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use smallvec::SmallVec;
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use torchtpu_autograd::Place;
 use torchtpu_tensor::graph::{BackwardFn, Edge, GradList, Hook, Leaf, LeafHook, Node, NodeHooks, PostHook, PreHook};
+use torchtpu_tensor::hooks::{check_result, next_id};
 use torchtpu_tensor::op::Grads;
 use torchtpu_tensor::saved::{self, Packed, SavedTensor, SavedTensorHooks};
 use torchtpu_tensor::{Error, GradRef, Meta, Result, Tensor, state};
@@ -289,11 +289,6 @@ fn _will_engine_execute_node(node: &PyNode) -> PyResult<bool> {
 
 // ---- hooks
 
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-fn next_id() -> u64 {
-    NEXT_ID.fetch_add(1, Relaxed)
-}
-
 fn call_hook(hook: &Py<PyAny>, g: &Tensor) -> Result<Option<Tensor>> {
     Python::attach(|py| {
         let r = hook.bind(py).call1((to_python(py, g.clone())?,))?;
@@ -301,12 +296,13 @@ fn call_hook(hook: &Py<PyAny>, g: &Tensor) -> Result<Option<Tensor>> {
             return Ok(None);
         }
         match extract(&r) {
-            Some(t) => Ok(Some(t.clone())),
-            None => Err(PyTypeError::new_err(format!(
-                "hook '{}' has returned an incompatible type: expected Tensor, got {}",
-                hook_name(py, hook),
-                r.get_type().name()?
-            ))),
+            Some(t) => {
+                check_result(&hook_name(py, hook), g, t).or_raise()?;
+                Ok(Some(t.clone()))
+            }
+            None => {
+                Err(PyTypeError::new_err(format!("expected Variable, but hook returned '{}'", r.get_type().name()?)))
+            }
         }
     })
     .map_err(callback_error)
@@ -341,6 +337,15 @@ fn call_node_hook(hook: &Py<PyAny>, given: &[&[Option<Tensor>]], expected: usize
                 hook_name(py, hook),
                 found.len()
             )));
+        }
+        for (before, after) in given[0].iter().zip(&found) {
+            match (before, after) {
+                (Some(before), Some(after)) => check_result(&hook_name(py, hook), before, after).or_raise()?,
+                (None, Some(_)) => {
+                    return Err(PyRuntimeError::new_err("can't replace a None gradient with a non-None value"));
+                }
+                _ => {}
+            }
         }
         Ok(Some(found))
     })

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// A function that sees a gradient and may replace it.
 pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
-/// A function that sees a leaf's accumulated gradient.
+/// A function that sees a leaf whose gradient has been accumulated.
 pub type LeafHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 
 /// A list of gradients, one an input or output; a gradient that did not come is `None`.
@@ -71,7 +71,7 @@ pub struct Leaf {
 pub struct LeafHooks {
     /// See the incoming gradient and may replace it.
     pub before: Vec<(u64, Hook)>,
-    /// See the accumulated gradient.
+    /// See the leaf once its gradient has been accumulated.
     pub after: Vec<(u64, LeafHook)>,
     /// Hooks on the accumulation itself.
     pub node: NodeHooks,

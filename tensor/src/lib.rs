@@ -30,6 +30,7 @@ pub mod dims;
 pub mod dispatch;
 mod error;
 pub mod graph;
+pub mod hooks;
 pub mod inplace;
 pub mod meta;
 mod methods;

@@ -21,3 +21,11 @@ pub(crate) fn once(said: &AtomicBool, text: &str) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+/// Warns, each time.
+///
+/// # Errors
+/// What the sink makes of it.
+pub fn warn(text: &str) -> Result<()> {
+    SINK.get().map_or(Ok(()), |sink| sink(text))
+}

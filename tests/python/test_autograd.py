@@ -212,6 +212,35 @@ def test_hooks_on_nodes():
         z.backward()
 
 
+def test_a_hook_may_not_change_size_dtype_or_device():
+    was = r"hook '<lambda>' has changed the type of value \(was torch.FloatTensor got "
+    size = "hook '<lambda>' has changed the size of value"
+    cases = [
+        (lambda g: torch.ones(5), RuntimeError, size),
+        (lambda g: torch.ones(1), RuntimeError, size),
+        (lambda g: g.double(), RuntimeError, was + r"torch.DoubleTensor\)"),
+        (lambda g: g.long(), RuntimeError, was + r"torch.LongTensor\)"),
+        (lambda g: g.to(torch.complex64), RuntimeError, was + r"CPUComplexFloatType\)"),
+        (lambda g: g.to("meta"), RuntimeError, was + r"MetaFloatType\)"),
+        (lambda g: 3, TypeError, "expected Variable, but hook returned 'int'"),
+    ]
+    for hook, error, text in cases:
+        for computed in (False, True):
+            p = torch.ones(3, requires_grad=True)
+            q = p * 2 if computed else p
+            q.register_hook(hook)
+            with pytest.raises(error, match=text):
+                (q * 3).sum().backward()
+            assert p.grad is None
+            with pytest.raises(error, match=text):
+                torch.autograd.grad((q * 3).sum(), [q])
+    for register in ("register_prehook", "register_hook"):
+        q = torch.ones(3, requires_grad=True) * 2
+        getattr(q.grad_fn, register)(lambda *g: (torch.ones(5),) + g[0][1:])
+        with pytest.raises(RuntimeError, match=size):
+            q.sum().backward()
+
+
 def test_hooks_on_the_accumulation():
     x = double(1.0)
     node = (x * 2).grad_fn.next_functions[0][0]

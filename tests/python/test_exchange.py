@@ -101,6 +101,27 @@ def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path):
     assert_same(safetensors.load(safetensors.save({"a": x[:2], "b": x[2:]})), {"a": x[:2], "b": x[2:]})
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions and links are those of POSIX")
+def test_files_keep_permissions_and_links_stay(tmp_path):
+    path, plain, link = tmp_path / "a.safetensors", tmp_path / "plain", tmp_path / "link"
+    plain.write_bytes(b"")
+    safetensors.save_file({"a": torch.ones(1)}, path)
+    assert path.stat().st_mode == plain.stat().st_mode
+    path.chmod(0o604)
+    link.symlink_to("a.safetensors")
+    safetensors.save_file({"a": torch.zeros(2)}, link)
+    assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o604
+    assert_same(safetensors.load_file(path), {"a": torch.zeros(2)})
+    for call in (lambda: safetensors.load_file(tmp_path), lambda: safetensors.save_file({"a": torch.ones(1)}, tmp_path)):
+        with pytest.raises(SafetensorError, match="is a directory") as e:
+            call()
+        assert str(e.value).count(str(tmp_path)) == 1
+    if os.path.exists("/dev/full"):
+        with pytest.raises(SafetensorError, match="No space left on device"):
+            safetensors.save_file({"a": torch.ones(1)}, "/dev/full")
+        assert not os.path.isfile("/dev/full")
+
+
 def test_modules_with_tied_weights(tmp_path):
     def model():
         m = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))

@@ -1,6 +1,7 @@
 //! RMSprop and Adagrad.
 
-use super::{Optimizer, check, check_parameters, follow, step_each};
+use super::groups::{Groups, ParameterState, Settings, Slot};
+use super::{Optimizer, OptimizerState, ParamGroup, Setting, check, optimizer};
 use crate::Parameter;
 use torchtpu_tensor::{Result, Tensor};
 
@@ -49,80 +50,61 @@ fn descent(p: &Tensor, g: Tensor, maximize: bool, weight_decay: f64) -> Result<T
     if weight_decay == 0.0 { Ok(g) } else { g.add(&p.mul_scalar(weight_decay)?) }
 }
 
-#[derive(Debug)]
-struct Means {
-    square: Tensor,
-    gradient: Option<Tensor>,
-    step: Option<Tensor>,
-}
-
-/// Steps scaled by a running mean of the squared gradient.
-#[derive(Debug)]
-pub struct RMSprop {
-    parameters: Vec<Parameter>,
-    options: RMSpropOptions,
-    state: Vec<Option<Means>>,
-}
-
-impl RMSprop {
-    /// An optimiser of these parameters.
-    ///
-    /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
-    pub fn new(parameters: Vec<Parameter>, options: RMSpropOptions) -> Result<RMSprop> {
-        let o = &options;
-        check("learning rate", o.lr, o.lr >= 0.0)?;
-        check("epsilon value", o.eps, o.eps >= 0.0)?;
-        check("momentum value", o.momentum, o.momentum >= 0.0)?;
-        check("weight_decay value", o.weight_decay, o.weight_decay >= 0.0)?;
-        check("alpha value", o.alpha, o.alpha >= 0.0)?;
-        check_parameters(&parameters)?;
-        let state = parameters.iter().map(|_| None).collect();
-        Ok(RMSprop { parameters, options, state })
+impl Settings for RMSpropOptions {
+    const STATE: &'static [&'static str] = &["square_avg", "momentum_buffer", "grad_avg"];
+    const COUNTS: bool = true;
+    fn check(&self) -> Result<()> {
+        check("learning rate", self.lr, self.lr >= 0.0)?;
+        check("epsilon value", self.eps, self.eps >= 0.0)?;
+        check("momentum value", self.momentum, self.momentum >= 0.0)?;
+        check("weight_decay value", self.weight_decay, self.weight_decay >= 0.0)?;
+        check("alpha value", self.alpha, self.alpha >= 0.0)
+    }
+    fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)> {
+        vec![
+            ("lr", Slot::Number(&mut self.lr)),
+            ("momentum", Slot::Number(&mut self.momentum)),
+            ("alpha", Slot::Number(&mut self.alpha)),
+            ("eps", Slot::Number(&mut self.eps)),
+            ("centered", Slot::Flag(&mut self.centered)),
+            ("weight_decay", Slot::Number(&mut self.weight_decay)),
+            ("maximize", Slot::Flag(&mut self.maximize)),
+        ]
     }
 }
 
-impl Optimizer for RMSprop {
-    fn step(&mut self) -> Result<()> {
-        let o = self.options;
-        step_each(&self.parameters, &mut self.state, |p, g, state| {
-            if state.is_none() {
-                let zeros = |wanted: bool| wanted.then(|| Tensor::zeros_like_meta(p.meta())).transpose();
-                *state = Some(Means {
-                    square: Tensor::zeros_like_meta(p.meta())?,
-                    gradient: zeros(o.centered)?,
-                    step: zeros(o.momentum > 0.0)?,
-                });
+impl RMSpropOptions {
+    fn update(&self, p: &Tensor, g: Tensor, state: &mut Option<ParameterState>) -> Result<()> {
+        let s = state.get_or_insert_with(|| ParameterState::new(vec![None; 3]));
+        let wanted = [true, self.momentum > 0.0, self.centered];
+        for (t, wanted) in s.tensors.iter_mut().zip(wanted) {
+            if t.is_none() && wanted {
+                *t = Some(Tensor::zeros_like_meta(p.meta())?);
             }
-            let s = state.as_mut().expect("made above");
-            follow(&mut s.square, p)?;
-            s.gradient.iter_mut().chain(&mut s.step).try_for_each(|t| follow(t, p))?;
-            let g = descent(p, g, o.maximize, o.weight_decay)?;
-            blend(&s.square, o.alpha, &g.square()?.mul_scalar(1.0 - o.alpha)?)?;
-            let size = match &s.gradient {
-                Some(mean) => {
-                    blend(mean, o.alpha, &g.mul_scalar(1.0 - o.alpha)?)?;
-                    s.square.sub(&mean.square()?)?.sqrt()?
-                }
-                None => s.square.sqrt()?,
-            };
-            let mut step = g.div(&size.add_scalar(o.eps)?)?;
-            if let Some(last) = &s.step {
-                blend(last, o.momentum, &step)?;
-                step = last.clone();
+        }
+        s.steps += 1;
+        let [Some(square), last, mean] = &s.tensors[..] else { unreachable!("filled above") };
+        let g = descent(p, g, self.maximize, self.weight_decay)?;
+        blend(square, self.alpha, &g.square()?.mul_scalar(1.0 - self.alpha)?)?;
+        let size = match mean.as_ref().filter(|_| self.centered) {
+            Some(mean) => {
+                blend(mean, self.alpha, &g.mul_scalar(1.0 - self.alpha)?)?;
+                square.sub(&mean.square()?)?.sqrt()?
             }
-            p.sub_(&step.mul_scalar(o.lr)?).map(|_| ())
-        })
+            None => square.sqrt()?,
+        };
+        let mut step = g.div(&size.add_scalar(self.eps)?)?;
+        if let Some(last) = last.as_ref().filter(|_| self.momentum > 0.0) {
+            blend(last, self.momentum, &step)?;
+            step = last.clone();
+        }
+        p.sub_(&step.mul_scalar(self.lr)?).map(|_| ())
     }
-    fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-    fn lr(&self) -> f64 {
-        self.options.lr
-    }
-    fn set_lr(&mut self, lr: f64) {
-        self.options.lr = lr;
-    }
+}
+
+optimizer! {
+    /// Steps scaled by a running mean of the squared gradient.
+    RMSprop, RMSpropOptions, RMSpropOptions
 }
 
 /// Settings of [`Adagrad`].
@@ -155,55 +137,50 @@ impl Default for AdagradOptions {
     }
 }
 
-/// Steps scaled by the sum of all squared gradients so far.
-#[derive(Debug)]
-pub struct Adagrad {
-    parameters: Vec<Parameter>,
-    options: AdagradOptions,
-    /// Of each parameter, the sum of squares and the number of steps.
-    state: Vec<(Tensor, u64)>,
-}
-
-impl Adagrad {
-    /// An optimiser of these parameters.
-    ///
-    /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
-    pub fn new(parameters: Vec<Parameter>, options: AdagradOptions) -> Result<Adagrad> {
-        let o = &options;
-        check("learning rate", o.lr, o.lr >= 0.0)?;
-        check("lr_decay value", o.lr_decay, o.lr_decay >= 0.0)?;
-        check("weight_decay value", o.weight_decay, o.weight_decay >= 0.0)?;
-        check("initial_accumulator_value value", o.initial_accumulator_value, o.initial_accumulator_value >= 0.0)?;
-        check("epsilon value", o.eps, o.eps >= 0.0)?;
-        check_parameters(&parameters)?;
-        let state = parameters
-            .iter()
-            .map(|p| Ok((Tensor::full_meta(p.tensor().meta(), o.initial_accumulator_value.into())?, 0)))
-            .collect::<Result<_>>()?;
-        Ok(Adagrad { parameters, options, state })
+impl Settings for AdagradOptions {
+    const STATE: &'static [&'static str] = &["sum"];
+    const COUNTS: bool = true;
+    fn check(&self) -> Result<()> {
+        let start = self.initial_accumulator_value;
+        check("learning rate", self.lr, self.lr >= 0.0)?;
+        check("lr_decay value", self.lr_decay, self.lr_decay >= 0.0)?;
+        check("weight_decay value", self.weight_decay, self.weight_decay >= 0.0)?;
+        check("initial_accumulator_value value", start, start >= 0.0)?;
+        check("epsilon value", self.eps, self.eps >= 0.0)
+    }
+    fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)> {
+        vec![
+            ("lr", Slot::Number(&mut self.lr)),
+            ("lr_decay", Slot::Number(&mut self.lr_decay)),
+            ("eps", Slot::Number(&mut self.eps)),
+            ("weight_decay", Slot::Number(&mut self.weight_decay)),
+            ("initial_accumulator_value", Slot::Number(&mut self.initial_accumulator_value)),
+            ("maximize", Slot::Flag(&mut self.maximize)),
+        ]
+    }
+    fn at_first(&self, p: &Tensor) -> Result<Option<ParameterState>> {
+        let sum = Tensor::full_meta(p.meta(), self.initial_accumulator_value.into())?;
+        Ok(Some(ParameterState::new(vec![Some(sum)])))
     }
 }
 
-impl Optimizer for Adagrad {
-    fn step(&mut self) -> Result<()> {
-        let o = self.options;
-        step_each(&self.parameters, &mut self.state, |p, g, (sum, steps)| {
-            follow(sum, p)?;
-            *steps += 1;
-            let g = descent(p, g, o.maximize, o.weight_decay)?;
-            sum.add_(&g.square()?)?;
-            let lr = o.lr / (1.0 + (*steps - 1) as f64 * o.lr_decay);
-            p.sub_(&g.div(&sum.sqrt()?.add_scalar(o.eps)?)?.mul_scalar(lr)?).map(|_| ())
-        })
+impl AdagradOptions {
+    fn update(&self, p: &Tensor, g: Tensor, state: &mut Option<ParameterState>) -> Result<()> {
+        // A state dictionary may have left it out.
+        if state.as_ref().is_none_or(|s| s.tensors[0].is_none()) {
+            *state = self.at_first(p)?;
+        }
+        let s = state.as_mut().expect("made above");
+        s.steps += 1;
+        let sum = s.tensors[0].as_ref().expect("made above");
+        let g = descent(p, g, self.maximize, self.weight_decay)?;
+        sum.add_(&g.square()?)?;
+        let lr = self.lr / (1.0 + (s.steps - 1) as f64 * self.lr_decay);
+        p.sub_(&g.div(&sum.sqrt()?.add_scalar(self.eps)?)?.mul_scalar(lr)?).map(|_| ())
     }
-    fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-    fn lr(&self) -> f64 {
-        self.options.lr
-    }
-    fn set_lr(&mut self, lr: f64) {
-        self.options.lr = lr;
-    }
+}
+
+optimizer! {
+    /// Steps scaled by the sum of all squared gradients so far.
+    Adagrad, AdagradOptions, AdagradOptions
 }

@@ -1,0 +1,136 @@
+//! Threads that read batches ahead.
+//!
+//! A worker takes the next batch that nobody reads yet, as long as that is not too far ahead of the one that is asked for
+//! next; what it read waits until its turn comes.
+
+use super::Batch;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use torchtpu_tensor::{Error, GradMode, Result, state};
+
+type Read = dyn Fn(&[usize]) -> Batch + Send + Sync;
+
+#[derive(Default)]
+struct Progress {
+    /// The next batch to read.
+    to_read: usize,
+    /// The next batch to hand out.
+    to_give: usize,
+    /// What waits for its turn.
+    read: BTreeMap<usize, Batch>,
+    stopped: bool,
+}
+
+struct Shared {
+    progress: Mutex<Progress>,
+    /// A batch has been read.
+    arrived: Condvar,
+    /// A batch has been handed out, or it is time to stop.
+    wanted: Condvar,
+    batches: Vec<Vec<usize>>,
+    ahead: usize,
+    read: Arc<Read>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// What a worker does.
+    fn work(&self, worker: usize) {
+        loop {
+            let mut p = self.lock();
+            while !p.stopped && p.to_read < self.batches.len() && p.to_read >= p.to_give + self.ahead {
+                p = self.wanted.wait(p).unwrap_or_else(|e| e.into_inner());
+            }
+            if p.stopped || p.to_read >= self.batches.len() {
+                return;
+            }
+            let at = p.to_read;
+            p.to_read += 1;
+            drop(p);
+            let batch = catch_unwind(AssertUnwindSafe(|| (self.read)(&self.batches[at])));
+            let batch = batch.unwrap_or_else(|cause| Err(panicked(worker, &*cause)));
+            self.lock().read.insert(at, batch);
+            self.arrived.notify_all();
+        }
+    }
+}
+
+fn panicked(worker: usize, cause: &(dyn Any + Send)) -> Error {
+    let text = match (cause.downcast_ref::<&str>(), cause.downcast_ref::<String>()) {
+        (Some(s), _) => s,
+        (None, Some(s)) => s.as_str(),
+        (None, None) => "no message",
+    };
+    Error::runtime(format!("Caught a panic in DataLoader worker {worker}: {text}"))
+}
+
+/// The workers of one pass.
+pub(super) struct Workers(Arc<Shared>);
+
+impl Workers {
+    /// Starts `count` threads that read at most `ahead` batches more than were asked for.
+    pub fn start(count: usize, ahead: usize, batches: Vec<Vec<usize>>, read: Arc<Read>) -> Result<Workers> {
+        let count = count.min(batches.len());
+        let shared = Arc::new(Shared {
+            progress: Mutex::default(),
+            arrived: Condvar::new(),
+            wanted: Condvar::new(),
+            batches,
+            ahead,
+            read,
+        });
+        let workers = Workers(shared.clone());
+        let grad = state::grad_enabled();
+        for i in 0..count {
+            let shared = shared.clone();
+            let run = move || {
+                let _mode = GradMode::set(grad);
+                shared.work(i);
+            };
+            let name = format!("DataLoader {i}");
+            // Should one fail, dropping `workers` stops those that run.
+            std::thread::Builder::new()
+                .name(name)
+                .spawn(run)
+                .map_err(|e| Error::runtime(format!("DataLoader: cannot start worker {i}: {e}")))?;
+        }
+        Ok(workers)
+    }
+    /// The next batch.
+    pub fn next(&self) -> Option<Batch> {
+        let mut p = self.0.lock();
+        let at = p.to_give;
+        if at >= self.0.batches.len() {
+            return None;
+        }
+        loop {
+            if let Some(batch) = p.read.remove(&at) {
+                p.to_give += 1;
+                self.0.wanted.notify_all();
+                return Some(batch);
+            }
+            p = self.0.arrived.wait(p).unwrap_or_else(|e| e.into_inner());
+        }
+    }
+    /// How many batches are left.
+    pub fn left(&self) -> usize {
+        self.0.batches.len() - self.0.lock().to_give
+    }
+}
+
+/// Workers are told to stop and not waited for: one may be at a sample that takes long.
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let waiting = {
+            let mut p = self.0.lock();
+            p.stopped = true;
+            std::mem::take(&mut p.read)
+        };
+        self.0.wanted.notify_all();
+        drop(waiting);
+    }
+}

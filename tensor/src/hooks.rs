@@ -1,0 +1,131 @@
+//! Hooks on tensors: functions that see gradients during backward.
+
+use crate::graph::{Hook, Leaf, LeafHook, Node};
+use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A number for a hook, by which it is removed; all hooks of a process differ in it.
+pub fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Relaxed)
+}
+
+/// `torch.FloatTensor`, as PyTorch calls a tensor's kind in messages.
+fn type_name(x: &Meta) -> String {
+    let kind = x.dtype.scalar_type();
+    match x.device.kind {
+        DeviceKind::Cpu if x.dtype.is_complex() => format!("CPU{kind}Type"),
+        DeviceKind::Cpu => format!("torch.{kind}Tensor"),
+        DeviceKind::Meta => format!("Meta{kind}Type"),
+        DeviceKind::Tpu => format!("torch.{}.{kind}Tensor", x.device.type_name()),
+    }
+}
+
+/// Refuses a gradient from the hook `name` that does not fit in the place of the one it was given.
+///
+/// # Errors
+/// `Runtime`, in PyTorch's wording, when size, dtype or device differ.
+pub fn check_result(name: &str, given: &Tensor, found: &Tensor) -> Result<()> {
+    let (a, b) = (given.meta(), found.meta());
+    if a.dtype != b.dtype || a.device != b.device {
+        return Err(Error::runtime(format!(
+            "hook '{name}' has changed the type of value (was {} got {})",
+            type_name(a),
+            type_name(b)
+        )));
+    }
+    if a.dims != b.dims {
+        return Err(Error::runtime(format!("hook '{name}' has changed the size of value")));
+    }
+    Ok(())
+}
+
+enum At {
+    Node(Weak<Node>),
+    Leaf(Weak<Leaf>),
+}
+
+/// A registered hook. Dropping this leaves the hook where it is.
+pub struct HookHandle {
+    at: At,
+    id: u64,
+}
+
+impl HookHandle {
+    /// Takes the hook away; doing so again changes nothing.
+    pub fn remove(&self) {
+        match &self.at {
+            At::Node(n) => {
+                if let Some(extras) = n.upgrade().as_deref().and_then(Node::extras_if_any) {
+                    extras.lock().unwrap_or_else(|e| e.into_inner()).before.retain(|h| h.0 != self.id);
+                }
+            }
+            At::Leaf(l) => {
+                if let Some(leaf) = l.upgrade() {
+                    let mut hooks = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
+                    hooks.before.retain(|h| h.0 != self.id);
+                    hooks.after.retain(|h| h.0 != self.id);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for HookHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HookHandle({})", self.id)
+    }
+}
+
+const NO_GRADIENT: &str = "cannot register a hook on a tensor that doesn't require gradient";
+
+impl Tensor {
+    /// Calls `hook` with the gradient of this tensor when it is known; what it gives takes the gradient's place. Hooks run
+    /// in the order in which they were registered.
+    ///
+    /// # Errors
+    /// `Runtime` when no gradient is required. A hook that gives a gradient of another size, dtype or device makes the
+    /// backward pass fail.
+    pub fn register_hook(
+        &self,
+        hook: impl Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync + 'static,
+    ) -> Result<HookHandle> {
+        let (id, hook): (u64, Hook) = (next_id(), Arc::new(hook));
+        let at = match self.history()? {
+            Some(GradRef::Node(n)) => {
+                n.extras().lock().unwrap_or_else(|e| e.into_inner()).before.push((id, self.output_nr(), hook));
+                At::Node(Arc::downgrade(&n))
+            }
+            Some(GradRef::Leaf(l)) if l.requires_grad() => {
+                l.hooks.lock().unwrap_or_else(|e| e.into_inner()).before.push((id, hook));
+                At::Leaf(Arc::downgrade(&l))
+            }
+            _ => return Err(Error::runtime(NO_GRADIENT)),
+        };
+        Ok(HookHandle { at, id })
+    }
+
+    /// Calls `hook` with this leaf after a gradient has been added to its `.grad`: an optimiser may step there and then.
+    ///
+    /// # Errors
+    /// `Runtime` for a tensor that is no leaf or requires no gradient.
+    pub fn register_post_accumulate_grad_hook(
+        &self,
+        hook: impl Fn(&Tensor) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<HookHandle> {
+        let (id, hook): (u64, LeafHook) = (next_id(), Arc::new(hook));
+        match self.history()? {
+            Some(GradRef::Leaf(l)) if l.requires_grad() => {
+                l.hooks.lock().unwrap_or_else(|e| e.into_inner()).after.push((id, hook));
+                Ok(HookHandle { at: At::Leaf(Arc::downgrade(&l)), id })
+            }
+            Some(GradRef::Node(_)) => {
+                Err(Error::runtime("post accumulate grad hooks cannot be registered on non-leaf tensors"))
+            }
+            _ => Err(Error::runtime(NO_GRADIENT)),
+        }
+    }
+}
