@@ -413,12 +413,16 @@ impl Sizes {
         }
         if let Some(m) = mask.key_padding_mask {
             let m = scores(m, "key_padding_mask", dtype)?;
-            if m.numel() != self.batch * s || m.dims().last() != Some(&s) {
-                return Err(Error::value(format!(
-                    "expecting key_padding_mask shape of ({}, {s}), but got torch.Size({})",
-                    self.batch,
-                    m.dims()
-                )));
+            let want = [self.batch, s];
+            // The batch is there unless all inputs lack it.
+            let last = 2 - m.dims().len();
+            for (i, (have, want)) in m.dims().iter().zip(&want[last..]).enumerate() {
+                if have != want {
+                    return Err(Error::value(format!(
+                        "Expected key_padded_mask.shape[{}] to be {want}, but got {have}",
+                        i + last
+                    )));
+                }
             }
             join(m.reshape(&size(&[self.batch, 1, 1, s]))?)?;
         }

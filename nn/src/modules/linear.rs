@@ -66,7 +66,7 @@ impl Bilinear {
     /// `Value` when the first input has no features.
     pub fn new(in1_features: usize, in2_features: usize, out_features: usize, bias: bool) -> Result<Bilinear> {
         if in1_features == 0 {
-            return Err(Error::value(format!("in1_features must be > 0, but got {in1_features}")));
+            return Err(Error::value(format!("in1_features must be > 0, but got (in1_features={in1_features})")));
         }
         let bound = 1.0 / (in1_features as f64).sqrt();
         let drawn = |dims: &[usize]| {
