@@ -74,7 +74,15 @@ fn activations_are_pytorchs() {
         (
             Box::new(LogSigmoid),
             &[
-                -4.01815, -2.57889, -1.313262, -0.825939, -0.693147, -0.554355, -0.386871, -0.201413, -0.02975,
+                -4.01815,
+                -2.57889,
+                -1.313262,
+                -0.825939,
+                -std::f64::consts::LN_2,
+                -0.554355,
+                -0.386871,
+                -0.201413,
+                -0.02975,
                 -0.000911,
             ],
         ),
@@ -173,11 +181,14 @@ fn trained_and_drawn_slopes_are_pytorchs() {
     }
 }
 
+/// A layer, the size of its input, and what it makes of ones.
+type Drop = (Box<dyn Module>, &'static [usize], Vec<f64>);
+
 #[test]
 fn dropouts_drop_what_pytorchs_do() {
     let _turn = turn();
     let (o, a, b) = (1.666667, -0.910642, 1.470377);
-    let table: Vec<(Box<dyn Module>, &[usize], Vec<f64>)> = vec![
+    let table: Vec<Drop> = vec![
         (Box::new(Dropout::new(0.4).unwrap()), &[2, 6], vec![0.0, o, o, o, o, 0.0, o, 0.0, 0.0, o, o, o]),
         (Box::new(Dropout1d::new(0.4).unwrap()), &[2, 3, 2], vec![0.0, 0.0, o, o, o, o, o, o, o, o, 0.0, 0.0]),
         (Box::new(Dropout1d::new(0.4).unwrap()), &[4, 2], vec![0.0, 0.0, o, o, o, o, o, o]),
