@@ -671,3 +671,40 @@ fn layers_are_made_of_the_default_dtype() {
     }
     close(&all[1].0.parameters()[1].tensor(), &[0.60086, 0.706682, 0.555404, 0.532762]);
 }
+
+#[test]
+fn no_input_makes_a_layer_panic() {
+    let _turn = turn();
+    let layers: Vec<Box<dyn Module>> = vec![
+        Box::new(GLU::default()),
+        Box::new(GLU { dim: i64::MIN }),
+        Box::new(Softmin { dim: i64::MAX }),
+        Box::new(Softmax2d),
+        Box::new(RReLU::new(2.0, -1.0)),
+        Box::new(PReLU::with_parameters(2, 0.25).unwrap()),
+        Box::new(PReLU::with_parameters(0, 0.25).unwrap()),
+        Box::new(CELU { alpha: 0.0 }),
+        Box::new(Hardshrink { lambd: f64::NAN }),
+        Box::new(Softshrink { lambd: -1.0 }),
+        Box::new(Threshold::new(f64::NAN, f64::INFINITY)),
+        Box::new(Dropout1d::default()),
+        Box::new(Dropout2d::default()),
+        Box::new(Dropout3d::default()),
+        Box::new(FeatureAlphaDropout::default()),
+        Box::new(
+            Embedding::with_options(2, 3, EmbeddingOptions { max_norm: Some(-1.0), ..Default::default() }).unwrap(),
+        ),
+        Box::new(EmbeddingBag::new(2, 3, EmbeddingBagOptions { mode: BagMode::Max, ..Default::default() }).unwrap()),
+        Box::new(Linear::new(3, 0).unwrap()),
+        Box::new(MultiheadAttention::new(4, 2, 0.5, false).unwrap()),
+        Box::new(TransformerEncoderLayer::new(4, 2, TransformerOptions::default()).unwrap()),
+    ];
+    let mut given = 0;
+    for dims in [&[][..], &[0], &[3], &[2, 3], &[0, 3], &[2, 0], &[2, 3, 4], &[0, 2, 4], &[2, 0, 4], &[1; 6]] {
+        for dtype in [DType::F32, DType::F16, DType::I64, DType::Bool, DType::C64] {
+            let x = Tensor::ones(dims, dtype, Device::CPU).unwrap();
+            given += layers.iter().filter(|m| m.forward(&x).is_ok()).count();
+        }
+    }
+    assert!(given > 100, "{given}");
+}

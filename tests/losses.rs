@@ -8,7 +8,7 @@ use torchtpu::nn::{
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
     nll_loss, smooth_l1_loss,
 };
-use torchtpu::{Backward, Device, ErrorKind, Result, Tensor};
+use torchtpu::{Backward, DType, Device, ErrorKind, Result, Tensor};
 
 /// What the losses are tried on.
 struct Batch {
@@ -70,7 +70,7 @@ fn close(x: &Tensor, want: &[f64]) {
 /// sum.
 #[track_caller]
 fn check(b: &Batch, x: &Tensor, loss: impl Fn(&Tensor, Reduction) -> Result<Tensor>, single: &[f64], gradient: &[f64]) {
-    let x = x.to_dtype(torchtpu::DType::F32).unwrap().detach();
+    let x = x.to_dtype(DType::F32).unwrap().detach();
     close(&loss(&x, Reduction::None).unwrap(), single);
     let total: f64 = single.iter().sum();
     let mean = loss(&x, Reduction::Mean).unwrap();
@@ -458,4 +458,50 @@ fn what_does_not_fit_is_refused_in_pytorchs_words() {
         Index,
         "Dimension specified as -1 but tensor has no dimensions",
     );
+}
+
+#[test]
+fn no_input_makes_a_loss_panic() {
+    let make = |dims: &[usize], dtype: DType| Tensor::ones(dims, dtype, Device::CPU).unwrap();
+    let mut all = Vec::new();
+    for dims in [&[][..], &[0], &[3], &[2, 3], &[0, 3], &[2, 0], &[2, 3, 2]] {
+        all.extend([DType::F32, DType::F16, DType::I64, DType::Bool, DType::C64].map(|dtype| make(dims, dtype)));
+    }
+    let mut given = 0;
+    for x in &all {
+        for t in &all {
+            let two = [
+                cross_entropy(x, t),
+                nll_loss(x, t),
+                l1_loss(x, t),
+                mse_loss(x, t),
+                smooth_l1_loss(x, t),
+                huber_loss(x, t),
+                binary_cross_entropy(x, t),
+                binary_cross_entropy_with_logits(x, t),
+                BCEWithLogitsLoss { weight: Some(t.clone()), pos_weight: Some(x.clone()), ..Default::default() }
+                    .forward(x, t),
+                KLDivLoss { batchmean: true, ..KLDivLoss::default() }.forward(x, t),
+                PoissonNLLLoss { full: true, ..PoissonNLLLoss::default() }.forward(x, t),
+                SoftMarginLoss::default().forward(x, t),
+                HingeEmbeddingLoss::default().forward(x, t),
+                MultiMarginLoss { weight: Some(x.clone()), ..MultiMarginLoss::default() }.forward(x, t),
+                MultiMarginLoss::default().forward(x, t),
+                MultiLabelMarginLoss::default().forward(x, t),
+                MultiLabelSoftMarginLoss { weight: Some(t.clone()), ..Default::default() }.forward(x, t),
+            ];
+            given += two.iter().filter(|y| y.is_ok()).count();
+            for z in all.iter().step_by(3) {
+                let three = [
+                    GaussianNLLLoss::default().forward(x, t, z),
+                    CosineEmbeddingLoss::default().forward(x, t, z),
+                    MarginRankingLoss::default().forward(x, t, z),
+                    TripletMarginLoss { swap: true, ..TripletMarginLoss::default() }.forward(x, t, z),
+                    TripletMarginWithDistanceLoss { swap: true, ..Default::default() }.forward(x, t, z),
+                ];
+                given += three.iter().filter(|y| y.is_ok()).count();
+            }
+        }
+    }
+    assert!(given > 1000, "{given}");
 }
