@@ -5,7 +5,7 @@
 
 use torchtpu_tensor::ops::random::{self, Distribution};
 use torchtpu_tensor::random::Generator;
-use torchtpu_tensor::{Error, Result, Scalar, Tensor, no_grad};
+use torchtpu_tensor::{DType, Device, Error, Meta, Result, Scalar, Tensor, default_dtype, no_grad};
 
 /// What follows a layer: decides by how much it should be scaled.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -55,6 +55,22 @@ pub fn calculate_fan_in_and_fan_out(x: &Tensor) -> Result<(usize, usize)> {
     }
     let receptive: usize = d[2..].iter().product();
     Ok((d[1] * receptive, d[0] * receptive))
+}
+
+/// The dtype that layers make their parameters with.
+pub(crate) fn parameter_dtype() -> DType {
+    default_dtype()
+}
+
+/// Memory for a parameter: of [`parameter_dtype`], on `cpu`.
+pub(crate) fn empty(dims: &[usize]) -> Result<Tensor> {
+    Tensor::empty(&Meta::new(dims, parameter_dtype(), Device::CPU))
+}
+
+/// A size that is the product of two.
+pub(crate) fn product(a: usize, b: usize) -> Result<usize> {
+    let fits = a.checked_mul(b).filter(|&n| i64::try_from(n).is_ok());
+    fits.ok_or_else(|| Error::runtime(format!("Storage size calculation overflowed with sizes=[{a}, {b}]")))
 }
 
 fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {

@@ -43,9 +43,7 @@ pub mod optim;
 mod parameter;
 pub mod safetensors;
 
-pub use loss::{
-    CrossEntropyLoss, MSELoss, binary_cross_entropy_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss,
-};
+pub use loss::*;
 pub use module::{IncompatibleKeys, Item, Module, StateDict, Visitor};
 pub use modules::*;
 pub use parameter::{Buffer, Parameter, Training};

@@ -3,7 +3,7 @@
 use crate::{Buffer, Parameter, Training};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use torchtpu_tensor::{Device, Error, Result, Tensor, no_grad};
+use torchtpu_tensor::{DType, Device, Error, Result, Tensor, no_grad};
 
 /// Tensors by key, in the order of the module's parts.
 pub type StateDict = Vec<(String, Tensor)>;
@@ -25,6 +25,8 @@ pub enum Item<'a> {
     Buffer(&'a Buffer),
     /// A switch between training and evaluation.
     Training(&'a Training),
+    /// A module within the module, before its own parts.
+    Module(&'a dyn Module),
 }
 
 /// Goes through the parts of a module; [`Module::visit`] tells it what there is.
@@ -56,6 +58,7 @@ impl<'a> Visitor<'a> {
     }
     /// There is a module within the module.
     pub fn module(&mut self, name: &str, m: &dyn Module) {
+        self.item(name, Item::Module(m));
         let len = self.prefix.len();
         self.prefix.push_str(name);
         self.prefix.push('.');
@@ -132,6 +135,18 @@ pub trait Module: Send + Sync {
         all
     }
 
+    /// Names and types of the modules within this one, at all depths, each before those within it. (Modules themselves can be
+    /// seen through [`Module::visit`], as [`Item::Module`].)
+    fn named_modules(&self) -> Vec<(String, &'static str)> {
+        let mut all = Vec::new();
+        self.visit(&mut Visitor::new(&mut |name, item| {
+            if let Item::Module(m) = item {
+                all.push((name.to_string(), m.name()));
+            }
+        }));
+        all
+    }
+
     /// Chooses training (`true`) or evaluation for all parts.
     fn train(&self, on: bool) {
         self.visit(&mut Visitor::new(&mut |_, item| {
@@ -157,11 +172,76 @@ pub trait Module: Send + Sync {
                 result = match item {
                     Item::Parameter(p) => p.to(device),
                     Item::Buffer(b) => b.to(device),
-                    Item::Training(_) => Ok(()),
+                    Item::Training(_) | Item::Module(_) => Ok(()),
                 };
             }
         }));
         result
+    }
+
+    /// Makes all floating-point parameters, their gradients and all floating-point buffers of a dtype; others stay as they
+    /// are. Parameters that are shared stay shared, and an optimiser made before trains the converted ones.
+    ///
+    /// # Errors
+    /// `Type` unless the dtype is floating point.
+    fn to_dtype(&self, dtype: DType) -> Result<()> {
+        if !dtype.is_float() {
+            return Err(Error::type_error(format!(
+                "nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=torch.{}",
+                dtype.name()
+            )));
+        }
+        let mut result = Ok(());
+        self.visit(&mut Visitor::new(&mut |_, item| {
+            if result.is_ok() {
+                result = match item {
+                    Item::Parameter(p) if p.tensor().dtype().is_float() => p.to_dtype(dtype),
+                    Item::Buffer(b) if b.tensor().dtype().is_float() => b.to_dtype(dtype),
+                    _ => Ok(()),
+                };
+            }
+        }));
+        result
+    }
+
+    /// `to_dtype(DType::F16)`.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn half(&self) -> Result<()> {
+        self.to_dtype(DType::F16)
+    }
+
+    /// `to_dtype(DType::BF16)`.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn bfloat16(&self) -> Result<()> {
+        self.to_dtype(DType::BF16)
+    }
+
+    /// `to_dtype(DType::F32)`.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn float(&self) -> Result<()> {
+        self.to_dtype(DType::F32)
+    }
+
+    /// `to_dtype(DType::F64)`.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn double(&self) -> Result<()> {
+        self.to_dtype(DType::F64)
+    }
+
+    /// Chooses whether gradients are computed for the parameters.
+    ///
+    /// # Errors
+    /// None where parameters are leaves, which they are unless a module changed them in place.
+    fn requires_grad_(&self, on: bool) -> Result<()> {
+        self.parameters().iter().try_for_each(|p| p.requires_grad_(on))
     }
 
     /// Drops all gradients.
@@ -179,7 +259,7 @@ pub trait Module: Send + Sync {
         self.visit(&mut Visitor::new(&mut |name, item| match item {
             Item::Parameter(p) => all.push((name.to_string(), p.tensor().detach())),
             Item::Buffer(b) => all.push((name.to_string(), b.tensor().detach())),
-            Item::Training(_) => {}
+            Item::Training(_) | Item::Module(_) => {}
         }));
         all
     }
@@ -231,15 +311,26 @@ pub trait Module: Send + Sync {
     }
 }
 
-/// A shared module is a module.
-impl<M: Module + ?Sized> Module for Arc<M> {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        (**self).forward(x)
-    }
-    fn visit(&self, v: &mut Visitor<'_>) {
-        (**self).visit(v);
-    }
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
+/// What holds a module is a module.
+macro_rules! pointer_module {
+    ($pointer:ident) => {
+        impl<M: Module + ?Sized> Module for $pointer<M> {
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                (**self).forward(x)
+            }
+            fn visit(&self, v: &mut Visitor<'_>) {
+                (**self).visit(v);
+            }
+            fn name(&self) -> &'static str {
+                (**self).name()
+            }
+        }
+    };
+}
+pointer_module!(Arc);
+pointer_module!(Box);
+
+/// The error of [`Module::forward`] where one tensor is not enough.
+pub(crate) fn missing_argument(module: &str, argument: &str) -> Error {
+    Error::type_error(format!("{module}.forward() missing 1 required positional argument: '{argument}'"))
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use torchtpu_tensor::{Device, Result, Tensor, no_grad};
+use torchtpu_tensor::{DType, Device, Error, Result, Tensor, no_grad};
 
 type Cell = Arc<Mutex<Tensor>>;
 
@@ -50,14 +50,67 @@ impl Parameter {
         if cell.device() == device {
             return Ok(());
         }
-        let moved = no_grad(|| cell.detach().to_device(device))?;
-        moved.requires_grad_(cell.requires_grad())?;
-        if let Some(g) = cell.grad() {
-            moved.set_grad(Some(no_grad(|| g.detach().to_device(device))?))?;
-        }
-        *cell = moved;
+        *cell = converted(&cell, |x| x.to_device(device))?;
         Ok(())
     }
+    /// Makes the tensor, and its gradient, of another dtype; all who share the cell see it.
+    ///
+    /// # Errors
+    /// `Runtime` unless the dtype is floating point or complex.
+    pub fn to_dtype(&self, dtype: DType) -> Result<()> {
+        let mut cell = lock(&self.0);
+        if cell.dtype() == dtype {
+            return Ok(());
+        }
+        *cell = converted(&cell, |x| x.to_dtype(dtype))?;
+        Ok(())
+    }
+    /// Puts another tensor into the cell, whose history ends here; all who share the cell see it. Whether gradients are
+    /// wanted stays as it is; a gradient that no longer fits is dropped.
+    ///
+    /// # Errors
+    /// `Runtime` unless the dtype is floating point or complex.
+    pub fn set_data(&self, x: Tensor) -> Result<()> {
+        let mut cell = lock(&self.0);
+        if !x.dtype().is_inexact() {
+            return Err(Error::runtime("Only Tensors of floating point and complex dtype can require gradients"));
+        }
+        let x = if x.has_autograd() || x.is_view() { x.detach() } else { x };
+        x.requires_grad_(cell.requires_grad())?;
+        let fits = |g: &Tensor| g.dims() == x.dims() && g.dtype() == x.dtype() && g.device() == x.device();
+        if let Some(g) = cell.grad().filter(fits) {
+            x.set_grad(Some(g))?;
+        }
+        *cell = x;
+        Ok(())
+    }
+    /// Chooses whether gradients are computed for it; they are at first.
+    ///
+    /// # Errors
+    /// None for a cell whose tensor is a leaf, which it is unless it was changed in place.
+    pub fn requires_grad_(&self, on: bool) -> Result<()> {
+        self.tensor().requires_grad_(on).map(|_| ())
+    }
+    /// Another parameter with the same values.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub(crate) fn duplicate(&self) -> Result<Parameter> {
+        let x = self.tensor();
+        let p = Parameter::new(no_grad(|| x.detach().copy())?)?;
+        p.requires_grad_(x.requires_grad())?;
+        Ok(p)
+    }
+}
+
+/// What becomes of a leaf and its gradient.
+fn converted(x: &Tensor, convert: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    let y = no_grad(|| convert(&x.detach()))?;
+    y.requires_grad_(x.requires_grad())?;
+    if let Some(g) = x.grad() {
+        y.set_grad(Some(no_grad(|| convert(&g.detach()))?))?;
+    }
+    Ok(y)
 }
 
 impl fmt::Debug for Parameter {
@@ -86,6 +139,15 @@ impl Buffer {
     pub fn to(&self, device: Device) -> Result<()> {
         let mut cell = lock(&self.0);
         *cell = no_grad(|| cell.to_device(device))?;
+        Ok(())
+    }
+    /// Makes the tensor of another dtype.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn to_dtype(&self, dtype: DType) -> Result<()> {
+        let mut cell = lock(&self.0);
+        *cell = no_grad(|| cell.to_dtype(dtype))?;
         Ok(())
     }
 }

@@ -1,170 +1,267 @@
 //! Activations.
 
-use crate::{Module, Visitor};
+use crate::{Module, Parameter, Training, Visitor, init};
 use torchtpu_tensor::ops::activation::gelu;
 use torchtpu_tensor::schema::Arg;
-use torchtpu_tensor::{Result, Scalar, Tensor, ops};
+use torchtpu_tensor::{Error, Result, Scalar, Tensor, ops};
 
 fn float(v: f64) -> Arg<'static> {
     Arg::Scalar(Scalar::Float(v))
 }
 
-/// `max(x, 0)`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReLU;
+/// An op of `x` and numbers.
+fn apply(op: &str, x: &Tensor, settings: &[f64]) -> Result<Tensor> {
+    let mut args = vec![Arg::Tensor(x)];
+    args.extend(settings.iter().map(|&v| float(v)));
+    ops::call_tensor(op, &args)
+}
 
-impl Module for ReLU {
+/// Unit structs whose `forward` is one op without settings.
+macro_rules! plain {
+    ($($(#[$doc:meta])* $name:ident = $op:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $name;
+
+        impl Module for $name {
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                apply($op, x, &[])
+            }
+            fn visit(&self, _: &mut Visitor<'_>) {}
+        }
+    )*};
+}
+
+plain! {
+    /// `max(x, 0)`.
+    ReLU = "relu";
+    /// `min(max(x, 0), 6)`.
+    ReLU6 = "relu6";
+    /// Hyperbolic tangent.
+    Tanh = "tanh";
+    /// `x - tanh x`.
+    Tanhshrink = "tanhshrink";
+    /// `1 / (1 + e^-x)`.
+    Sigmoid = "sigmoid";
+    /// `log(1 / (1 + e^-x))`.
+    LogSigmoid = "log_sigmoid";
+    /// `min(max(x + 3, 0), 6) / 6`.
+    Hardsigmoid = "hardsigmoid";
+    /// `x` times [`Hardsigmoid`].
+    Hardswish = "hardswish";
+    /// `x sigmoid(x)`.
+    SiLU = "silu";
+    /// `x tanh(log(1 + e^x))`.
+    Mish = "mish";
+    /// An [`ELU`] with the scale and the limit that keep mean 0 and variance 1.
+    SELU = "selu";
+    /// `x / (1 + |x|)`.
+    Softsign = "softsign";
+}
+
+/// Structs of public settings with their defaults, whose `forward` is the function of settings and input behind `=>`.
+macro_rules! with_settings {
+    ($($(#[$doc:meta])* $name:ident {
+        $($(#[$field_doc:meta])* $field:ident: $ty:ty = $default:expr),* $(,)?
+    } => $forward:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: $ty,)*
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name { $($field: $default),* }
+            }
+        }
+
+        impl Module for $name {
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let forward: fn(&$name, &Tensor) -> Result<Tensor> = $forward;
+                forward(self, x)
+            }
+            fn visit(&self, _: &mut Visitor<'_>) {}
+        }
+    )*};
+}
+
+with_settings! {
+    /// `x` times the normal distribution function of `x`.
+    GELU {
+        /// Use the approximation with a hyperbolic tangent.
+        tanh: bool = false,
+    } => |s, x| gelu(x, if s.tanh { "tanh" } else { "none" });
+    /// `x` above zero, a slope below.
+    LeakyReLU {
+        /// The slope.
+        negative_slope: f64 = 0.01,
+    } => |s, x| apply("leaky_relu", x, &[s.negative_slope]);
+    /// `x` above zero, `alpha (e^x - 1)` below.
+    ELU {
+        /// The limit below zero, but for its sign.
+        alpha: f64 = 1.0,
+    } => |s, x| apply("elu", x, &[s.alpha, 1.0, 1.0]);
+    /// `x` above zero, `alpha (e^(x / alpha) - 1)` below.
+    CELU {
+        /// The limit below zero, but for its sign.
+        alpha: f64 = 1.0,
+    } => |s, x| apply("celu", x, &[s.alpha]);
+    /// `log(1 + e^(beta x)) / beta`, or `x` where `beta x` is above the threshold.
+    Softplus {
+        /// The steepness.
+        beta: f64 = 1.0,
+        /// Where it becomes linear.
+        threshold: f64 = 20.0,
+    } => |s, x| apply("softplus", x, &[s.beta, s.threshold]);
+    /// `x` cut off at both ends.
+    Hardtanh {
+        /// The lower end.
+        min_val: f64 = -1.0,
+        /// The upper end.
+        max_val: f64 = 1.0,
+    } => |s, x| {
+        if s.max_val <= s.min_val {
+            return Err(Error::value(format!("max_val ({:?}) must be greater than min_val ({:?})", s.max_val, s.min_val)));
+        }
+        apply("hardtanh", x, &[s.min_val, s.max_val])
+    };
+    /// `x`, but zero from `-lambd` to `lambd`.
+    Hardshrink {
+        /// Where values start to count.
+        lambd: f64 = 0.5,
+    } => |s, x| apply("hardshrink", x, &[s.lambd]);
+    /// `x` moved towards zero by `lambd`, zero where it is nearer.
+    Softshrink {
+        /// By how much.
+        lambd: f64 = 0.5,
+    } => |s, x| apply("softshrink", x, &[s.lambd]);
+    /// Exponentials divided by their sum.
+    Softmax {
+        /// The dimension they are summed over.
+        dim: i64 = -1,
+    } => |s, x| x.softmax(s.dim);
+    /// [`Softmax`] of `-x`.
+    Softmin {
+        /// The dimension.
+        dim: i64 = -1,
+    } => |s, x| x.neg()?.softmax(s.dim);
+    /// Logarithm of [`Softmax`].
+    LogSoftmax {
+        /// The dimension.
+        dim: i64 = -1,
+    } => |s, x| x.log_softmax(s.dim);
+    /// The first half of a dimension times the sigmoid of the second.
+    GLU {
+        /// The dimension.
+        dim: i64 = -1,
+    } => |s, x| ops::call_tensor("glu", &[Arg::Tensor(x), Arg::Scalar(Scalar::Int(s.dim))]);
+}
+
+/// [`Softmax`] over the channels of `[n, c, h, w]` or `[c, h, w]`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Softmax2d;
+
+impl Module for Softmax2d {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.relu()
+        if !matches!(x.dims().len(), 3 | 4) {
+            return Err(Error::value(format!(
+                "Softmax2d: expected input to be 3D or 4D, got {}D instead",
+                x.dims().len()
+            )));
+        }
+        x.softmax(-3)
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// Hyperbolic tangent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tanh;
-
-impl Module for Tanh {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.tanh()
-    }
-    fn visit(&self, _: &mut Visitor<'_>) {}
-}
-
-/// `1 / (1 + e^-x)`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sigmoid;
-
-impl Module for Sigmoid {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.sigmoid()
-    }
-    fn visit(&self, _: &mut Visitor<'_>) {}
-}
-
-/// `x sigmoid(x)`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SiLU;
-
-impl Module for SiLU {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        ops::call_tensor("silu", &[Arg::Tensor(x)])
-    }
-    fn visit(&self, _: &mut Visitor<'_>) {}
-}
-
-/// `x` times the normal distribution function of `x`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GELU {
-    /// Use the approximation with a hyperbolic tangent.
-    pub tanh: bool,
-}
-
-impl Module for GELU {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        gelu(x, if self.tanh { "tanh" } else { "none" })
-    }
-    fn visit(&self, _: &mut Visitor<'_>) {}
-}
-
-/// `x` above zero, a slope below.
+/// `x` above a threshold, one value elsewhere.
 #[derive(Clone, Copy, Debug)]
-pub struct LeakyReLU {
-    /// The slope.
-    pub negative_slope: f64,
-}
-
-impl Default for LeakyReLU {
-    fn default() -> LeakyReLU {
-        LeakyReLU { negative_slope: 0.01 }
-    }
-}
-
-impl Module for LeakyReLU {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        ops::call_tensor("leaky_relu", &[Arg::Tensor(x), float(self.negative_slope)])
-    }
-    fn visit(&self, _: &mut Visitor<'_>) {}
-}
-
-/// `x` above zero, `alpha (e^x - 1)` below.
-#[derive(Clone, Copy, Debug)]
-pub struct ELU {
-    /// The limit below zero, but for its sign.
-    pub alpha: f64,
-}
-
-impl Default for ELU {
-    fn default() -> ELU {
-        ELU { alpha: 1.0 }
-    }
-}
-
-impl Module for ELU {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        ops::call_tensor("elu", &[Arg::Tensor(x), float(self.alpha), float(1.0), float(1.0)])
-    }
-    fn visit(&self, _: &mut Visitor<'_>) {}
-}
-
-/// `log(1 + e^(beta x)) / beta`, or `x` where `beta x` is above the threshold.
-#[derive(Clone, Copy, Debug)]
-pub struct Softplus {
-    /// The steepness.
-    pub beta: f64,
-    /// Where it becomes linear.
+pub struct Threshold {
+    /// The threshold.
     pub threshold: f64,
+    /// The value.
+    pub value: f64,
 }
 
-impl Default for Softplus {
-    fn default() -> Softplus {
-        Softplus { beta: 1.0, threshold: 20.0 }
+impl Threshold {
+    /// A layer.
+    pub fn new(threshold: f64, value: f64) -> Threshold {
+        Threshold { threshold, value }
     }
 }
 
-impl Module for Softplus {
+impl Module for Threshold {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        ops::call_tensor("softplus", &[Arg::Tensor(x), float(self.beta), float(self.threshold)])
+        apply("threshold", x, &[self.threshold, self.value])
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }
 
-/// Exponentials divided by their sum.
-#[derive(Clone, Copy, Debug)]
-pub struct Softmax {
-    /// The dimension they are summed over.
-    pub dim: i64,
+/// `x` above zero, a trained slope below.
+#[derive(Clone, Debug)]
+pub struct PReLU {
+    /// The slope, or one for each channel.
+    pub weight: Parameter,
 }
 
-impl Default for Softmax {
-    fn default() -> Softmax {
-        Softmax { dim: -1 }
+impl PReLU {
+    /// One slope, 0.25 at first.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new() -> Result<PReLU> {
+        PReLU::with_parameters(1, 0.25)
+    }
+    /// Slopes for so many channels, and what they are at first.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn with_parameters(num_parameters: usize, init: f64) -> Result<PReLU> {
+        let weight = init::empty(&[num_parameters])?;
+        init::constant_(&weight, init)?;
+        Ok(PReLU { weight: Parameter::new(weight)? })
     }
 }
 
-impl Module for Softmax {
+impl Module for PReLU {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.softmax(self.dim)
+        ops::call_tensor("prelu", &[Arg::Tensor(x), Arg::Tensor(&self.weight.tensor())])
     }
-    fn visit(&self, _: &mut Visitor<'_>) {}
-}
-
-/// Logarithm of [`Softmax`].
-#[derive(Clone, Copy, Debug)]
-pub struct LogSoftmax {
-    /// The dimension.
-    pub dim: i64,
-}
-
-impl Default for LogSoftmax {
-    fn default() -> LogSoftmax {
-        LogSoftmax { dim: -1 }
+    fn visit(&self, v: &mut Visitor<'_>) {
+        v.parameter("weight", &self.weight);
     }
 }
 
-impl Module for LogSoftmax {
+/// `x` above zero, below it a slope that is drawn for each element in training, and the middle one otherwise.
+#[derive(Debug)]
+pub struct RReLU {
+    /// The smallest slope.
+    pub lower: f64,
+    /// The largest slope.
+    pub upper: f64,
+    training: Training,
+}
+
+impl RReLU {
+    /// A layer with slopes from `lower` to `upper`.
+    pub fn new(lower: f64, upper: f64) -> RReLU {
+        RReLU { lower, upper, training: Training::default() }
+    }
+}
+
+impl Default for RReLU {
+    fn default() -> RReLU {
+        RReLU::new(1.0 / 8.0, 1.0 / 3.0)
+    }
+}
+
+impl Module for RReLU {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.log_softmax(self.dim)
+        let training = Arg::Scalar(Scalar::Bool(self.training.get()));
+        ops::call_tensor("rrelu", &[Arg::Tensor(x), float(self.lower), float(self.upper), training])
     }
-    fn visit(&self, _: &mut Visitor<'_>) {}
+    fn visit(&self, v: &mut Visitor<'_>) {
+        v.training(&self.training);
+    }
 }

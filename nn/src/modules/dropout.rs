@@ -1,34 +1,90 @@
 //! Dropout.
 
 use crate::{Module, Training, Visitor};
+use torchtpu_tensor::ops;
 use torchtpu_tensor::ops::dropout::dropout;
-use torchtpu_tensor::{Error, Result, Tensor};
+use torchtpu_tensor::schema::Arg;
+use torchtpu_tensor::{Error, Result, Scalar, Tensor};
 
-/// In training zeroes each element with a probability and scales the others up.
-#[derive(Debug)]
-pub struct Dropout {
-    p: f64,
-    training: Training,
+/// Refuses what is no probability.
+pub(crate) fn check_probability(p: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&p) {
+        return Ok(());
+    }
+    Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {p:?}")))
 }
 
-impl Dropout {
-    /// A layer that drops with probability `p`.
-    ///
-    /// # Errors
-    /// `Value` when that is no probability.
-    pub fn new(p: f64) -> Result<Dropout> {
-        if !(0.0..=1.0).contains(&p) {
-            return Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {p}")));
+fn drop(op: &str, x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
+    ops::call_tensor(op, &[Arg::Tensor(x), Arg::Scalar(Scalar::Float(p)), Arg::Scalar(Scalar::Bool(training))])
+}
+
+/// Drops whole channels, also of one sample without a batch dimension.
+fn drop_channels(x: &Tensor, p: f64, training: bool, batched: bool) -> Result<Tensor> {
+    if batched {
+        return drop("feature_dropout", x, p, training);
+    }
+    drop("feature_dropout", &x.unsqueeze(0)?, p, training)?.squeeze(0)
+}
+
+/// Layers that hold a probability and are the identity outside of training; behind `=>` is what they do in it.
+macro_rules! dropouts {
+    ($($(#[$doc:meta])* $name:ident => $forward:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name {
+            p: f64,
+            training: Training,
         }
-        Ok(Dropout { p, training: Training::default() })
-    }
+
+        impl $name {
+            /// A layer that drops with probability `p`.
+            ///
+            /// # Errors
+            /// `Value` when that is no probability.
+            pub fn new(p: f64) -> Result<$name> {
+                check_probability(p)?;
+                Ok($name { p, training: Training::default() })
+            }
+        }
+
+        impl Default for $name {
+            /// Drops half of what it gets.
+            fn default() -> $name {
+                $name { p: 0.5, training: Training::default() }
+            }
+        }
+
+        impl Module for $name {
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let forward: fn(&Tensor, f64, bool) -> Result<Tensor> = $forward;
+                forward(x, self.p, self.training.get())
+            }
+            fn visit(&self, v: &mut Visitor<'_>) {
+                v.training(&self.training);
+            }
+        }
+    )*};
 }
 
-impl Module for Dropout {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        dropout(x, self.p, self.training.get())
-    }
-    fn visit(&self, v: &mut Visitor<'_>) {
-        v.training(&self.training);
-    }
+dropouts! {
+    /// In training zeroes each element with a probability and scales the others up.
+    Dropout => dropout;
+    /// [`Dropout`] of whole channels of `[n, c, l]` or `[c, l]`.
+    Dropout1d => |x, p, training| {
+        let rank = x.dims().len();
+        if !matches!(rank, 2 | 3) {
+            return Err(Error::runtime(format!(
+                "dropout1d: Expected 2D or 3D input, but received a {rank}D input. Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
+            )));
+        }
+        drop_channels(x, p, training, rank == 3)
+    };
+    /// [`Dropout`] of whole channels of `[n, c, h, w]`; three dimensions are taken as `[n, c, l]`.
+    Dropout2d => |x, p, training| drop_channels(x, p, training, true);
+    /// [`Dropout`] of whole channels of `[n, c, d, h, w]` or `[c, d, h, w]`.
+    Dropout3d => |x, p, training| drop_channels(x, p, training, x.dims().len() != 4);
+    /// Dropout that keeps mean and variance of what [`SELU`](crate::SELU) gives.
+    AlphaDropout => |x, p, training| drop("alpha_dropout", x, p, training);
+    /// [`AlphaDropout`] of whole channels of `[n, c, *]`.
+    FeatureAlphaDropout => |x, p, training| drop("feature_alpha_dropout", x, p, training);
 }

@@ -2,7 +2,7 @@
 
 use crate::{Module, Parameter, Training, Visitor, init};
 use torchtpu_tensor::ops::rnn::{self, Kind, Settings, State, Weights};
-use torchtpu_tensor::{DType, Device, Error, Meta, Result, Tensor};
+use torchtpu_tensor::{Error, Result, Tensor};
 
 /// Settings of [`LSTM`], [`GRU`] and [`RNN`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -28,7 +28,7 @@ impl Default for RnnOptions {
 }
 
 fn uniform(dims: &[usize], hidden: usize) -> Result<Parameter> {
-    let x = Tensor::empty(&Meta::new(dims, DType::F32, Device::CPU))?;
+    let x = init::empty(dims)?;
     let bound = 1.0 / (hidden as f64).sqrt();
     init::uniform_(&x, -bound, bound, None)?;
     Parameter::new(x)
@@ -65,11 +65,11 @@ impl Stack {
             return Err(Error::value("proj_size has to be smaller than hidden_size"));
         }
         let directions = if o.bidirectional { 2 } else { 1 };
-        let (rows, real) = (kind.gates() * hidden, if o.proj_size > 0 { o.proj_size } else { hidden });
+        let (rows, real) = (init::product(kind.gates(), hidden)?, if o.proj_size > 0 { o.proj_size } else { hidden });
         let mut parameters = Vec::new();
         for layer in 0..o.num_layers {
             for direction in 0..directions {
-                let input = if layer == 0 { input } else { real * directions };
+                let input = if layer == 0 { input } else { init::product(real, directions)? };
                 let suffix = format!("_l{layer}{}", if direction == 1 { "_reverse" } else { "" });
                 let mut add = |name: &str, dims: &[usize]| -> Result<()> {
                     parameters.push((format!("{name}{suffix}"), uniform(dims, hidden)?));
@@ -150,7 +150,7 @@ impl Stack {
 pub struct LSTM(Stack);
 
 impl LSTM {
-    /// A layer, in `float32` on `cpu`.
+    /// A layer, of the default dtype on `cpu`.
     ///
     /// # Errors
     /// `Value`, in PyTorch's wording, for settings that make no sense.
@@ -189,7 +189,7 @@ sequence_module!(RNN);
 pub struct GRU(Stack);
 
 impl GRU {
-    /// A layer, in `float32` on `cpu`.
+    /// A layer, of the default dtype on `cpu`.
     ///
     /// # Errors
     /// `Value`, in PyTorch's wording, for settings that make no sense.
@@ -230,7 +230,7 @@ impl RnnNonlinearity {
 pub struct RNN(Stack);
 
 impl RNN {
-    /// A layer, in `float32` on `cpu`.
+    /// A layer, of the default dtype on `cpu`.
     ///
     /// # Errors
     /// `Value`, in PyTorch's wording, for settings that make no sense.
@@ -266,7 +266,7 @@ impl Cell {
         if hidden == 0 {
             return Err(Error::value("hidden_size must be greater than zero"));
         }
-        let rows = kind.gates() * hidden;
+        let rows = init::product(kind.gates(), hidden)?;
         Ok(Cell {
             kind,
             weight_ih: uniform(&[rows, input], hidden)?,
@@ -299,7 +299,7 @@ impl Cell {
 pub struct LSTMCell(Cell);
 
 impl LSTMCell {
-    /// A cell, in `float32` on `cpu`.
+    /// A cell, of the default dtype on `cpu`.
     ///
     /// # Errors
     /// `Value` for a hidden size of zero.
@@ -334,7 +334,7 @@ macro_rules! simple_cell {
         pub struct $name(Cell);
 
         impl $name {
-            /// A cell, in `float32` on `cpu`.
+            /// A cell, of the default dtype on `cpu`.
             ///
             /// # Errors
             /// `Value` for a hidden size of zero.

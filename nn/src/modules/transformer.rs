@@ -1,128 +1,12 @@
-//! Attention and transformer layers.
+//! Transformer layers.
 
-use crate::{Dropout, LayerNorm, Linear, Module, Parameter, Training, Visitor, init};
+use super::attention::causal;
+use crate::module::missing_argument;
+use crate::{
+    AttentionMask, Dropout, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, Visitor, init,
+};
 use torchtpu_tensor::ops::activation::gelu;
-use torchtpu_tensor::ops::attention::{AttentionArgs, scaled_dot_product_attention};
-use torchtpu_tensor::ops::matmul::linear;
-use torchtpu_tensor::{DType, Device, Error, Meta, Result, Tensor};
-
-/// What attention may look at.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct AttentionMask<'a> {
-    /// Added to the scores, or `false` where nothing may be looked at: `[targets, sources]` or `[batch, heads, targets, sources]`.
-    pub mask: Option<&'a Tensor>,
-    /// Each target sees the sources up to its own place only.
-    pub is_causal: bool,
-}
-
-/// Attention with several heads, `[batch, places, features]`.
-///
-/// ```
-/// use torchtpu_nn::{AttentionMask, MultiheadAttention};
-/// use torchtpu_tensor::{DType, Device, Tensor};
-///
-/// let attention = MultiheadAttention::new(8, 2, 0.0, true)?;
-/// let x = Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?;
-/// let y = attention.attend(&x, &x, &x, AttentionMask { is_causal: true, ..AttentionMask::default() })?;
-/// assert_eq!(y.dims()[..], [3, 5, 8]);
-/// # Ok::<(), torchtpu_tensor::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct MultiheadAttention {
-    /// Weights of queries, keys and values, below each other.
-    pub in_proj_weight: Parameter,
-    /// Their biases.
-    pub in_proj_bias: Option<Parameter>,
-    /// Applied to the heads side by side.
-    pub out_proj: Linear,
-    heads: usize,
-    dropout: f64,
-    training: Training,
-}
-
-impl MultiheadAttention {
-    /// A layer, in `float32` on `cpu`, drawn as PyTorch draws it.
-    ///
-    /// # Errors
-    /// `Value` unless the heads divide the features.
-    pub fn new(embed_dim: usize, num_heads: usize, dropout: f64, bias: bool) -> Result<MultiheadAttention> {
-        if embed_dim == 0 || num_heads == 0 {
-            return Err(Error::value(format!(
-                "embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
-            )));
-        }
-        if !embed_dim.is_multiple_of(num_heads) {
-            return Err(Error::value("embed_dim must be divisible by num_heads"));
-        }
-        let empty = |dims: &[usize]| Tensor::empty(&Meta::new(dims, DType::F32, Device::CPU));
-        let weight = empty(&[3 * embed_dim, embed_dim])?;
-        let in_bias = if bias { Some(empty(&[3 * embed_dim])?) } else { None };
-        let out_proj = Linear::with_bias(embed_dim, embed_dim, bias)?;
-        init::xavier_uniform_(&weight, 1.0, None)?;
-        if let (Some(b), Some(out)) = (&in_bias, &out_proj.bias) {
-            init::zeros_(b)?;
-            init::zeros_(&out.tensor())?;
-        }
-        Ok(MultiheadAttention {
-            in_proj_weight: Parameter::new(weight)?,
-            in_proj_bias: in_bias.map(Parameter::new).transpose()?,
-            out_proj,
-            heads: num_heads,
-            dropout,
-            training: Training::default(),
-        })
-    }
-
-    /// What queries find among keys and values.
-    ///
-    /// # Errors
-    /// When sizes do not fit.
-    pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
-        let (weight, bias) = (self.in_proj_weight.tensor(), self.in_proj_bias.as_ref().map(Parameter::tensor));
-        let features = weight.dims()[1];
-        for x in [query, key, value] {
-            if x.dims().len() != 3 || x.dims()[2] != features {
-                return Err(Error::runtime(format!(
-                    "was expecting embedding dimension of {features}, but got {}",
-                    x.dims().last().copied().unwrap_or(0)
-                )));
-            }
-        }
-        let (batch, each) = (query.dims()[0] as i64, (features / self.heads) as i64);
-        let split = |x: &Tensor| x.reshape(&[batch, -1, self.heads as i64, each])?.transpose(1, 2);
-        // One product where all three are the same tensor.
-        let parts = if query.is_same(key) && key.is_same(value) {
-            linear(query, &weight, bias.as_ref())?.chunk(3, -1)?
-        } else {
-            let weights = weight.chunk(3, 0)?;
-            let biases = bias.as_ref().map(|b| b.chunk(3, 0)).transpose()?;
-            let one = |i: usize, x: &Tensor| linear(x, &weights[i], biases.as_ref().map(|b| &b[i]));
-            vec![one(0, query)?, one(1, key)?, one(2, value)?]
-        };
-        let arguments = AttentionArgs {
-            mask: mask.mask,
-            dropout: if self.training.get() { self.dropout } else { 0.0 },
-            is_causal: mask.is_causal,
-            scale: None,
-            enable_gqa: false,
-        };
-        let y = scaled_dot_product_attention(&split(&parts[0])?, &split(&parts[1])?, &split(&parts[2])?, &arguments)?;
-        self.out_proj.forward(&y.transpose(1, 2)?.reshape(&[batch, -1, features as i64])?)
-    }
-}
-
-impl Module for MultiheadAttention {
-    /// Attention of a sequence to itself.
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.attend(x, x, x, AttentionMask::default())
-    }
-    fn visit(&self, v: &mut Visitor<'_>) {
-        v.parameter("in_proj_weight", &self.in_proj_weight);
-        self.in_proj_bias.iter().for_each(|b| v.parameter("in_proj_bias", b));
-        v.module("out_proj", &self.out_proj);
-        v.training(&self.training);
-    }
-}
+use torchtpu_tensor::{DType, Device, Error, Result, Tensor};
 
 /// What the feed-forward part of a transformer layer applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -156,6 +40,8 @@ pub struct TransformerOptions {
     pub layer_norm_eps: f64,
     /// Norms come before the parts rather than after.
     pub norm_first: bool,
+    /// `[batch, places, features]` rather than `[places, batch, features]`. Unlike in PyTorch this is the default.
+    pub batch_first: bool,
 }
 
 impl Default for TransformerOptions {
@@ -166,7 +52,22 @@ impl Default for TransformerOptions {
             activation: Activation::ReLU,
             layer_norm_eps: 1e-5,
             norm_first: false,
+            batch_first: true,
         }
+    }
+}
+
+impl TransformerOptions {
+    fn attention(&self, d_model: usize, nhead: usize) -> Result<MultiheadAttention> {
+        let o = MultiheadAttentionOptions {
+            dropout: self.dropout,
+            batch_first: self.batch_first,
+            ..MultiheadAttentionOptions::default()
+        };
+        MultiheadAttention::with_options(d_model, nhead, o)
+    }
+    fn norm(&self, d_model: usize) -> Result<LayerNorm> {
+        LayerNorm::with_eps(&[d_model], self.layer_norm_eps)
     }
 }
 
@@ -176,7 +77,6 @@ struct FeedForward {
     linear1: Linear,
     dropout: Dropout,
     linear2: Linear,
-    last: Dropout,
     activation: Activation,
 }
 
@@ -186,62 +86,126 @@ impl FeedForward {
             linear1: Linear::new(features, o.dim_feedforward)?,
             dropout: Dropout::new(o.dropout)?,
             linear2: Linear::new(o.dim_feedforward, features)?,
-            last: Dropout::new(o.dropout)?,
             activation: o.activation,
+        })
+    }
+    fn duplicate(&self, o: &TransformerOptions) -> Result<FeedForward> {
+        Ok(FeedForward {
+            linear1: self.linear1.duplicate()?,
+            dropout: Dropout::new(o.dropout)?,
+            linear2: self.linear2.duplicate()?,
+            activation: self.activation,
         })
     }
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.dropout.forward(&self.activation.apply(&self.linear1.forward(x)?)?)?;
-        self.last.forward(&self.linear2.forward(&y)?)
+        self.linear2.forward(&y)
     }
     fn visit(&self, v: &mut Visitor<'_>) {
         v.module("linear1", &self.linear1);
         v.module("dropout", &self.dropout);
         v.module("linear2", &self.linear2);
-        v.module("last_dropout", &self.last);
     }
 }
 
-/// `x + part(norm(x))`, or `norm(x + part(x))`.
-fn residual(x: &Tensor, norm: &LayerNorm, first: bool, part: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-    if first { x.add(&part(&norm.forward(x)?)?) } else { norm.forward(&x.add(&part(x)?)?) }
+/// `x + part(norm(x))`, or `norm(x + part(x))`, with dropout behind the part.
+fn residual(
+    x: &Tensor,
+    norm: &LayerNorm,
+    dropout: &Dropout,
+    first: bool,
+    part: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if first {
+        x.add(&dropout.forward(&part(&norm.forward(x)?)?)?)
+    } else {
+        norm.forward(&x.add(&dropout.forward(&part(x)?)?)?)
+    }
 }
 
-/// Self-attention and a feed-forward part, on `[batch, places, features]`.
+/// As many norms and dropouts as a layer has parts, numbered from 1.
+#[derive(Debug)]
+struct Ends {
+    norms: Vec<LayerNorm>,
+    dropouts: Vec<Dropout>,
+}
+
+impl Ends {
+    fn new(parts: usize, d_model: usize, o: &TransformerOptions) -> Result<Ends> {
+        Ok(Ends {
+            norms: (0..parts).map(|_| o.norm(d_model)).collect::<Result<_>>()?,
+            dropouts: (0..parts).map(|_| Dropout::new(o.dropout)).collect::<Result<_>>()?,
+        })
+    }
+    fn duplicate(&self, d_model: usize, o: &TransformerOptions) -> Result<Ends> {
+        let all = Ends::new(self.norms.len(), d_model, o)?;
+        for (new, old) in all.norms.iter().zip(&self.norms) {
+            for (p, q) in new.parameters().iter().zip(old.parameters()) {
+                p.set_data(q.duplicate()?.tensor())?;
+                p.requires_grad_(q.tensor().requires_grad())?;
+            }
+        }
+        Ok(all)
+    }
+    fn visit(&self, v: &mut Visitor<'_>) {
+        for (i, norm) in self.norms.iter().enumerate() {
+            v.module(&format!("norm{}", i + 1), norm);
+        }
+        for (i, dropout) in self.dropouts.iter().enumerate() {
+            v.module(&format!("dropout{}", i + 1), dropout);
+        }
+    }
+}
+
+/// Self-attention and a feed-forward part, on `[batch, places, features]` unless the options say otherwise.
 #[derive(Debug)]
 pub struct TransformerEncoderLayer {
     self_attn: MultiheadAttention,
     feed_forward: FeedForward,
-    norm1: LayerNorm,
-    norm2: LayerNorm,
-    dropout1: Dropout,
-    norm_first: bool,
+    ends: Ends,
+    d_model: usize,
+    options: TransformerOptions,
 }
 
 impl TransformerEncoderLayer {
-    /// A layer, in `float32` on `cpu`, drawn as PyTorch draws it.
+    /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
     ///
     /// # Errors
     /// `Value` for settings that make no sense.
     pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
-            self_attn: MultiheadAttention::new(d_model, nhead, o.dropout, true)?,
+            self_attn: o.attention(d_model, nhead)?,
             feed_forward: FeedForward::new(d_model, &o)?,
-            norm1: LayerNorm::with_eps(&[d_model], o.layer_norm_eps)?,
-            norm2: LayerNorm::with_eps(&[d_model], o.layer_norm_eps)?,
-            dropout1: Dropout::new(o.dropout)?,
-            norm_first: o.norm_first,
+            ends: Ends::new(2, d_model, &o)?,
+            d_model,
+            options: o,
         })
+    }
+    /// Another layer with the same values, in training.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn duplicate(&self) -> Result<TransformerEncoderLayer> {
+        let o = self.options;
+        let layer = TransformerEncoderLayer {
+            self_attn: self.self_attn.duplicate()?,
+            feed_forward: self.feed_forward.duplicate(&o)?,
+            ends: self.ends.duplicate(self.d_model, &o)?,
+            d_model: self.d_model,
+            options: o,
+        };
+        layer.train(true);
+        Ok(layer)
     }
     /// The layer on `x`, looking where the mask allows.
     ///
     /// # Errors
     /// When sizes do not fit.
     pub fn encode(&self, x: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
-        let x = residual(x, &self.norm1, self.norm_first, |x| {
-            self.dropout1.forward(&self.self_attn.attend(x, x, x, mask)?)
-        })?;
-        residual(&x, &self.norm2, self.norm_first, |x| self.feed_forward.forward(x))
+        let first = self.options.norm_first;
+        let Ends { norms, dropouts } = &self.ends;
+        let x = residual(x, &norms[0], &dropouts[0], first, |x| self.self_attn.attend(x, x, x, mask))?;
+        residual(&x, &norms[1], &dropouts[1], first, |x| self.feed_forward.forward(x))
     }
 }
 
@@ -252,38 +216,53 @@ impl Module for TransformerEncoderLayer {
     fn visit(&self, v: &mut Visitor<'_>) {
         v.module("self_attn", &self.self_attn);
         self.feed_forward.visit(v);
-        v.module("norm1", &self.norm1);
-        v.module("norm2", &self.norm2);
-        v.module("dropout1", &self.dropout1);
+        self.ends.visit(v);
     }
 }
 
-/// Self-attention, attention to what an encoder made, and a feed-forward part.
+/// Self-attention, attention to what an encoder made, and a feed-forward part. [`TransformerDecoderLayer::decode`] computes;
+/// as a [`Module`] it has parameters, a state and a device, but `forward` refuses, for it lacks the memory.
 #[derive(Debug)]
 pub struct TransformerDecoderLayer {
     self_attn: MultiheadAttention,
     multihead_attn: MultiheadAttention,
     feed_forward: FeedForward,
-    norms: [LayerNorm; 3],
-    dropouts: [Dropout; 2],
-    norm_first: bool,
+    ends: Ends,
+    d_model: usize,
+    options: TransformerOptions,
 }
 
 impl TransformerDecoderLayer {
-    /// A layer, in `float32` on `cpu`, drawn as PyTorch draws it.
+    /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
     ///
     /// # Errors
     /// `Value` for settings that make no sense.
     pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerDecoderLayer> {
-        let norm = || LayerNorm::with_eps(&[d_model], o.layer_norm_eps);
         Ok(TransformerDecoderLayer {
-            self_attn: MultiheadAttention::new(d_model, nhead, o.dropout, true)?,
-            multihead_attn: MultiheadAttention::new(d_model, nhead, o.dropout, true)?,
+            self_attn: o.attention(d_model, nhead)?,
+            multihead_attn: o.attention(d_model, nhead)?,
             feed_forward: FeedForward::new(d_model, &o)?,
-            norms: [norm()?, norm()?, norm()?],
-            dropouts: [Dropout::new(o.dropout)?, Dropout::new(o.dropout)?],
-            norm_first: o.norm_first,
+            ends: Ends::new(3, d_model, &o)?,
+            d_model,
+            options: o,
         })
+    }
+    /// Another layer with the same values, in training.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn duplicate(&self) -> Result<TransformerDecoderLayer> {
+        let o = self.options;
+        let layer = TransformerDecoderLayer {
+            self_attn: self.self_attn.duplicate()?,
+            multihead_attn: self.multihead_attn.duplicate()?,
+            feed_forward: self.feed_forward.duplicate(&o)?,
+            ends: self.ends.duplicate(self.d_model, &o)?,
+            d_model: self.d_model,
+            options: o,
+        };
+        layer.train(true);
+        Ok(layer)
     }
     /// The layer on `x`, with what an encoder made as `memory`.
     ///
@@ -296,25 +275,25 @@ impl TransformerDecoderLayer {
         mask: AttentionMask<'_>,
         memory_mask: AttentionMask<'_>,
     ) -> Result<Tensor> {
-        let x = residual(x, &self.norms[0], self.norm_first, |x| {
-            self.dropouts[0].forward(&self.self_attn.attend(x, x, x, mask)?)
+        let first = self.options.norm_first;
+        let Ends { norms, dropouts } = &self.ends;
+        let x = residual(x, &norms[0], &dropouts[0], first, |x| self.self_attn.attend(x, x, x, mask))?;
+        let x = residual(&x, &norms[1], &dropouts[1], first, |x| {
+            self.multihead_attn.attend(x, memory, memory, memory_mask)
         })?;
-        let x = residual(&x, &self.norms[1], self.norm_first, |x| {
-            self.dropouts[1].forward(&self.multihead_attn.attend(x, memory, memory, memory_mask)?)
-        })?;
-        residual(&x, &self.norms[2], self.norm_first, |x| self.feed_forward.forward(x))
+        residual(&x, &norms[2], &dropouts[2], first, |x| self.feed_forward.forward(x))
     }
-    /// Tells what the layer is made of, as [`Module::visit`].
-    pub fn visit(&self, v: &mut Visitor<'_>) {
+}
+
+impl Module for TransformerDecoderLayer {
+    fn forward(&self, _: &Tensor) -> Result<Tensor> {
+        Err(missing_argument("TransformerDecoderLayer", "memory"))
+    }
+    fn visit(&self, v: &mut Visitor<'_>) {
         v.module("self_attn", &self.self_attn);
         v.module("multihead_attn", &self.multihead_attn);
         self.feed_forward.visit(v);
-        for (i, norm) in self.norms.iter().enumerate() {
-            v.module(&format!("norm{}", i + 1), norm);
-        }
-        for (i, dropout) in self.dropouts.iter().enumerate() {
-            v.module(&format!("dropout{}", i + 1), dropout);
-        }
+        self.ends.visit(v);
     }
 }
 
@@ -328,15 +307,23 @@ pub struct TransformerEncoder {
 }
 
 impl TransformerEncoder {
+    /// So many copies of a layer, all with its values at first.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(
+        layer: &TransformerEncoderLayer,
+        num_layers: usize,
+        norm: Option<LayerNorm>,
+    ) -> Result<TransformerEncoder> {
+        Ok(TransformerEncoder { layers: (0..num_layers).map(|_| layer.duplicate()).collect::<Result<_>>()?, norm })
+    }
     /// Runs all layers under one mask.
     ///
     /// # Errors
     /// When sizes do not fit.
     pub fn encode(&self, x: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
-        let mut x = x.clone();
-        for layer in &self.layers {
-            x = layer.encode(&x, mask)?;
-        }
+        let x = self.layers.iter().try_fold(x.clone(), |x, layer| layer.encode(&x, mask))?;
         self.norm.as_ref().map_or_else(|| Ok(x.clone()), |n| n.forward(&x))
     }
 }
@@ -351,4 +338,153 @@ impl Module for TransformerEncoder {
         }
         self.norm.iter().for_each(|n| v.module("norm", n));
     }
+}
+
+/// Decoder layers one after the other, and a norm at the end if there is one. [`TransformerDecoder::decode`] computes;
+/// `forward` refuses, for it lacks the memory.
+#[derive(Debug)]
+pub struct TransformerDecoder {
+    /// The layers.
+    pub layers: Vec<TransformerDecoderLayer>,
+    /// Applied to what the last layer gives.
+    pub norm: Option<LayerNorm>,
+}
+
+impl TransformerDecoder {
+    /// So many copies of a layer, all with its values at first.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn new(
+        layer: &TransformerDecoderLayer,
+        num_layers: usize,
+        norm: Option<LayerNorm>,
+    ) -> Result<TransformerDecoder> {
+        Ok(TransformerDecoder { layers: (0..num_layers).map(|_| layer.duplicate()).collect::<Result<_>>()?, norm })
+    }
+    /// Runs all layers with one memory, under the same masks.
+    ///
+    /// # Errors
+    /// When sizes do not fit.
+    pub fn decode(
+        &self,
+        x: &Tensor,
+        memory: &Tensor,
+        mask: AttentionMask<'_>,
+        memory_mask: AttentionMask<'_>,
+    ) -> Result<Tensor> {
+        let x = self.layers.iter().try_fold(x.clone(), |x, layer| layer.decode(&x, memory, mask, memory_mask))?;
+        self.norm.as_ref().map_or_else(|| Ok(x.clone()), |n| n.forward(&x))
+    }
+}
+
+impl Module for TransformerDecoder {
+    fn forward(&self, _: &Tensor) -> Result<Tensor> {
+        Err(missing_argument("TransformerDecoder", "memory"))
+    }
+    fn visit(&self, v: &mut Visitor<'_>) {
+        for (i, layer) in self.layers.iter().enumerate() {
+            v.module(&format!("layers.{i}"), layer);
+        }
+        self.norm.iter().for_each(|n| v.module("norm", n));
+    }
+}
+
+/// An encoder and a decoder. [`Transformer::transform`] computes; `forward` refuses, for it lacks the target.
+///
+/// ```
+/// use torchtpu_nn::{AttentionMask, Transformer, TransformerOptions};
+/// use torchtpu_tensor::{DType, Device, Tensor};
+///
+/// let o = TransformerOptions { dim_feedforward: 16, ..TransformerOptions::default() };
+/// let model = Transformer::new(8, 2, 1, 1, o)?;
+/// let (src, tgt) = (Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?, Tensor::ones(&[3, 4, 8], DType::F32, Device::CPU)?);
+/// let causal = AttentionMask { is_causal: true, ..AttentionMask::default() };
+/// let y = model.transform(&src, &tgt, AttentionMask::default(), causal, AttentionMask::default())?;
+/// assert_eq!(y.dims()[..], [3, 4, 8]);
+/// # Ok::<(), torchtpu_tensor::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Transformer {
+    /// Makes the memory.
+    pub encoder: TransformerEncoder,
+    /// Reads it.
+    pub decoder: TransformerDecoder,
+    d_model: usize,
+    batch_first: bool,
+}
+
+impl Transformer {
+    /// A model with norms at the end of both, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    ///
+    /// # Errors
+    /// `Value` for settings that make no sense.
+    pub fn new(
+        d_model: usize,
+        nhead: usize,
+        num_encoder_layers: usize,
+        num_decoder_layers: usize,
+        o: TransformerOptions,
+    ) -> Result<Transformer> {
+        let layer = TransformerEncoderLayer::new(d_model, nhead, o)?;
+        let encoder = TransformerEncoder::new(&layer, num_encoder_layers, Some(o.norm(d_model)?))?;
+        let layer = TransformerDecoderLayer::new(d_model, nhead, o)?;
+        let decoder = TransformerDecoder::new(&layer, num_decoder_layers, Some(o.norm(d_model)?))?;
+        let model = Transformer { encoder, decoder, d_model, batch_first: o.batch_first };
+        for p in model.parameters() {
+            let x = p.tensor();
+            if x.dims().len() > 1 {
+                init::xavier_uniform_(&x, 1.0, None)?;
+            }
+        }
+        Ok(model)
+    }
+    /// What the decoder makes of `tgt` with what the encoder makes of `src`.
+    ///
+    /// # Errors
+    /// `Runtime` when sizes do not fit.
+    pub fn transform(
+        &self,
+        src: &Tensor,
+        tgt: &Tensor,
+        src_mask: AttentionMask<'_>,
+        tgt_mask: AttentionMask<'_>,
+        memory_mask: AttentionMask<'_>,
+    ) -> Result<Tensor> {
+        let (s, t) = (src.dims(), tgt.dims());
+        let batch = usize::from(!self.batch_first);
+        if s.len() == 3 && s.get(batch) != t.get(batch) {
+            return Err(Error::runtime("the batch number of src and tgt must be equal"));
+        }
+        if s.last() != Some(&self.d_model) || t.last() != Some(&self.d_model) {
+            return Err(Error::runtime("the feature number of src and tgt must be equal to d_model"));
+        }
+        let memory = self.encoder.encode(src, src_mask)?;
+        self.decoder.decode(tgt, &memory, tgt_mask, memory_mask)
+    }
+    /// As the function of this name.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn generate_square_subsequent_mask(size: usize) -> Result<Tensor> {
+        generate_square_subsequent_mask(size, init::parameter_dtype(), Device::CPU)
+    }
+}
+
+impl Module for Transformer {
+    fn forward(&self, _: &Tensor) -> Result<Tensor> {
+        Err(missing_argument("Transformer", "tgt"))
+    }
+    fn visit(&self, v: &mut Visitor<'_>) {
+        v.module("encoder", &self.encoder);
+        v.module("decoder", &self.decoder);
+    }
+}
+
+/// A mask under which each place sees itself and those before it: minus infinity behind the diagonal, zeros elsewhere.
+///
+/// # Errors
+/// Out of memory.
+pub fn generate_square_subsequent_mask(size: usize, dtype: DType, device: Device) -> Result<Tensor> {
+    causal(size, size, dtype, device)
 }

@@ -1,0 +1,478 @@
+//! Attention with several heads.
+
+use super::dropout::check_probability;
+use crate::{Linear, Module, Parameter, Training, Visitor, init};
+use torchtpu_tensor::ops::attention::{AttentionArgs, scaled_dot_product_attention};
+use torchtpu_tensor::ops::concat::cat;
+use torchtpu_tensor::ops::dropout::dropout;
+use torchtpu_tensor::ops::matmul::linear;
+use torchtpu_tensor::ops::pointwise::select_scalar;
+use torchtpu_tensor::schema::Arg;
+use torchtpu_tensor::{DType, Device, Error, Result, Scalar, Tensor, ops};
+
+/// What attention may look at. Boolean masks are true where nothing may be looked at; others are added to the scores.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct AttentionMask<'a> {
+    /// `[targets, sources]`, `[batch * heads, targets, sources]` or `[batch, heads, targets, sources]`.
+    pub mask: Option<&'a Tensor>,
+    /// Each target sees the sources up to its own place only.
+    pub is_causal: bool,
+    /// For all targets of a sample, `[batch, sources]`; `[sources]` without a batch.
+    pub key_padding_mask: Option<&'a Tensor>,
+}
+
+/// Settings of [`MultiheadAttention`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MultiheadAttentionOptions {
+    /// Probability that a weight is dropped, in training.
+    pub dropout: f64,
+    /// Whether the projections have biases.
+    pub bias: bool,
+    /// Adds a trained source.
+    pub add_bias_kv: bool,
+    /// Adds a source of zeros.
+    pub add_zero_attn: bool,
+    /// Features of keys, as those of queries unless given.
+    pub kdim: Option<usize>,
+    /// Features of values, as those of queries unless given.
+    pub vdim: Option<usize>,
+    /// `[batch, places, features]` rather than `[places, batch, features]`. Unlike in PyTorch this is the default.
+    pub batch_first: bool,
+}
+
+impl Default for MultiheadAttentionOptions {
+    fn default() -> MultiheadAttentionOptions {
+        MultiheadAttentionOptions {
+            dropout: 0.0,
+            bias: true,
+            add_bias_kv: false,
+            add_zero_attn: false,
+            kdim: None,
+            vdim: None,
+            batch_first: true,
+        }
+    }
+}
+
+/// Attention with several heads, `[batch, places, features]` unless the options say otherwise, or `[places, features]`.
+///
+/// ```
+/// use torchtpu_nn::{AttentionMask, MultiheadAttention};
+/// use torchtpu_tensor::{DType, Device, Tensor};
+///
+/// let attention = MultiheadAttention::new(8, 2, 0.0, true)?;
+/// let x = Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?;
+/// let y = attention.attend(&x, &x, &x, AttentionMask { is_causal: true, ..AttentionMask::default() })?;
+/// assert_eq!(y.dims()[..], [3, 5, 8]);
+/// # Ok::<(), torchtpu_tensor::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct MultiheadAttention {
+    /// Weights of queries, keys and values, below each other, where all three have the same number of features.
+    pub in_proj_weight: Option<Parameter>,
+    /// Weight of queries, where they differ.
+    pub q_proj_weight: Option<Parameter>,
+    /// Weight of keys, where they differ.
+    pub k_proj_weight: Option<Parameter>,
+    /// Weight of values, where they differ.
+    pub v_proj_weight: Option<Parameter>,
+    /// Biases of queries, keys and values.
+    pub in_proj_bias: Option<Parameter>,
+    /// The trained source's key.
+    pub bias_k: Option<Parameter>,
+    /// The trained source's value.
+    pub bias_v: Option<Parameter>,
+    /// Applied to the heads side by side.
+    pub out_proj: Linear,
+    features: usize,
+    heads: usize,
+    options: MultiheadAttentionOptions,
+    training: Training,
+}
+
+impl MultiheadAttention {
+    /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    ///
+    /// # Errors
+    /// `Value` unless the heads divide the features, and for a dropout that is no probability.
+    pub fn new(embed_dim: usize, num_heads: usize, dropout: f64, bias: bool) -> Result<MultiheadAttention> {
+        let options = MultiheadAttentionOptions { dropout, bias, ..MultiheadAttentionOptions::default() };
+        MultiheadAttention::with_options(embed_dim, num_heads, options)
+    }
+
+    /// A layer with settings.
+    ///
+    /// # Errors
+    /// As [`MultiheadAttention::new`].
+    pub fn with_options(
+        embed_dim: usize,
+        num_heads: usize,
+        o: MultiheadAttentionOptions,
+    ) -> Result<MultiheadAttention> {
+        if embed_dim == 0 || num_heads == 0 {
+            return Err(Error::value(format!(
+                "embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+            )));
+        }
+        if !embed_dim.is_multiple_of(num_heads) {
+            return Err(Error::value("embed_dim must be divisible by num_heads"));
+        }
+        check_probability(o.dropout)?;
+        let (kdim, vdim) = (o.kdim.unwrap_or(embed_dim), o.vdim.unwrap_or(embed_dim));
+        let rows = init::product(3, embed_dim)?;
+        let weights = if kdim == embed_dim && vdim == embed_dim {
+            vec![init::empty(&[rows, embed_dim])?]
+        } else {
+            [embed_dim, kdim, vdim].map(|n| init::empty(&[embed_dim, n])).into_iter().collect::<Result<_>>()?
+        };
+        let in_bias = o.bias.then(|| init::empty(&[rows])).transpose()?;
+        let out_proj = Linear::with_bias(embed_dim, embed_dim, o.bias)?;
+        for w in &weights {
+            init::xavier_uniform_(w, 1.0, None)?;
+        }
+        if let (Some(b), Some(out)) = (&in_bias, &out_proj.bias) {
+            init::zeros_(b)?;
+            init::zeros_(&out.tensor())?;
+        }
+        let extra = || -> Result<Option<Parameter>> {
+            if !o.add_bias_kv {
+                return Ok(None);
+            }
+            let x = init::empty(&[1, 1, embed_dim])?;
+            init::xavier_normal_(&x, 1.0, None)?;
+            Parameter::new(x).map(Some)
+        };
+        let (bias_k, bias_v) = (extra()?, extra()?);
+        let mut weights = weights.into_iter().map(Parameter::new).collect::<Result<Vec<_>>>()?.into_iter();
+        let first = weights.next();
+        let (k_proj_weight, v_proj_weight) = (weights.next(), weights.next());
+        let (in_proj_weight, q_proj_weight) = if k_proj_weight.is_none() { (first, None) } else { (None, first) };
+        Ok(MultiheadAttention {
+            in_proj_weight,
+            q_proj_weight,
+            k_proj_weight,
+            v_proj_weight,
+            in_proj_bias: in_bias.map(Parameter::new).transpose()?,
+            bias_k,
+            bias_v,
+            out_proj,
+            features: embed_dim,
+            heads: num_heads,
+            options: o,
+            training: Training::default(),
+        })
+    }
+
+    /// Another layer with the same values.
+    pub(crate) fn duplicate(&self) -> Result<MultiheadAttention> {
+        let copy = |p: &Option<Parameter>| p.as_ref().map(Parameter::duplicate).transpose();
+        let training = Training::default();
+        training.set(self.training.get());
+        Ok(MultiheadAttention {
+            in_proj_weight: copy(&self.in_proj_weight)?,
+            q_proj_weight: copy(&self.q_proj_weight)?,
+            k_proj_weight: copy(&self.k_proj_weight)?,
+            v_proj_weight: copy(&self.v_proj_weight)?,
+            in_proj_bias: copy(&self.in_proj_bias)?,
+            bias_k: copy(&self.bias_k)?,
+            bias_v: copy(&self.bias_v)?,
+            out_proj: self.out_proj.duplicate()?,
+            features: self.features,
+            heads: self.heads,
+            options: self.options,
+            training,
+        })
+    }
+
+    /// What queries find among keys and values.
+    ///
+    /// # Errors
+    /// When sizes do not fit.
+    pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
+        Ok(self.run(query, key, value, mask, false)?.0)
+    }
+
+    /// What queries find among keys and values, and how much of each source went into it: `[batch, targets, sources]`, the
+    /// mean of all heads, or `[batch, heads, targets, sources]`.
+    ///
+    /// # Errors
+    /// When sizes do not fit.
+    pub fn attend_with_weights(
+        &self,
+        query: &Tensor,
+        key: &Tensor,
+        value: &Tensor,
+        mask: AttentionMask<'_>,
+        average: bool,
+    ) -> Result<(Tensor, Tensor)> {
+        let (y, weights) = self.run(query, key, value, mask, true)?;
+        let weights = weights.ok_or_else(|| Error::runtime("attention gave no weights"))?;
+        let weights = if average { weights.mean_dim(&[1], false)? } else { weights };
+        Ok((y, if query.dims().len() == 2 { weights.squeeze(0)? } else { weights }))
+    }
+
+    fn check(&self, query: &Tensor, key: &Tensor, value: &Tensor, mask: &AttentionMask<'_>) -> Result<()> {
+        let wrong = |message: String| Err(Error::value(message));
+        let rank = query.dims().len();
+        if !matches!(rank, 2 | 3) {
+            return wrong(format!(
+                "query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor"
+            ));
+        }
+        let kind = if rank == 3 { "batched (3-D)" } else { "unbatched (2-D)" };
+        let (k, v) = (key.dims(), value.dims());
+        if k.len() != rank || v.len() != rank {
+            return wrong(format!(
+                "For {kind} `query`, expected `key` and `value` to be {rank}-D but found {}-D and {}-D tensors respectively",
+                k.len(),
+                v.len()
+            ));
+        }
+        if let Some(m) = mask.key_padding_mask.filter(|m| m.dims().len() != rank - 1) {
+            return wrong(format!(
+                "For {kind} `query`, expected `key_padding_mask` to be `None` or {}-D but found {}-D tensor instead",
+                rank - 1,
+                m.dims().len()
+            ));
+        }
+        if query.dims()[rank - 1] != self.features {
+            return wrong(format!(
+                "was expecting embedding dimension of {}, but got {}",
+                self.features,
+                query.dims()[rank - 1]
+            ));
+        }
+        if self.in_proj_weight.is_some() && k != v {
+            return wrong(format!("key shape torch.Size({k}) does not match value shape torch.Size({v})"));
+        }
+        if k[..rank - 1] != v[..rank - 1] {
+            return wrong(format!(
+                "key's sequence and batch dims {:?} do not match value's {:?}",
+                &k[..rank - 1],
+                &v[..rank - 1]
+            ));
+        }
+        let batch = usize::from(!self.options.batch_first);
+        if rank == 3 && k[batch] != query.dims()[batch] {
+            return Err(Error::runtime(format!(
+                "the batch size of key is {}, but must be that of query, {}",
+                k[batch],
+                query.dims()[batch]
+            )));
+        }
+        Ok(())
+    }
+
+    /// Queries, keys and values of all heads side by side.
+    fn project(&self, x: [&Tensor; 3], same: bool) -> Result<[Tensor; 3]> {
+        let bias = self.in_proj_bias.as_ref().map(Parameter::tensor);
+        let three = |parts: Vec<Tensor>| <[Tensor; 3]>::try_from(parts).map_err(|_| Error::runtime("not three parts"));
+        let packed = self.in_proj_weight.as_ref().map(Parameter::tensor);
+        // One product where all three are the same tensor.
+        if let (Some(w), true) = (&packed, same) {
+            return three(linear(x[0], w, bias.as_ref())?.chunk(3, -1)?);
+        }
+        let weights = match &packed {
+            Some(w) => w.chunk(3, 0)?,
+            None => [&self.q_proj_weight, &self.k_proj_weight, &self.v_proj_weight]
+                .into_iter()
+                .flatten()
+                .map(Parameter::tensor)
+                .collect(),
+        };
+        let biases = bias.map(|b| b.chunk(3, 0)).transpose()?;
+        let one = |(i, w): (usize, &Tensor)| linear(x[i], w, biases.as_ref().map(|b| &b[i]));
+        three(weights.iter().enumerate().map(one).collect::<Result<_>>()?)
+    }
+
+    fn run(
+        &self,
+        query: &Tensor,
+        key: &Tensor,
+        value: &Tensor,
+        mask: AttentionMask<'_>,
+        need_weights: bool,
+    ) -> Result<(Tensor, Option<Tensor>)> {
+        self.check(query, key, value, &mask)?;
+        let same = query.is_same(key) && key.is_same(value);
+        let batched = query.dims().len() == 3;
+        let turn = batched && !self.options.batch_first;
+        let rows = |x: &Tensor| match (batched, turn) {
+            (false, _) => x.unsqueeze(0),
+            (_, true) => x.transpose(0, 1),
+            _ => Ok(x.clone()),
+        };
+        let q = rows(query)?;
+        let (k, v) = if same { (q.clone(), q.clone()) } else { (rows(key)?, rows(value)?) };
+        let [q, mut k, mut v] = self.project([&q, &k, &v], same)?;
+        let (batch, targets, sources) = (q.dims()[0], q.dims()[1], k.dims()[1]);
+        let mut added = 0;
+        if let (Some(bk), Some(bv)) = (&self.bias_k, &self.bias_v) {
+            let size = [batch as i64, 1, self.features as i64];
+            k = cat(&[&k, &bk.tensor().expand(&size)?], 1)?;
+            v = cat(&[&v, &bv.tensor().expand(&size)?], 1)?;
+            added += 1;
+        }
+        let each = self.features / self.heads;
+        let split = |x: &Tensor| {
+            x.reshape(&[batch as i64, x.dims()[1] as i64, self.heads as i64, each as i64])?.transpose(1, 2)
+        };
+        let (q, mut k, mut v) = (split(&q)?, split(&k)?, split(&v)?);
+        if self.options.add_zero_attn {
+            let zeros = Tensor::zeros(&[batch, self.heads, 1, each], k.dtype(), k.device())?;
+            k = cat(&[&k, &zeros], 2)?;
+            v = cat(&[&v, &zeros], 2)?;
+            added += 1;
+        }
+        let sizes = Sizes { batch, heads: self.heads, targets, sources, added };
+        // The kernel knows the causal mask where it is the only one and the sources are those that were given.
+        let simple = !need_weights && added == 0 && mask.mask.is_none() && mask.key_padding_mask.is_none();
+        let total = if simple { None } else { sizes.total(&mask, q.dtype(), q.device())? };
+        let p = if self.training.get() { self.options.dropout } else { 0.0 };
+        let (y, weights) = if need_weights {
+            let scores = q.mul_scalar((1.0 / each as f64).sqrt())?.matmul(&k.transpose(-2, -1)?)?;
+            let scores = total.map_or_else(|| Ok(scores.clone()), |m| scores.add(&m))?;
+            let weights = dropout(&scores.softmax(-1)?, p, true)?;
+            (weights.matmul(&v)?, Some(weights))
+        } else {
+            let arguments = AttentionArgs {
+                mask: total.as_ref(),
+                dropout: p,
+                is_causal: simple && mask.is_causal,
+                scale: None,
+                enable_gqa: false,
+            };
+            (scaled_dot_product_attention(&q, &k, &v, &arguments)?, None)
+        };
+        let y = y.transpose(1, 2)?.reshape(&[batch as i64, targets as i64, self.features as i64])?;
+        let y = self.out_proj.forward(&y)?;
+        let y = if !batched {
+            y.squeeze(0)?
+        } else if turn {
+            y.transpose(0, 1)?
+        } else {
+            y
+        };
+        Ok((y, weights))
+    }
+}
+
+/// What masks have to fit.
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    targets: usize,
+    /// Those that were given.
+    sources: usize,
+    /// Those that are always seen, behind them.
+    added: usize,
+}
+
+impl Sizes {
+    /// All masks as one that is added to the scores and broadcasts to `[batch, heads, targets, sources + added]`.
+    fn total(&self, mask: &AttentionMask<'_>, dtype: DType, device: Device) -> Result<Option<Tensor>> {
+        let (t, s) = (self.targets, self.sources);
+        let size = |dims: &[usize]| dims.iter().map(|&n| n as i64).collect::<Vec<_>>();
+        let mut total: Option<Tensor> = None;
+        let mut join = |m: Tensor| -> Result<()> {
+            total = Some(match &total {
+                Some(before) => before.add(&m)?,
+                None => m,
+            });
+            Ok(())
+        };
+        if let Some(m) = mask.mask {
+            let m = scores(m, "attn_mask", dtype)?;
+            let flat = self.batch * self.heads;
+            let (rank, want) = match m.dims().len() {
+                2 => (2, vec![t, s]),
+                3 => (3, vec![flat, t, s]),
+                4 => (4, m.dims().to_vec()),
+                n => {
+                    return Err(Error::value(format!(
+                        "For batched (3-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {n}-D tensor instead"
+                    )));
+                }
+            };
+            if m.dims()[..] != want[..] {
+                let want: Vec<String> = want.iter().map(usize::to_string).collect();
+                return Err(Error::runtime(format!(
+                    "The shape of the {rank}D attn_mask is torch.Size({}), but should be ({}).",
+                    m.dims(),
+                    want.join(", ")
+                )));
+            }
+            join(match rank {
+                2 => m.reshape(&size(&[1, 1, t, s]))?,
+                3 => m.reshape(&size(&[self.batch, self.heads, t, s]))?,
+                _ => m,
+            })?;
+        }
+        if mask.is_causal {
+            join(causal(t, s, dtype, device)?.reshape(&size(&[1, 1, t, s]))?)?;
+        }
+        if let Some(m) = mask.key_padding_mask {
+            let m = scores(m, "key_padding_mask", dtype)?;
+            let want = [self.batch, s];
+            // The batch is there unless all inputs lack it.
+            let last = 2 - m.dims().len();
+            for (i, (have, want)) in m.dims().iter().zip(&want[last..]).enumerate() {
+                if have != want {
+                    return Err(Error::value(format!(
+                        "Expected key_padded_mask.shape[{}] to be {want}, but got {have}",
+                        i + last
+                    )));
+                }
+            }
+            join(m.reshape(&size(&[self.batch, 1, 1, s]))?)?;
+        }
+        match total {
+            Some(m) if self.added > 0 => {
+                let mut dims = m.dims().to_vec();
+                dims[3] = self.added;
+                Ok(Some(cat(&[&m, &Tensor::zeros(&dims, dtype, device)?], 3)?))
+            }
+            total => Ok(total),
+        }
+    }
+}
+
+/// A mask as numbers that are added to scores.
+fn scores(mask: &Tensor, name: &str, dtype: DType) -> Result<Tensor> {
+    if mask.dtype() == DType::Bool {
+        return select_scalar(mask, f64::NEG_INFINITY, &Tensor::zeros(mask.dims(), dtype, mask.device())?);
+    }
+    if !mask.dtype().is_float() {
+        return Err(Error::value(format!("only bool and floating types of {name} are supported")));
+    }
+    Ok(mask.clone())
+}
+
+/// Minus infinity behind the diagonal, zeros elsewhere.
+pub(crate) fn causal(targets: usize, sources: usize, dtype: DType, device: Device) -> Result<Tensor> {
+    let all = Tensor::full(&[targets, sources], f64::NEG_INFINITY, dtype, device)?;
+    ops::call_tensor("triu", &[Arg::Tensor(&all), Arg::Scalar(Scalar::Int(1))])
+}
+
+impl Module for MultiheadAttention {
+    /// Attention of a sequence to itself.
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.attend(x, x, x, AttentionMask::default())
+    }
+    fn visit(&self, v: &mut Visitor<'_>) {
+        let own = [
+            ("in_proj_weight", &self.in_proj_weight),
+            ("q_proj_weight", &self.q_proj_weight),
+            ("k_proj_weight", &self.k_proj_weight),
+            ("v_proj_weight", &self.v_proj_weight),
+            ("in_proj_bias", &self.in_proj_bias),
+            ("bias_k", &self.bias_k),
+            ("bias_v", &self.bias_v),
+        ];
+        for (name, p) in own {
+            p.iter().for_each(|p| v.parameter(name, p));
+        }
+        v.module("out_proj", &self.out_proj);
+        v.training(&self.training);
+    }
+}
