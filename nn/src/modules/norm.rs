@@ -392,8 +392,8 @@ impl Module for LocalResponseNorm {
         let (kernel, stride) = ([self.size, 1, 1], [1, 1, 1]);
         let mean = ops::call_tensor("avg_pool3d", &[Arg::Tensor(&square), Arg::Ints(&kernel), Arg::Ints(&stride)])?;
         let number = |name: &str, x: &Tensor, v: f64| ops::call_tensor(name, &[Arg::Tensor(x), Arg::Scalar(v.into())]);
-        let base = number("add", &number("mul", &mean.reshape(&whole)?, self.alpha)?, self.k)?;
-        x.div(&number("pow", &base, self.beta)?)
+        let base = number("add.Tensor", &number("mul.Tensor", &mean.reshape(&whole)?, self.alpha)?, self.k)?;
+        x.div(&number("pow.Tensor_Tensor", &base, self.beta)?)
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
 }

@@ -250,10 +250,10 @@ impl<const N: usize> Module for LPPool<N> {
             return pool.forward(&of("abs", x)?);
         }
         let pool = AvgPool { stride, kernel_size, ceil_mode, ..AvgPool::<N>::new(1) };
-        let mean = pool.forward(&by("pow", x, norm_type)?)?;
+        let mean = pool.forward(&by("pow.Tensor_Tensor", x, norm_type)?)?;
         let size: f64 = kernel_size.iter().map(|&k| k as f64).product();
-        let sum = by("mul", &of("sign", &mean)?.mul(&of("relu", &of("abs", &mean)?)?)?, size)?;
-        by("pow", &sum, 1.0 / norm_type)
+        let sum = by("mul.Tensor", &of("sign", &mean)?.mul(&of("relu", &of("abs", &mean)?)?)?, size)?;
+        by("pow.Tensor_Tensor", &sum, 1.0 / norm_type)
     }
     fn visit(&self, _: &mut Visitor<'_>) {}
     fn name(&self) -> &'static str {
