@@ -315,14 +315,14 @@ fn dropout_and_batch_norm_know_training_from_evaluation() {
         let x = problem(&[4, 2, 3, 3]).unwrap().0.to_device(device).unwrap();
         let y = b.forward(&x).unwrap();
         assert!(y.mean_dim(&[0, 2, 3], false).unwrap().to_vec::<f32>().unwrap().iter().all(|m| m.abs() < 1e-5));
-        assert_eq!(b.num_batches_tracked.tensor().item_f64().unwrap(), 1.0);
-        let moved = b.running_mean.tensor().to_vec::<f32>().unwrap();
+        assert_eq!(b.num_batches_tracked.as_ref().unwrap().tensor().item_f64().unwrap(), 1.0);
+        let moved = b.running_mean.as_ref().unwrap().tensor().to_vec::<f32>().unwrap();
         let mean = x.mean_dim(&[0, 2, 3], false).unwrap().to_vec::<f32>().unwrap();
         assert!(moved.iter().zip(&mean).all(|(r, m)| (r - 0.1 * m).abs() < 1e-6));
         b.eval();
         b.forward(&x).unwrap();
-        assert_eq!(b.num_batches_tracked.tensor().item_f64().unwrap(), 1.0);
-        assert_eq!(b.running_mean.tensor().to_vec::<f32>().unwrap(), moved);
+        assert_eq!(b.num_batches_tracked.as_ref().unwrap().tensor().item_f64().unwrap(), 1.0);
+        assert_eq!(b.running_mean.as_ref().unwrap().tensor().to_vec::<f32>().unwrap(), moved);
     }
 }
 

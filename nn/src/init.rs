@@ -53,8 +53,9 @@ pub fn calculate_fan_in_and_fan_out(x: &Tensor) -> Result<(usize, usize)> {
     if d.len() < 2 {
         return Err(Error::value("Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"));
     }
-    let receptive: usize = d[2..].iter().product();
-    Ok((d[1] * receptive, d[0] * receptive))
+    // An empty tensor may have any sizes beside the zero.
+    let receptive = d[2..].iter().fold(1usize, |a, &n| a.saturating_mul(n));
+    Ok((d[1].saturating_mul(receptive), d[0].saturating_mul(receptive)))
 }
 
 /// The dtype that layers make their parameters with.

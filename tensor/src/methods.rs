@@ -26,17 +26,6 @@ fn sizes(dims: &[usize]) -> Vec<i64> {
     dims.iter().map(|&n| i64::try_from(n).unwrap_or(i64::MAX)).collect()
 }
 
-/// The two results of a row.
-fn pair(name: &str, args: &[Arg<'_>]) -> Result<(Tensor, Tensor)> {
-    match ops::call(name, args)? {
-        Ret::Tuple(v) | Ret::List(v) => match <[Tensor; 2]>::try_from(v) {
-            Ok([a, b]) => Ok((a, b)),
-            Err(v) => Err(Error::runtime(format!("{name} gave {} results", v.len()))),
-        },
-        other => Err(Error::runtime(format!("{name} gave {other:?} where two tensors were expected"))),
-    }
-}
-
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) = $row:literal, [$($value:expr),*];)*) => {
         impl Tensor {$(
@@ -59,7 +48,7 @@ macro_rules! pairs {
             /// # Errors
             /// As PyTorch's, in its words.
             pub fn $name(&self, $($arg: $ty),*) -> Result<(Tensor, Tensor)> {
-                pair($row, &[Arg::Tensor(self), $($value),*])
+                ops::call_pair($row, &[Arg::Tensor(self), $($value),*])
             }
         )*}
     };

@@ -3,8 +3,8 @@
 use super::ok;
 use crate::ops::dtype::narrowed;
 use crate::ops::pointwise::{arith, binary, compare, result_type_of, select, select_scalar};
-use crate::schema::{Args, Operand, Row, SampleArg, Tier, n, positive, t, unit};
 use crate::scalar::general;
+use crate::schema::{Args, Operand, Row, SampleArg, Tier, n, positive, t, unit};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, graph, samples};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
 

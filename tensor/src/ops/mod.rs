@@ -386,3 +386,14 @@ pub fn call_tensor(name: &str, args: &[Arg<'_>]) -> Result<Tensor> {
         other => Err(Error::runtime(format!("{name} gave {other:?} where a tensor was expected"))),
     }
 }
+
+/// [`call`] for an op that gives two tensors.
+///
+/// # Errors
+/// As [`call`].
+pub fn call_pair(name: &str, args: &[Arg<'_>]) -> Result<(Tensor, Tensor)> {
+    match call(name, args)? {
+        Ret::Tuple(y) | Ret::List(y) if y.len() == 2 => Ok((y[0].clone(), y[1].clone())),
+        other => Err(Error::runtime(format!("{name} gave {other:?} where two tensors were expected"))),
+    }
+}

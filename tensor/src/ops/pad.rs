@@ -137,7 +137,11 @@ pub fn pad_constant(x: &Tensor, low_high: &[(i64, i64)], value: Scalar) -> Resul
 pub(crate) fn unslice(g: &Tensor, s: &Slice, n: usize) -> Result<Tensor> {
     let mut spec = vec![(0, 0, 0); g.dims().len()];
     let end = if s.len == 0 { 0 } else { s.start + (s.len - 1) * s.step + 1 };
-    spec[s.dim] = if s.len == 0 { (n as i64, 0, 0) } else { (s.start as i64, (n - end) as i64, if s.len < 2 { 0 } else { s.step - 1 }) };
+    spec[s.dim] = if s.len == 0 {
+        (n as i64, 0, 0)
+    } else {
+        (s.start as i64, (n - end) as i64, if s.len < 2 { 0 } else { s.step - 1 })
+    };
     pad(g, &spec, Scalar::Int(0))
 }
 
