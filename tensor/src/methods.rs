@@ -149,6 +149,13 @@ impl Tensor {
         let tensors: Vec<Option<Tensor>> = tensors.iter().map(|&t| Some(t.clone())).collect();
         ops::call_tensor("einsum", &[Arg::Str(equation), Arg::Tensors(&tensors)])
     }
+    /// How many elements are other than zero.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn count_nonzero(&self) -> Result<Tensor> {
+        self.ne_scalar(0)?.sum()
+    }
     /// Whether sizes and all elements are equal.
     ///
     /// # Errors
@@ -229,8 +236,6 @@ methods! {
     median() = "median", [];
     /// The logarithm of the sum of exponentials over dimensions.
     logsumexp(dims: &[i64], keepdim: bool) = "logsumexp", [Arg::Ints(dims), flag(keepdim)];
-    /// How many elements are other than zero.
-    count_nonzero() = "count_nonzero", [];
     /// Sum of the diagonal.
     trace() = "trace", [];
 
