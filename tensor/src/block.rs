@@ -200,7 +200,8 @@ fn put_block(class: usize, p: *mut u8) {
 
 /// A multi-dimensional array: one pointer to a reference-counted block.
 ///
-/// Cloning shares; views alias; no type parameters. See the crate's documentation.
+/// `clone()` gives another handle to the same memory, as assignment does in Python: what is written through one is seen through both.
+/// PyTorch's `clone()` is [`Tensor::copy`]. Views alias; there are no type parameters. See the crate's documentation.
 #[repr(transparent)]
 pub struct Tensor(NonNull<Header>);
 
