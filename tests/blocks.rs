@@ -1,7 +1,10 @@
 //! Activations, dropouts, tables, containers, attention and the transformer against numbers of PyTorch from the same seeds;
 //! and what modules can do as modules.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+mod common;
+
+use common::{devices, names, randn, turn};
+use std::sync::Arc;
 use torchtpu::nn::optim::{Optimizer, Sgd, SgdOptions};
 use torchtpu::nn::{
     AlphaDropout, AttentionMask, BagMode, Bilinear, CELU, CosineSimilarity, Dropout, Dropout1d, Dropout2d, Dropout3d,
@@ -14,22 +17,6 @@ use torchtpu::nn::{
 };
 use torchtpu::random::manual_seed;
 use torchtpu::{Backward, DType, Device, ErrorKind, Result, Tensor, set_default_dtype};
-
-/// The generator and the default dtype are one per process, so tests that use them take turns.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn devices() -> [Device; 2] {
-    [Device::CPU, torchtpu::device("tpu").unwrap()]
-}
-
-fn randn(dims: &[usize]) -> Tensor {
-    let x = Tensor::zeros(dims, DType::F32, Device::CPU).unwrap();
-    torchtpu::nn::init::normal_(&x, 0.0, 1.0, None).unwrap();
-    x
-}
 
 fn ones(dims: &[usize]) -> Tensor {
     Tensor::ones(dims, DType::F32, Device::CPU).unwrap()
@@ -47,10 +34,6 @@ fn close(x: &Tensor, want: &[f64]) {
 fn refused<T>(y: Result<T>, kind: ErrorKind, message: &str) {
     let e = y.err().expect("an error");
     assert_eq!((e.kind(), e.message()), (kind, message));
-}
-
-fn names(m: &dyn Module) -> Vec<String> {
-    m.named_parameters().into_iter().map(|(name, _)| name).collect()
 }
 
 #[test]

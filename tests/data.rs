@@ -1,7 +1,10 @@
 //! Datasets, samplers and loaders, against numbers of PyTorch; workers; files of tensors.
 
+mod common;
+
+use common::turn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use torchtpu::nn::data::{
     BatchSampler, ConcatDataset, DataLoader, Dataset, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler,
@@ -10,12 +13,6 @@ use torchtpu::nn::data::{
 use torchtpu::nn::safetensors;
 use torchtpu::random::{Generator, manual_seed};
 use torchtpu::{Device, Error, Result, Tensor};
-
-/// The default generator is one per process, so tests take turns.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
 
 fn numbers(from: i64, to: i64) -> TensorDataset {
     let v: Vec<i64> = (from..to).collect();

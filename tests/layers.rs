@@ -1,6 +1,8 @@
 //! Recurrent and transformer layers, optimisers, schedules and clipping against numbers of PyTorch from the same seeds.
 
-use std::sync::{Mutex, MutexGuard};
+mod common;
+
+use common::{names, randn, turn};
 use torchtpu::nn::optim::{
     Adagrad, AdagradOptions, CosineAnnealingLR, LinearLR, MultiStepLR, OneCycleLR, Optimizer, RMSprop, RMSpropOptions,
     ReduceLROnPlateau, Schedule, Scheduler, SequentialLR, Sgd, SgdOptions, clip_grad_norm,
@@ -12,27 +14,11 @@ use torchtpu::nn::{
 use torchtpu::random::manual_seed;
 use torchtpu::{Backward, DType, Device, Result, Tensor};
 
-/// The generator is one per process, so tests that draw from it take turns.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn randn(dims: &[usize]) -> Tensor {
-    let x = Tensor::zeros(dims, DType::F32, Device::CPU).unwrap();
-    torchtpu::nn::init::normal_(&x, 0.0, 1.0, None).unwrap();
-    x
-}
-
 #[track_caller]
 fn close(x: &Tensor, want: &[f64]) {
     let got = x.to_vec::<f64>().unwrap();
     let near = |(g, w): (&f64, &f64)| (g - w).abs() <= 2e-5 * (1.0 + w.abs());
     assert!(got.iter().zip(want).all(near), "{:?} against {want:?}", &got[..want.len()]);
-}
-
-fn names(m: &dyn Module) -> Vec<String> {
-    m.named_parameters().into_iter().map(|(name, _)| name).collect()
 }
 
 #[test]

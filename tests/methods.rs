@@ -1,20 +1,12 @@
 //! Methods of tensors that stand for a row of the table: PyTorch's numbers on every device, in place and not.
 
-use std::sync::{Mutex, MutexGuard};
+mod common;
+
+use common::{devices, turn};
 use torchtpu::nn::init;
 use torchtpu::random::manual_seed;
 use torchtpu::schema::Arg;
 use torchtpu::{Backward, DType, Device, ErrorKind, Result, Tensor, ops};
-
-/// The generator is one per process, so tests that draw from it take turns.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn devices() -> [Device; 2] {
-    [Device::CPU, torchtpu::device("tpu").unwrap()]
-}
 
 /// `[[3, 1, 2], [0, 5, 4]]`.
 fn x(device: Device) -> Tensor {

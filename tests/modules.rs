@@ -1,25 +1,11 @@
 //! Convolutions, normalisation, pools, padding and resizing as modules, against numbers of PyTorch from the same seeds.
 
-use std::sync::{Mutex, MutexGuard};
+mod common;
+
+use common::{devices, names, randn, turn};
 use torchtpu::nn::*;
 use torchtpu::random::manual_seed;
-use torchtpu::{Backward, DType, Device, ErrorKind, Result, Tensor};
-
-/// The generator is one per process, so tests that draw from it take turns.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(|e| e.into_inner())
-}
-
-fn devices() -> [Device; 2] {
-    [Device::CPU, torchtpu::device("tpu").unwrap()]
-}
-
-fn randn(dims: &[usize]) -> Tensor {
-    let x = Tensor::zeros(dims, DType::F32, Device::CPU).unwrap();
-    init::normal_(&x, 0.0, 1.0, None).unwrap();
-    x
-}
+use torchtpu::{Backward, Device, ErrorKind, Result, Tensor};
 
 /// Name, sum, and sum weighted by the place in the flat tensor, from 1/n to 1.
 type Numbers = (&'static str, f64, f64);
@@ -166,10 +152,6 @@ fn check_gradient<M: Module>(name: &str, make: impl Fn() -> Result<M>, dims: &[u
         let g = m.parameters().first().map_or_else(|| x.grad(), |p| p.grad()).unwrap();
         near(name, GRADIENTS, &g);
     }
-}
-
-fn names(m: &dyn Module) -> Vec<String> {
-    m.state_dict().into_iter().map(|(name, _)| name).collect()
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //!
 //! The tests on `tpu` need a PJRT plugin, as `tests/summary.py` provides.
 
+mod common;
+
+use common::devices;
 use torchtpu::nn::optim::{
     Adagrad, AdagradOptions, Adam, AdamOptions, AdamW, ChainedScheduler, ConstantLR, CosineAnnealingWarmRestarts,
     CyclicLR, CyclicMode, ExponentialLR, MultiplicativeLR, OneCycleLR, Optimizer, OptimizerState, PolynomialLR,
@@ -27,10 +30,6 @@ fn values(p: &[Parameter]) -> Vec<f64> {
 fn close(a: &[f64], b: &[f64], tolerance: f64) {
     assert_eq!(a.len(), b.len());
     assert!(a.iter().zip(b).all(|(x, y)| (x - y).abs() <= tolerance * (1.0 + y.abs())), "{a:?} against {b:?}");
-}
-
-fn devices() -> [Device; 2] {
-    [Device::CPU, torchtpu::device("tpu").unwrap()]
 }
 
 /// Makes an optimiser of two groups, the second with settings of its own.
