@@ -328,15 +328,20 @@ impl TransformerEncoder {
     }
 }
 
+/// The parts of an encoder or a decoder.
+fn visit_stack<L: Module>(v: &mut Visitor<'_>, layers: &[L], norm: Option<&LayerNorm>) {
+    for (i, layer) in layers.iter().enumerate() {
+        v.module(&format!("layers.{i}"), layer);
+    }
+    norm.iter().for_each(|n| v.module("norm", *n));
+}
+
 impl Module for TransformerEncoder {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.encode(x, AttentionMask::default())
     }
     fn visit(&self, v: &mut Visitor<'_>) {
-        for (i, layer) in self.layers.iter().enumerate() {
-            v.module(&format!("layers.{i}"), layer);
-        }
-        self.norm.iter().for_each(|n| v.module("norm", n));
+        visit_stack(v, &self.layers, self.norm.as_ref());
     }
 }
 
@@ -383,10 +388,7 @@ impl Module for TransformerDecoder {
         Err(missing_argument("TransformerDecoder", "memory"))
     }
     fn visit(&self, v: &mut Visitor<'_>) {
-        for (i, layer) in self.layers.iter().enumerate() {
-            v.module(&format!("layers.{i}"), layer);
-        }
-        self.norm.iter().for_each(|n| v.module("norm", n));
+        visit_stack(v, &self.layers, self.norm.as_ref());
     }
 }
 
