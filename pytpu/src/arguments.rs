@@ -16,7 +16,7 @@ use numbers::{begins_with_tensor, takes_numbers, takes_only_numbers};
 use pyo3::ffi::*;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
-use torchtpu_tensor::Tensor;
+use torchtpu_tensor::{Scalar, Tensor};
 use torchtpu_tensor::schema::{Arg, Default, Row, Schema, Ty};
 use values::{convert, int_list, looks_like_int, none};
 
@@ -174,6 +174,7 @@ enum Owned {
     Tensors(#[allow(dead_code)] Box<[Option<Tensor>]>), // read through the pointers that arguments hold, as the next two
     Ints(#[allow(dead_code)] Box<[i64]>),
     Floats(#[allow(dead_code)] Box<[f64]>),
+    Scalars(#[allow(dead_code)] Box<[Scalar]>),
 }
 
 /// The values of a call. Stays where it was made: its arguments point into it.

@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::sync::OnceLock;
-use torchtpu_tensor::{DType, can_cast, default_complex, default_dtype, promote_types, set_default_dtype};
+use torchtpu_tensor::{DType, can_cast, default_dtype, promote_types, set_default_dtype};
 
 /// The type of a tensor's elements.
 #[pyclass(frozen, eq, hash, name = "dtype", module = "torch")]
@@ -68,13 +68,13 @@ pub fn object(py: Python<'_>, d: DType) -> Bound<'_, PyDType> {
     OBJECTS.get().expect("set at import")[d as usize].bind(py).clone()
 }
 
-/// A dtype argument: a dtype, or one of Python's own types.
+/// A dtype argument: a dtype, or one of Python's own types, which have 64 bits, whatever the default dtype is.
 ///
 /// # Safety
 /// `o` is an object.
 pub unsafe fn extract(o: *mut PyObject) -> Option<DType> {
     if o == (&raw mut PyFloat_Type).cast() {
-        return Some(default_dtype());
+        return Some(DType::F64);
     }
     if o == (&raw mut PyLong_Type).cast() {
         return Some(DType::I64);
@@ -83,7 +83,7 @@ pub unsafe fn extract(o: *mut PyObject) -> Option<DType> {
         return Some(DType::Bool);
     }
     if o == (&raw mut PyComplex_Type).cast() {
-        return Some(default_complex());
+        return Some(DType::C128);
     }
     Python::attach(|py| {
         // SAFETY: by the contract.

@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::schema::{Arg, Args, Ret};
-use torchtpu_tensor::{DType, Device, Dims, Error, Scalar, Tensor};
+use torchtpu_tensor::{DType, Device, Error, Scalar, Tensor};
 
 type Object = *mut PyObject;
 
@@ -373,20 +373,14 @@ unsafe fn value_for(x: &Tensor, o: Object) -> Outcome<Tensor> {
     }
 }
 
-/// Leading dimensions of size one that the target lacks are dropped.
-fn without_leading_ones(v: Tensor, dims: &Dims) -> Outcome<Tensor> {
-    let mut first = 0;
-    while v.dims().len() - first > dims.len() && v.dims()[first] == 1 {
-        first += 1;
-    }
-    if first == 0 {
-        return Ok(v);
-    }
-    let sizes: Vec<i64> = v.dims()[first..].iter().map(|n| *n as i64).collect();
-    Ok(v.reshape(&sizes)?)
+/// Without leading dimensions of size one: whatever is written broadcasts without them, and errors name the rest.
+fn without_leading_ones(v: Tensor) -> Outcome<Tensor> {
+    let rest: Vec<i64> = v.dims().iter().skip_while(|n| **n == 1).map(|n| *n as i64).collect();
+    Ok(if rest.len() == v.dims().len() { v } else { v.reshape(&rest)? })
 }
 
 fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> Outcome<()> {
+    let value = without_leading_ones(value)?;
     // `x[mask] = 0` needs no positions.
     if let ([Item::Tensor(mask)], true) = (&key[..], value.dims().is_empty())
         && mask.dtype() == DType::Bool
@@ -410,7 +404,6 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         && key.iter().any(|i| matches!(i, Item::Bool(_)) || matches!(i, Item::Tensor(t) if is_mask(t)));
     let s = select(x, key)?;
     if s.indices.is_empty() {
-        let value = without_leading_ones(value, s.x.dims())?;
         enter::work(s.x.numel(), || s.x.copy_(&value).map(|_| ()))?;
         return Ok(());
     }

@@ -3,12 +3,12 @@
 //! Two plain tensors take two pointer compares and one call. Numbers stay numbers; they are operands of the op, never
 //! tensors. What is neither gives `NotImplemented`, and Python its own message.
 
-use crate::arguments;
 use crate::enter::{self, Failure, Outcome};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
-use crate::{table, torch_function};
+use crate::{arguments, convert, table, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
+use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::ops::pointwise::{self, BinaryKind, CompareKind, UnaryKind};
 use torchtpu_tensor::schema::Operand;
@@ -87,6 +87,44 @@ unsafe fn with_operands(
         }
         match (operand(a), operand(b)) {
             (Some(x), Some(y)) => Ok(wrap(compute(x, y, 1, &f)?)),
+            _ => with_array(a, b, name, f),
+        }
+    }
+}
+
+/// An operator of a tensor and a NumPy array, as far as it is the tensor's affair: `==`, and division of an array. Every
+/// other one NumPy computes, or nobody.
+///
+/// # Safety
+/// Objects; the GIL is held.
+#[cold]
+unsafe fn with_array(
+    a: Object,
+    b: Object,
+    name: &'static str,
+    f: impl Fn(Operand<'_>, Operand<'_>) -> torchtpu_tensor::Result<Tensor>,
+) -> Outcome {
+    // SAFETY: by the contract; the product is a new reference.
+    unsafe {
+        let (tensor, array) = if is_tensor(a) { (a, b) } else { (b, a) };
+        if !is_tensor(tensor) || !convert::is_array(array) {
+            return not_implemented();
+        }
+        match name {
+            "__eq__" => Python::attach(|py| {
+                match convert::from_array_interface(&Bound::from_borrowed_ptr(py, array)) {
+                    Ok(y) => Ok(wrap(f(Operand::Tensor(tensor_of(tensor)), Operand::Tensor(&y))?)),
+                    // An array of what no tensor holds is equal to none.
+                    Err(e) if e.is_instance_of::<PyTypeError>(py) => not_implemented(),
+                    Err(e) => Err(e.into()),
+                }
+            }),
+            "__truediv__" if tensor == b => {
+                let inverse = wrap(tensor_of(b).reciprocal()?);
+                let y = PyNumber_Multiply(inverse, array);
+                Py_DECREF(inverse);
+                if y.is_null() { Err(Python::attach(PyErr::fetch).into()) } else { Ok(y) }
+            }
             _ => not_implemented(),
         }
     }

@@ -169,6 +169,14 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
             }
             return Ok(o);
         }
+        // What was written comes back as a list.
+        if d.name.ends_with('_') {
+            let o = PyList_New(items.len() as Py_ssize_t);
+            for (i, t) in items.into_iter().enumerate() {
+                PyList_SetItem(o, i as Py_ssize_t, wrap(t));
+            }
+            return Ok(o);
+        }
         let o = PyTuple_New(items.len() as Py_ssize_t);
         for (i, t) in items.into_iter().enumerate() {
             PyTuple_SetItem(o, i as Py_ssize_t, wrap(t));

@@ -127,6 +127,12 @@ pub struct Kept {
     outputs: SmallVec<[Option<SavedTensor>; 1]>,
 }
 
+impl Kept {
+    fn has_tensors(&self) -> bool {
+        self.inputs.iter().any(|k| k.saved.is_some()) || self.outputs.iter().any(Option::is_some)
+    }
+}
+
 /// A backward function that is not an op's rule: `torch.autograd.Function`, checkpointing.
 pub trait BackwardFn: Send + Sync {
     /// Name shown to the user, `MyFunctionBackward`.
@@ -291,12 +297,15 @@ impl Node {
         Ok(grads)
     }
 
-    /// Frees what was kept.
+    /// Frees the tensors that were kept. A node that needs none can run again, as views and sums are often shared by losses.
     pub fn release(&self) {
         if let Rule::Function(f) = &self.rule {
             f.release();
         }
-        let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let kept = {
+            let mut kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+            if kept.as_ref().is_some_and(Kept::has_tensors) { kept.take() } else { None }
+        };
         drop(kept);
     }
 }

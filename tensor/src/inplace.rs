@@ -16,12 +16,15 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
     if !state::grad_enabled() {
         return Ok(());
     }
-    if let Some(v) = x.view_info().filter(|v| !v.is_detached())
-        && matches!(v.base.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad())
-    {
-        return Err(Error::runtime(
-            "a view of a leaf Variable that requires grad is being used in an in-place operation.",
-        ));
+    if let Some(v) = x.view_info().filter(|v| !v.is_detached()) {
+        if v.base.requires_grad() || x.requires_grad() {
+            v.check_rebase(x)?;
+        }
+        if matches!(v.base.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad()) {
+            return Err(Error::runtime(
+                "a view of a leaf Variable that requires grad is being used in an in-place operation.",
+            ));
+        }
     }
     if matches!(x.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad()) {
         return Err(Error::runtime("a leaf Variable that requires grad is being used in an in-place operation."));
@@ -38,6 +41,11 @@ pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()
         f(&alias)?
     };
     assign(x, &y)
+}
+
+/// Whether a write to `x` leaves nothing of what its history was made for: a view of a part leaves the base the rest.
+pub(crate) fn is_whole(x: &Tensor) -> bool {
+    x.view_info().is_none_or(|v| !v.is_detached() && v.base.numel() == x.numel())
 }
 
 /// Writes `y` over `x` and gives `x` the history of `y`.
@@ -58,12 +66,14 @@ pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
     let tracked = state::grad_enabled()
         && (y.requires_grad() || x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad()));
     let old_base = match x.view_info() {
-        Some(v) if tracked && !v.is_detached() => Some(v.base.alias_with_history()?),
+        Some(v) if tracked && !v.is_detached() => {
+            v.check_rebase(x)?;
+            Some(v.base.alias_with_history()?)
+        }
         _ => None,
     };
-    // What is overwritten by something constant has a gradient too: zero. A view of a part leaves the base the rest of its history.
-    let is_whole = x.view_info().is_none_or(|v| !v.is_detached() && v.base.numel() == x.numel());
-    let y = if tracked && is_whole && !y.requires_grad() && x.requires_grad() && x.dtype().is_inexact() {
+    // What is overwritten by something constant has a gradient too: zero.
+    let y = if tracked && is_whole(x) && !y.requires_grad() && x.requires_grad() && x.dtype().is_inexact() {
         crate::ops::pointwise::independent_of(&x.alias_with_history()?, y.expand_dims(x.dims())?)?
     } else {
         y

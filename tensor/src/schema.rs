@@ -19,6 +19,8 @@ pub enum Ty {
     IntList(u8),
     /// A number.
     Scalar,
+    /// A list of numbers.
+    ScalarList,
     /// A floating-point number.
     Float,
     /// A list of floating-point numbers.
@@ -140,6 +142,7 @@ impl Schema {
                 "Tensor[]" | "Tensor?[]" => Ty::TensorList,
                 "int" | "SymInt" => Ty::Int,
                 "Scalar" => Ty::Scalar,
+                "Scalar[]" => Ty::ScalarList,
                 "float" => Ty::Float,
                 "float[]" => Ty::FloatList,
                 "bool" => Ty::Bool,
@@ -213,6 +216,8 @@ pub enum Arg<'a> {
     Ints(&'a [i64]),
     /// Floating-point numbers.
     Floats(&'a [f64]),
+    /// Numbers.
+    Scalars(&'a [Scalar]),
     /// A string.
     Str(&'a str),
     /// A dtype.
@@ -608,6 +613,8 @@ pub enum SampleArg {
     Ints(Vec<i64>),
     /// Floats.
     Floats(Vec<f64>),
+    /// Numbers.
+    Scalars(Vec<Scalar>),
     /// A string.
     Str(&'static str),
     /// A dtype.

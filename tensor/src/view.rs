@@ -1,10 +1,22 @@
 //! Views: how they were made, how a device reads them, how history reaches them.
 
 use crate::op::Prim;
-use crate::{DeviceKind, GradRef, Meta, Result, Tensor, backend, dispatch};
+use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+/// Whether in-place changes of a view can become part of its base's history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Made {
+    /// They can.
+    Ordinarily,
+    /// Made where nothing was recorded: whether a later change should be is unclear.
+    WithoutGrad,
+    /// One of the views that share a node.
+    OneOfMany,
+}
 
 /// How a view was made from the tensor that owns the storage.
 pub struct ViewInfo {
@@ -18,12 +30,24 @@ pub struct ViewInfo {
     history_version: AtomicU32,
     /// A detached alias: history of the base does not reach it.
     detached: bool,
+    made: AtomicU8,
 }
 
 impl Drop for ViewInfo {
     fn drop(&mut self) {
         if let Some((_, handle)) = self.memo.get_mut().unwrap_or_else(|e| e.into_inner()).take() {
             backend::release(handle);
+        }
+    }
+}
+
+impl Made {
+    /// What a view of `x` is that is made now.
+    fn now(x: &Tensor) -> Made {
+        match x.view_info() {
+            _ if !crate::state::grad_enabled() => Made::WithoutGrad,
+            Some(v) if !v.detached => v.made(),
+            _ => Made::Ordinarily,
         }
     }
 }
@@ -38,7 +62,52 @@ impl ViewInfo {
         if let Some(op) = op {
             ops.push(op)
         }
-        Box::new(ViewInfo { base, ops, memo: Mutex::new(None), history_version: AtomicU32::new(x.version()), detached })
+        let made = if detached { Made::Ordinarily } else { Made::now(x) };
+        Box::new(ViewInfo {
+            base,
+            ops,
+            memo: Mutex::new(None),
+            history_version: AtomicU32::new(x.version()),
+            detached,
+            made: AtomicU8::new(made as u8),
+        })
+    }
+
+    fn made(&self) -> Made {
+        match self.made.load(Relaxed) {
+            0 => Made::Ordinarily,
+            1 => Made::WithoutGrad,
+            _ => Made::OneOfMany,
+        }
+    }
+
+    /// Says how this view, which nobody has seen yet, was made.
+    pub(crate) fn set_made(&self, made: Made) {
+        self.made.store(made as u8, Relaxed);
+    }
+
+    /// Refuses an in-place change of `x`, this view, that its base's history would have to follow and cannot.
+    pub(crate) fn check_rebase(&self, x: &Tensor) -> Result<()> {
+        if self.made() == Made::Ordinarily || self.detached {
+            return Ok(());
+        }
+        let (because, instead) = match self.made() {
+            Made::OneOfMany => (
+                " is a view and is being modified inplace.",
+                "This view is the output of a function that returns multiple views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
+            ),
+            _ => (
+                " is a view of a view which was created in no_grad mode and is being modified inplace with grad mode enabled.",
+                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked).",
+            ),
+        };
+        let what = match x.grad_ref() {
+            Some(GradRef::Node(n)) => {
+                format!("Output {} of {}{because}", x.output_nr(), n.name().trim_end_matches("Backward0"))
+            }
+            _ => "A view was created in no_grad mode and is being modified inplace with grad mode enabled.".to_string(),
+        };
+        Err(Error::runtime(format!("{what} {instead}")))
     }
 
     /// Whether the storage was written since this view's history was made.

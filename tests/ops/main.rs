@@ -52,7 +52,8 @@ fn lowerings_are_as_recorded() {
     torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
     let tpu = torchtpu::device("tpu").expect("a device name");
     let mut texts: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
-    for (family, rows) in ops::FAMILIES {
+    // Lists are lowered element by element, as the rows that serve elements.
+    for (family, rows) in ops::FAMILIES.iter().filter(|(family, _)| *family != "foreach") {
         for row in *rows {
             let schema = Schema::parse(row.schema).expect("every schema parses");
             let Some(sample) = (row.samples)().into_iter().find(|s| !s.random) else { continue };

@@ -107,6 +107,7 @@ pub enum Owned {
     Scalar(Scalar),
     Ints(Vec<i64>),
     Floats(Vec<f64>),
+    Scalars(Vec<Scalar>),
     Str(String),
     DType(DType),
 }
@@ -120,6 +121,7 @@ impl Owned {
             Owned::Scalar(s) => Arg::Scalar(*s),
             Owned::Ints(v) => Arg::Ints(v),
             Owned::Floats(v) => Arg::Floats(v),
+            Owned::Scalars(v) => Arg::Scalars(v),
             Owned::Str(s) => Arg::Str(s),
             Owned::DType(d) => Arg::DType(*d),
         }
@@ -134,6 +136,7 @@ impl Owned {
             Owned::Scalar(s) => Owned::Scalar(*s),
             Owned::Ints(v) => Owned::Ints(v.clone()),
             Owned::Floats(v) => Owned::Floats(v.clone()),
+            Owned::Scalars(v) => Owned::Scalars(v.clone()),
             Owned::Str(s) => Owned::Str(s.clone()),
             Owned::DType(d) => Owned::DType(*d),
         })
@@ -177,6 +180,7 @@ pub fn arguments(schema: &Schema, sample: &Sample, dtype: DType) -> Result<Vec<O
                 Some(SampleArg::Scalar(s)) => Owned::Scalar(*s),
                 Some(SampleArg::Ints(v)) => Owned::Ints(v.clone()),
                 Some(SampleArg::Floats(v)) => Owned::Floats(v.clone()),
+                Some(SampleArg::Scalars(v)) => Owned::Scalars(v.clone()),
                 Some(SampleArg::Str(s)) => Owned::Str(s.to_string()),
                 Some(SampleArg::DType(d)) => Owned::DType(*d),
                 Some(SampleArg::Default) | None => match &p.default {

@@ -38,6 +38,7 @@ fn type_text(p: &Parameter) -> String {
         Ty::Scalar => "Number".into(),
         Ty::Float => "float".into(),
         Ty::FloatList => "tuple of floats".into(),
+        Ty::ScalarList => "tuple of Scalars".into(),
         Ty::Bool => "bool".into(),
         Ty::Str => "str".into(),
         Ty::DType => "torch.dtype".into(),

@@ -289,6 +289,13 @@ unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Opt
                 out.owned.push(Owned::Floats(list));
                 Some(Arg::Floats(&*slice))
             }
+            Ty::ScalarList => {
+                let (n, item) = sequence(o)?;
+                let list = (0..n).map(|i| number(item(i))).collect::<Option<Box<[Scalar]>>>()?;
+                let slice: *const [Scalar] = &*list;
+                out.owned.push(Owned::Scalars(list));
+                Some(Arg::Scalars(&*slice))
+            }
             Ty::Str => string(o).map(Arg::Str),
             Ty::DType => dtype::extract(o).map(Arg::DType),
             Ty::Device => device::extract(o).ok()?.map(Arg::Device),

@@ -205,6 +205,12 @@ impl Tensor {
         };
         // A copy of an alias of itself, or of memory that overlaps, needs a detour.
         let y = if y.shares_storage(self) && self.device().kind == DeviceKind::Cpu { y.copy()? } else { y };
+        // What is overwritten has a gradient: zero.
+        let y = if y.requires_grad() && inplace::is_whole(self) && self.requires_grad() && state::grad_enabled() {
+            super::pointwise::independent_of(&self.alias_with_history()?, y)?
+        } else {
+            y
+        };
         inplace::assign(self, &y)?;
         Ok(self)
     }

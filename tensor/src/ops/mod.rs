@@ -20,6 +20,7 @@ pub mod dtype;
 pub mod einsum;
 pub mod embedding;
 pub mod fft;
+pub mod foreach;
 pub mod fractional_pool;
 pub mod frexp;
 pub mod grid;
@@ -322,6 +323,11 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("margin_loss", margin_loss::ROWS),
     ("distance", distance::ROWS),
     ("optim", optim::ROWS),
+    ("foreach", foreach::UNARY),
+    ("foreach", foreach::ARITHMETIC),
+    ("foreach", foreach::BOUNDS),
+    ("foreach", foreach::BLENDS),
+    ("foreach", foreach::OTHERS),
 ];
 
 /// Every row of the table.
@@ -329,8 +335,62 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
     FAMILIES.iter().flat_map(|(_, rows)| rows.iter())
 }
 
-/// A row with what stands for its missing arguments, and whether its in-place form is meant.
-type Callable = (&'static Row, Vec<Arg<'static>>, bool);
+/// An op that was found by its name.
+pub(crate) struct Callable {
+    row: &'static Row,
+    /// What stands for missing arguments.
+    defaults: Vec<Arg<'static>>,
+    /// Whether the in-place form is meant.
+    in_place: bool,
+}
+
+impl Callable {
+    /// Calls it. Arguments stand in the schema's order; those that are left out at the end get their defaults.
+    pub(crate) fn call(&self, args: &[Arg<'_>]) -> Result<Ret> {
+        if args.len() > self.defaults.len() {
+            return Err(Error::type_error(format!(
+                "{}() takes {} arguments but {} were given",
+                self.name(),
+                self.defaults.len(),
+                args.len()
+            )));
+        }
+        let all: SmallVec<[Arg<'_>; 12]> =
+            args.iter().copied().chain(self.defaults[args.len()..].iter().copied()).collect();
+        if self.in_place { self.row.call_in_place(&Args(&all)) } else { (self.row.call)(&Args(&all)) }
+    }
+    /// [`Callable::call`] of an op that gives one tensor.
+    pub(crate) fn call_tensor(&self, args: &[Arg<'_>]) -> Result<Tensor> {
+        match self.call(args)? {
+            Ret::Tensor(y) => Ok(y),
+            other => Err(Error::runtime(format!("{} gave {other:?} where a tensor was expected", self.name()))),
+        }
+    }
+    fn name(&self) -> &'static str {
+        self.row.schema.split('(').next().unwrap_or_default()
+    }
+}
+
+/// The op of a name, as [`call`] takes them.
+pub(crate) fn find(name: &str) -> Result<&'static Callable> {
+    static TABLE: OnceLock<HashMap<String, Callable>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let mut table = HashMap::new();
+        for row in rows() {
+            let schema = Schema::parse(row.schema).expect("a test parses every schema");
+            let defaults: Vec<_> = schema.params.iter().map(|p| p.default.argument(p.ty)).collect();
+            let name = row.schema.split('(').next().unwrap_or_default();
+            if row.has_inplace {
+                let (base, overload) = name.split_at(name.find('.').unwrap_or(name.len()));
+                let form = Callable { row, defaults: defaults.clone(), in_place: true };
+                table.insert(format!("{base}_{overload}"), form);
+            }
+            table.insert(name.to_string(), Callable { row, defaults, in_place: false });
+        }
+        table
+    });
+    table.get(name).ok_or_else(|| Error::not_implemented(format!("there is no op named {name}")))
+}
 
 /// Calls any op of the table by its schema's name, with its overload where it has one (`"add.Tensor"`); an underscore behind the name means
 /// the in-place form (`"add_.Tensor"`). Arguments stand in the schema's order; those that are left out at the end get their defaults.
@@ -347,33 +407,7 @@ type Callable = (&'static Row, Vec<Arg<'static>>, bool);
 /// # Errors
 /// `NotImplemented` when there is no such op, `Type` when there are too many arguments; whatever the op reports.
 pub fn call(name: &str, args: &[Arg<'_>]) -> Result<Ret> {
-    static TABLE: OnceLock<HashMap<String, Callable>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| {
-        let mut table = HashMap::new();
-        for r in rows() {
-            let schema = Schema::parse(r.schema).expect("a test parses every schema");
-            let defaults: Vec<_> = schema.params.iter().map(|p| p.default.argument(p.ty)).collect();
-            let name = r.schema.split('(').next().unwrap_or_default();
-            if r.has_inplace {
-                let (base, overload) = name.split_at(name.find('.').unwrap_or(name.len()));
-                table.insert(format!("{base}_{overload}"), (r, defaults.clone(), true));
-            }
-            table.insert(name.to_string(), (r, defaults, false));
-        }
-        table
-    });
-    let Some((row, defaults, in_place)) = table.get(name) else {
-        return Err(Error::not_implemented(format!("there is no op named {name}")));
-    };
-    if args.len() > defaults.len() {
-        return Err(Error::type_error(format!(
-            "{name}() takes {} arguments but {} were given",
-            defaults.len(),
-            args.len()
-        )));
-    }
-    let all: SmallVec<[Arg<'_>; 12]> = args.iter().copied().chain(defaults[args.len()..].iter().copied()).collect();
-    if *in_place { row.call_in_place(&Args(&all)) } else { (row.call)(&Args(&all)) }
+    find(name)?.call(args)
 }
 
 /// [`call`] for an op that gives one tensor.
@@ -381,10 +415,7 @@ pub fn call(name: &str, args: &[Arg<'_>]) -> Result<Ret> {
 /// # Errors
 /// As [`call`].
 pub fn call_tensor(name: &str, args: &[Arg<'_>]) -> Result<Tensor> {
-    match call(name, args)? {
-        Ret::Tensor(y) => Ok(y),
-        other => Err(Error::runtime(format!("{name} gave {other:?} where a tensor was expected"))),
-    }
+    find(name)?.call_tensor(args)
 }
 
 /// [`call`] for an op that gives two tensors.

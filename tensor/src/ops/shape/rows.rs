@@ -1,5 +1,6 @@
 //! Rows of the views, and of their values in memory of their own: `permute_copy` and its kin.
 
+use super::split::changeable;
 use crate::schema::{Args, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Error, Result, Tensor, samples};
 
@@ -475,21 +476,21 @@ pub const COPY_ROWS: &[Row] = &[
     Row::new(
         "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
         Tier::Composed,
-        |a| views(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?)),
+        |a| views(a.tensor(0)?.split_sizes(a.ints(1)?, a.int(2)?).map(changeable)),
         samples!([t(&[5, 3]), ints(&[2, 3])]),
     )
     .no_out(),
     Row::new(
         "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
         Tier::Composed,
-        |a| views(a.tensor(0)?.chunk(a.int(1)?, a.int(2)?)),
+        |a| views(a.tensor(0)?.chunk(a.int(1)?, a.int(2)?).map(changeable)),
         samples!([t(&[5, 3]), n(2)]),
     )
     .no_out(),
     Row::new(
         "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
         Tier::Composed,
-        |a| views(a.tensor(0)?.split(a.int(1)?, a.int(2)?)),
+        |a| views(a.tensor(0)?.split(a.int(1)?, a.int(2)?).map(changeable)),
         samples!([t(&[5, 3]), n(2)]),
     )
     .no_out(),

@@ -2,6 +2,7 @@
 
 use crate::graph::{BackwardFn, Edge, Node};
 use crate::op::{Grads, normalize_dim};
+use crate::view::Made;
 use crate::ops::concat::cat;
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::{SmallVec, smallvec};
@@ -41,6 +42,16 @@ impl BackwardFn for Parts {
         }
         Ok(smallvec![Some(cat(&blocks.iter().collect::<Vec<_>>(), self.dim as i64)?)])
     }
+}
+
+fn set_made(views: &[Tensor], made: Made) {
+    views.iter().filter_map(Tensor::view_info).for_each(|v| v.set_made(made));
+}
+
+/// Views that may be changed in place although they share a node: `unsafe_split` and its kin.
+pub(super) fn changeable(views: Vec<Tensor>) -> Vec<Tensor> {
+    set_made(&views, Made::Ordinarily);
+    views
 }
 
 impl Tensor {
@@ -143,11 +154,12 @@ impl Tensor {
         unbound: bool,
         views: impl Iterator<Item = Result<Tensor>>,
     ) -> Result<Vec<Tensor>> {
-        if !(state::grad_enabled() && self.requires_grad()) {
+        if !state::grad_enabled() {
             return views.collect();
         }
         let y: Vec<Tensor> = state::no_grad(|| views.collect::<Result<_>>())?;
-        if y.is_empty() {
+        set_made(&y, Made::OneOfMany);
+        if y.is_empty() || !self.requires_grad() {
             return Ok(y);
         }
         let edges: SmallVec<[Edge; 2]> = smallvec![self.history_edge()?];

@@ -1,0 +1,210 @@
+//! `torch._foreach_*`: an op called on every tensor of a list, as loops over parameters are written.
+//!
+//! Each row names the op of the table that serves one element. Lists of tensors and of numbers give that op their elements,
+//! a tensor or a number goes to all of them.
+
+use super::{Callable, find};
+use crate::schema::Fill::{Fraction, Normal, Positive, Unit};
+use crate::schema::{Arg, Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::{Error, Result, Scalar, Tensor, samples};
+use smallvec::SmallVec;
+
+/// How many tensors there are, once all lists have been found to be of one length.
+fn length(a: &Args<'_>) -> Result<usize> {
+    let mut lists = a.0.iter().filter_map(|a| if let Arg::Tensors(v) = a { Some(v.len()) } else { None });
+    let len = lists.next().unwrap_or(0);
+    if len == 0 {
+        return Err(Error::runtime("Tensor list must have at least one tensor."));
+    }
+    if let Some(other) = lists.find(|&other| other != len) {
+        return Err(Error::runtime(format!(
+            "Tensor lists must have the same number of tensors, got {len} and {other}"
+        )));
+    }
+    if a.0.iter().any(|a| matches!(a, Arg::Scalars(v) if v.len() != len)) {
+        return Err(Error::runtime("Tensor list must have same number of elements as scalar list."));
+    }
+    Ok(len)
+}
+
+/// What a call for tensor `k` gets of an argument.
+fn element_of(a: Arg<'_>, k: usize) -> Arg<'_> {
+    match a {
+        Arg::Tensors(v) => v[k].as_ref().map_or(Arg::None, Arg::Tensor),
+        Arg::Scalars(v) => Arg::Scalar(v[k]),
+        other => other,
+    }
+}
+
+/// Calls an op for each tensor; whatever arguments an element does not have are the op's own defaults.
+fn each(a: &Args<'_>, op: &Callable) -> Result<Ret> {
+    let len = length(a)?;
+    // A missing tensor is found before the first one is written.
+    for i in (0..a.0.len()).filter(|&i| matches!(a.0[i], Arg::Tensors(_))) {
+        a.tensors(i)?;
+    }
+    let element = |k: usize| -> Result<Tensor> {
+        let mut args = SmallVec::<[Arg<'_>; 5]>::new();
+        args.extend(a.0.iter().map(|&a| element_of(a, k)));
+        op.call_tensor(&args)
+    };
+    Ok(Ret::List((0..len).map(element).collect::<Result<_>>()?))
+}
+
+/// [`each`] where the tensor at 1 stands for a number.
+fn each_by_tensor(a: &Args<'_>, op: &Callable) -> Result<Ret> {
+    let by = a.tensor(1)?;
+    if !by.dims().is_empty() {
+        return Err(Error::runtime(format!(
+            "scalar tensor expected to be 0 dim but it has {} dimensions and {} elements.",
+            by.dims().len(),
+            by.numel()
+        )));
+    }
+    each(a, op)
+}
+
+/// [`each`] where the numbers at 3 are the elements of a tensor.
+fn each_by_elements(a: &Args<'_>, op: &Callable) -> Result<Ret> {
+    let by = a.tensor(3)?;
+    if by.device() != crate::Device::CPU {
+        return Err(Error::runtime(format!("Expected scalars to be on CPU, got {} instead.", by.device())));
+    }
+    if by.dims().len() != 1 {
+        return Err(Error::runtime(format!(
+            "Expected packed scalar Tensor to be of dimension 1. Got {} instead.",
+            by.dims().len()
+        )));
+    }
+    let len = a.tensors(0)?.len();
+    if by.numel() != len {
+        return Err(Error::runtime(format!(
+            "Expected length of scalars to match input of length {len} but got {} instead.",
+            by.numel()
+        )));
+    }
+    let numbers = (0..len as i64).map(|k| by.select(0, k)?.item()).collect::<Result<Vec<Scalar>>>()?;
+    each(&Args(&[a.0[0], a.0[1], a.0[2], Arg::Scalars(&numbers)]), op)
+}
+
+/// The norm of each tensor.
+fn norm(a: &Args<'_>, op: &Callable) -> Result<Ret> {
+    each(&Args(&[a.0[0], a.0[1], Arg::None, Arg::Scalar(Scalar::Bool(false)), a.0[2]]), op)
+}
+
+/// The sum of the powers of each tensor's magnitudes.
+fn sum_of_powers(a: &Args<'_>, op: &Callable) -> Result<Ret> {
+    length(a)?;
+    let dtype = a.opt_dtype(2)?;
+    let one = |x: &&Tensor| -> Result<Tensor> {
+        let x = dtype.map_or_else(|| Ok((*x).clone()), |d| x.to_dtype(d))?;
+        op.call_tensor(&[Arg::Tensor(&x.abs()?), a.0[1]])?.sum()
+    };
+    Ok(Ret::List(a.tensors(0)?.iter().map(one).collect::<Result<_>>()?))
+}
+
+fn two(fill: Fill) -> SampleArg {
+    SampleArg::Tensors(vec![vec![2, 3], vec![4]], fill)
+}
+fn numbers() -> SampleArg {
+    SampleArg::Scalars(vec![Scalar::Float(0.5), Scalar::Int(2)])
+}
+
+/// A row: its name and parameters, how elements are served and by which op, samples. The op's in-place form, where there is one, serves `name_`.
+macro_rules! row {
+    ($name:expr, $each:ident, $op:expr, $samples:expr) => {
+        Row::new(concat!("_foreach_", $name, " -> Tensor[]"), Tier::Composed, |a| $each(a, find($op)?), $samples)
+            .scope(Scope::Function)
+            .no_out()
+    };
+    ($name:expr, $each:ident, $op:expr, $in_place:expr, $samples:expr) => {
+        row!($name, $each, $op, $samples).inplace_by(|a| $each(a, find($in_place)?))
+    };
+}
+/// Rows of ops of one tensor.
+macro_rules! unary_rows {
+    ($($op:literal: $fill:ident),* $(,)?) => {
+        &[$(row!(concat!($op, "(Tensor[] self)"), each, $op, concat!($op, "_"), samples!([two($fill)]))),*]
+    };
+}
+/// Rows of bounds: `$number` serves numbers, `$tensor` tensors.
+macro_rules! bound_rows {
+    ($($op:literal: $number:literal $tensor:literal),* $(,)?) => {
+        &[$(
+            row!(concat!($op, ".Scalar(Tensor[] self, Scalar scalar)"), each, $number, concat!($number, "_"), samples!([two(Normal), n(0.5)])),
+            row!(concat!($op, ".ScalarList(Tensor[] self, Scalar[] scalars)"), each, $number, concat!($number, "_"), samples!([two(Normal), numbers()])),
+            row!(concat!($op, ".List(Tensor[] self, Tensor[] other)"), each, $tensor, concat!($number, "_.Tensor"), samples!([two(Normal), two(Normal)])),
+        )*]
+    };
+}
+/// Rows of `self + value * tensor1 * tensor2` and the like.
+macro_rules! blend_rows {
+    ($($op:literal),*) => {
+        &[$(
+            row!(concat!($op, ".ScalarList(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars)"), each, $op, concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), numbers()])),
+            row!(concat!($op, ".Tensor(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Tensor scalars)"), each_by_elements, $op, concat!($op, "_"), samples!()),
+            row!(concat!($op, ".Scalar(Tensor[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar value=1)"), each, $op, concat!($op, "_"), samples!([two(Normal), two(Normal), two(Positive), n(0.5)])),
+        )*]
+    };
+}
+
+/// Rows of the ops of one list.
+pub const UNARY: &[Row] = unary_rows![
+    "abs": Normal, "acos": Unit, "asin": Unit, "atan": Normal, "ceil": Normal, "cos": Normal, "cosh": Normal, "erf": Normal,
+    "erfc": Normal, "exp": Normal, "expm1": Normal, "floor": Normal, "frac": Normal, "lgamma": Positive, "log": Positive,
+    "log10": Positive, "log1p": Positive, "log2": Positive, "neg": Normal, "reciprocal": Positive, "round": Normal,
+    "rsqrt": Positive, "sigmoid": Normal, "sign": Normal, "sin": Normal, "sinh": Normal, "sqrt": Positive, "tan": Unit,
+    "tanh": Normal, "trunc": Normal,
+];
+
+/// Rows of the arithmetic of lists.
+pub const ARITHMETIC: &[Row] = &[
+    row!("add.Scalar(Tensor[] self, Scalar scalar)", each, "add.Tensor", "add_.Tensor", samples!([two(Normal), n(0.5)])),
+    row!("add.ScalarList(Tensor[] self, Scalar[] scalars)", each, "add.Tensor", "add_.Tensor", samples!([two(Normal), numbers()])),
+    row!("add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1)", each_by_tensor, "add.Tensor", "add_.Tensor", samples!([two(Normal), t(&[]), n(2)])),
+    row!("add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1)", each, "add.Tensor", "add_.Tensor", samples!([two(Normal), two(Normal), n(2)])),
+    row!("sub.Scalar(Tensor[] self, Scalar scalar)", each, "sub.Tensor", "sub_.Tensor", samples!([two(Normal), n(0.5)])),
+    row!("sub.ScalarList(Tensor[] self, Scalar[] scalars)", each, "sub.Tensor", "sub_.Tensor", samples!([two(Normal), numbers()])),
+    row!("sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1)", each, "sub.Tensor", "sub_.Tensor", samples!([two(Normal), two(Normal), n(2)])),
+    row!("mul.ScalarList(Tensor[] self, Scalar[] scalars)", each, "mul.Tensor", "mul_.Tensor", samples!([two(Normal), numbers()])),
+    row!("mul.Tensor(Tensor[] self, Tensor other)", each_by_tensor, "mul.Tensor", "mul_.Tensor", samples!([two(Normal), t(&[])])),
+    row!("mul.List(Tensor[] self, Tensor[] other)", each, "mul.Tensor", "mul_.Tensor", samples!([two(Normal), two(Normal)])),
+    row!("mul.Scalar(Tensor[] self, Scalar scalar)", each, "mul.Tensor", "mul_.Tensor", samples!([two(Normal), n(0.5)])),
+    row!("div.ScalarList(Tensor[] self, Scalar[] scalars)", each, "div.Tensor", "div_.Tensor", samples!([two(Normal), numbers()])),
+    row!("div.Tensor(Tensor[] self, Tensor other)", each_by_tensor, "div.Tensor", "div_.Tensor", samples!([two(Normal), t(&[])])),
+    row!("div.List(Tensor[] self, Tensor[] other)", each, "div.Tensor", "div_.Tensor", samples!([two(Normal), two(Positive)])),
+    row!("div.Scalar(Tensor[] self, Scalar scalar)", each, "div.Tensor", "div_.Tensor", samples!([two(Normal), n(0.5)])),
+    row!("pow.ScalarAndTensor(Scalar self, Tensor[] exponent)", each, "pow.Scalar", samples!([n(2.0), two(Normal)])),
+    row!("pow.Scalar(Tensor[] self, Scalar exponent)", each, "pow.Tensor_Tensor", "pow_.Tensor_Tensor", samples!([two(Positive), n(2.5)])),
+    row!("pow.ScalarList(Tensor[] self, Scalar[] exponent)", each, "pow.Tensor_Tensor", "pow_.Tensor_Tensor", samples!([two(Positive), numbers()])),
+    row!("pow.List(Tensor[] self, Tensor[] exponent)", each, "pow.Tensor_Tensor", "pow_.Tensor_Tensor", samples!([two(Positive), two(Normal)])),
+    row!("lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight)", each, "lerp.Scalar", "lerp_.Scalar", samples!([two(Normal), two(Normal), n(0.3)])),
+    row!("lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight)", each, "lerp.Scalar", "lerp_.Scalar", samples!([two(Normal), two(Normal), numbers()])),
+    row!("lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights)", each, "lerp.Tensor", "lerp_.Tensor", samples!([two(Normal), two(Normal), two(Fraction)])),
+];
+
+/// Rows of products, reductions and copies.
+pub const OTHERS: &[Row] = &[
+    row!("mm(Tensor[] self, Tensor[] mat2)", each, "mm", samples!([matrices(), matrices()])),
+    row!("max(Tensor[] self)", each, "max", samples!([two(Normal)])),
+    row!("clone(Tensor[] self, *, MemoryFormat? memory_format=None)", each, "clone", samples!([two(Normal)])),
+    row!("norm.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None)", norm, "linalg_vector_norm", samples!([two(Normal)], [two(Normal), n(1)])),
+    row!("powsum.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None)", sum_of_powers, "pow.Tensor_Tensor", samples!([two(Normal)], [two(Normal), n(3)])),
+    row!("copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False)", each, "copy_", || vec![Sample::new(vec![two(Normal), two(Normal)]).no_gradient()]),
+    row!("zero_(Tensor(a!)[] self)", each, "zero_", || vec![Sample::new(vec![two(Normal)]).no_gradient()]),
+];
+
+fn matrices() -> SampleArg {
+    SampleArg::Tensors(vec![vec![3, 3], vec![2, 2]], Normal)
+}
+
+/// Rows of the bounds of elements.
+pub const BOUNDS: &[Row] = bound_rows![
+    "clamp_min": "clamp_min" "clamp_min.Tensor",
+    "clamp_max": "clamp_max" "clamp_max.Tensor",
+    "maximum": "clamp_min" "maximum",
+    "minimum": "clamp_max" "minimum",
+];
+
+/// Rows of the sums of products and of quotients.
+pub const BLENDS: &[Row] = blend_rows!["addcdiv", "addcmul"];
