@@ -50,6 +50,7 @@ pub fn exception(mut e: Error) -> PyErr {
         ErrorKind::Value => PyValueError::new_err(text),
         ErrorKind::Index => PyIndexError::new_err(text),
         ErrorKind::NotImplemented => PyNotImplementedError::new_err(text),
+        ErrorKind::Buffer => PyBufferError::new_err(text),
         ErrorKind::OutOfMemory => OutOfMemoryError::new_err(text),
         ErrorKind::Key => PyKeyError::new_err(text),
         ErrorKind::Attribute => PyAttributeError::new_err(text),

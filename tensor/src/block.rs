@@ -1,6 +1,7 @@
 //! The block: one allocation that holds a tensor's header, its storage's header and, when they fit, its elements.
 //!
-//! This is the only file of the crate with `unsafe`. Everything a tensor costs is decided here:
+//! `unsafe` is here and, for the memory of other libraries, in [`dlpack`](crate::dlpack), nowhere else in the crate. Everything a
+//! tensor costs is decided here:
 //!
 //! ```text
 //! block  = [ Header | Storage | elements, when at most 4 KiB ]        a tensor that owns its memory
@@ -972,7 +973,7 @@ impl Storage {
 
 /// Elements from the first to the last that sizes and strides reach, inclusive; zero without elements, and the largest number where
 /// there are more.
-fn reach(dims: &[usize], strides: &[usize]) -> usize {
+pub(crate) fn reach(dims: &[usize], strides: &[usize]) -> usize {
     if dims.contains(&0) {
         return 0;
     }

@@ -15,6 +15,8 @@ pub enum ErrorKind {
     Index,
     /// `NotImplementedError`: known to PyTorch, not supported here. The only kind that may be caught to fall back.
     NotImplemented,
+    /// `BufferError`: memory that cannot be exchanged with another library.
+    Buffer,
     /// `torch.OutOfMemoryError`.
     OutOfMemory,
     /// `KeyError`.

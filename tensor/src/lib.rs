@@ -23,11 +23,13 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
-#[allow(unsafe_code)] // the one file that owns a tensor's memory
+#[allow(unsafe_code)] // the file that owns a tensor's memory
 pub mod block;
 mod device;
 pub mod dims;
 pub mod dispatch;
+#[allow(unsafe_code)] // structs of other libraries
+pub mod dlpack;
 mod error;
 pub mod graph;
 pub mod hooks;

@@ -3,6 +3,8 @@
 import json
 import os
 import struct
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -176,6 +178,14 @@ def test_what_cannot_be_exchanged():
         torch.from_dlpack(np.arange(6)[::-1])
     with pytest.raises(BufferError, match="no dtype for DLPack code 1 with 16 bits"):
         torch.from_dlpack(np.arange(3, dtype=np.uint16))
+    with pytest.raises(BufferError, match="Can't export tensors with the conjugate bit set"):
+        torch.ones(2, dtype=torch.complex64).conj().__dlpack__()
+    with torch.no_grad(), pytest.raises(BufferError, match="require gradient"):
+        x.__dlpack__(copy=True)
+    with pytest.raises(BufferError, match="cannot export a tensor on cpu to DLPack device .2, 0."):
+        torch.ones(2).__dlpack__(dl_device=(dlpack.DLDeviceType.kDLCUDA, 0))
+    with pytest.raises(AssertionError, match="stream should be None on cpu"):
+        torch.ones(2).__dlpack__(stream=1)
     with pytest.raises(RuntimeError, match="invalid capsule"):
         torch.from_dlpack(3)
     a = np.arange(3.0)
@@ -183,6 +193,42 @@ def test_what_cannot_be_exchanged():
     y = torch.from_dlpack(a)
     y[0] = 5
     assert a[0] == 0.0
+
+
+def test_a_capsule_that_is_refused_keeps_its_memory():
+    a = np.arange(6)
+    capsule = a[::-1].__dlpack__()
+    for _ in range(2):
+        with pytest.raises(BufferError, match="negative strides"):
+            torch.from_dlpack(capsule)
+    count = sys.getrefcount(a)
+    del capsule
+    assert sys.getrefcount(a) == count - 1
+
+
+def test_memory_is_given_back_once():
+    a = np.arange(6.0)
+    count = sys.getrefcount(a)
+    x = torch.from_dlpack(a)
+    y = x[2:]
+    assert sys.getrefcount(a) == count + 1
+    del x
+    assert sys.getrefcount(a) == count + 1 and y.tolist() == [2, 3, 4, 5]
+    del y
+    assert sys.getrefcount(a) == count
+    dropped = threading.Thread(target=torch.from_dlpack, args=(a,))
+    dropped.start()
+    dropped.join()
+    del dropped
+    assert sys.getrefcount(a) == count
+
+
+def test_the_plain_capsule_leaves_history_behind():
+    x = torch.ones(2, requires_grad=True)
+    y = torch.from_dlpack(dlpack.to_dlpack(x))
+    assert y.data_ptr() == x.data_ptr() and not y.requires_grad
+    with pytest.raises(TypeError):
+        dlpack.to_dlpack(3)
 
 
 def test_a_copy_on_the_host():

@@ -30,39 +30,23 @@ class DLDeviceType(enum.IntEnum):
 
 def to_dlpack(tensor):
     """A capsule that stands for the memory of ``tensor``, to be consumed once."""
-    return _C._to_dlpack(tensor, False, False)
+    return _C._to_dlpack(torch.Tensor.detach(tensor), False, None, None)
 
 
 def export(tensor, stream=None, max_version=None, dl_device=None, copy=None):
     """What ``Tensor.__dlpack__`` does."""
-    if tensor.requires_grad:
-        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    copied = False
-    if dl_device is not None and tuple(dl_device) != tensor_device(tensor):
-        if tuple(dl_device) != (DLDeviceType.kDLCPU, 0):
-            raise BufferError(f"cannot export a tensor on {tensor.device} to DLPack device {tuple(dl_device)}")
-        if copy is False:
-            raise ValueError(
-                f"cannot move a tensor from {tensor.device} to the host without a copy. Set copy=None or copy=True"
-            )
-        tensor, copied = tensor.cpu(), True
-    if tensor.device.type == "cpu" and stream is not None:
-        raise AssertionError("stream should be None on cpu.")
-    if copy and not copied:
-        tensor, copied = tensor.clone(), True
     versioned = max_version is not None and max_version[0] >= 1
-    return _C._to_dlpack(tensor, versioned, copied)
+    capsule = _C._to_dlpack(tensor, versioned, None if dl_device is None else tuple(dl_device), copy)
+    if stream is not None:
+        # What can be exported is on the host.
+        raise AssertionError("stream should be None on cpu.")
+    return capsule
 
 
 def tensor_device(tensor):
     """What ``Tensor.__dlpack_device__`` says."""
-    kind = tensor.device.type
-    if kind == "cpu":
-        return DLDeviceType.kDLCPU, 0
-    if kind == "tpu":
-        # Memory of an accelerator behind PJRT: others know of it, and can ask for a copy on the host.
-        return DLDeviceType.kDLExtDev, tensor.device.index or 0
-    raise ValueError(f"Unknown device type {kind} for Dlpack")
+    kind, index = _C._dlpack_device(tensor)
+    return DLDeviceType(kind), index
 
 
 def from_dlpack(ext_tensor, *, device=None, copy=None):
@@ -87,10 +71,5 @@ def from_dlpack(ext_tensor, *, device=None, copy=None):
             capsule = ext_tensor.__dlpack__()
     else:
         capsule = ext_tensor
-    tensor, read_only = _C._from_dlpack(capsule)
-    if read_only and not copy:
-        # Nothing here could refuse a write later, so the memory is not shared.
-        tensor = tensor.clone()
-    if device is not None:
-        tensor = tensor.to(device)
-    return tensor
+    tensor = _C._from_dlpack(capsule)
+    return tensor if device is None else tensor.to(device)
