@@ -16,8 +16,8 @@ use numbers::{begins_with_tensor, takes_numbers, takes_only_numbers};
 use pyo3::ffi::*;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
-use torchtpu_tensor::{Scalar, Tensor};
 use torchtpu_tensor::schema::{Arg, Default, Row, Schema, Ty};
+use torchtpu_tensor::{Scalar, Tensor};
 use values::{convert, int_list, looks_like_int, none};
 
 /// The most parameters a schema may have.

@@ -634,7 +634,7 @@ fn in_place_function(d: &Descriptor) -> bool {
         "xlogy_",
     ];
     let unary = |o: &Overload| o.is_unary() && matches!(o.row.scope, Scope::Both | Scope::Function);
-    MORE.contains(&d.name.as_str()) || d.overloads.iter().any(unary)
+    d.name.starts_with("_foreach_") || MORE.contains(&d.name.as_str()) || d.overloads.iter().any(unary)
 }
 
 impl Overload {

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import pytpu as torch
@@ -396,3 +397,102 @@ def test_dimensions_of_numbers(device):
         x.moveaxis(0, 1)
     with pytest.raises(RuntimeError, match="unflatten got an unexpected error"):
         x.unflatten(0, (1, 1))
+
+
+MANY_VIEWS = "This view is the output of a function that returns multiple views"
+NO_GRAD_VIEW = "A view was created in no_grad mode and is being modified inplace with grad mode enabled"
+
+
+@pytest.mark.parametrize("apart", ["chunk(2)", "split(2)", "split([1, 3])", "unbind(0)"])
+def test_views_that_share_a_node_refuse_in_place_changes(device, apart):
+    x = torch.ones(4, 2, device=device, requires_grad=True) * 1
+    parts = eval(f"x.{apart}", {"x": x})
+    for change in (lambda: parts[1].add_(1), lambda: parts[1][:1].mul_(2), lambda: parts[1].__setitem__(0, 3.0)):
+        with pytest.raises(RuntimeError, match=MANY_VIEWS):
+            change()
+    with torch.no_grad():
+        parts[0].add_(1)
+    assert x[0, 0].item() == 2
+    # Nothing is lost where nothing is recorded, or where nodes are not shared.
+    plain = torch.zeros(4, 2, device=device)
+    eval(f"plain.{apart}", {"plain": plain})[0].add_(1)
+    assert plain.sum().item() > 0
+    y = x.unsafe_chunk(2)[0].add_(1)
+    y = y + x.tensor_split(2)[0].mul_(2)
+    y.sum().backward()
+
+
+def test_a_view_made_without_grad_refuses_recorded_changes(device):
+    x = torch.ones(4, device=device, requires_grad=True)
+    base = x * 1
+    with torch.no_grad():
+        of_leaf, view = x.view(2, 2), base.view(2, 2)
+    for change in (lambda: of_leaf.add_(1), lambda: view.add_(1), lambda: view[0].add_(1)):
+        with pytest.raises(RuntimeError, match=NO_GRAD_VIEW):
+            change()
+    with torch.no_grad():
+        view.add_(1)
+    assert base.tolist() == [2.0] * 4
+    plain = torch.ones(4, device=device)
+    with torch.no_grad():
+        view = plain.view(2, 2)
+    view.add_(1)
+    with pytest.raises(RuntimeError, match=NO_GRAD_VIEW):
+        view.mul_(x.view(2, 2))
+    assert plain.tolist() == [2.0] * 4
+
+
+def test_backward_runs_again_through_what_saved_nothing(device):
+    p = torch.ones(3, device=device, requires_grad=True)
+    shared = torch.cat([p.view(1, 3), p.expand(2, 3)]).sum(0)
+    for _ in range(2):
+        (shared * shared).sum().backward()
+    assert p.grad.tolist() == [36.0] * 3
+    product = (p * p).sum()
+    product.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        product.backward()
+
+
+@pytest.mark.parametrize("write", ["y[:] = b", "y[...] = b", "y.copy_(b)"])
+def test_what_is_overwritten_has_a_gradient_of_zero(device, write):
+    a, b = (torch.ones(3, device=device, requires_grad=True) for _ in range(2))
+    y = a * 2
+    exec(write, {"y": y, "b": b})
+    y.sum().backward()
+    assert a.grad.tolist() == [0.0] * 3 and b.grad.tolist() == [1.0] * 3
+
+
+def test_written_values_lose_leading_ones(device):
+    x = torch.zeros(4, 2, device=device)
+    x[torch.tensor([True, False, True, False])] = torch.ones(1, 1, 1, 2, device=device)
+    x[(1, 3), (1, 0)] = torch.full((1, 2), 5.0, device=device)
+    assert x.tolist() == [[1, 1], [0, 5], [1, 1], [5, 0]]
+    x[3, [True, False]] = torch.full((1, 1), 7.0, device=device)
+    mask = torch.tensor([False, True, False, False], device=device)
+    x[mask] = torch.tensor([9.0], dtype=torch.float64)
+    assert x.tolist() == [[1, 1], [9, 9], [1, 1], [7, 0]]
+    counts = torch.zeros(4, dtype=torch.int64, device=device)
+    counts[mask] = torch.tensor([2.0])
+    assert counts.tolist() == [0, 2, 0, 0]
+    with pytest.raises(RuntimeError, match="value tensor of shape \\[3\\] cannot be broadcast"):
+        x[[0, 1]] = torch.ones(1, 3, device=device)
+
+
+def test_arrays_of_numpy_beside_tensors():
+    x, array = torch.tensor([1.0, 2.0, 3.0]), np.array([1.0, 5.0, 3.0])
+    assert (x == array).tolist() == [True, False, True] == (array == x).tolist()
+    quotient = array / x
+    assert quotient.dtype == torch.float64 and quotient.tolist() == pytest.approx([1.0, 2.5, 1.0])
+    assert (x == np.array(["a"])) is False
+    with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+        x == array[:2]
+
+
+def test_types_of_python_as_dtypes_have_64_bits(device):
+    assert torch.zeros(2, dtype=float, device=device).dtype == torch.float64
+    assert torch.linspace(0, 1, 3, dtype=float, device=device).dtype == torch.float64
+    assert torch.ones(2, device=device).to(float).dtype == torch.float64
+    assert torch.ones(2, dtype=complex).dtype == torch.complex128
+    assert torch.nn.Linear(2, 2, dtype=float).weight.dtype == torch.float64
+    assert torch.tensor([1, 2], dtype=int).dtype == torch.int64 and torch.tensor([1, 0], dtype=bool).dtype == torch.bool

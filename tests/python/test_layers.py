@@ -298,3 +298,41 @@ def test_mistakes_with_recurrent_layers():
         torch.lstm_cell(torch.ones(2, 2), (h, h), *w)
     with pytest.raises(RuntimeError, match="weight_ih first dim must be 3 \\* hidden_size = 15, but got 20"):
         torch.gru_cell(torch.ones(2, 3), h, *w)
+
+
+def test_an_encoder_gives_zeros_for_padding_where_nothing_is_recorded(device):
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2).to(device).eval()
+    x = torch.randn(2, 4, 8, device=device)
+    padding = torch.tensor([[False, False, True, True], [False, False, False, True]], device=device)
+
+    def zeros(**kw):
+        return (encoder(x, **kw) == 0).all(-1).tolist()
+
+    nowhere = [[False] * 4] * 2
+    recorded = encoder(x, src_key_padding_mask=padding)
+    assert (recorded == 0).all(-1).tolist() == nowhere
+    with torch.no_grad():
+        assert zeros(src_key_padding_mask=padding) == padding.tolist()
+        kept = encoder(x, src_key_padding_mask=padding)[~padding]
+        assert torch.allclose(kept, recorded[~padding], atol=1e-6)
+        assert zeros(src_key_padding_mask=padding.flip(1)) == nowhere  # not behind the sequences
+        causal = torch.ones(4, 4, dtype=torch.bool, device=device).triu(1)
+        assert zeros(src_key_padding_mask=padding, mask=causal) == nowhere
+        encoder.train()
+        assert zeros(src_key_padding_mask=padding) == nowhere
+
+
+@pytest.mark.parametrize(
+    "settings, reason",
+    [
+        ({"norm_first": True, "batch_first": True}, "norm_first was True"),
+        ({}, "batch_first was not True"),
+        ({"bias": False, "batch_first": True}, "bias=False"),
+        ({"activation": torch.tanh, "batch_first": True}, "activation_relu_or_gelu was not True"),
+    ],
+)
+def test_an_encoder_says_why_it_keeps_padding(settings, reason):
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 8, **settings)
+    with pytest.warns(UserWarning, match="enable_nested_tensor is True, but self.use_nested_tensor is False because.*" + reason):
+        torch.nn.TransformerEncoder(layer, 1)

@@ -317,3 +317,22 @@ def test_the_learning_rate_of_averages():
     assert rates == [0.0875, 0.075, 0.0625, 0.05, 0.05, 0.05]
     with pytest.raises(ValueError, match="swa_lr must have the same length"):
         swa.SWALR(optimizer, [0.1, 0.2])
+
+
+def test_one_cycle_state_is_what_pytorch_writes():
+    p = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([p], lr=0.1, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    # As PyTorch 2.15 writes it.
+    assert schedule.state_dict()["_schedule_phases"] == [
+        {"end_step": 2.0, "start_lr": "initial_lr", "end_lr": "max_lr", "start_momentum": "max_momentum", "end_momentum": "base_momentum"},
+        {"end_step": 9, "start_lr": "max_lr", "end_lr": "min_lr", "start_momentum": "base_momentum", "end_momentum": "max_momentum"},
+    ]
+    rates = []
+    for _ in range(9):
+        optimizer.step()
+        schedule.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    t = np.arange(1, 8) / 7
+    np.testing.assert_allclose(rates[:2], [0.52, 1.0])
+    np.testing.assert_allclose(rates[2:], 4e-6 + (1 - 4e-6) * (np.cos(np.pi * t) + 1) / 2)

@@ -159,28 +159,154 @@ pub const UNARY: &[Row] = unary_rows![
 
 /// Rows of the arithmetic of lists.
 pub const ARITHMETIC: &[Row] = &[
-    row!("add.Scalar(Tensor[] self, Scalar scalar)", each, "add.Tensor", "add_.Tensor", samples!([two(Normal), n(0.5)])),
-    row!("add.ScalarList(Tensor[] self, Scalar[] scalars)", each, "add.Tensor", "add_.Tensor", samples!([two(Normal), numbers()])),
-    row!("add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1)", each_by_tensor, "add.Tensor", "add_.Tensor", samples!([two(Normal), t(&[]), n(2)])),
-    row!("add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1)", each, "add.Tensor", "add_.Tensor", samples!([two(Normal), two(Normal), n(2)])),
-    row!("sub.Scalar(Tensor[] self, Scalar scalar)", each, "sub.Tensor", "sub_.Tensor", samples!([two(Normal), n(0.5)])),
-    row!("sub.ScalarList(Tensor[] self, Scalar[] scalars)", each, "sub.Tensor", "sub_.Tensor", samples!([two(Normal), numbers()])),
-    row!("sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1)", each, "sub.Tensor", "sub_.Tensor", samples!([two(Normal), two(Normal), n(2)])),
-    row!("mul.ScalarList(Tensor[] self, Scalar[] scalars)", each, "mul.Tensor", "mul_.Tensor", samples!([two(Normal), numbers()])),
-    row!("mul.Tensor(Tensor[] self, Tensor other)", each_by_tensor, "mul.Tensor", "mul_.Tensor", samples!([two(Normal), t(&[])])),
-    row!("mul.List(Tensor[] self, Tensor[] other)", each, "mul.Tensor", "mul_.Tensor", samples!([two(Normal), two(Normal)])),
-    row!("mul.Scalar(Tensor[] self, Scalar scalar)", each, "mul.Tensor", "mul_.Tensor", samples!([two(Normal), n(0.5)])),
-    row!("div.ScalarList(Tensor[] self, Scalar[] scalars)", each, "div.Tensor", "div_.Tensor", samples!([two(Normal), numbers()])),
-    row!("div.Tensor(Tensor[] self, Tensor other)", each_by_tensor, "div.Tensor", "div_.Tensor", samples!([two(Normal), t(&[])])),
-    row!("div.List(Tensor[] self, Tensor[] other)", each, "div.Tensor", "div_.Tensor", samples!([two(Normal), two(Positive)])),
-    row!("div.Scalar(Tensor[] self, Scalar scalar)", each, "div.Tensor", "div_.Tensor", samples!([two(Normal), n(0.5)])),
+    row!(
+        "add.Scalar(Tensor[] self, Scalar scalar)",
+        each,
+        "add.Tensor",
+        "add_.Tensor",
+        samples!([two(Normal), n(0.5)])
+    ),
+    row!(
+        "add.ScalarList(Tensor[] self, Scalar[] scalars)",
+        each,
+        "add.Tensor",
+        "add_.Tensor",
+        samples!([two(Normal), numbers()])
+    ),
+    row!(
+        "add.Tensor(Tensor[] self, Tensor other, *, Scalar alpha=1)",
+        each_by_tensor,
+        "add.Tensor",
+        "add_.Tensor",
+        samples!([two(Normal), t(&[]), n(2)])
+    ),
+    row!(
+        "add.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1)",
+        each,
+        "add.Tensor",
+        "add_.Tensor",
+        samples!([two(Normal), two(Normal), n(2)])
+    ),
+    row!(
+        "sub.Scalar(Tensor[] self, Scalar scalar)",
+        each,
+        "sub.Tensor",
+        "sub_.Tensor",
+        samples!([two(Normal), n(0.5)])
+    ),
+    row!(
+        "sub.ScalarList(Tensor[] self, Scalar[] scalars)",
+        each,
+        "sub.Tensor",
+        "sub_.Tensor",
+        samples!([two(Normal), numbers()])
+    ),
+    row!(
+        "sub.List(Tensor[] self, Tensor[] other, *, Scalar alpha=1)",
+        each,
+        "sub.Tensor",
+        "sub_.Tensor",
+        samples!([two(Normal), two(Normal), n(2)])
+    ),
+    row!(
+        "mul.ScalarList(Tensor[] self, Scalar[] scalars)",
+        each,
+        "mul.Tensor",
+        "mul_.Tensor",
+        samples!([two(Normal), numbers()])
+    ),
+    row!(
+        "mul.Tensor(Tensor[] self, Tensor other)",
+        each_by_tensor,
+        "mul.Tensor",
+        "mul_.Tensor",
+        samples!([two(Normal), t(&[])])
+    ),
+    row!(
+        "mul.List(Tensor[] self, Tensor[] other)",
+        each,
+        "mul.Tensor",
+        "mul_.Tensor",
+        samples!([two(Normal), two(Normal)])
+    ),
+    row!(
+        "mul.Scalar(Tensor[] self, Scalar scalar)",
+        each,
+        "mul.Tensor",
+        "mul_.Tensor",
+        samples!([two(Normal), n(0.5)])
+    ),
+    row!(
+        "div.ScalarList(Tensor[] self, Scalar[] scalars)",
+        each,
+        "div.Tensor",
+        "div_.Tensor",
+        samples!([two(Normal), numbers()])
+    ),
+    row!(
+        "div.Tensor(Tensor[] self, Tensor other)",
+        each_by_tensor,
+        "div.Tensor",
+        "div_.Tensor",
+        samples!([two(Normal), t(&[])])
+    ),
+    row!(
+        "div.List(Tensor[] self, Tensor[] other)",
+        each,
+        "div.Tensor",
+        "div_.Tensor",
+        samples!([two(Normal), two(Positive)])
+    ),
+    row!(
+        "div.Scalar(Tensor[] self, Scalar scalar)",
+        each,
+        "div.Tensor",
+        "div_.Tensor",
+        samples!([two(Normal), n(0.5)])
+    ),
     row!("pow.ScalarAndTensor(Scalar self, Tensor[] exponent)", each, "pow.Scalar", samples!([n(2.0), two(Normal)])),
-    row!("pow.Scalar(Tensor[] self, Scalar exponent)", each, "pow.Tensor_Tensor", "pow_.Tensor_Tensor", samples!([two(Positive), n(2.5)])),
-    row!("pow.ScalarList(Tensor[] self, Scalar[] exponent)", each, "pow.Tensor_Tensor", "pow_.Tensor_Tensor", samples!([two(Positive), numbers()])),
-    row!("pow.List(Tensor[] self, Tensor[] exponent)", each, "pow.Tensor_Tensor", "pow_.Tensor_Tensor", samples!([two(Positive), two(Normal)])),
-    row!("lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight)", each, "lerp.Scalar", "lerp_.Scalar", samples!([two(Normal), two(Normal), n(0.3)])),
-    row!("lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight)", each, "lerp.Scalar", "lerp_.Scalar", samples!([two(Normal), two(Normal), numbers()])),
-    row!("lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights)", each, "lerp.Tensor", "lerp_.Tensor", samples!([two(Normal), two(Normal), two(Fraction)])),
+    row!(
+        "pow.Scalar(Tensor[] self, Scalar exponent)",
+        each,
+        "pow.Tensor_Tensor",
+        "pow_.Tensor_Tensor",
+        samples!([two(Positive), n(2.5)])
+    ),
+    row!(
+        "pow.ScalarList(Tensor[] self, Scalar[] exponent)",
+        each,
+        "pow.Tensor_Tensor",
+        "pow_.Tensor_Tensor",
+        samples!([two(Positive), numbers()])
+    ),
+    row!(
+        "pow.List(Tensor[] self, Tensor[] exponent)",
+        each,
+        "pow.Tensor_Tensor",
+        "pow_.Tensor_Tensor",
+        samples!([two(Positive), two(Normal)])
+    ),
+    row!(
+        "lerp.Scalar(Tensor[] self, Tensor[] tensors1, Scalar weight)",
+        each,
+        "lerp.Scalar",
+        "lerp_.Scalar",
+        samples!([two(Normal), two(Normal), n(0.3)])
+    ),
+    row!(
+        "lerp.ScalarList(Tensor[] self, Tensor[] tensors1, Scalar[] weight)",
+        each,
+        "lerp.Scalar",
+        "lerp_.Scalar",
+        samples!([two(Normal), two(Normal), numbers()])
+    ),
+    row!(
+        "lerp.List(Tensor[] self, Tensor[] tensors1, Tensor[] weights)",
+        each,
+        "lerp.Tensor",
+        "lerp_.Tensor",
+        samples!([two(Normal), two(Normal), two(Fraction)])
+    ),
 ];
 
 /// Rows of products, reductions and copies.
@@ -188,9 +314,21 @@ pub const OTHERS: &[Row] = &[
     row!("mm(Tensor[] self, Tensor[] mat2)", each, "mm", samples!([matrices(), matrices()])),
     row!("max(Tensor[] self)", each, "max", samples!([two(Normal)])),
     row!("clone(Tensor[] self, *, MemoryFormat? memory_format=None)", each, "clone", samples!([two(Normal)])),
-    row!("norm.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None)", norm, "linalg_vector_norm", samples!([two(Normal)], [two(Normal), n(1)])),
-    row!("powsum.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None)", sum_of_powers, "pow.Tensor_Tensor", samples!([two(Normal)], [two(Normal), n(3)])),
-    row!("copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False)", each, "copy_", || vec![Sample::new(vec![two(Normal), two(Normal)]).no_gradient()]),
+    row!(
+        "norm.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None)",
+        norm,
+        "linalg_vector_norm",
+        samples!([two(Normal)], [two(Normal), n(1)])
+    ),
+    row!(
+        "powsum.Scalar(Tensor[] self, Scalar ord=2, ScalarType? dtype=None)",
+        sum_of_powers,
+        "pow.Tensor_Tensor",
+        samples!([two(Normal)], [two(Normal), n(3)])
+    ),
+    row!("copy_(Tensor(a!)[] self, Tensor[] src, bool non_blocking=False)", each, "copy_", || vec![
+        Sample::new(vec![two(Normal), two(Normal)]).no_gradient()
+    ]),
     row!("zero_(Tensor(a!)[] self)", each, "zero_", || vec![Sample::new(vec![two(Normal)]).no_gradient()]),
 ];
 

@@ -490,6 +490,17 @@ class CyclicLR(LRScheduler):
         return lrs
 
 
+def _phase(end_step, start_lr, end_lr, start_momentum, end_momentum):
+    """A phase of ``OneCycleLR``: until which step, and the settings of a group it goes from and to."""
+    return {
+        "end_step": end_step,
+        "start_lr": start_lr,
+        "end_lr": end_lr,
+        "start_momentum": start_momentum,
+        "end_momentum": end_momentum,
+    }
+
+
 class OneCycleLR(LRScheduler):
     """One rise to `max_lr` and one fall far below the initial rate."""
 
@@ -531,20 +542,21 @@ class OneCycleLR(LRScheduler):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
-        self._anneal_func_type = anneal_strategy
         up = float(pct_start * self.total_steps) - 1
-        # (end step, from, to) of each phase, for the rate and for the momentum.
+        last = self.total_steps - 1
         if three_phase:
+            down = float(2 * pct_start * self.total_steps) - 2
             self._schedule_phases = [
-                (up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                (float(2 * pct_start * self.total_steps) - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
-                (self.total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+                _phase(up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+                _phase(down, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                _phase(last, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
             ]
         else:
             self._schedule_phases = [
-                (up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
-                (self.total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"),
+                _phase(up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+                _phase(last, "max_lr", "min_lr", "base_momentum", "max_momentum"),
             ]
+        self._anneal_func_type = anneal_strategy
         max_lrs = _per_group(max_lr, optimizer, "max_lr")
         if last_epoch == -1:
             for high, group in zip(max_lrs, optimizer.param_groups):
@@ -586,12 +598,14 @@ class OneCycleLR(LRScheduler):
         lrs = []
         for group in self.optimizer.param_groups:
             start = 0.0
-            for i, (end, lr_from, lr_to, momentum_from, momentum_to) in enumerate(self._schedule_phases):
+            for i, phase in enumerate(self._schedule_phases):
+                end = phase["end_step"]
                 if step <= end or i == len(self._schedule_phases) - 1:
                     pct = (step - start) / (end - start)
-                    lrs.append(self._anneal(group[lr_from], group[lr_to], pct))
+                    lrs.append(self._anneal(group[phase["start_lr"]], group[phase["end_lr"]], pct))
                     if self.cycle_momentum:
-                        self._set_momentum(group, self._anneal(group[momentum_from], group[momentum_to], pct))
+                        momenta = group[phase["start_momentum"]], group[phase["end_momentum"]]
+                        self._set_momentum(group, self._anneal(*momenta, pct))
                     break
                 start = end
         return lrs

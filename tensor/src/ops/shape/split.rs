@@ -2,8 +2,8 @@
 
 use crate::graph::{BackwardFn, Edge, Node};
 use crate::op::{Grads, normalize_dim};
-use crate::view::Made;
 use crate::ops::concat::cat;
+use crate::view::Made;
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::{SmallVec, smallvec};
 

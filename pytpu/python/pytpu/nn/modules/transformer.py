@@ -1,12 +1,13 @@
 """The layers of the original Transformer."""
 
 import copy
+import warnings
 
 import pytpu as torch
 from pytpu.nn import functional as F
 from pytpu.nn import init
 
-from .activation import MultiheadAttention
+from .activation import GELU, MultiheadAttention, ReLU
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
@@ -120,10 +121,15 @@ class TransformerEncoder(Module):
         self.layers = _copies(encoder_layer, num_layers)
         self.num_layers = num_layers
         self.norm = norm
-        # Nested tensors are an inference shortcut of PyTorch's; results are the same without them.
         self.enable_nested_tensor = enable_nested_tensor
-        self.use_nested_tensor = False
+        self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
+        reason = _why_not_nested(encoder_layer)
+        if enable_nested_tensor and reason:
+            warnings.warn(
+                f"enable_nested_tensor is True, but self.use_nested_tensor is False because {reason}", stacklevel=2
+            )
+            self.use_nested_tensor = False
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
         src_key_padding_mask = F._attention_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype, mask)
@@ -136,7 +142,49 @@ class TransformerEncoder(Module):
             output = layer(
                 output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask
             )
+        if mask is None and src_key_padding_mask is not None and self._drops_padding(src):
+            output = _without_padding(output, src_key_padding_mask, self.mask_check)
         return output if self.norm is None else self.norm(output)
+
+    def _drops_padding(self, src):
+        """Whether PyTorch would take its nested tensors, in which padding has no elements: results are zero there."""
+        return (
+            self.use_nested_tensor
+            and not self.layers[0].training
+            and src.dim() == 3
+            and not (torch.is_grad_enabled() and any(t.requires_grad for t in (src, *self.layers[0].parameters())))
+        )
+
+
+def _why_not_nested(layer):
+    """Which setting of a layer keeps PyTorch from nested tensors, in its words; empty where none does."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return "encoder_layer was not an instance of TransformerEncoderLayer"
+    if layer.norm_first:
+        return "encoder_layer.norm_first was True"
+    if not layer.self_attn.batch_first:
+        return (
+            "encoder_layer.self_attn.batch_first was not True"
+            "(use batch_first for better inference performance)"
+        )
+    if layer.self_attn.in_proj_bias is None:
+        return "encoder_layer.self_attn was passed bias=False"
+    if layer.activation not in (F.relu, F.gelu) and not isinstance(layer.activation, (ReLU, GELU)):
+        return "encoder_layer.activation_relu_or_gelu was not True"
+    if layer.norm1.eps != layer.norm2.eps:
+        return "encoder_layer.norm1.eps was not equal to encoder_layer.norm2.eps"
+    if layer.self_attn.num_heads % 2 == 1:
+        return "encoder_layer.self_attn.num_heads is odd"
+    return ""
+
+
+def _without_padding(output, padding, check):
+    """``output`` with zeros where ``padding`` (-inf or another number but 0) is; only if it follows each sequence, where asked for."""
+    padded = padding != 0
+    if check:
+        # Decided where the mask is: reading it would stop a device.
+        padded = padded & ~(padded[:, :-1] & ~padded[:, 1:]).any()
+    return output.masked_fill(padded.unsqueeze(-1), 0.0)
 
 
 class TransformerDecoderLayer(Module):

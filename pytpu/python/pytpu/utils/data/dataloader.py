@@ -43,6 +43,9 @@ def fetch_stream(iterator, indices, auto_collate, collate_fn, drop_last):
 class DataLoader:
     """Iterates over a dataset in batches."""
 
+    def __class_getitem__(cls, item):
+        return cls
+
     def __init__(
         self,
         dataset,
