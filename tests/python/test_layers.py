@@ -1,5 +1,6 @@
 """Layers and losses against NumPy, on every device."""
 
+import copy
 import math
 
 import numpy as np
@@ -258,6 +259,22 @@ def test_packed_sequences_are_those_of_each_alone(make, lengths, device):
         assert torch.allclose(h[:, i], last[:, 0], atol=1e-6)
     y.sum().backward()
     assert all((x.grad[n:, i] == 0).all() for i, n in enumerate(lengths))
+
+
+@pytest.mark.parametrize("make", [lambda: nn.LSTM(3, 4, 2, bidirectional=True), lambda: nn.GRU(3, 4), lambda: nn.LSTM(3, 4, proj_size=2)])
+def test_packed_sequences_on_a_device_equal_those_of_the_host(make):
+    from pytpu.nn.utils.rnn import pack_padded_sequence
+
+    layer, results = make(), []
+    x = torch.randn(6, 4, 3)
+    for device in ("cpu", "tpu"):
+        there, leaf = copy.deepcopy(layer).to(device), x.clone().to(device).requires_grad_()
+        y, state = there(pack_padded_sequence(leaf, torch.tensor([3, 6, 1, 3]), enforce_sorted=False))
+        state = state if isinstance(state, tuple) else (state,)
+        (y.data.sin().sum() + sum((k + 1) * s.square().sum() for k, s in enumerate(state))).backward()
+        results.append([t.detach().cpu() for t in (y.data, *state, leaf.grad, *(p.grad for p in there.parameters()))])
+    for host, tpu in zip(*results):
+        assert torch.allclose(host, tpu, atol=1e-5)
 
 
 def test_layouts_and_states_of_recurrent_layers():

@@ -9,7 +9,7 @@ use crate::ops::dropout::dropout;
 use crate::ops::matmul::linear;
 use crate::ops::recurrence::{Eager, forward_step, recurrence};
 use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
-use crate::{Error, Result, Tensor, samples};
+use crate::{DeviceKind, Error, Result, Tensor, samples};
 
 /// Which layer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -144,7 +144,15 @@ fn run_packed(
     w: &Weights<'_>,
     reverse: bool,
 ) -> Result<(Tensor, State)> {
-    let gx = linear(x, w.ih, w.b_ih)?.split_sizes(sizes, 0)?;
+    let gx = linear(x, w.ih, w.b_ih)?;
+    let is_packed = sizes.last().is_some_and(|&size| size > 0)
+        && sizes.is_sorted_by(|a, b| a >= b)
+        && sizes.iter().sum::<i64>() == gx.dims()[0] as i64
+        && start.h.dims()[0] as i64 == sizes[0];
+    if is_packed && gx.device().kind == DeviceKind::Tpu && w.hr.is_none() {
+        return run_padded(kind, &gx, sizes, start, w, reverse);
+    }
+    let gx = gx.split_sizes(sizes, 0)?;
     let mut out: Vec<Tensor> = Vec::with_capacity(gx.len());
     let last = if reverse {
         // Sequences join as their ends come up.
@@ -177,6 +185,37 @@ fn run_packed(
         State::joined(&ended)?
     };
     Ok((cat(&out.iter().collect::<Vec<_>>(), 0)?, last))
+}
+
+/// [`run_packed`] as one loop over all steps and sequences, of which those that have ended compute what nobody reads: a program
+/// of steps would be as long as the longest sequence, and another one for every set of lengths.
+fn run_padded(
+    kind: Kind,
+    gx: &Tensor,
+    sizes: &[i64],
+    start: &State,
+    w: &Weights<'_>,
+    reverse: bool,
+) -> Result<(Tensor, State)> {
+    let (steps, batch, gates) = (sizes.len() as i64, sizes[0], gx.dims()[1] as i64);
+    let rows = || sizes.iter().enumerate().flat_map(|(t, &size)| (0..size).map(move |b| (t as i64, b)));
+    // Step t of sequence b is row `first[t] + b`; backwards, sequences are turned round, each in itself.
+    let first: Vec<i64> = sizes.iter().scan(0, |at, &size| Some(std::mem::replace(at, *at + size))).collect();
+    let length = |b: i64| sizes.partition_point(|&size| size > b) as i64;
+    let turned = |t: i64, b: i64| if reverse { length(b) - 1 - t } else { t };
+    let mut packed = vec![0; (steps * batch) as usize];
+    for (t, b) in rows() {
+        packed[(t * batch + b) as usize] = first[turned(t, b) as usize] + b;
+    }
+    let padded: Vec<i64> = rows().map(|(t, b)| turned(t, b) * batch + b).collect();
+    let last: Vec<i64> = (0..batch).map(|b| (length(b) - 1) * batch + b).collect();
+    let pick = |x: &Tensor, at: &[i64]| x.index_select(0, &Tensor::from_slice_on(at, &[at.len()], x.device())?);
+    let gx = pick(gx, &packed)?.reshape(&[steps, batch, gates])?;
+    let all = recurrence(kind, &gx, &start.h, start.c.as_ref(), w.hh, w.b_hh, false)?;
+    let flat = |x: &Tensor| x.flatten(0, 1);
+    let h = flat(&all[0])?;
+    let c = start.c.is_some().then(|| pick(&flat(&all[1])?, &last)).transpose()?;
+    Ok((pick(&h, &padded)?, State { h: pick(&h, &last)?, c }))
 }
 
 fn grouped<'a>(kind: Kind, params: &[&'a Tensor], o: &Settings) -> Result<Vec<Weights<'a>>> {
