@@ -311,7 +311,8 @@ fn attention_sees_what_its_masks_leave() {
     for device in devices() {
         let on = |x: Tensor| x.to_device(device).unwrap();
         manual_seed(1);
-        let m = MultiheadAttention::new(8, 2, 0.0, true).unwrap();
+        let o = MultiheadAttentionOptions { batch_first: true, ..MultiheadAttentionOptions::default() };
+        let m = MultiheadAttention::with_options(8, 2, o).unwrap();
         m.to(device).unwrap();
         let x = on(randn(&[2, 3, 8]));
         let padding = on(mask(&[[false, false, true], [false, true, false]]));
@@ -388,7 +389,8 @@ fn attention_refuses_what_does_not_fit() {
     refused(MultiheadAttention::new(8, 2, 1.5, true), Value, too_much);
     let o = TransformerOptions { dropout: 1.5, ..TransformerOptions::default() };
     refused(TransformerEncoderLayer::new(8, 2, o), Value, too_much);
-    let m = MultiheadAttention::new(8, 2, 0.0, true).unwrap();
+    let o = MultiheadAttentionOptions { batch_first: true, ..MultiheadAttentionOptions::default() };
+    let m = MultiheadAttention::with_options(8, 2, o).unwrap();
     let (x, none) = (ones(&[2, 3, 8]), AttentionMask::default());
     let row = ones(&[8]);
     refused(
@@ -465,7 +467,8 @@ fn sizes_near_the_largest_are_refused() {
 #[test]
 fn a_transformer_holds_and_gives_what_pytorchs_does() {
     let _turn = turn();
-    let o = TransformerOptions { dim_feedforward: 16, dropout: 0.0, ..TransformerOptions::default() };
+    let o =
+        TransformerOptions { dim_feedforward: 16, dropout: 0.0, batch_first: true, ..TransformerOptions::default() };
     let none = AttentionMask::default();
     for device in devices() {
         let on = |x: Tensor| x.to_device(device).unwrap();

@@ -90,7 +90,8 @@ fn settings_that_make_no_sense_are_refused() {
 #[test]
 fn transformer_layers_hold_and_give_what_pytorchs_do() {
     let _turn = turn();
-    let o = TransformerOptions { dim_feedforward: 16, dropout: 0.0, ..TransformerOptions::default() };
+    let o =
+        TransformerOptions { dim_feedforward: 16, dropout: 0.0, batch_first: true, ..TransformerOptions::default() };
     manual_seed(1);
     let layer =
         TransformerEncoderLayer::new(8, 2, TransformerOptions { activation: Activation::GELU, norm_first: true, ..o })

@@ -21,7 +21,7 @@ def test_numbers_lists_and_dtypes():
     assert x.is_complex() and torch.complex64.is_complex and not torch.float32.is_complex
     assert torch.complex64.to_real() is torch.float32 and torch.float64.to_complex() is torch.complex128
     assert torch.finfo(torch.complex64).eps == torch.finfo(torch.float32).eps
-    assert torch.zeros(2, dtype=complex).dtype is torch.complex64
+    assert torch.zeros(2, dtype=complex).dtype is torch.complex128
     assert float(torch.tensor(2 + 0j)) == 2.0 and int(torch.tensor(2 + 0j)) == 2
     for f, kind in ((float, "double"), (int, "int64_t")):
         with pytest.raises(RuntimeError, match=f"value cannot be converted to type {kind} without overflow"):

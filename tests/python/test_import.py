@@ -33,3 +33,18 @@ def test_settings_are_kept():
         torch.set_deterministic_debug_mode(0)
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.is_signed(torch.ones(1)) and not torch.is_signed(torch.ones(1, dtype=torch.uint8))
+
+
+def test_what_scripts_ask_of_other_accelerators():
+    import pytpu as torch
+
+    for other in (torch.cuda, torch.xpu, torch.mps):
+        assert not other.is_available() and other.device_count() == 0
+        other.manual_seed(0)
+        other.empty_cache()
+    assert torch.cuda.max_memory_allocated() == torch.cuda.memory_reserved(0) == 0
+    torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
+    assert issubclass(torch.cuda.OutOfMemoryError, RuntimeError)
+    with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+        torch.cuda.synchronize()
+    assert torch.version.__version__ == torch.__version__ and torch.version.cuda is None

@@ -36,7 +36,7 @@ pub struct MultiheadAttentionOptions {
     pub kdim: Option<usize>,
     /// Features of values, as those of queries unless given.
     pub vdim: Option<usize>,
-    /// `[batch, places, features]` rather than `[places, batch, features]`. Unlike in PyTorch this is the default.
+    /// `[batch, places, features]` rather than `[places, batch, features]`.
     pub batch_first: bool,
 }
 
@@ -49,18 +49,19 @@ impl Default for MultiheadAttentionOptions {
             add_zero_attn: false,
             kdim: None,
             vdim: None,
-            batch_first: true,
+            batch_first: false,
         }
     }
 }
 
-/// Attention with several heads, `[batch, places, features]` unless the options say otherwise, or `[places, features]`.
+/// Attention with several heads, `[places, batch, features]` unless the options say otherwise, or `[places, features]`.
 ///
 /// ```
-/// use torchtpu_nn::{AttentionMask, MultiheadAttention};
+/// use torchtpu_nn::{AttentionMask, MultiheadAttention, MultiheadAttentionOptions};
 /// use torchtpu_tensor::{DType, Device, Tensor};
 ///
-/// let attention = MultiheadAttention::new(8, 2, 0.0, true)?;
+/// let o = MultiheadAttentionOptions { batch_first: true, ..MultiheadAttentionOptions::default() };
+/// let attention = MultiheadAttention::with_options(8, 2, o)?;
 /// let x = Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?;
 /// let y = attention.attend(&x, &x, &x, AttentionMask { is_causal: true, ..AttentionMask::default() })?;
 /// assert_eq!(y.dims()[..], [3, 5, 8]);

@@ -40,7 +40,7 @@ pub struct TransformerOptions {
     pub layer_norm_eps: f64,
     /// Norms come before the parts rather than after.
     pub norm_first: bool,
-    /// `[batch, places, features]` rather than `[places, batch, features]`. Unlike in PyTorch this is the default.
+    /// `[batch, places, features]` rather than `[places, batch, features]`.
     pub batch_first: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for TransformerOptions {
             activation: Activation::ReLU,
             layer_norm_eps: 1e-5,
             norm_first: false,
-            batch_first: true,
+            batch_first: false,
         }
     }
 }
@@ -157,7 +157,7 @@ impl Ends {
     }
 }
 
-/// Self-attention and a feed-forward part, on `[batch, places, features]` unless the options say otherwise.
+/// Self-attention and a feed-forward part, on `[places, batch, features]` unless the options say otherwise.
 #[derive(Debug)]
 pub struct TransformerEncoderLayer {
     self_attn: MultiheadAttention,
@@ -398,7 +398,7 @@ impl Module for TransformerDecoder {
 /// use torchtpu_nn::{AttentionMask, Transformer, TransformerOptions};
 /// use torchtpu_tensor::{DType, Device, Tensor};
 ///
-/// let o = TransformerOptions { dim_feedforward: 16, ..TransformerOptions::default() };
+/// let o = TransformerOptions { dim_feedforward: 16, batch_first: true, ..TransformerOptions::default() };
 /// let model = Transformer::new(8, 2, 1, 1, o)?;
 /// let (src, tgt) = (Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?, Tensor::ones(&[3, 4, 8], DType::F32, Device::CPU)?);
 /// let causal = AttentionMask { is_causal: true, ..AttentionMask::default() };

@@ -80,6 +80,7 @@ _LAZY_MODULES = {
     "library",
     "linalg",
     "masked",
+    "mps",
     "nn",
     "ops",
     "optim",
@@ -92,6 +93,8 @@ _LAZY_MODULES = {
     "testing",
     "tpu",
     "utils",
+    "version",
+    "xpu",
 }
 _LAZY_NAMES = {
     "save": "serialization",
