@@ -579,10 +579,10 @@ pub fn grad_at(
     let Targets::Only(c) = run(roots, keep, create_graph, Targets::Only(c))? else {
         unreachable!("the kind of target does not change")
     };
-    if !allow_unused && c.found.iter().any(Option::is_none) {
-        return Err(Error::runtime(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.",
-        ));
+    if let Some(i) = c.found.iter().position(Option::is_none).filter(|_| !allow_unused) {
+        return Err(Error::runtime(format!(
+            "The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."
+        )));
     }
     Ok(c.found)
 }

@@ -9,7 +9,7 @@ mod numbers;
 mod values;
 
 pub use complaint::{complain, type_name};
-pub use values::{int, number, plain_number, string};
+pub use values::{int, is_too_large, number, plain_number, string};
 
 use crate::device;
 use numbers::{begins_with_tensor, takes_numbers, takes_only_numbers};

@@ -173,7 +173,7 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 let v = PyLong_AsLongLong(o);
                 if v == -1 && !PyErr_Occurred().is_null() {
                     PyErr_Clear();
-                    return Err(PyRuntimeError::new_err("Overflow when unpacking long long").into());
+                    return Err(PyValueError::new_err("Overflow when unpacking long long").into());
                 }
                 out.push(Scalar::Int(v), DType::I64);
                 return Ok(());
@@ -243,12 +243,7 @@ fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tens
         if !fits {
             return Err(PyRuntimeError::new_err(format!(
                 "value cannot be converted to type {} without overflow",
-                dtype
-                    .name()
-                    .replace("uint8", "uint8_t")
-                    .replace("int8", "int8_t")
-                    .replace("int16", "int16_t")
-                    .replace("int32", "int")
+                dtype.name()
             ))
             .into());
         }

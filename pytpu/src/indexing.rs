@@ -31,6 +31,10 @@ enum Item {
 #[cold]
 fn bad_index(o: Object) -> Failure {
     // SAFETY: an object that the caller holds.
+    if unsafe { arguments::is_too_large(o) } {
+        return PyValueError::new_err("Overflow when unpacking long long").into();
+    }
+    // SAFETY: as above.
     let name = unsafe { arguments::type_name(o) };
     PyIndexError::new_err(format!(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {name})"

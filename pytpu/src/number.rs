@@ -6,7 +6,7 @@
 use crate::enter::{self, Failure, Outcome};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
 use crate::{arguments, convert, table, torch_function};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
@@ -87,18 +87,18 @@ unsafe fn with_operands(
         }
         match (operand(a), operand(b)) {
             (Some(x), Some(y)) => Ok(wrap(compute(x, y, 1, &f)?)),
-            _ => with_array(a, b, name, f),
+            _ => with_other(a, b, name, f),
         }
     }
 }
 
-/// An operator of a tensor and a NumPy array, as far as it is the tensor's affair: `==`, and division of an array. Every
-/// other one NumPy computes, or nobody.
+/// An operator of a tensor and what is neither a tensor nor a number of 64 bits. Of a NumPy array `==`, and the division of an
+/// array, are the tensor's affair; every other one NumPy computes, or nobody.
 ///
 /// # Safety
 /// Objects; the GIL is held.
 #[cold]
-unsafe fn with_array(
+unsafe fn with_other(
     a: Object,
     b: Object,
     name: &'static str,
@@ -106,6 +106,9 @@ unsafe fn with_array(
 ) -> Outcome {
     // SAFETY: by the contract; the product is a new reference.
     unsafe {
+        if arguments::is_too_large(a) || arguments::is_too_large(b) {
+            return Err(PyOverflowError::new_err("int too big to convert").into());
+        }
         let (tensor, array) = if is_tensor(a) { (a, b) } else { (b, a) };
         if !is_tensor(tensor) || !convert::is_array(array) {
             return not_implemented();
@@ -179,7 +182,13 @@ unsafe fn change_in_place(a: Object, b: Object, name: &'static str, kind: Binary
         if (!is_exact(a) && takes_over(a)) || (!is_exact(b) && takes_over(b)) {
             return torch_function::call_operator(name, &[a, b]);
         }
-        let Some(y) = operand(b) else { return not_implemented() };
+        let Some(y) = operand(b) else {
+            return if arguments::is_too_large(b) {
+                Err(PyOverflowError::new_err("int too big to convert").into())
+            } else {
+                not_implemented()
+            };
+        };
         let x = tensor_of(a);
         compute(Operand::Tensor(x), y, 1, |x, y| match x {
             Operand::Tensor(x) => pointwise::arith_(kind, x, y),

@@ -3,7 +3,7 @@
 use crate::device;
 use crate::enter::OrRaise;
 use crate::tensor_type::{extract as tensor, to_python};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use torchtpu_tensor::random::{self, Generator};
@@ -34,7 +34,10 @@ impl PyGenerator {
     fn manual_seed<'py>(slf: Bound<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let seed = match seed.extract::<i64>() {
             Ok(s) => s as u64,
-            Err(_) => seed.extract::<u64>()?,
+            Err(_) => seed.extract::<u64>().map_err(|e| match e.is_instance_of::<PyOverflowError>(seed.py()) {
+                true => PyValueError::new_err("Overflow when unpacking long long"),
+                false => e,
+            })?,
         };
         let g = &slf.get().0;
         // Seeding the default generator seeds those of all devices.

@@ -582,13 +582,24 @@ impl Tensor {
         if let Some(g) = &g {
             if g.dims() != self.dims() {
                 return Err(Error::runtime(format!(
-                    "assigned grad has data of a different size: expected {}, got {}",
-                    self.dims(),
-                    g.dims()
+                    "attempting to assign a gradient of size '{}' to a tensor of size '{}'. Please ensure that the gradient and the tensor are the same size",
+                    g.dims(),
+                    self.dims()
                 )));
             }
-            if g.dtype() != self.dtype() || g.device() != self.device() {
-                return Err(Error::runtime("assigned grad has data of a different type"));
+            if g.dtype() != self.dtype() {
+                return Err(Error::runtime(format!(
+                    "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's dtype",
+                    crate::ops::dtype::c_name(g.dtype()),
+                    self.dtype().scalar_type()
+                )));
+            }
+            if g.device() != self.device() {
+                return Err(Error::runtime(format!(
+                    "attempting to assign a gradient on device '{}' to a tensor on device '{}'. Please ensure that the gradient and the tensor are on the same device",
+                    g.device(),
+                    self.device()
+                )));
             }
         }
         if g.is_none() && !self.has_autograd() {

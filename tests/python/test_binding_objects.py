@@ -4,6 +4,7 @@ import copy
 import gc
 import io
 import operator
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -213,7 +214,7 @@ def test_tensor_from_data():
         torch.tensor([[1, 2], [3]])
     with pytest.raises(RuntimeError, match="Could not infer dtype of NoneType"):
         torch.tensor([None])
-    with pytest.raises(RuntimeError, match="Overflow"):
+    with pytest.raises(ValueError, match="Overflow"):
         torch.tensor(2**70)
 
 
@@ -447,3 +448,31 @@ def test_threads_share_tensors():
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert results == [2.0 * 512 * 1024] * 8
+
+
+LEGACY = pathlib.Path(__file__).parent / "goldens" / "legacy_format.pt"  # torch.save of PyTorch 2.15, without its zip archive
+
+
+def test_files_of_pytorchs_old_format_are_read(device):
+    read = torch.load(LEGACY, map_location=device)
+    assert read["epoch"] == 3 and read["flags"].tolist() == [True, False] and read["half"].dtype == torch.float16
+    assert read["whole"].device.type == device and read["whole"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert read["view"].tolist() == [[1, 4], [2, 5]]
+    assert read["model"]["weight"].shape == (3, 2) and read["model"]["bias"].sum().item() == pytest.approx(0.1839, abs=1e-4)
+    assert read["optimizer"]["state"][0]["momentum_buffer"].cpu().eq(1).all()
+    with open(LEGACY, "rb") as file:
+        assert torch.load(file)["view"].tolist() == [[1, 4], [2, 5]]
+
+
+def test_damaged_files_of_the_old_format(tmp_path):
+    whole = LEGACY.read_bytes()
+    path = tmp_path / "damaged.pt"
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises((EOFError, pickle.UnpicklingError, RuntimeError)):
+            torch.load(path)
+    path.write_bytes(b"hello world" * 5)
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(path)
+    with pytest.raises(FileNotFoundError):
+        torch.load(tmp_path / "missing.pt")

@@ -86,3 +86,38 @@ def test_errors_are_those_of_pytorch(call, kind, words, device):
     with pytest.raises(kind, match="^" + re.escape(words)) as raised:
         call(lambda *sizes: torch.ones(sizes, device=device))
     assert raised.type is kind
+
+
+AS_PYTORCH_SAYS = [
+    ("F.cross_entropy(x, torch.zeros(3, 2, dtype=torch.long))", RuntimeError, "0D or 1D target tensor expected, multi-target not supported"),
+    ("F.one_hot(x)", RuntimeError, "one_hot is only applicable to index tensor of type LongTensor."),
+    ("F.pad(x[None], (4, 0), mode='reflect')", RuntimeError, "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding (4, 0) at dimension 2 of input [1, 3, 4]"),
+    ("nn.ConvTranspose1d(1, 1, 3, stride=2)(x[:1, None], output_size=(20,))", ValueError, "requested an output size of (20,), but valid sizes range from [9] to [10] (for an input of torch.Size([4]))"),
+    ("setattr(w, 'grad', torch.ones(2))", RuntimeError, "attempting to assign a gradient of size '[2]' to a tensor of size '[3]'. Please ensure that the gradient and the tensor are the same size"),
+    ("torch.zeros(2, -1)", RuntimeError, "zeros: Dimension size must be non-negative."),
+    ("torch.ones(2, -1)", RuntimeError, "Trying to create tensor with negative dimension -1: [2, -1]"),
+    ("torch.tensor([300], dtype=torch.uint8)", RuntimeError, "value cannot be converted to type uint8 without overflow"),
+    ("torch.tensor([1 << 40], dtype=torch.int32)", RuntimeError, "value cannot be converted to type int32 without overflow"),
+    ("torch.full((1,), 1 << 40, dtype=torch.int32)", RuntimeError, "value cannot be converted to type int without overflow"),
+    ("torch.tensor(2**63)", ValueError, "Overflow when unpacking long long"),
+    ("x + 2**70", OverflowError, "int too big to convert"),
+    ("x == 2**70", OverflowError, "int too big to convert"),
+    ("x.mul_(2**70)", OverflowError, "int too big to convert"),
+    ("torch.clamp(x, 2**70)", OverflowError, "int too big to convert"),
+    ("torch.full((1,), 2**70)", OverflowError, "int too big to convert"),
+    ("x.narrow(0, 2**70, 1)", ValueError, "Overflow when unpacking long long"),
+    ("x[10**20]", ValueError, "Overflow when unpacking long long"),
+    ("torch.manual_seed(2**65)", ValueError, "Overflow when unpacking long long"),
+    ("nn.Conv1d(4, 1, 1)(x[None].double().mT)", RuntimeError, "Input type (double) and bias type (float) should be the same"),
+    ("nn.Conv1d(4, 1, 1, bias=False)(x[None].double().mT)", RuntimeError, "expected scalar type Double but found Float"),
+    ("torch.autograd.grad((w * 1).sum(), [w, torch.ones(2, requires_grad=True)])", RuntimeError, "The differentiated Tensor at index 1 appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."),
+    ("w.detach().bincount()", NotImplementedError, "\"bincount_cpu\" not implemented for 'Float'"),
+]
+
+
+@pytest.mark.parametrize("expression, error, words", AS_PYTORCH_SAYS, ids=[r[0] for r in AS_PYTORCH_SAYS])
+def test_words_are_pytorchs(expression, error, words):
+    names = {"torch": torch, "F": F, "nn": torch.nn, "x": torch.ones(3, 4), "w": torch.ones(3, requires_grad=True)}
+    with pytest.raises(error) as caught:
+        eval(expression, names)
+    assert str(caught.value) == words

@@ -10,6 +10,7 @@ import importlib
 import io
 import os
 import pickle
+import pickletools
 import zipfile
 
 from . import _C
@@ -255,7 +256,7 @@ class _Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
     def persistent_load(self, saved):
-        kind, dtype, key, location, _count = saved
+        kind, dtype, key, location = saved[:4]
         if kind != "storage":
             raise pickle.UnpicklingError(f"unknown persistent id {kind!r}")
         if key not in self._storages:
@@ -283,16 +284,80 @@ def _placement(map_location):
     return lambda flat, location: None if device.type == "cpu" else device
 
 
+_MAGIC = 0x1950A86A20F9469CFC6C
+_PROTOCOL = 1001
+
+
+def _next_pickle(f):
+    """The bytes of a pickle, up to its end."""
+    start = f.tell()
+    if not f.read(1):
+        raise EOFError("Ran out of input")
+    f.seek(start)
+    try:
+        collections.deque(pickletools.genops(f), maxlen=0)
+    except ValueError as error:
+        raise pickle.UnpicklingError("Invalid magic number; corrupt file?") from error
+    end = f.tell()
+    f.seek(start)
+    return io.BytesIO(f.read(end - start))
+
+
+class _Sizes(_Unpickler):
+    """Reads objects whose memory is not known yet, for the size of an element of each storage."""
+
+    def __init__(self, file, weights_only, encoding):
+        super().__init__(file, None, None, weights_only, encoding)
+        self.sizes = {}
+
+    def persistent_load(self, saved):
+        dtype, key, _, count = saved[1:5]
+        dtype = dtype if isinstance(dtype, _C.dtype) else _C.uint8
+        self.sizes[key] = dtype.itemsize
+        return _Storage(_C._from_bytes(bytes(count * dtype.itemsize), dtype))
+
+
+def _load_legacy(f, place, weights_only, encoding):
+    """Reads PyTorch's format before 1.6: pickles one after the other, and behind them the memory of each storage."""
+
+    def plain():
+        return _Unpickler(_next_pickle(f), None, place, weights_only, encoding).load()
+
+    if plain() != _MAGIC:
+        raise pickle.UnpicklingError("Invalid magic number; corrupt file?")
+    protocol = plain()
+    if protocol != _PROTOCOL:
+        raise RuntimeError(f"Invalid protocol version: {protocol}")
+    if not plain().get("little_endian", True):
+        raise RuntimeError("files written on big-endian machines are not supported")
+    # How long a storage's memory is, only the objects say, which come first and need it: they are read twice.
+    objects = _next_pickle(f)
+    reader = _Sizes(objects, weights_only, encoding)
+    reader.load()
+    data = {}
+    for key in plain():
+        size = int.from_bytes(f.read(8), "little") * reader.sizes[key]
+        data[key] = f.read(size)
+        if len(data[key]) != size:
+            raise EOFError("unexpected EOF. The file might be corrupted.")
+    objects.seek(0)
+    return _Unpickler(objects, data.__getitem__, place, weights_only, encoding).load()
+
+
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, encoding="utf-8"):
     """Reads an object that ``save``, here or in PyTorch, has written.
 
     Unless ``weights_only=False``, nothing but tensors and plain containers is made: a file cannot run code.
     """
     weights_only = True if weights_only is None else weights_only
-    if isinstance(f, (str, os.PathLike)) and not zipfile.is_zipfile(f):
-        if not os.path.exists(f):
-            raise FileNotFoundError(2, "No such file or directory", os.fspath(f))
-        raise RuntimeError("this file is not a zip archive; PyTorch's format before 1.6 is not supported")
+    if isinstance(f, (str, os.PathLike)):
+        with open(f, "rb") as file:
+            return load(file, map_location, weights_only=weights_only, encoding=encoding)
+    start = f.tell()
+    is_zip = zipfile.is_zipfile(f)
+    f.seek(start)
+    if not is_zip:
+        return _load_legacy(f, _placement(map_location), weights_only, encoding)
     with zipfile.ZipFile(f) as z:
         pkl = next((n for n in z.namelist() if n.endswith("/data.pkl") and n.count("/") == 1), None)
         if pkl is None:

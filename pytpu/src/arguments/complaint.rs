@@ -1,11 +1,11 @@
 //! What was wrong with a call, in PyTorch's words: slow, and asked only when no overload fits.
 
-use super::values::{convert, int, is_int, looks_like_int, none, sequence, string};
+use super::values::{convert, int, is_too_large, looks_like_int, none, sequence, string};
 use super::{Call, Overload, Parameter, Parsed, names};
 use crate::device;
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type::is_tensor;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use torchtpu_tensor::Scalar;
 use torchtpu_tensor::schema::{Arg, Ty};
@@ -225,9 +225,6 @@ impl Overload {
                 let shown = self.shown(i, method);
                 // SAFETY: objects that the caller holds.
                 unsafe {
-                    if matches!(p.ty, Ty::Int | Ty::Scalar | Ty::Float) && is_int(o) {
-                        return PyRuntimeError::new_err("Overflow when unpacking long long");
-                    }
                     if let Some((n, item)) = sequence(o) {
                         for k in 0..n {
                             let e = item(k);
@@ -268,6 +265,16 @@ pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
     let method = !call.receiver.is_null();
     let of_form: Vec<&Overload> = overloads.iter().filter(|o| o.method || !method).collect();
     let plausible: Vec<&&Overload> = of_form.iter().filter(|o| o.plausible(call)).collect();
+    // SAFETY: the objects of the call.
+    if (0..call.positional + call.keywords()).any(|i| unsafe { is_too_large(call.arg(i)) }) {
+        let any = |f: fn(&Parameter) -> bool| of_form.iter().any(|o| o.params.iter().any(f));
+        if any(|p| p.ty == Ty::Scalar || p.number_ok) {
+            return Err(PyOverflowError::new_err("int too big to convert").into());
+        }
+        if any(|p| p.ty == Ty::Int) {
+            return Err(PyValueError::new_err("Overflow when unpacking long long").into());
+        }
+    }
     let single = match (of_form.as_slice(), plausible.as_slice()) {
         ([one], _) => Some(*one),
         (_, [one]) => Some(**one),

@@ -23,6 +23,21 @@ pub(super) unsafe fn is_int(o: *mut PyObject) -> bool {
     unsafe { PyLong_Check(o) != 0 && PyBool_Check(o) == 0 }
 }
 
+/// Whether an object is an integer of more than 64 bits.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn is_too_large(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract; no exception is set for an integer that does not fit.
+    unsafe {
+        let mut beyond = 0;
+        is_int(o) && {
+            PyLong_AsLongLongAndOverflow(o, &mut beyond);
+            beyond != 0
+        }
+    }
+}
+
 /// # Safety
 /// `o` is an object.
 pub(super) unsafe fn looks_like_int(o: *mut PyObject) -> bool {

@@ -36,6 +36,14 @@ fn product_list(v: impl Iterator<Item = usize>) -> String {
     format!("({})", items.join(" x "))
 }
 
+fn check_same_dtype(x: &[&Tensor]) -> Result<()> {
+    let (input, weight) = (x[0].dtype(), x[1].dtype());
+    if input == weight {
+        return Ok(());
+    }
+    Err(Error::runtime(format!("expected scalar type {} but found {}", input.scalar_type(), weight.scalar_type())))
+}
+
 impl Op for Conv {
     const NAME: &'static str = "convolution";
     fn takes_complex(&self) -> bool {
@@ -44,7 +52,6 @@ impl Op for Conv {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (s, a, w) = (&self.0, x[0].dims(), x[1].dims());
         if let Some(b) = x.get(2)
-            && x[0].dtype() == x[1].dtype()
             && b.dtype() != x[0].dtype()
         {
             return Err(Error::runtime(format!(
@@ -53,13 +60,7 @@ impl Op for Conv {
                 c_name(b.dtype())
             )));
         }
-        if !x[0].dtype().is_float() && x[1].dtype() != x[0].dtype() {
-            return Err(Error::runtime(format!(
-                "expected scalar type {} but found {}",
-                x[0].dtype().scalar_type(),
-                x[1].dtype().scalar_type()
-            )));
-        }
+        check_same_dtype(x)?;
         expect_float("slow_conv2d_cpu", x[0])?;
         if w.len() != 2 + s.spatial || a.len() != w.len() {
             return Err(Error::runtime(format!(
@@ -90,13 +91,6 @@ impl Op for Conv {
                 w[1] * s.groups,
                 a[1]
             ))); // C2
-        }
-        if x[0].dtype() != x[1].dtype() {
-            return Err(Error::runtime(format!(
-                "Input type ({}) and weight type ({}) should be the same",
-                c_name(x[0].dtype()),
-                c_name(x[1].dtype())
-            )));
         }
         if let Some(b) = x.get(2)
             && (b.dims().len() != 1 || b.dims()[0] != w[0])
@@ -215,14 +209,8 @@ impl Fused for ConvInputGrad {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        check_same_dtype(x)?;
         expect_float("slow_conv_transpose2d_cpu", x[0])?;
-        if x[0].dtype() != x[1].dtype() {
-            return Err(Error::runtime(format!(
-                "Input type ({}) and weight type ({}) should be the same",
-                c_name(x[0].dtype()),
-                c_name(x[1].dtype())
-            )));
-        }
         Ok(Meta { dims: self.x, dtype: x[0].dtype(), device: same_device(x)? })
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {

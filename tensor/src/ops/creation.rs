@@ -314,6 +314,13 @@ fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, device: Device
     moved.to_dtype(dtype)
 }
 
+fn zeros(a: &Args<'_>) -> Result<crate::schema::Ret> {
+    if a.ints(0)?.iter().any(|n| *n < 0) {
+        return Err(Error::runtime("zeros: Dimension size must be non-negative."));
+    }
+    Ok(new_full(a.ints(0)?, Scalar::Int(0), options(a, 1, default_dtype(), Device::CPU)?)?.into())
+}
+
 /// Sizes that a user gave for a new tensor.
 pub(crate) fn sizes(v: &[i64]) -> Result<Dims> {
     if let Some((i, n)) = v.iter().enumerate().find(|(_, n)| **n < 0) {
@@ -478,7 +485,7 @@ fn linspace_row(a: &Args<'_>) -> Result<crate::schema::Ret> {
 
 /// Rows of the creation functions.
 pub const ROWS: &[Row] = &[
-    Row::new("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(0), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
+    Row::new("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, zeros, || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
     Row::new("ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
     Row::new("empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| Ok(empty(a.ints(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function),
     Row::new("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| {

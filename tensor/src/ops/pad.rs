@@ -202,7 +202,7 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
                 "reflect" => {
                     if count >= n {
                         return Err(Error::runtime(format!(
-                            "Padding size should be less than the corresponding input dimension, but got: padding ({low}, {high}) at dimension {d} of input {}",
+                            "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({low}, {high}) at dimension {d} of input {}",
                             x.dims()
                         )));
                     }

@@ -508,6 +508,12 @@ fn bucketize(v: &Tensor, boundaries: &Tensor, narrow: bool, right: bool) -> Resu
 /// `Runtime` for values that are negative or not integers, or weights of another size.
 pub fn bincount(x: &Tensor, weights: Option<&Tensor>, min: i64) -> Result<Tensor> {
     ordered("bincount_cpu", x)?;
+    if x.dtype() == DType::Bool || x.dtype().is_float() {
+        return Err(Error::not_implemented(format!(
+            "\"bincount_cpu\" not implemented for '{}'",
+            x.dtype().scalar_type()
+        )));
+    }
     if x.dims().len() != 1 || !(x.dtype().is_int() || x.dtype() == DType::Bool) {
         return Err(Error::runtime("bincount only supports 1-d non-negative integral inputs."));
     }

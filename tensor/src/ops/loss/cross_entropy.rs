@@ -356,9 +356,7 @@ fn check_target(x: &Tensor, target: &Tensor) -> Result<()> {
         )));
     }
     if d.len() <= 2 {
-        return Err(Error::runtime(format!(
-            "0D or 1D target tensor expected, multi-target not supported (input of size {d}, target of size {td})"
-        )));
+        return Err(Error::runtime("0D or 1D target tensor expected, multi-target not supported"));
     }
     Err(Error::runtime(format!("Expected target size {want}, got {td}")))
 }

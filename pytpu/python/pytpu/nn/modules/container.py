@@ -295,16 +295,14 @@ class ModuleDict(Module):
             self[key] = module
 
 
-def _parameter_line(key, value):
+def _parameter_line(key, value, name=torch.typename):
     if not isinstance(value, torch.Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     size = "x".join(str(n) for n in value.size())
     device = "" if value.device.type == "cpu" else f" ({value.device})"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
-    name = torch.typename(value)
-    if isinstance(value, Parameter):
-        name = torch.typename(value.data)
-    return f"  ({key}): {kind} containing: [{name} of size {size}{device}]"
+    value = value.data if isinstance(value, Parameter) else value
+    return f"  ({key}): {kind} containing: [{name(value)} of size {size}{device}]"
 
 
 class ParameterList(Module):
@@ -356,7 +354,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self):
-        return "\n".join(_parameter_line(k, p) for k, p in enumerate(self))
+        return "\n".join(_parameter_line(k, p, lambda t: t.dtype) for k, p in enumerate(self))
 
     def __call__(self, *args, **kwargs):
         raise RuntimeError("ParameterList should not be called.")

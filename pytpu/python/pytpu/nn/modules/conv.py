@@ -241,7 +241,7 @@ class _ConvTransposeNd(_ConvNd):
         largest = [m + s - 1 for m, s in zip(smallest, self.stride)]
         if any(not lo <= size <= hi for lo, size, hi in zip(smallest, output_size, largest)):
             raise ValueError(
-                f"requested an output size of {output_size}, but valid sizes range from {smallest} to {largest} "
+                f"requested an output size of {tuple(output_size)}, but valid sizes range from {smallest} to {largest} "
                 f"(for an input of {input.size()[2:]})"
             )
         return [size - m for size, m in zip(output_size, smallest)]
