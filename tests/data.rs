@@ -12,7 +12,7 @@ use torchtpu::nn::data::{
 };
 use torchtpu::nn::safetensors;
 use torchtpu::random::{Generator, manual_seed};
-use torchtpu::{Device, Error, Result, Tensor};
+use torchtpu::{DType, Device, Error, Result, Tensor};
 
 fn numbers(from: i64, to: i64) -> TensorDataset {
     let v: Vec<i64> = (from..to).collect();
@@ -245,4 +245,19 @@ fn workers_read_tensors_on_an_accelerator() {
             });
         assert_eq!(batches(&loader), [[12, 16], [44, 48], [34, 36]], "{workers} workers");
     }
+}
+
+#[test]
+fn bytes_of_elements_both_ways() {
+    let x = Tensor::from_slice(&[1i16, -2, 3, 4, 5, 6], &[2, 3]).unwrap();
+    let t = x.t().unwrap();
+    let bytes = t.to_bytes().unwrap();
+    assert_eq!(bytes, [1i16, 4, -2, 5, 3, 6].iter().flat_map(|v| v.to_ne_bytes()).collect::<Vec<_>>());
+    let back = Tensor::from_bytes(&bytes, &[3, 2], DType::I16).unwrap();
+    assert_eq!(back.to_vec::<i16>().unwrap(), [1, 4, -2, 5, 3, 6]);
+    let e = Tensor::from_bytes(&bytes, &[3, 3], DType::I16).unwrap_err();
+    assert_eq!(e.message(), "12 bytes are not the elements of a tensor of shape [3, 3] and type int16");
+    assert_eq!(Tensor::from_bytes(&[], &[0, 3], DType::F64).unwrap().dims()[..], [0, 3]);
+    let on_meta = Tensor::ones(&[2], DType::F32, torchtpu::device("meta").unwrap()).unwrap();
+    assert!(on_meta.to_bytes().is_err());
 }

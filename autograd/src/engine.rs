@@ -219,7 +219,13 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                 }
             }
             for (nr, keep) in retained {
-                *keep.lock().unwrap_or_else(|e| e.into_inner()) = g.get(nr as usize).cloned().flatten();
+                let Some(new) = g.get(nr as usize).cloned().flatten() else { continue };
+                let old = keep.lock().unwrap_or_else(|e| e.into_inner()).take();
+                let sum = match old {
+                    Some(old) => old.add(&new)?,
+                    None => new,
+                };
+                *keep.lock().unwrap_or_else(|e| e.into_inner()) = Some(sum);
             }
         }
         let mut run_it = true;

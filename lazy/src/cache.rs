@@ -31,20 +31,62 @@ impl Compiled {
     }
 }
 
+#[derive(Default)]
+struct Map {
+    by_hash: FxHashMap<u64, Vec<Arc<Compiled>>>,
+    count: usize,
+    ops: usize,
+}
+
+impl Map {
+    /// Drops those not used for longest, a quarter of the executables or of their ops, whichever is reached later.
+    fn shrink(&mut self) {
+        let (count_after, ops_after) = (self.count / 4 * 3, self.ops / 4 * 3);
+        let mut all: Vec<(u64, usize)> =
+            self.by_hash.values().flatten().map(|c| (c.used.load(Relaxed), c.form.nodes.len())).collect();
+        all.sort_unstable();
+        let mut oldest = None;
+        for (used, ops) in all {
+            if (self.count <= count_after && self.ops <= ops_after) || self.count <= MIN_EXECUTABLES {
+                break;
+            }
+            self.count -= 1;
+            self.ops -= ops;
+            oldest = Some(used);
+        }
+        let Some(oldest) = oldest else { return };
+        self.by_hash.values_mut().for_each(|l| l.retain(|c| c.used.load(Relaxed) > oldest));
+        self.by_hash.retain(|_, l| !l.is_empty());
+    }
+}
+
 /// Executables by the hash of their form. The hash only finds candidates: a hit compares the form itself.
 #[derive(Default)]
 pub(crate) struct ProcessCache {
-    map: RwLock<FxHashMap<u64, Vec<Arc<Compiled>>>>,
+    map: RwLock<Map>,
     clock: AtomicU64,
 }
 
 /// Beyond so many executables, the quarter not used for longest is dropped.
 const MAX_EXECUTABLES: usize = 4096;
+/// With so many ops in all of them it is time to look at the process's memory maps: XLA:CPU makes one or two for every op, and
+/// where there are no more, LLVM ends the process.
+const MANY_OPS: usize = 1 << 13;
+/// So many are kept however few maps are left: those of one training step.
+const MIN_EXECUTABLES: usize = 16;
+
+/// Whether more than half of the memory maps that the system allows a process are taken.
+fn maps_are_scarce() -> bool {
+    let taken = || std::fs::read("/proc/self/maps").map(|text| text.iter().filter(|&&c| c == b'\n').count());
+    let allowed =
+        std::fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|n| n.trim().parse::<usize>().ok());
+    allowed.is_some_and(|n| taken().is_ok_and(|taken| taken > n / 2))
+}
 
 impl ProcessCache {
     pub(crate) fn get(&self, hash: u64, form: &Form) -> Option<Arc<Compiled>> {
         let map = self.map.read();
-        let found = map.get(&hash)?.iter().find(|c| c.form == *form)?;
+        let found = map.by_hash.get(&hash)?.iter().find(|c| c.form == *form)?;
         found.used.store(self.clock.fetch_add(1, Relaxed), Relaxed);
         Some(found.clone())
     }
@@ -53,33 +95,31 @@ impl ProcessCache {
     pub(crate) fn insert(&self, hash: u64, compiled: Compiled) -> Arc<Compiled> {
         let mut map = self.map.write();
         compiled.used.store(self.clock.fetch_add(1, Relaxed), Relaxed);
-        let list = map.entry(hash).or_default();
+        let list = map.by_hash.entry(hash).or_default();
         if let Some(same) = list.iter().find(|c| c.form == compiled.form) {
             return same.clone();
         }
         let compiled = Arc::new(compiled);
         list.push(compiled.clone());
-        if map.values().map(Vec::len).sum::<usize>() > MAX_EXECUTABLES {
-            let mut times: Vec<u64> = map.values().flatten().map(|c| c.used.load(Relaxed)).collect();
-            times.sort_unstable();
-            let oldest = times[MAX_EXECUTABLES / 4];
-            map.values_mut().for_each(|l| l.retain(|c| c.used.load(Relaxed) > oldest));
-            map.retain(|_, l| !l.is_empty());
+        map.count += 1;
+        map.ops += compiled.form.nodes.len();
+        if map.count > MAX_EXECUTABLES || (map.ops > MANY_OPS && maps_are_scarce()) {
+            map.shrink();
         }
         compiled
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.map.read().values().map(Vec::len).sum()
+        self.map.read().count
     }
 
     pub(crate) fn clear(&self) {
-        self.map.write().clear();
+        *self.map.write() = Map::default();
     }
 
     /// The executables compiled or used last, up to `n`.
     pub(crate) fn recent(&self, n: usize) -> Vec<Arc<Compiled>> {
-        let mut all: Vec<_> = self.map.read().values().flatten().cloned().collect();
+        let mut all: Vec<_> = self.map.read().by_hash.values().flatten().cloned().collect();
         all.sort_by_key(|c| std::cmp::Reverse(c.used.load(Relaxed)));
         all.truncate(n);
         all

@@ -27,7 +27,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torchtpu_tensor::{DType, Device, Error, Meta, Result, Tensor, no_grad};
+use torchtpu_tensor::{DType, Device, Error, Result, Tensor, no_grad};
 
 /// Text that goes with the tensors, by key.
 pub type TextMetadata = HashMap<String, String>;
@@ -82,9 +82,6 @@ impl Elements {
         let host = no_grad(|| x.detach().to_device(Device::CPU)?.contiguous())?;
         Ok(Elements { dtype: to_format(x.dtype())?, shape: x.dims().to_vec(), host })
     }
-    fn bytes(&self) -> &[u8] {
-        self.host.as_bytes().expect("contiguous and on the host")
-    }
 }
 
 impl View for &Elements {
@@ -95,10 +92,10 @@ impl View for &Elements {
         &self.shape
     }
     fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(self.bytes())
+        Cow::Owned(self.host.to_bytes().expect("on the host"))
     }
     fn data_len(&self) -> usize {
-        self.bytes().len()
+        self.host.numel() * self.host.dtype().size_bytes()
     }
 }
 
@@ -196,9 +193,7 @@ pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata:
 }
 
 fn tensor(info: &TensorInfo, bytes: &[u8], device: Device) -> Result<Tensor> {
-    let dims = torchtpu_tensor::Dims::try_new(&info.shape)?;
-    let mut x = Tensor::empty(&Meta { dims, dtype: from_format(info.dtype)?, device: Device::CPU })?;
-    x.as_bytes_mut().expect("new and on the host").copy_from_slice(bytes);
+    let x = Tensor::from_bytes(bytes, &info.shape, from_format(info.dtype)?)?;
     if device == Device::CPU { Ok(x) } else { x.to_device(device) }
 }
 

@@ -221,11 +221,9 @@ fn ragged(dims: &[usize], depth: usize, got: usize) -> Failure {
 }
 
 fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tensor> {
-    let dims = torchtpu_tensor::Dims::try_new(dims)?;
-    let mut t = Tensor::empty(&Meta { dims, dtype, device: Device::CPU })?;
     let size = dtype.size_bytes();
-    let bytes = t.as_bytes_mut().expect("a new cpu tensor is contiguous");
-    for (v, to) in values.iter().zip(bytes.chunks_exact_mut(size)) {
+    let mut bytes = Vec::with_capacity(values.len() * size);
+    for v in values {
         if v.is_complex() && !dtype.is_complex() {
             return Err(PyTypeError::new_err(match dtype.is_int() {
                 true => "'complex' object cannot be interpreted as an integer",
@@ -247,27 +245,20 @@ fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tens
             ))
             .into());
         }
-        to.copy_from_slice(&v.bits(dtype).to_le_bytes()[..size]);
+        bytes.extend_from_slice(&v.bits(dtype).to_le_bytes()[..size]);
     }
-    Ok(t)
+    Ok(Tensor::from_bytes(&bytes, dims, dtype)?)
 }
 
 /// Elements of a contiguous host tensor as numbers.
-struct Bits<'a> {
-    bytes: std::borrow::Cow<'a, [u8]>,
+struct Bits {
+    bytes: Vec<u8>,
     dtype: DType,
 }
 
-impl<'a> Bits<'a> {
-    fn of(t: &'a Tensor) -> Outcome<Bits<'a>> {
-        if let Some(b) = t.as_bytes() {
-            return Ok(Bits { bytes: b.into(), dtype: t.dtype() });
-        }
-        let t = t.detach();
-        let host = enter::without_gil(|| torchtpu_tensor::no_grad(|| t.to_device(Device::CPU)?.contiguous()))?;
-        let bytes =
-            host.as_bytes().ok_or_else(|| torchtpu_tensor::Error::runtime("a tensor without data has no elements"))?;
-        Ok(Bits { bytes: bytes.to_vec().into(), dtype: host.dtype() })
+impl Bits {
+    fn of(t: &Tensor) -> Outcome<Bits> {
+        Ok(Bits { bytes: enter::without_gil(|| t.to_bytes())?, dtype: t.dtype() })
     }
     fn get(&self, i: usize) -> Scalar {
         let size = self.dtype.size_bytes();
@@ -282,7 +273,7 @@ impl<'a> Bits<'a> {
 /// # Errors
 /// What reading from the device reports.
 pub fn to_list(t: &Tensor) -> Outcome {
-    fn level(bits: &Bits<'_>, dims: &[usize], from: &mut usize) -> *mut PyObject {
+    fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> *mut PyObject {
         let Some((n, rest)) = dims.split_first() else {
             *from += 1;
             return crate::table::number(bits.get(*from - 1));
@@ -500,9 +491,7 @@ fn _from_bytes<'py>(py: Python<'py>, bytes: &[u8], dtype: &dtype::PyDType) -> Py
             bytes.len()
         )));
     }
-    let mut t = Tensor::empty(&Meta::new(&[bytes.len() / size], dtype.0, Device::CPU)).or_raise()?;
-    t.as_bytes_mut().expect("a new cpu tensor is contiguous").copy_from_slice(bytes);
-    tensor_type::to_python(py, t)
+    tensor_type::to_python(py, Tensor::from_bytes(bytes, &[bytes.len() / size], dtype.0).or_raise()?)
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -749,7 +749,7 @@ impl Tensor {
 
     /// The elements, for a kernel to read. `cpu` only.
     #[inline(always)]
-    pub fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> View<'_> {
         debug_assert!(self.device().kind == DeviceKind::Cpu);
         // SAFETY: `alias` and `empty` keep every layout within its storage, which the handle keeps alive.
         unsafe { View::new(self.data_ptr() as *const u8, self.dims(), self.strides(), self.dtype()) }
@@ -777,7 +777,7 @@ impl Tensor {
     }
     /// The elements, for a kernel to write. `cpu` only.
     #[inline(always)]
-    pub fn view_mut(&self) -> ViewMut<'_> {
+    pub(crate) fn view_mut(&self) -> ViewMut<'_> {
         debug_assert!(self.device().kind == DeviceKind::Cpu);
         // SAFETY: as `view`; tensors are shared mutable memory, see the module's documentation.
         unsafe { ViewMut::new(self.data_ptr() as *mut u8, self.dims(), self.strides(), self.dtype()) }
@@ -786,7 +786,7 @@ impl Tensor {
     ///
     /// The slice must not be held across an in-place write to this storage.
     #[inline]
-    pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
+    pub(crate) fn as_slice<T: Element>(&self) -> Option<&[T]> {
         if self.device().kind != DeviceKind::Cpu || self.dtype() != T::DTYPE || !self.is_contiguous() {
             return None;
         }
@@ -796,8 +796,8 @@ impl Tensor {
         // SAFETY: contiguous elements of the right type within the storage.
         Some(unsafe { std::slice::from_raw_parts(self.data_ptr() as *const T, self.numel()) })
     }
-    /// The elements' bytes, when contiguous and on `cpu`.
-    pub fn as_bytes(&self) -> Option<&[u8]> {
+    /// The elements' bytes, when contiguous and on `cpu`. As with `as_slice`, not across a write.
+    pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
         if self.device().kind != DeviceKind::Cpu || !self.is_contiguous() {
             return None;
         }
@@ -806,7 +806,7 @@ impl Tensor {
         Some(if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(self.data_ptr() as *const u8, n) } })
     }
     /// The elements' bytes for writing; for the code that has just made this tensor and alone knows of it.
-    pub fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.device().kind != DeviceKind::Cpu || !self.is_contiguous() {
             return None;
         }

@@ -6,6 +6,7 @@
 //! entry or nothing, by device.
 
 use crate::op::{Layout, Outs, Prim};
+use crate::view::ViewInfo;
 use crate::{DeviceKind, Dims, Error, Meta, Result, Tensor, backend, graph, state};
 use smallvec::{SmallVec, smallvec};
 
@@ -163,7 +164,18 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
         }
     }
     let seen;
+    let untracked = |v: &ViewInfo| !(state::grad_enabled() && (x.requires_grad() || v.base.requires_grad()));
     let (x, needs) = match (&op, x.view_info()) {
+        // On a device the value of a detached view is all there is of it; places are those of the storage's owner.
+        (Prim::AsStrided(_), Some(v)) if x.device().kind == DeviceKind::Tpu && untracked(v) => {
+            let mut owner = v.base.clone();
+            while let Some(b) = owner.view_info().map(|v| v.base.clone()) {
+                owner = b;
+            }
+            let detached = owner.detach();
+            seen = if x.dtype() != owner.dtype() || x.is_lazy() { detached.seen_as(x)? } else { detached };
+            (&seen, false)
+        }
         // It speaks of the storage as this view sees it.
         (Prim::AsStrided(_), Some(v)) if !v.is_detached() && (x.dtype() != v.base.dtype() || x.is_lazy()) => {
             seen = v.base.seen_as(x)?;

@@ -5,14 +5,22 @@
 
 use crate::{Error, GradRef, Result, Tensor, dispatch, scalar, state, view};
 
-/// Refuses in-place changes of leaves that require a gradient, and of views of them.
+/// Refuses in-place changes of what repeats its elements, of leaves that require a gradient, and of views of them.
 pub fn check_writable(x: &Tensor) -> Result<()> {
-    let repeated = |t: &Tensor| t.dims().iter().zip(t.strides().iter()).any(|(n, s)| *n > 1 && *s == 0);
-    if repeated(x) {
+    if repeats_elements(x) {
         return Err(Error::runtime(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.",
         ));
     }
+    check_history(x)
+}
+
+/// Whether several indices lead to the same element, as after `expand`.
+fn repeats_elements(x: &Tensor) -> bool {
+    x.numel() > 0 && x.dims().iter().zip(x.strides().iter()).any(|(n, s)| *n > 1 && *s == 0)
+}
+
+fn check_history(x: &Tensor) -> Result<()> {
     if !state::grad_enabled() {
         return Ok(());
     }
@@ -41,6 +49,15 @@ pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()
         f(&alias)?
     };
     assign(x, &y)
+}
+
+/// The in-place form of what gives every element the same value, so that repeated elements do no harm.
+pub fn apply_same(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
+    let tracked = || x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad());
+    if !repeats_elements(x) || (state::grad_enabled() && tracked()) {
+        return apply(x, f);
+    }
+    assign(x, &f(x)?)
 }
 
 /// Whether a write to `x` leaves nothing of what its history was made for: a view of a part leaves the base the rest.

@@ -1,6 +1,6 @@
 //! Views: how they were made, how a device reads them, how history reaches them.
 
-use crate::op::Prim;
+use crate::op::{Layout, Prim, ViewOp};
 use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Mutex;
@@ -281,7 +281,10 @@ impl Tensor {
                 let (mut at, mut new) = (self.clone(), y.clone());
                 while let Some(info) = at.view_info() {
                     if !info.ops.is_empty() {
-                        new = crate::state::no_grad(|| write_through(&info.base, &info.ops, &new))?;
+                        new = crate::state::no_grad(|| match repeating_window(&info.base, &info.ops) {
+                            Some(w) => w.write_back(&info.base, &new),
+                            None => write_through(&info.base, &info.ops, &new),
+                        })?;
                     }
                     let base = info.base.clone();
                     at = base;
@@ -300,6 +303,23 @@ impl Tensor {
 fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     let y = if x.is_conj() { y.conj()? } else { y.clone() };
     if x.is_neg() { y.negative_view() } else { Ok(y) }
+}
+
+/// The places in `base`, which owns its storage, that a chain of views looks at, where the chain repeats elements on the way:
+/// which copy of an element a later view was written through cannot be told from the copies.
+fn repeating_window(base: &Tensor, ops: &[Prim]) -> Option<crate::ops::shape::AsStrided> {
+    if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || base.view_info().is_some() {
+        return None;
+    }
+    let (mut l, mut repeats) = (Layout::of(base), false);
+    for op in ops {
+        if op.view_dtype(base.dtype()) != base.dtype() || matches!(op, Prim::Conj(_) | Prim::Negative(_)) {
+            return None;
+        }
+        l = op.layout(&l).ok()?;
+        repeats |= l.dims.iter().zip(l.strides.iter()).any(|(n, s)| *n > 1 && *s == 0);
+    }
+    repeats.then_some(crate::ops::shape::AsStrided { dims: l.dims, strides: l.strides, offset: l.offset })
 }
 
 /// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.

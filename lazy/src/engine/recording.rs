@@ -17,6 +17,10 @@ use torchtpu_tensor::backend::Operand;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{Error, Meta, Result};
 
+/// Tensors that are joined in such numbers were drawn from more: each is an argument of its own, even where it is one already.
+/// Otherwise which of them are the same would be part of the program, and every batch of a replay buffer a new one.
+const LONG_LIST: usize = 16;
+
 impl Engine {
     /// Appends an op to the current thread's segment; writes the handles, and returns the cut that has become due.
     #[inline]
@@ -40,6 +44,7 @@ impl Engine {
         let mut hash = mix(b.hash, op_hash);
         let node =
             Node { op: op.clone(), first_input: b.form.inputs.len() as u32, first_value: b.form.values.len() as u32 };
+        let is_list = x.len() >= LONG_LIST && matches!(op, Prim::Cat(_));
         for (i, operand) in x.iter().enumerate() {
             let input = match operand {
                 Operand::Value(h) => {
@@ -49,14 +54,19 @@ impl Engine {
                     };
                     match &e.state {
                         State::Pending { value, .. } => Input::value(*value),
-                        State::Held(_) if e.mark == s.serial => Input::arg(e.arg),
+                        State::Held(_) if e.mark == s.serial && !is_list => Input::arg(e.arg),
                         State::Held(slot) => {
                             let i = b.slots.len() as u32;
                             hash = mix(hash, form::hash_meta(&slot.meta));
                             b.form.args.push(Arg { meta: slot.meta, donated: false });
                             b.slots.push(slot.clone());
-                            slot.used_by(id as u32);
-                            (e.mark, e.arg) = (s.serial, i);
+                            if is_list {
+                                // It may stand among the arguments twice, so that only its last handle tells its end.
+                                slot.share();
+                            } else {
+                                slot.used_by(id as u32);
+                                (e.mark, e.arg) = (s.serial, i);
+                            }
                             Input::arg(i)
                         }
                         State::Free => return Err(forget(b, &node, &x[..i])),

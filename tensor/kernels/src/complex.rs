@@ -177,12 +177,6 @@ pub(crate) fn sqrt(z: c128) -> c128 {
     if z.re == 0.0 && z.im == 0.0 {
         return c128::new(0.0, z.im);
     }
-    if z.re.abs() > 1e307 || z.im.abs() > 1e307 {
-        let half = sqrt(c128::new(0.25 * z.re, 0.25 * z.im));
-        if half.re.is_finite() || z.re.is_finite() {
-            return c128::new(2.0 * half.re, 2.0 * half.im);
-        }
-    }
     if z.re.is_infinite() {
         let other = if z.im.is_nan() { f64::NAN } else { 0.0 };
         return if z.re > 0.0 {
@@ -190,6 +184,11 @@ pub(crate) fn sqrt(z: c128) -> c128 {
         } else {
             c128::new(other, f64::INFINITY.copysign(z.im))
         };
+    }
+    if z.re.abs() > 1e307 || z.im.abs() > 1e307 {
+        // Finite, so a quarter of it comes back here once at most.
+        let half = sqrt(c128::new(0.25 * z.re, 0.25 * z.im));
+        return c128::new(2.0 * half.re, 2.0 * half.im);
     }
     let t = (0.5 * (z.re.abs() + z.re.hypot(z.im))).sqrt();
     if z.re >= 0.0 { c128::new(t, z.im / (2.0 * t)) } else { c128::new(z.im.abs() / (2.0 * t), t.copysign(z.im)) }
@@ -248,18 +247,34 @@ fn roots(z: c128) -> (c128, c128) {
     (sqrt(c128::new(1.0 - z.re, -z.im)), sqrt(c128::new(1.0 + z.re, z.im)))
 }
 
+/// `ln(2 |z|)` where `z` is so large, or infinite, that the inverse functions are it and an angle.
+#[inline(always)]
+fn far(z: c128) -> Option<f64> {
+    (z.re.abs() > 1e150 || z.im.abs() > 1e150)
+        .then(|| 2.0 * std::f64::consts::LN_2 + (0.5 * z.re).hypot(0.5 * z.im).ln())
+}
+
 pub(crate) fn asin(z: c128) -> c128 {
+    if let Some(size) = far(z) {
+        return c128::new(z.re.atan2(z.im.abs()), size.copysign(z.im));
+    }
     let (a, b) = roots(z);
     let re = z.re.atan2(a.re * b.re - a.im * b.im);
     c128::new(re, libm::asinh(a.re * b.im - a.im * b.re))
 }
 
 pub(crate) fn acos(z: c128) -> c128 {
+    if let Some(size) = far(z) {
+        return c128::new(z.im.abs().atan2(z.re), -size.copysign(z.im));
+    }
     let (a, b) = roots(z);
     c128::new(2.0 * a.re.atan2(b.re), libm::asinh(b.re * a.im - b.im * a.re))
 }
 
 pub(crate) fn acosh(z: c128) -> c128 {
+    if let Some(size) = far(z) {
+        return c128::new(size, z.im.atan2(z.re));
+    }
     let (a, b) = (sqrt(c128::new(z.re - 1.0, z.im)), sqrt(c128::new(z.re + 1.0, z.im)));
     c128::new(libm::asinh(a.re * b.re + a.im * b.im), 2.0 * a.im.atan2(b.re))
 }
@@ -336,6 +351,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn infinities_and_large_numbers_have_values() {
+        use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
+        const INF: f64 = f64::INFINITY;
+        let z = c128::new;
+        assert_eq!(sqrt(z(INF, 0.0)), z(INF, 0.0));
+        assert_eq!(sqrt(z(-INF, -0.0)), z(0.0, -INF));
+        assert!(close(sqrt(z(-1e308, 0.0)), z(0.0, 1e154)));
+        assert_eq!(acos(z(INF, 0.0)), z(0.0, -INF));
+        assert_eq!(acos(z(-INF, -0.0)), z(PI, INF));
+        assert_eq!(asin(z(-INF, 0.0)), z(-FRAC_PI_2, INF));
+        assert_eq!(acosh(z(INF, INF)), z(INF, FRAC_PI_4));
+        assert_eq!(asinh(z(0.0, INF)), z(INF, FRAC_PI_2));
+        assert_eq!(asinh(z(-INF, -0.0)), z(-INF, -0.0));
+        let nan = asinh(z(f64::NAN, INF));
+        assert!(nan.re == INF && nan.im.is_nan(), "{nan}");
+        assert!(close(asinh(z(1e300, 1e300)), z(691.8152486690535, FRAC_PI_4)));
     }
 
     #[test]

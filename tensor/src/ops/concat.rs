@@ -1,8 +1,9 @@
 //! Joining and mirroring: `Cat` and `Flip`, and what is made of them.
 
+use crate::dims::MAX_DIMS;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, graph, promote_types, samples};
 use smallvec::smallvec;
 
 /// Joins tensors of the same dtype along a dimension.
@@ -157,6 +158,16 @@ pub fn stack(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
             )));
         }
     }
+    if first.device().kind == DeviceKind::Tpu
+        && (dim as usize) < first.dims().len()
+        && first.dims().len() < MAX_DIMS
+        && !graph::may_need_grad(xs)
+    {
+        // One op, not one more for each tensor: a batch of many is one shape, whichever tensors are drawn twice.
+        let mut dims = *first.dims();
+        dims.insert(dim as usize, xs.len());
+        return Ok(cat(xs, dim)?.reshape_dims(dims)?.detach());
+    }
     let wide: Vec<Tensor> = xs.iter().map(|x| x.unsqueeze(dim)).collect::<Result<_>>()?;
     cat(&wide.iter().collect::<Vec<_>>(), dim)
 }
@@ -236,7 +247,7 @@ fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
         to.extend([t, n]);
         out.push(t.checked_mul(n).ok_or_else(too_many)?);
     }
-    if from.len() <= crate::dims::MAX_DIMS {
+    if from.len() <= MAX_DIMS {
         return x.reshape(&from)?.expand(&to)?.reshape(&out)?.copy_if_view(x);
     }
     // Too many dimensions at once: one after the other.

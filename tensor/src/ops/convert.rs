@@ -247,6 +247,34 @@ impl Tensor {
             Ok(x.as_slice::<T>().expect("contiguous, on cpu and of this dtype").to_vec())
         })
     }
+    /// The bytes of the elements in row-major order, each as the machine stores it.
+    ///
+    /// # Errors
+    /// `Runtime` for `meta` tensors, which have none; what computing or reading them reports.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        state::no_grad(|| {
+            let x = self.detach().to_device(Device::CPU)?.contiguous()?.resolved()?;
+            Ok(x.as_bytes().expect("contiguous and on cpu").to_vec())
+        })
+    }
+    /// A tensor on `cpu` from the bytes of its elements in row-major order, as [`Tensor::to_bytes`] gives them.
+    ///
+    /// # Errors
+    /// `Value` unless there are as many bytes as the elements take; `Memory` when there is no room.
+    pub fn from_bytes(bytes: &[u8], dims: &[usize], dtype: DType) -> Result<Tensor> {
+        let dims = Dims::try_new(dims)?;
+        let takes = dims.iter().try_fold(dtype.size_bytes(), |n, d| n.checked_mul(*d));
+        if takes != Some(bytes.len()) {
+            return Err(Error::value(format!(
+                "{} bytes are not the elements of a tensor of shape {dims} and type {}",
+                bytes.len(),
+                dtype.name()
+            )));
+        }
+        let mut y = Tensor::empty(&Meta { dims, dtype, device: Device::CPU })?;
+        y.as_bytes_mut().expect("new and on cpu").copy_from_slice(bytes);
+        Ok(y)
+    }
     /// The only element.
     ///
     /// # Errors

@@ -534,17 +534,17 @@ pub const ROWS: &[Row] = &[
     Row::new("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()), || plain(vec![n(2), n(3)])).scope(Scope::Function),
     Row::new("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", Tier::Composed, |a| {
         let x = a.tensor(0)?;
-        inplace::apply(x, |y| Tensor::full_meta(y.meta(), a.scalar(1)?))?;
+        inplace::apply_same(x, |y| Tensor::full_meta(y.meta(), a.scalar(1)?))?;
         Ok(x.clone().into())
     }, Vec::new).no_out(),
     Row::new("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", Tier::Composed, |a| {
         let (x, v) = (a.tensor(0)?, a.tensor(1)?);
-        inplace::apply(x, |y| filled(y, crate::schema::Operand::Tensor(v)))?;
+        inplace::apply_same(x, |y| filled(y, crate::schema::Operand::Tensor(v)))?;
         Ok(x.clone().into())
     }, Vec::new).no_out(),
     Row::new("zero_(Tensor(a!) self) -> Tensor(a!)", Tier::Composed, |a| {
         let x = a.tensor(0)?;
-        inplace::apply(x, |y| Tensor::zeros_like_meta(y.meta()))?;
+        inplace::apply_same(x, |y| Tensor::zeros_like_meta(y.meta()))?;
         Ok(x.clone().into())
     }, Vec::new).no_out(),
 ];

@@ -6,7 +6,7 @@ use super::{
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::schema::{Fill, Row, Sample, SampleArg, Tier, index as index_arg, n, t};
-use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::index as kernels;
 use torchtpu_stablehlo::{Direction, ElementType, ScatterKind as Join, Type};
@@ -31,6 +31,10 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
             "Index tensor must have the same number of dimensions as {} tensor",
             if op == "gather" { "input" } else { "self" }
         )));
+    }
+    // Elsewhere the kernel names the index.
+    if x.device().kind == DeviceKind::Tpu && index.numel() > 0 && x.dims().get(dim) == Some(&0) {
+        return Err(Error::runtime(format!("index is out of bounds for dimension {dim} with size 0")));
     }
     for d in 0..x.dims().len() {
         if d != dim && index.dims()[d] > x.dims()[d] {

@@ -36,6 +36,9 @@ impl Op for IndexSelect {
         if x[1].dims().len() != 1 {
             return Err(Error::index("index_select(): Index is supposed to be a vector"));
         }
+        if x[1].numel() > 0 && x[0].dims()[self.dim] == 0 {
+            return Err(Error::runtime("index_select(): self indexing axis dim should be positive"));
+        }
         let mut dims = *x[0].dims();
         dims[self.dim] = x[1].dims()[0];
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })

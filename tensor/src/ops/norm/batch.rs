@@ -288,7 +288,7 @@ pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, 
     }
     inputs.extend(w.iter().chain(&b));
     let y = dispatch::call_n(Prim::BatchNorm(op), &inputs)?;
-    if p.training {
+    if p.training && x.numel() > 0 {
         let count = (x.numel() / d[1].max(1)) as f64;
         update_running(p.running_mean, &y[1], p.momentum, 1.0)?;
         update_running(p.running_var, &y[3], p.momentum, count / (count - 1.0))?;
@@ -315,6 +315,9 @@ pub(super) fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor>
     };
     if p.training && d[2..].iter().product::<usize>() == 1 {
         return Err(Error::value(format!("Expected more than 1 spatial element when training, got input size {d}")));
+    }
+    if x.numel() == 0 {
+        return x.copy();
     }
     let mut folded = d;
     folded[0] = 1;

@@ -109,6 +109,14 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
         return Err(Error::runtime("Integers to negative integer powers are not allowed."));
     }
     match (a, b) {
+        // No power of truth values is taken; these two need none.
+        (Operand::Tensor(a), Operand::Scalar(Scalar::Bool(p))) if kind == BinaryKind::Pow && dtype == DType::Bool => {
+            if p {
+                a.copy()
+            } else {
+                Tensor::ones(a.dims(), dtype, a.device())
+            }
+        }
         (Operand::Tensor(a), Operand::Scalar(s)) if a.dtype() == dtype => {
             if let Some(y) = twin_of_number(kind, a, s) {
                 return Ok(y);

@@ -96,7 +96,10 @@ impl Op for Binary {
         let refused = match self.0 {
             BinaryKind::Gcd | BinaryKind::Lcm => dtype.is_float() || dtype == DType::Bool,
             BinaryKind::Igamma | BinaryKind::Igammac => !dtype.is_float(),
-            BinaryKind::Fmod | BinaryKind::Remainder | BinaryKind::FloorDivide => dtype == DType::Bool,
+            BinaryKind::Fmod | BinaryKind::Remainder | BinaryKind::FloorDivide | BinaryKind::Pow => {
+                dtype == DType::Bool
+            }
+            BinaryKind::LeftShift | BinaryKind::RightShift => dtype.is_float() || dtype == DType::Bool,
             BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
             kind => is_bitwise(kind) && dtype.is_float(),
         };
@@ -105,6 +108,7 @@ impl Op for Binary {
                 BinaryKind::LeftShift => "lshift",
                 BinaryKind::RightShift => "rshift",
                 BinaryKind::FloorDivide => "div_floor",
+                BinaryKind::Pow => return Err(crate::ops::complex::unsupported("pow", dtype)),
                 kind => kind.name(),
             };
             return Err(crate::ops::complex::unsupported(&format!("{name}_cpu"), dtype));
@@ -190,9 +194,15 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
         RightShift if e.is_unsigned() => "stablehlo.shift_right_logical",
         RightShift => "stablehlo.shift_right_arithmetic",
         Pow if e.is_float() => "stablehlo.power",
+        Pow if e.is_integer() => return integer_power(f, a, b),
         Pow => {
-            // Negative exponents of integers give what C gives: 1 and -1 stay themselves, the rest becomes zero.
-            return f.binary("stablehlo.power", a, b);
+            // A power with a positive real part of zero is zero, where the logarithm's infinity would make it NaN.
+            let y = f.binary("stablehlo.power", a, b);
+            let (zero, re) = (f.splat(0.0, a.ty()), f.unary("stablehlo.real", b));
+            let re_zero = f.splat(0.0, re.ty());
+            let (none, grows) = (f.compare(Direction::Eq, a, &zero), f.compare(Direction::Gt, &re, &re_zero));
+            let is_zero = f.binary("stablehlo.and", &none, &grows);
+            return f.select(&is_zero, &zero, &y);
         }
         LogicalAnd | LogicalOr | LogicalXor => {
             let (a, b) = (f.convert(a, ElementType::Pred), f.convert(b, ElementType::Pred));
@@ -319,6 +329,47 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
 
 fn no_derivative(function: &str, argument: &str) -> Error {
     Error::not_implemented(format!("the derivative for '{function}: {argument}' is not implemented."))
+}
+
+/// Powers of integers, which wrap around, by squaring until no exponent has a bit left: `stablehlo.power` looks at the lowest
+/// `log2(bits)` bits of an exponent only. Negative exponents give what C gives: 1 and -1 stay themselves but for the sign,
+/// the rest becomes zero.
+fn integer_power(f: &mut Func, a: &Value, b: &Value) -> Value {
+    let all: Vec<usize> = (0..a.rank()).collect();
+    let splat = |f: &mut Func, n: i64| f.splat_i64(n, a.ty());
+    let odd = |f: &mut Func, b: &Value| {
+        let (zero, one) = (f.splat_i64(0, b.ty()), f.splat_i64(1, b.ty()));
+        let bit = f.binary("stablehlo.and", b, &one);
+        f.compare(Direction::Ne, &bit, &zero)
+    };
+    let one = splat(f, 1);
+    let y = f.while_loop(
+        &[one, a.clone(), b.clone()],
+        |f, s| {
+            let zero = splat(f, 0);
+            let live = f.compare(Direction::Gt, &s[2], &zero);
+            f.reduce(&live, torchtpu_stablehlo::ReduceKind::Or, &all)
+        },
+        |f, s| {
+            let one = splat(f, 1);
+            let more = f.binary("stablehlo.multiply", &s[0], &s[1]);
+            let takes = odd(f, &s[2]);
+            let y = f.select(&takes, &more, &s[0]);
+            let square = f.binary("stablehlo.multiply", &s[1], &s[1]);
+            vec![y, square, f.binary("stablehlo.shift_right_logical", &s[2], &one)]
+        },
+    );
+    if a.element().is_unsigned() {
+        return y[0].clone();
+    }
+    let (zero, one, minus) = (splat(f, 0), splat(f, 1), splat(f, -1));
+    let (is_one, is_minus) = (f.compare(Direction::Eq, a, &one), f.compare(Direction::Eq, a, &minus));
+    let takes = odd(f, b);
+    let turned = f.select(&takes, &minus, &one);
+    let inverse = f.select(&is_minus, &turned, &zero);
+    let inverse = f.select(&is_one, &one, &inverse);
+    let negative = f.compare(Direction::Lt, b, &zero);
+    f.select(&negative, &inverse, &y[0])
 }
 
 /// Euclid's algorithm for all elements at once, until the last has ended.

@@ -79,6 +79,25 @@ fn cover(f: &mut Func, w: &Windows, d: usize, input: usize, e: ElementType) -> V
     f.convert(&inside, e)
 }
 
+/// Sums of the windows of dimension `d`, which is dimension `at` of `v`: each window's elements beside each other, those past
+/// its end as zeros. A product with [`cover`] would spread what is not finite to all windows.
+fn sum_windows(f: &mut Func, v: &Value, w: &Windows, d: usize, input: usize, at: usize) -> Value {
+    let out = w.out[d];
+    let longest = (0..out).map(|i| ((i + 1) * input).div_ceil(out) - i * input / out).max().unwrap_or(0);
+    let dims = [out, longest];
+    let (start, end) = bounds(f, w, d, input);
+    let (start, end) = (f.broadcast_in_dim(&start, &dims, &[0]), f.broadcast_in_dim(&end, &dims, &[0]));
+    let i = f.iota(&Type::new(&dims, INDEX), 1);
+    let i = f.binary("stablehlo.add", &start, &i);
+    let inside = f.compare(Direction::Lt, &i, &end);
+    let i = int(f, "stablehlo.minimum", &i, input as i64 - 1);
+    let beside = f.take(v, &i, at);
+    let inside = f.broadcast_in_dim(&inside, beside.shape(), &[at, at + 1]);
+    let zero = f.splat(0.0, beside.ty());
+    let beside = f.select(&inside, &beside, &zero);
+    f.reduce(&beside, ReduceKind::Add, &[at + 1])
+}
+
 /// Contracts dimension `at` of `v` with dimension `side` of a matrix.
 pub(crate) fn contract(f: &mut Func, v: &Value, m: &Value, at: usize, side: usize) -> Value {
     let e = v.element();
@@ -140,8 +159,7 @@ impl Op for AvgPool {
         let mut v = f.convert(&x[0], wide_type(e));
         if w.adaptive {
             for (d, &n) in input.iter().enumerate() {
-                let m = cover(f, &w, d, n, v.element());
-                v = contract(f, &v, &m, lead + d, 1);
+                v = sum_windows(f, &v, &w, d, n, lead + d);
             }
         } else {
             let (mut window, mut stride, ones) = (vec![1; rank], vec![1; rank], vec![1; rank]);

@@ -1,0 +1,167 @@
+"""Values and shapes at the edge: infinities, sizes of zero, exponents beyond a word, memory seen several times.
+
+Expected values are PyTorch's (2.15, on cpu).
+"""
+
+import math
+import random
+
+import pytest
+
+import pytpu as torch
+
+INF, NAN, PI = math.inf, math.nan, math.pi
+
+
+def test_integer_powers_wrap_around(device):
+    def power(a, b, dtype):
+        a, b = (torch.tensor(v, dtype=dtype, device=device) for v in (a, b))
+        return (a**b).tolist()
+
+    assert power([3, 3, 3], [64, 65, 100], torch.int64) == [
+        8733086111712066817,
+        7752514261426648835,
+        -2984622845537545263,
+    ]
+    assert power([3], [255], torch.uint8) == [171]
+    assert power([3, -3, 2, 1, -1, 0], [99, 99, -1, -5, -5, 3], torch.int8) == [-101, 101, 0, 1, -1, 0]
+    assert power([2, 1, -1, -1], [-1, -70, -70, -71], torch.int64) == [0, 1, 1, -1]
+    assert (torch.tensor([3, -7], dtype=torch.int32, device=device) ** 33).tolist() == [_int32(3**33), _int32((-7) ** 33)]
+
+
+def _int32(n):
+    return (n + 2**31) % 2**32 - 2**31
+
+
+def test_powers_of_truth_values(device):
+    b = torch.tensor([True, False], device=device)
+    assert (b**True).tolist() == [True, False]
+    assert (b**False).tolist() == [True, True]
+    assert (b**2).tolist() == [1, 0]
+    for f in (lambda: b**b, lambda: True**b):
+        with pytest.raises(NotImplementedError, match='"pow" not implemented for \'Bool\''):
+            f()
+    with pytest.raises(NotImplementedError, match='"lshift_cpu" not implemented for \'Bool\''):
+        b << b
+    with pytest.raises(NotImplementedError, match='"rshift_cpu" not implemented for \'Bool\''):
+        b >> b
+    assert b.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "name, z, want",
+    [
+        ("sqrt", complex(INF, 0), complex(INF, 0)),
+        ("sqrt", complex(-INF, -0.0), complex(0, -INF)),
+        ("acos", complex(INF, 0), complex(0, -INF)),
+        ("acos", complex(-INF, -0.0), complex(PI, INF)),
+        ("asin", complex(-INF, 0), complex(-PI / 2, INF)),
+        ("acosh", complex(INF, INF), complex(INF, PI / 4)),
+        ("asinh", complex(0, INF), complex(INF, PI / 2)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_functions_of_infinity(name, z, want, dtype):
+    got = getattr(torch.tensor([z], dtype=dtype), name)().item()
+    assert got.real == pytest.approx(want.real, abs=1e-6) and got.imag == pytest.approx(want.imag, abs=1e-6)
+
+
+def test_complex_powers_of_zero(device):
+    assert (torch.tensor([0j, 0j], device=device) ** (1.5 + 1j)).tolist() == [0, 0]
+    assert (torch.tensor([0.0], device=device) ** (1.5 + 1j)).tolist() == [0]
+
+
+def test_indices_into_nothing_are_errors_and_harm_nothing(device):
+    zeros, at = torch.zeros(0, 3, device=device), torch.tensor([0], device=device)
+    before = torch.ones(3, device=device) + 1
+    with pytest.raises(RuntimeError, match="self indexing axis dim should be positive"):
+        zeros.index_select(0, at)
+    with pytest.raises((RuntimeError, IndexError)):
+        torch.nn.functional.embedding(at, zeros)
+    with pytest.raises(RuntimeError, match="out of bounds for dimension 0 with size 0"):
+        zeros[:, 0].gather(0, at)
+    with pytest.raises(RuntimeError, match="out of bounds for dimension 0 with size 0"):
+        zeros[:, 0].scatter(0, at, 1.0)
+    assert zeros.index_select(0, at[:0]).shape == (0, 3)
+    assert before.tolist() == [2, 2, 2]
+
+
+def test_what_is_not_finite_stays_in_its_windows(device):
+    x = torch.tensor([[[NAN, 1, 2, 3], [4, 5, 6, 7], [1, 2, 3, 4], [1, 1, 1, INF]]], device=device)
+    y = torch.nn.functional.adaptive_avg_pool2d(x, (2, 3)).flatten().tolist()
+    assert math.isnan(y[0]) and y[1:5] == [3.5, 4.5, 1.25, 1.75] and y[5] == INF
+
+
+def test_norms_of_nothing(device):
+    F = torch.nn.functional
+    mean, var = torch.zeros(2, device=device), torch.ones(2, device=device)
+    assert F.batch_norm(torch.zeros(0, 2, 3, device=device), mean, var, training=True).shape == (0, 2, 3)
+    assert F.instance_norm(torch.zeros(0, 2, 3, device=device), mean, var).shape == (0, 2, 3)
+    assert mean.tolist() == [0, 0] and var.tolist() == [1, 1]
+
+
+def test_writes_to_what_was_expanded(device):
+    x = torch.zeros(3, device=device)
+    x.expand(2, 3)[0].add_(1)
+    assert x.tolist() == [1, 1, 1]
+    x.expand(2, 3)[1, 1:].mul_(5)
+    assert x.tolist() == [1, 5, 5]
+    x.expand(2, 3).fill_(4)
+    assert x.tolist() == [4, 4, 4]
+    x.expand(2, 3)[:, 1].zero_()
+    assert x.tolist() == [4, 0, 4]
+    x.expand(2, 3)[2:] = 7
+    assert x.tolist() == [4, 0, 4]
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        x.expand(2, 3).add_(1)
+
+
+def test_as_strided_speaks_of_the_storage(device):
+    b = torch.arange(24.0, device=device).reshape(4, 6)
+    assert b.t().detach().as_strided((2, 2), (3, 1), 1).tolist() == [[1, 2], [4, 5]]
+    assert b[1:].detach().t().as_strided((2, 2), (3, 1)).tolist() == [[6, 7], [9, 10]]
+    assert b[1:].detach().t().diagonal().tolist() == [6, 13, 20]
+    b.t().data.as_strided((2, 2), (3, 1), 1).zero_()
+    assert b[0].tolist() == [0, 0, 0, 3, 0, 0] and b[1:].flatten().tolist() == list(range(6, 24))
+
+
+def test_retained_gradients_accumulate(device):
+    x = torch.ones(2, device=device, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward(retain_graph=True)
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [8, 8] and x.grad.tolist() == [16, 16]
+
+
+def test_ctc_loss_says_that_it_is_missing():
+    with pytest.raises(NotImplementedError, match="ctc_loss is not implemented"):
+        torch.nn.CTCLoss()(torch.zeros(5, 2, 3), torch.ones(2, 2, dtype=torch.long), [5, 5], [2, 2])
+
+
+@pytest.mark.parametrize("join", [torch.cat, torch.stack])
+def test_batches_drawn_from_a_buffer_are_one_program(join):
+    now = [torch.full((1, 4), float(k)).to("tpu") for k in range(100)]
+    then = now[1:] + now[:1]
+    draw = random.Random(0)
+
+    def batch():
+        at = draw.sample(range(100), 32)
+        change = join([then[k] for k in at]) - join([now[k] for k in at])
+        assert change.reshape(32, 4)[:, 0].tolist() == [1.0 if k < 99 else -99.0 for k in at]
+
+    batch()
+    before = torch.tpu.compilation_count()
+    for _ in range(5):
+        batch()
+    assert torch.tpu.compilation_count() == before
+    assert now[0].tolist() == [[0, 0, 0, 0]]
+
+
+def test_stacked_tensors_are_no_view(device):
+    x = torch.zeros(2, 3, device=device)
+    for dim in (0, 1, 2):
+        y = torch.stack([x] * 20, dim)
+        assert not y._is_view() and y.shape[dim] == 20
+        y += 1
+        assert y.sum().item() == 120 and x.sum().item() == 0
