@@ -76,6 +76,15 @@ fn differences(new: &Form, old: &Form) -> Vec<String> {
     }
     for i in 0..new.nodes.len() {
         let name = new.nodes[i].op.name();
+        if new.nodes[i].offsets != old.nodes[i].offsets {
+            let (is, was) = if new.nodes[i].offsets > 0 {
+                ("when it runs", "in the program")
+            } else {
+                ("in the program", "when it runs")
+            };
+            out.push(format!("op {i} ({name}): told its place {is}, not {was}"));
+            continue;
+        }
         if new.nodes[i].op != old.nodes[i].op {
             out.push(format!("op {i} ({name}): {:?} instead of {:?}", new.nodes[i].op, old.nodes[i].op));
         }

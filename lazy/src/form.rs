@@ -65,6 +65,8 @@ impl Input {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Node {
     pub(crate) op: Prim,
+    /// How many of its inputs, the last ones, are [offsets](Prim::offsets), which the op itself then is without.
+    pub(crate) offsets: u32,
     pub(crate) first_input: u32,
     pub(crate) first_value: u32,
 }
@@ -102,6 +104,43 @@ impl Form {
     pub(crate) fn values_of(&self, i: usize) -> std::ops::Range<usize> {
         let end = self.nodes.get(i + 1).map_or(self.values.len(), |n| n.first_value as usize);
         self.nodes[i].first_value as usize..end
+    }
+    /// The [offsets](Prim::offsets) of all nodes, with the nodes that they belong to.
+    pub(crate) fn offsets(&self) -> Vec<(usize, i64)> {
+        let has = |n: &(usize, &Node)| n.1.op.has_offsets() && n.1.offsets == 0;
+        self.nodes
+            .iter()
+            .enumerate()
+            .filter(has)
+            .flat_map(|(i, n)| n.op.offsets().into_iter().map(move |o| (i, o)))
+            .collect()
+    }
+    /// Hash of all but the offsets of nodes.
+    pub(crate) fn hash_without_offsets(&self) -> u64 {
+        let mut hash = u64::from(self.is_pooled);
+        for (i, n) in self.nodes.iter().enumerate() {
+            hash = mix(hash, if n.op.has_offsets() { hash_op(&n.op.without_offsets()) } else { hash_op(&n.op) });
+            hash = self.inputs_of(i).iter().fold(hash, |h, input| mix(h, u64::from(input.0)));
+        }
+        hash = self.args.iter().fold(hash, |h, a| mix(mix(h, hash_meta(&a.meta)), a.donated.into()));
+        hash = self.values.iter().fold(hash, |h, v| mix(h, hash_meta(v)));
+        self.outputs.iter().fold(hash, |h, &o| mix(h, o.into()))
+    }
+    /// Turns the offsets of the nodes that `moves` names into numbers, which come after those of their dtype.
+    pub(crate) fn give_offsets(&mut self, moves: impl Fn(usize) -> bool) {
+        let all = std::mem::take(&mut self.inputs);
+        let count = &mut self.numbers[DType::I64 as usize];
+        let ends: Vec<usize> = self.nodes.iter().skip(1).map(|n| n.first_input as usize).chain([all.len()]).collect();
+        for (i, (node, end)) in self.nodes.iter_mut().zip(ends).enumerate() {
+            let start = std::mem::replace(&mut node.first_input, self.inputs.len() as u32) as usize;
+            self.inputs.extend_from_slice(&all[start..end]);
+            if moves(i) {
+                node.offsets = node.op.offsets().len() as u32;
+                node.op = node.op.without_offsets();
+                self.inputs.extend((0..node.offsets).map(|k| Input::number(DType::I64, *count + k)));
+                *count += node.offsets;
+            }
+        }
     }
     /// The node that computes each value.
     fn producers(&self) -> Vec<usize> {
@@ -279,7 +318,7 @@ impl Form {
 
 /// Whether each result can be computed over the operand of its type that comes at the same place.
 fn is_update(op: &Prim) -> bool {
-    use Prim::{AdamW, Binary, Cast, Copy, IndexAdd, IndexPut, Scatter, Select, Sgd, Unary};
+    use Prim::{AdamW, Binary, Cast, Copy, IndexAdd, IndexPut, Scatter, Select, Sgd, SliceUpdate, Unary};
     matches!(
         op,
         Unary(_)
@@ -288,6 +327,7 @@ fn is_update(op: &Prim) -> bool {
             | Cast(_)
             | Copy(_)
             | Scatter(_)
+            | SliceUpdate(_)
             | IndexAdd(_)
             | IndexPut(_)
             | AdamW(_)
@@ -330,9 +370,8 @@ mod tests {
         let meta = Meta::new(&[4], DType::F32, Device::TPU);
         let mut form = Form { args: args.iter().map(|&donated| Arg { meta, donated }).collect(), ..Form::default() };
         for (op, inputs, results) in nodes {
-            let node =
-                Node { op: op.clone(), first_input: form.inputs.len() as u32, first_value: form.values.len() as u32 };
-            form.nodes.push(node);
+            let (first_input, first_value) = (form.inputs.len() as u32, form.values.len() as u32);
+            form.nodes.push(Node { op: op.clone(), offsets: 0, first_input, first_value });
             form.inputs.extend_from_slice(inputs);
             form.values.extend(vec![meta; *results]);
         }

@@ -52,6 +52,7 @@ mod device;
 mod disk;
 mod engine;
 mod explain;
+mod families;
 mod form;
 mod kernels;
 mod lower;

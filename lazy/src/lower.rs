@@ -64,8 +64,12 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
         let first = |reader: usize| values[form.values_of(reader).start].clone();
         f.call_after(readers.filter_map(|&(_, reader)| first(reader)).collect());
         let calls = f.custom_calls();
-        let results =
-            catch_unwind(AssertUnwindSafe(|| node.op.lower(&mut f, &x, y))).map_err(|panic| fail(text(&*panic)))?;
+        let (x, offsets) = x.split_at(x.len() - node.offsets as usize);
+        let results = catch_unwind(AssertUnwindSafe(|| match offsets {
+            [] => node.op.lower(&mut f, x, y),
+            _ => node.op.lower_at(&mut f, x, y, offsets),
+        }))
+        .map_err(|panic| fail(text(&*panic)))?;
         is_call[i] = f.custom_calls() > calls;
         if results.len() != y.len() {
             return Err(fail(format!("{} results instead of {}", results.len(), y.len())));
@@ -76,8 +80,11 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
             }
             *slot = Some(value);
         }
-        if calls_kernels && let Some(y) = &values[form.values_of(i).start] {
-            see_through(&mut f, &node.op, &x, y);
+        if calls_kernels
+            && offsets.is_empty()
+            && let Some(y) = &values[form.values_of(i).start]
+        {
+            see_through(&mut f, &node.op, x, y);
         }
     }
     let outputs: Vec<Value> =

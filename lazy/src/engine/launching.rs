@@ -24,21 +24,30 @@ use torchtpu_tensor::{DType, ErrorKind};
 
 impl Engine {
     /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an outcome.
-    pub(super) fn run(&self, segment: Segment) -> Result<(), Arc<Failure>> {
+    pub(super) fn run(&self, mut segment: Segment) -> Result<(), Arc<Failure>> {
         if segment.outputs.0.is_empty() {
             count(&COUNTERS.segments_dropped, 1);
             self.recycle(segment.body);
             return Ok(());
         }
-        let hash = segment.body.hash & self.hash_mask.load(Relaxed);
+        let mask = self.hash_mask.load(Relaxed);
+        let mut hash = segment.body.hash & mask;
         let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
             device.check_process()?;
             Ok((device, self.find(hash, &segment.body.form)))
         });
-        let (device, found) = match prepared {
+        let (device, mut found) = match prepared {
             Ok(p) => p,
             Err(f) => return self.finish(segment, Err(f)),
         };
+        if found.is_none()
+            && let Some((general, offsets)) = self.families.generalize(&mut segment.body.form)
+        {
+            let numbers = &mut segment.body.numbers[DType::I64 as usize];
+            numbers.extend(offsets.iter().flat_map(|o| o.to_ne_bytes()));
+            hash = general & mask;
+            found = self.find(hash, &segment.body.form);
+        }
         let (compiled, segment) = match found {
             Some(c) => (Ok(c), segment),
             None => match self.to_background(device, hash, segment) {

@@ -17,6 +17,7 @@ pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
 use crate::device::{self, Device};
+use crate::families::Families;
 use crate::form::{DTYPES, Form, MAX_ITEMS};
 use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::pool::MemoryPool;
@@ -197,6 +198,7 @@ pub(crate) struct Engine {
     /// See [`Backend::defer_check`].
     checks: Mutex<Vec<Check>>,
     cache: ProcessCache,
+    families: Families,
     in_flight: Mutex<VecDeque<InFlight>>,
     pub(crate) pool: MemoryPool,
     /// Whether segments of Fused mode take memory of the pool.
@@ -224,6 +226,7 @@ impl Default for Engine {
             recording: Mutex::default(),
             checks: Mutex::default(),
             cache: ProcessCache::default(),
+            families: Families::default(),
             in_flight: Mutex::default(),
             pool: MemoryPool::default(),
             pools: AtomicBool::new(false),
@@ -407,6 +410,7 @@ impl Engine {
 
     pub(crate) fn clear_cache(&self) {
         self.cache.clear();
+        self.families.clear();
     }
 }
 

@@ -42,8 +42,8 @@ impl Engine {
         let b = &mut s.body;
         let op_hash = form::hash_op(op);
         let mut hash = mix(b.hash, op_hash);
-        let node =
-            Node { op: op.clone(), first_input: b.form.inputs.len() as u32, first_value: b.form.values.len() as u32 };
+        let (first_input, first_value) = (b.form.inputs.len() as u32, b.form.values.len() as u32);
+        let node = Node { op: op.clone(), offsets: 0, first_input, first_value };
         let is_list = x.len() >= LONG_LIST && matches!(op, Prim::Cat(_));
         for (i, operand) in x.iter().enumerate() {
             let input = match operand {
@@ -84,7 +84,8 @@ impl Engine {
             b.form.inputs.push(input);
         }
         b.form.nodes.push(node);
-        let mut signature = op_hash;
+        // Turns of a loop that differ in a place alone are alike.
+        let mut signature = if op.has_offsets() { form::hash_op(&op.without_offsets()) } else { op_hash };
         for (meta, out) in y.iter().zip(handles) {
             let value = b.form.values.len() as u32;
             let (entry, handle) = new_entry(&mut r.entries, &mut r.free, State::Pending { stream: id as u32, value });

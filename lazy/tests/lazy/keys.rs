@@ -160,3 +160,57 @@ fn recompilations_are_explained() {
     values(&x.add(&x).unwrap().mul(&x).unwrap().sub(&x).unwrap().sub(&x).unwrap());
     assert_eq!(lazy::explain().pop().unwrap().why, "this sequence of ops is new");
 }
+
+/// A program of more than a few ops that reads and writes where `at` says.
+fn at_a_place(x: &Tensor, at: i64) -> Vec<f32> {
+    let part = x.narrow(0, at, 2).unwrap();
+    let mut y = part.mul_scalar(2.0).unwrap();
+    for _ in 0..4 {
+        y = y.add(&part).unwrap();
+    }
+    let z = x.mul_scalar(1.0).unwrap();
+    z.narrow(0, at, 2).unwrap().copy_(&y).unwrap();
+    values(&z)
+}
+
+#[test]
+fn a_new_place_compiles_nothing_more() {
+    let _turn = turn();
+    let x = tpu(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[8]);
+    for at in [3, 3, 0, 6, 1, 2, 4, 5] {
+        let mut want: Vec<f32> = (1..=8).map(|v| v as f32).collect();
+        want[at as usize..at as usize + 2].iter_mut().for_each(|v| *v *= 6.0);
+        assert_eq!(at_a_place(&x, at), want);
+    }
+    // The first place as it is, then all places.
+    assert_eq!(compilations(), 2, "{:#?}", lazy::explain());
+    let why = lazy::explain().pop().unwrap().why;
+    assert!(why.contains("(slice): told its place when it runs, not in the program"), "{why}");
+}
+
+#[test]
+fn a_small_program_is_compiled_for_a_few_places() {
+    let _turn = turn();
+    let x = tpu(&(0..40).map(|v| v as f32).collect::<Vec<_>>(), &[40]);
+    for at in (0..40).rev() {
+        assert_eq!(values(&x.narrow(0, at, 1).unwrap()), [at as f32]);
+    }
+    assert_eq!(compilations(), 9, "{:#?}", lazy::explain());
+}
+
+#[test]
+fn places_that_stay_are_part_of_the_program() {
+    let _turn = turn();
+    let x = tpu(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[8]);
+    let f = |at: i64| {
+        let mut y = x.narrow(0, 6, 2).unwrap();
+        for _ in 0..4 {
+            y = y.add(&x.narrow(0, 2, 2).unwrap()).unwrap();
+        }
+        values(&y.mul(&x.narrow(0, at, 2).unwrap()).unwrap())
+    };
+    for at in 0..6 {
+        assert_eq!(f(at), [(at + 1) as f32 * 19.0, (at + 2) as f32 * 24.0]);
+    }
+    assert_eq!(compilations(), 2, "{:#?}", lazy::explain());
+}

@@ -122,7 +122,10 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted(set(globals()) | _LAZY_MODULES | set(_LAZY_NAMES))
+    from importlib.util import find_spec
+
+    there = {name for name in _LAZY_MODULES if find_spec(f"{__name__}.{name}")}
+    return sorted(set(globals()) | there | set(_LAZY_NAMES))
 
 
 def _look_for_plugins():

@@ -218,9 +218,13 @@ pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
             continue;
         }
         let s = s.rem_euclid(n);
-        y = cat(&[&y.narrow(dim, n - s, s)?, &y.narrow(dim, 0, n - s)?], dim)?;
+        y = match y.device().kind {
+            // Parts of the same sizes for every shift, so that it is one program.
+            DeviceKind::Tpu if s != 0 => cat(&[&y, &y], dim)?.narrow(dim, n - s, n)?.copy()?,
+            _ => cat(&[&y.narrow(dim, n - s, s)?, &y.narrow(dim, 0, n - s)?], dim)?,
+        };
     }
-    if y.is_same(x) { x.copy() } else { Ok(y) }
+    y.copy_if_view(x)
 }
 
 fn too_many() -> Error {

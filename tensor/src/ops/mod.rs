@@ -33,6 +33,7 @@ pub mod margin_loss;
 mod math_lower;
 pub mod matmul;
 pub mod norm;
+pub mod offsets;
 pub mod optim;
 pub mod pad;
 pub mod pointwise;
@@ -195,6 +196,7 @@ op_table! {
         prim  Iota = creation::Iota;
         prim  Cat = concat::Cat;
         prim  Flip = concat::Flip;
+        prim  SliceUpdate = pad::SliceUpdate;
         prim  Reduce = reduce::Reduce;
         prim  ArgReduce = reduce::ArgReduce;
         prim  Scan = scan::Scan;

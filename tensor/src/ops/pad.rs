@@ -1,10 +1,11 @@
 //! Padding: `Pad`, and the inverses of slicing.
 
 use super::shape::Slice;
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::schema::{Row, SampleArg, Scope, Tier, ints, n, t};
 use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
+use torchtpu_stablehlo::ElementType::{Pred, S64};
 
 /// Surrounds a tensor with a number and spreads its elements; negative `low` and `high` cut off.
 ///
@@ -15,8 +16,8 @@ use smallvec::smallvec;
 /// | y | `low + high + (n - 1) * (interior + 1) + 1` each, or `low + high` where n is 0 |
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pad {
-    low: [i32; crate::dims::MAX_DIMS],
-    high: [i32; crate::dims::MAX_DIMS],
+    pub(super) low: [i32; crate::dims::MAX_DIMS],
+    pub(super) high: [i32; crate::dims::MAX_DIMS],
     interior: [u32; crate::dims::MAX_DIMS],
 }
 
@@ -33,6 +34,20 @@ impl Pad {
     fn size(&self, i: usize, n: usize) -> i64 {
         let body = if n == 0 { 0 } else { (n as i64 - 1) * (self.interior[i] as i64 + 1) + 1 };
         body + self.low[i] as i64 + self.high[i] as i64
+    }
+    /// Dimensions in which the elements could stand elsewhere between as many others.
+    pub(super) fn moving(&self) -> impl Iterator<Item = usize> {
+        (0..self.low.len()).filter(|&d| {
+            let (low, high) = (self.low[d], self.high[d]);
+            low >= 0 && high >= 0 && low.checked_add(high).is_some_and(|n| n > 0)
+        })
+    }
+    /// StableHLO spelling of one result.
+    pub(super) fn surround(&self, f: &mut Func, x: &Value, value: &Value) -> Value {
+        let r = x.rank();
+        let wide = |v: &[i32]| v[..r].iter().map(|&v| v as i64).collect::<Vec<_>>();
+        let interior: Vec<i64> = self.interior[..r].iter().map(|&v| v as i64).collect();
+        f.pad(x, value, &wide(&self.low), &wide(&self.high), &interior)
     }
 }
 
@@ -77,10 +92,7 @@ impl Op for Pad {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
-        let r = x[0].rank();
-        let wide = |v: &[i32]| v[..r].iter().map(|&v| v as i64).collect::<Vec<_>>();
-        let interior: Vec<i64> = self.interior[..r].iter().map(|&v| v as i64).collect();
-        smallvec![f.pad(&x[0], &x[1], &wide(&self.low), &wide(&self.high), &interior)]
+        smallvec![self.surround(f, &x[0], &x[1])]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let dims = s.meta(0).dims;
@@ -136,34 +148,82 @@ pub fn pad_constant(x: &Tensor, low_high: &[(i64, i64)], value: Scalar) -> Resul
 /// Zeros of size `n` along the sliced dimension, with `g` where the slice was.
 pub(crate) fn unslice(g: &Tensor, s: &Slice, n: usize) -> Result<Tensor> {
     let mut spec = vec![(0, 0, 0); g.dims().len()];
-    let end = if s.len == 0 { 0 } else { s.start + (s.len - 1) * s.step + 1 };
-    spec[s.dim] = if s.len == 0 {
-        (n as i64, 0, 0)
-    } else {
-        (s.start as i64, (n - end) as i64, if s.len < 2 { 0 } else { s.step - 1 })
-    };
+    // Nothing is put nowhere in particular.
+    let start = if s.len == 0 { n } else { s.start };
+    spec[s.dim] = (start as i64, (n - start - s.span()) as i64, s.between());
     pad(g, &spec, Scalar::Int(0))
+}
+
+/// Replaces the elements that a slice takes.
+///
+/// | operand | shape |
+/// |---|---|
+/// | x | any |
+/// | update | the slice's, dtype of x |
+/// | y | as x |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SliceUpdate(pub Slice);
+
+impl SliceUpdate {
+    /// StableHLO spelling of one result, from `start` on.
+    pub(super) fn update(&self, f: &mut Func, x: &Value, update: &Value, start: &Value) -> Value {
+        let s = &self.0;
+        let mut new = update.clone();
+        if s.between() > 0 {
+            // What lies between stays: as many elements as the slice spans are replaced, some by themselves.
+            let every = Slice { start: 0, len: s.span(), step: 1, ..*s };
+            let old = super::offsets::slice(f, x, &every, start);
+            let (none, mut interior) = (vec![0; update.rank()], vec![0; update.rank()]);
+            interior[s.dim] = s.between() as i64;
+            let spread = |f: &mut Func, v: &Value, other: &Value| f.pad(v, other, &none, &none, &interior);
+            let (yes, no) = (f.splat(1.0, &update.ty().with_element(Pred)), f.scalar(0.0, Pred));
+            let zero = f.scalar(0.0, update.element());
+            let (hit, put) = (spread(f, &yes, &no), spread(f, update, &zero));
+            new = f.select(&hit, &put, &old);
+        }
+        let at = super::offsets::starts(f, x.rank(), s.dim, start);
+        f.dynamic_update_slice(x, &new, &at)
+    }
+}
+impl Op for SliceUpdate {
+    const NAME: &'static str = "slice_scatter";
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        same_device(x)?;
+        Ok(*x[0].meta())
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        let s = &self.0;
+        torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
+        let part = y[0].slice(s.dim as i64, Some(s.start as i64), Some((s.start + s.span()) as i64), s.step as i64)?;
+        torchtpu_kernels::copy::copy(&x[1].view(), &mut part.view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        let start = f.scalar_i64(self.0.start as i64, S64);
+        smallvec![self.update(f, &x[0], &x[1], &start)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        let taken = s.needs(1).then(|| dispatch::call_view(Prim::Slice(self.0), g)).transpose()?;
+        let left = || slice_scatter(g, &Tensor::zeros_like_meta(&s.meta(1).with_dtype(g.dtype()))?, self.0);
+        Ok(smallvec![s.needs(0).then(left).transpose()?, taken])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
 }
 
 /// `x` with the sliced elements replaced by `y`.
 pub(crate) fn slice_scatter(x: &Tensor, y: &Tensor, s: Slice) -> Result<Tensor> {
-    let n = x.dims()[s.dim];
-    if s.len == n {
+    if s.len == x.dims()[s.dim] {
         return Ok(y.clone());
     }
     if s.len == 0 {
         return Ok(x.clone());
     }
-    if s.step == 1 {
-        let d = s.dim as i64;
-        let (head, tail) =
-            (x.narrow(d, 0, s.start as i64)?, x.narrow(d, (s.start + s.len) as i64, (n - s.start - s.len) as i64)?);
-        let parts: Vec<&Tensor> = [&head, y, &tail].into_iter().filter(|t| t.dims()[s.dim] != 0).collect();
-        return dispatch::call(Prim::Cat(super::concat::Cat { dim: s.dim }), &parts);
-    }
-    let ones = Tensor::full_meta(&y.meta().with_dtype(crate::DType::Bool), Scalar::Bool(true))?;
-    let hit = unslice(&ones, &s, n)?;
-    super::pointwise::select(&hit, &unslice(y, &s, n)?, x)
+    dispatch::call(Prim::SliceUpdate(SliceUpdate(s)), &[x, y])
 }
 
 /// Widths that a user gave, last dimension first, as one triple a dimension.
@@ -300,7 +360,7 @@ pub const ROWS: &[Row] = &[
                 unreachable!("a slice is a view")
             };
             let whole = s.len == x.dims()[s.dim];
-            let z = slice_scatter(x, y, s)?;
+            let z = slice_scatter(x, &y.to_dtype(x.dtype())?, s)?;
             // Where nothing is left of `x` its gradient is zero.
             Ok(if whole { super::pointwise::independent_of(x, z)? } else { z }.into())
         },

@@ -83,6 +83,25 @@ pub struct Slice {
     pub step: usize,
 }
 
+impl Slice {
+    /// Number of elements from the first one taken to the last.
+    pub(crate) fn span(&self) -> usize {
+        if self.len == 0 { 0 } else { (self.len - 1) * self.step + 1 }
+    }
+    /// Number of elements between two that are taken.
+    pub(crate) fn between(&self) -> usize {
+        if self.len < 2 { 0 } else { self.step - 1 }
+    }
+    /// The elements of `x`.
+    pub(super) fn take(&self, f: &mut Func, x: &Value) -> Value {
+        let (mut start, mut limit, mut stride) = (vec![0; x.rank()], x.shape().to_vec(), vec![1; x.rank()]);
+        start[self.dim] = self.start;
+        limit[self.dim] = self.start + self.span();
+        stride[self.dim] = self.between() + 1;
+        f.slice(x, &start, &limit, &stride)
+    }
+}
+
 impl ViewOp for Slice {
     const NAME: &'static str = "slice";
     fn layout(&self, x: &Layout) -> Result<Layout> {
@@ -95,11 +114,7 @@ impl ViewOp for Slice {
         Ok(l)
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
-        let (mut start, mut limit, mut stride) = (vec![0; x.rank()], x.shape().to_vec(), vec![1; x.rank()]);
-        start[self.dim] = self.start;
-        limit[self.dim] = if self.len == 0 { self.start } else { self.start + (self.len - 1) * self.step + 1 };
-        stride[self.dim] = if self.len < 2 { 1 } else { self.step };
-        f.slice(x, &start, &limit, &stride)
+        self.take(f, x)
     }
     fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
         super::pad::unslice(g, self, x.dims[self.dim])
@@ -192,6 +207,24 @@ impl AsStrided {
         let offset = self.offset.checked_sub(x.storage_offset())?;
         (x.is_contiguous() && offset + last < x.numel()).then_some(AsStrided { offset, ..*self })
     }
+    /// Type of the elements' positions in a program.
+    fn ty(&self) -> torchtpu_stablehlo::Type {
+        torchtpu_stablehlo::Type::new(&self.dims, torchtpu_stablehlo::ElementType::S64)
+    }
+    /// The elements of `x`, where `first` has the position of the first for each of them.
+    pub(super) fn take(&self, f: &mut Func, x: &Value, first: &Value, y: &Meta) -> Value {
+        let flat = f.reshape(x, &[x.ty().numel()]);
+        // Positions from iotas, so that the program does not grow with the window.
+        let mut at = first.clone();
+        for (d, &s) in self.strides.iter().enumerate() {
+            let i = f.iota(&self.ty(), d);
+            let step = f.splat_i64(s as i64, &self.ty());
+            let i = f.binary("stablehlo.multiply", &i, &step);
+            at = f.binary("stablehlo.add", &at, &i);
+        }
+        let taken = f.take(&flat, &at, 0);
+        f.reshape(&taken, &y.dims)
+    }
     /// Flat positions of the window's elements, row major.
     fn positions(&self) -> Vec<i64> {
         let mut p = vec![self.offset as i64];
@@ -208,19 +241,8 @@ impl ViewOp for AsStrided {
         Ok(Layout { dims: self.dims, strides: self.strides, offset: self.offset })
     }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
-        let flat = f.reshape(x, &[x.ty().numel()]);
-        // Positions from iotas, so that the program does not grow with the window.
-        let ty = |e| torchtpu_stablehlo::Type::new(&self.dims, e);
-        let index = torchtpu_stablehlo::ElementType::S64;
-        let mut at = f.splat_i64(self.offset as i64, &ty(index));
-        for (d, &s) in self.strides.iter().enumerate() {
-            let i = f.iota(&ty(index), d);
-            let step = f.splat_i64(s as i64, &ty(index));
-            let i = f.binary("stablehlo.multiply", &i, &step);
-            at = f.binary("stablehlo.add", &at, &i);
-        }
-        let taken = f.take(&flat, &at, 0);
-        f.reshape(&taken, &y.dims)
+        let first = f.splat_i64(self.offset as i64, &self.ty());
+        self.take(f, x, &first, y)
     }
     fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
         let flat = Tensor::zeros_like_meta(&x.with_dims(Dims::new(&[x.numel()])))?;

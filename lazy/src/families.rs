@@ -1,0 +1,68 @@
+//! Programs that differ only in where they read and write.
+//!
+//! `buffer[i] = x` in a loop would be a new program for every `i`. So a form is known by a hash of all but its
+//! [offsets](torchtpu_tensor::op::Prim::offsets) too; when it comes again with others, those that have changed become numbers,
+//! which are told to one program when it runs. Offsets that never change stay in the program, where the compiler makes more of
+//! them.
+//!
+//! Only forms without an executable are looked at, so a loop that always reads the same places pays nothing.
+
+use crate::form::{Form, mix};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// Offsets of the first form of a kind, and of which nodes they have been seen to change.
+struct Family {
+    first: Vec<(usize, i64)>,
+    moving: Vec<usize>,
+    compiled: u32,
+}
+
+/// A program of so few ops is compiled in a moment, and told an offset at a cost that compares to its own.
+const FEW_OPS: usize = 4;
+/// So it is compiled for so many different ones first.
+const FEW_PROGRAMS: u32 = 8;
+/// A program with ever new families repeats nowhere.
+const MAX_FAMILIES: usize = 1 << 12;
+
+/// The families of forms that were compiled.
+#[derive(Default)]
+pub(crate) struct Families(Mutex<FxHashMap<u64, Family>>);
+
+impl Families {
+    /// Hears of a form that has no executable. If its offsets should be told to a program when it runs, makes it the form of
+    /// that program; returns the form's hash and the offsets in the order of their numbers.
+    pub(crate) fn generalize(&self, form: &mut Form) -> Option<(u64, Vec<i64>)> {
+        let offsets = form.offsets();
+        if offsets.is_empty() {
+            return None;
+        }
+        let hash = form.hash_without_offsets();
+        let mut families = self.0.lock();
+        if families.len() >= MAX_FAMILIES && !families.contains_key(&hash) {
+            families.clear();
+        }
+        let family =
+            families.entry(hash).or_insert_with(|| Family { first: offsets.clone(), moving: Vec::new(), compiled: 0 });
+        for (now, first) in offsets.iter().zip(&family.first) {
+            if now.1 != first.1
+                && let Err(at) = family.moving.binary_search(&now.0)
+            {
+                family.moving.insert(at, now.0);
+            }
+        }
+        let is_few = form.nodes.len() <= FEW_OPS && family.compiled < FEW_PROGRAMS;
+        if family.moving.is_empty() || is_few {
+            family.compiled += 1;
+            return None;
+        }
+        let moves = |node: usize| family.moving.binary_search(&node).is_ok();
+        form.give_offsets(moves);
+        let told = offsets.iter().filter(|(node, _)| moves(*node)).map(|o| o.1).collect();
+        Some((family.moving.iter().fold(hash, |h, &n| mix(h, n as u64)), told))
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+}

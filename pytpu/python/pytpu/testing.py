@@ -1,0 +1,192 @@
+"""Comparing results in tests, as ``torch.testing``."""
+
+import cmath as _cmath
+import collections.abc as _abc
+import numbers as _numbers
+
+import pytpu as _torch
+
+__all__ = ["assert_close"]
+
+_TOLERANCES = {
+    _torch.float16: (1e-3, 1e-5),
+    _torch.bfloat16: (1.6e-2, 1e-5),
+    _torch.float32: (1.3e-6, 1e-5),
+    _torch.float64: (1e-7, 1e-7),
+    _torch.complex64: (1.3e-6, 1e-5),
+    _torch.complex128: (1e-7, 1e-7),
+}
+
+
+def assert_close(
+    actual,
+    expected,
+    *,
+    allow_subclasses=True,
+    rtol=None,
+    atol=None,
+    equal_nan=False,
+    check_device=True,
+    check_dtype=True,
+    check_layout=True,
+    check_stride=False,
+    msg=None,
+):
+    """Raises ``AssertionError`` unless ``|actual - expected| <= atol + rtol * |expected|`` in every element.
+
+    Takes tensors, numbers, arrays, and sequences and mappings of those. Without tolerances those of the dtypes hold: none for
+    integers, 1.3e-6 and 1e-5 for ``float32``. ``msg`` is the error's text, or makes it from the text it would have had.
+    ``check_layout`` is there for programs that name it: all tensors are strided.
+
+    Raises:
+        ValueError: if one tolerance is given without the other.
+        TypeError: if something is neither of what can be compared.
+    """
+    if (rtol is None) != (atol is None):
+        missing = "atol" if atol is None else "rtol"
+        raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
+    check = _Check(rtol, atol, equal_nan, check_device, check_dtype, check_stride, allow_subclasses)
+    try:
+        check.any(actual, expected, ())
+    except AssertionError as error:
+        text = str(error)
+        if msg is not None:
+            text = msg(text) if callable(msg) else msg
+        raise AssertionError(text) from None
+
+
+class _Check:
+    def __init__(self, rtol, atol, equal_nan, device, dtype, stride, subclasses):
+        self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
+        self.device, self.dtype, self.stride, self.subclasses = device, dtype, stride, subclasses
+
+    def any(self, actual, expected, place):
+        """Compares two things; ``place`` has the keys and indices that lead to them."""
+        if isinstance(actual, _abc.Mapping) and isinstance(expected, _abc.Mapping):
+            if actual.keys() != expected.keys():
+                missing = sorted(expected.keys() - actual.keys(), key=str)
+                extra = sorted(actual.keys() - expected.keys(), key=str)
+                _fail(
+                    "The keys of the mappings do not match:\n"
+                    f"Missing keys in the actual mapping: {missing}\nAdditional keys in the actual mapping: {extra}",
+                    place,
+                )
+            for key in expected:
+                self.any(actual[key], expected[key], (*place, key))
+        elif _is_sequence(actual) and _is_sequence(expected):
+            if len(actual) != len(expected):
+                _fail(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", place)
+            for i, (a, e) in enumerate(zip(actual, expected)):
+                self.any(a, e, (*place, i))
+        elif actual is None or expected is None:
+            if actual is not expected:
+                _fail(f"None mismatch: {actual} is not {expected}", place)
+        elif isinstance(actual, bool) and isinstance(expected, bool):
+            if actual is not expected:
+                _fail(f"Booleans mismatch: {actual} is not {expected}", place)
+        elif isinstance(actual, _numbers.Number) and isinstance(expected, _numbers.Number):
+            self.numbers(actual, expected, place)
+        else:
+            if isinstance(actual, _numbers.Number) or isinstance(expected, _numbers.Number):
+                raise _not_comparable(actual, expected)
+            self.tensors(_tensor(actual, expected), _tensor(expected, actual), place)
+
+    def tolerances(self, *dtypes):
+        if self.rtol is not None:
+            return self.rtol, self.atol
+        pairs = [_TOLERANCES.get(d, (0.0, 0.0)) for d in dtypes]
+        return max(p[0] for p in pairs), max(p[1] for p in pairs)
+
+    def numbers(self, actual, expected, place):
+        kinds = {int: _torch.int64, float: _torch.float64, complex: _torch.complex128}
+        if self.dtype and type(actual) is not type(expected):
+            _fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.", place)
+        rtol, atol = self.tolerances(*(kinds.get(type(v)) for v in (actual, expected)))
+        nans = self.equal_nan and _cmath.isnan(actual) and _cmath.isnan(expected)
+        if nans or actual == expected:
+            return
+        off = abs(actual - expected)
+        if _cmath.isfinite(off) and off <= atol + rtol * abs(expected):
+            return
+        exact = rtol == 0 == atol
+        relative = off / abs(expected) if expected else float("inf")
+        lines = [f"Scalars are not {'equal' if exact else 'close'}!", "", f"Expected {expected} but got {actual}."]
+        lines.append(f"Absolute difference: {off}" + ("" if exact else f" (up to {atol} allowed)"))
+        lines.append(f"Relative difference: {relative}" + ("" if exact else f" (up to {rtol} allowed)"))
+        _fail("\n".join(lines), place)
+
+    def tensors(self, actual, expected, place):
+        if not self.subclasses and type(actual) is not type(expected):
+            _fail(f"Not exactly the same type: {type(actual)} and {type(expected)}", place)
+        for is_checked, what in ((True, "shape"), (self.device, "device"), (self.dtype, "dtype")):
+            a, e = getattr(actual, what), getattr(expected, what)
+            if is_checked and a != e:
+                values = f"{str(a)!r} != {str(e)!r}" if what == "device" else f"{a} != {e}"
+                _fail(f"The values for attribute '{what}' do not match: {values}.", place)
+        if self.stride and actual.stride() != expected.stride():
+            _fail(
+                f"The values for attribute 'stride()' do not match: {actual.stride()} != {expected.stride()}.",
+                place,
+            )
+        rtol, atol = self.tolerances(actual.dtype, expected.dtype)
+        actual, expected = actual.detach().cpu(), expected.detach().cpu()
+        if actual.dtype != expected.dtype:
+            dtype = _torch.promote_types(actual.dtype, expected.dtype)
+            actual, expected = actual.to(dtype), expected.to(dtype)
+        close = _torch.isclose(actual, expected, rtol=rtol, atol=atol, equal_nan=self.equal_nan)
+        if bool(close.all()):
+            return
+        _fail(_report(actual, expected, close, rtol, atol), place)
+
+
+def _report(actual, expected, close, rtol, atol):
+    """What tells two tensors apart, with the greatest differences among the elements that are not close."""
+    exact = rtol == 0 == atol
+    subject = "Scalars" if actual.ndim == 0 else "Tensor-likes"
+    lines = [f"{subject} are not {'equal' if exact else 'close'}!", ""]
+    if not (actual.is_floating_point() or actual.is_complex()):
+        actual, expected = actual.to(_torch.int64), expected.to(_torch.int64)
+    off = (actual - expected).abs()
+    relative = off / expected.abs()
+    if actual.ndim == 0:
+        lines.append(f"Expected {expected.item()} but got {actual.item()}.")
+        lines.append(f"Absolute difference: {off.item()}" + ("" if exact else f" (up to {atol} allowed)"))
+        lines.append(f"Relative difference: {relative.item()}" + ("" if exact else f" (up to {rtol} allowed)"))
+        return "\n".join(lines)
+    wrong = int((~close).sum())
+    lines.append(f"Mismatched elements: {wrong} / {close.numel()} ({wrong / close.numel():.1%})")
+    for name, values, bound in (("absolute", off, atol), ("relative", relative, rtol)):
+        values = values.masked_fill(close, 0)
+        at = int(values.argmax())
+        place, rest = [], at
+        for n in reversed(values.shape):
+            place.append(rest % n)
+            rest //= n
+        up_to = "" if exact else f" (up to {bound} allowed)"
+        lines.append(
+            f"Greatest {name} difference: {values.flatten()[at].item()} at index {tuple(reversed(place))}{up_to}"
+        )
+    return "\n".join(lines)
+
+
+def _fail(text, place):
+    """Raises for what is found at ``place``."""
+    where = "".join(f"[{key!r}]" if isinstance(key, str) else f"[{key}]" for key in place)
+    raise AssertionError(f"{text}\n\nThe failure occurred for item {where}" if place else text)
+
+
+def _is_sequence(x):
+    return isinstance(x, _abc.Sequence) and not isinstance(x, str)
+
+
+def _tensor(x, other):
+    if isinstance(x, _torch.Tensor):
+        return x
+    try:
+        return _torch.as_tensor(x)
+    except Exception:
+        raise _not_comparable(x, other) from None
+
+
+def _not_comparable(actual, expected):
+    return TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")

@@ -1,0 +1,73 @@
+"""`torch.testing`, with PyTorch's messages."""
+
+import pytest
+import pytpu as torch
+from pytpu.testing import assert_close
+
+
+def t(*values, **kwargs):
+    return torch.tensor(*values, **kwargs)
+
+
+ELEMENTS = """Tensor-likes are not close!
+
+Mismatched elements: 1 / 4 (25.0%)
+Greatest absolute difference: 1.0 at index (1, 0) (up to 1e-05 allowed)
+Greatest relative difference: 0.25 at index (1, 0) (up to 1.3e-06 allowed)"""
+INTEGERS = """Tensor-likes are not equal!
+
+Mismatched elements: 1 / 3 (33.3%)
+Greatest absolute difference: 1 at index (2,)
+Greatest relative difference: 0.25 at index (2,)"""
+NUMBERS = """Scalars are not close!
+
+Expected 3.0 but got 2.0.
+Absolute difference: 1.0 (up to 1e-07 allowed)
+Relative difference: 0.3333333333333333 (up to 1e-07 allowed)
+
+The failure occurred for item ['a'][1]"""
+
+UNEQUAL = [
+    (t([[1.0, 2.0], [3.0, 3.0]]), t([[1.0, 2.0], [4.0, 3.0]]), ELEMENTS),
+    (t([1, 2, 3]), t([1, 2, 4]), INTEGERS),
+    ({"a": [1.0, 2.0]}, {"a": (1.0, 3.0)}, NUMBERS),
+    ([1.0], [1.0, 3.0], "The length of the sequences mismatch: 1 != 2"),
+    (t([1.0]), t([1.0, 2.0]), "The values for attribute 'shape' do not match: torch.Size([1]) != torch.Size([2])."),
+    (t([1.0]), t([1.0]).double(), "The values for attribute 'dtype' do not match: torch.float32 != torch.float64."),
+    (t([1.0]), t([1.0]).to("tpu"), "The values for attribute 'device' do not match: 'cpu' != 'tpu:0'."),
+    (True, False, "Booleans mismatch: True is not False"),
+    (1, 2.0, "The (d)types do not match: <class 'int'> != <class 'float'>."),
+]
+
+
+@pytest.mark.parametrize("actual, expected, message", UNEQUAL)
+def test_what_differs_is_told(actual, expected, message):
+    with pytest.raises(AssertionError) as error:
+        assert_close(actual, expected)
+    assert str(error.value) == message
+
+
+def test_what_is_close_passes(device):
+    x = torch.linspace(1, 2, 7, device=device)
+    assert_close(x, x + 1e-6)
+    assert_close(x, x.double() * 1.01, rtol=0.02, atol=0, check_dtype=False)
+    assert_close({"x": [x, 1, None]}, {"x": (x.clone(), 1, None)})
+    nan = t([float("nan"), float("inf")], device=device)
+    assert_close(nan, nan.clone(), equal_nan=True)
+    with pytest.raises(AssertionError):
+        assert_close(nan, nan.clone())
+    with pytest.raises(AssertionError, match="^seen: Tensor-likes"):
+        assert_close(x, x + 1, msg=lambda text: "seen: " + text)
+
+
+def test_what_cannot_be_compared_is_refused():
+    with pytest.raises(ValueError, match="must be either specified or omitted, but got no atol"):
+        assert_close(1.0, 1.0, rtol=0.1)
+    with pytest.raises(TypeError, match="No comparison pair"):
+        assert_close("a", "a")
+    with pytest.raises(TypeError, match="No comparison pair"):
+        assert_close(t(1.0), 1.0)
+
+
+def test_every_listed_module_is_there():
+    assert [name for name in dir(torch) if not hasattr(torch, name)] == []
