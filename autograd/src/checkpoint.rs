@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use torchtpu_tensor::random::{Generator, Snapshot, default_generator};
 use torchtpu_tensor::saved::{Packed, SavedHooks, SavedTensorHooks};
-use torchtpu_tensor::{Device, Error, GradMode, Meta, Result, Tensor};
+use torchtpu_tensor::{Device, Error, GradMode, Meta, Result, Tensor, autocast};
 
 type Work = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
@@ -13,6 +13,7 @@ struct Frame {
     work: Box<Work>,
     inputs: Vec<Tensor>,
     random: Vec<(Generator, Snapshot)>,
+    autocast: autocast::Settings,
     state: Mutex<State>,
 }
 
@@ -96,6 +97,7 @@ fn recompute(frame: &Arc<Frame>) -> Result<()> {
     let collect = Arc::new(Collect { frame: frame.clone(), found: Mutex::default(), done: AtomicBool::new(false) });
     let result = {
         let _mode = GradMode::set(true);
+        let _autocast = frame.autocast.again();
         let inputs: Vec<Tensor> = frame
             .inputs
             .iter()
@@ -159,7 +161,8 @@ pub fn checkpoint(
             (g, now)
         })
         .collect();
-    let frame = Arc::new(Frame { work: Box::new(f), inputs: inputs.clone(), random, state: Mutex::default() });
+    let (autocast, state) = (autocast::Settings::now(), Mutex::default());
+    let frame = Arc::new(Frame { work: Box::new(f), inputs: inputs.clone(), random, autocast, state });
     let _hooks = SavedHooks::push(Arc::new(Count(frame.clone())))?;
     (frame.work)(&inputs)
 }

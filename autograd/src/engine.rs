@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks};
 use torchtpu_tensor::hooks::check_result;
-use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor};
+use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast};
 
 /// A node that waits for its turn, ordered by number.
 struct Ready(Arc<Node>);
@@ -152,6 +152,7 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
 /// Runs the graph from `roots` with the given gradients.
 fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut targets: Targets) -> Result<Targets> {
     let _mode = GradMode::set(create_graph);
+    let _autocast = autocast::off();
     let mut pending: FxHashMap<Address, Pending> = FxHashMap::default();
     let _current = current::Current::start(
         &roots,
@@ -439,6 +440,7 @@ fn places(x: &[Tensor]) -> Result<Vec<Place>> {
 /// The gradients to start from: those given, or one for a tensor of one element.
 fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Result<Vec<(Edge, Tensor)>> {
     let _mode = GradMode::set(create_graph);
+    let _autocast = autocast::off();
     if !grads.is_empty() && grads.len() != outputs.len() {
         return Err(Error::runtime(format!("got {} tensors and {} gradients", outputs.len(), grads.len())));
     }

@@ -16,6 +16,7 @@ use numbers::{begins_with_tensor, takes_numbers, takes_only_numbers};
 use pyo3::ffi::*;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
+use torchtpu_tensor::autocast::{self, Policy};
 use torchtpu_tensor::schema::{Arg, Default, Row, Schema, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
 use values::{convert, int_list, looks_like_int, none};
@@ -96,6 +97,8 @@ pub struct Overload {
     pub method: bool,
     /// Whether it takes `out=`.
     pub out: bool,
+    /// What autocast does for it.
+    pub policies: [Option<Policy>; 2],
     params: Box<[Parameter]>,
     positional: usize,
     /// The list of integers that all positional arguments together may stand for: `x.view(2, 3)`.
@@ -159,6 +162,7 @@ impl Overload {
             form: if in_place { Form::InPlace } else { Form::Plain },
             method,
             out: row.has_out && !in_place,
+            policies: if in_place { [None; 2] } else { autocast::policy(&schema.name) },
             params,
             positional,
             varargs,

@@ -26,6 +26,7 @@
 #![allow(non_snake_case)] // the crate is named like the module, `_C`
 
 mod arguments;
+mod autocast;
 mod autograd;
 mod convert;
 mod device;
@@ -95,6 +96,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     table::register(m)?;
     convert::register(m)?;
     methods::register(m)?;
+    autocast::register(m)?;
     autograd::register(m)?;
     dlpack::register(m)?;
     safetensors::register(m)?;

@@ -11,8 +11,8 @@ use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::ops::pointwise::{self, BinaryKind, CompareKind, UnaryKind};
-use torchtpu_tensor::schema::Operand;
-use torchtpu_tensor::{DType, Scalar, Tensor};
+use torchtpu_tensor::schema::{Arg, Args, Operand, Ret};
+use torchtpu_tensor::{DType, Scalar, Tensor, autocast};
 
 type Object = *mut PyObject;
 
@@ -221,13 +221,45 @@ in_place_slots! {
     iright_shift RightShift "__irshift__";
 }
 
+/// An operator as autocast has the function of that name.
+#[inline(always)]
+fn cast(
+    name: &str,
+    x: Operand<'_>,
+    y: Operand<'_>,
+    f: impl Fn(Operand<'_>, Operand<'_>) -> torchtpu_tensor::Result<Tensor>,
+) -> torchtpu_tensor::Result<Tensor> {
+    if autocast::is_on() { cast_operands(name, x, y, &f) } else { f(x, y) }
+}
+
+#[cold]
+fn cast_operands(
+    name: &str,
+    x: Operand<'_>,
+    y: Operand<'_>,
+    f: &dyn Fn(Operand<'_>, Operand<'_>) -> torchtpu_tensor::Result<Tensor>,
+) -> torchtpu_tensor::Result<Tensor> {
+    let argument = |o| match o {
+        Operand::Tensor(t) => Arg::Tensor(t),
+        Operand::Scalar(s) => Arg::Scalar(s),
+    };
+    let args = [argument(x), argument(y)];
+    let r = autocast::call(autocast::policy(name), &Args(&args), |a| f(a.operand(0)?, a.operand(1)?).map(Ret::Tensor))?;
+    match r {
+        Ret::Tensor(t) => Ok(t),
+        _ => unreachable!("an operator gives one tensor"),
+    }
+}
+
 unsafe extern "C" fn power(a: Object, b: Object, modulo: Object) -> Object {
     // SAFETY: the interpreter passes objects and holds the GIL.
     enter::object(|| unsafe {
         if modulo != Py_None() {
             return not_implemented();
         }
-        with_operands(a, b, "__pow__", "__rpow__", |x, y| pointwise::arith(BinaryKind::Pow, x, y))
+        with_operands(a, b, "__pow__", "__rpow__", |x, y| {
+            cast("pow", x, y, |x, y| pointwise::arith(BinaryKind::Pow, x, y))
+        })
     })
 }
 
@@ -250,10 +282,11 @@ unsafe extern "C" fn matmul(a: Object, b: Object) -> Object {
         }
         let (x, y) = (Operand::Tensor(tensor_of(a)), Operand::Tensor(tensor_of(b)));
         // Work grows faster than elements.
-        Ok(wrap(compute(x, y, 4, |x, y| match (x, y) {
+        let multiply = |x: Operand<'_>, y: Operand<'_>| match (x, y) {
             (Operand::Tensor(x), Operand::Tensor(y)) => x.matmul(y),
             _ => unreachable!("both operands are tensors"),
-        })?))
+        };
+        Ok(wrap(compute(x, y, 4, |x, y| cast("matmul", x, y, multiply))?))
     })
 }
 

@@ -18,7 +18,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
-use torchtpu_tensor::{DType, Result, Scalar, Tensor, ops};
+use torchtpu_tensor::{DType, Result, Scalar, Tensor, autocast, ops};
 
 /// Everything of one name.
 pub struct Descriptor {
@@ -125,7 +125,13 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
         check_out(d, &args, parsed.out)?;
         check_apart(&d.name, &args, parsed.out)?;
     }
-    let r = if parsed.elements < enter::BIG { (row.call)(&args)? } else { without_gil(&args, row.call)? };
+    let r = if autocast::is_on() && parsed.out.is_null() {
+        without_gil(&args, |a| autocast::call(o.policies, a, row.call))?
+    } else if parsed.elements < enter::BIG {
+        (row.call)(&args)?
+    } else {
+        without_gil(&args, row.call)?
+    };
     if !parsed.out.is_null() {
         return write_out(d, r, parsed.out);
     }

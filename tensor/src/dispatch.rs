@@ -1,19 +1,18 @@
 //! The one way from a call to its execution.
 //!
-//! Four slots, in order: autocast, autograd, functionalise, execute. Autocast is not switched on by anything yet, so it has
-//! no code. Autograd is [`graph::record`](crate::graph); functionalise is the writing side of views
+//! Four slots, in order: autocast, autograd, functionalise, execute. Autocast is [`autocast`]; autograd is [`graph::record`](crate::graph); functionalise is the writing side of views
 //! ([`view`](crate::view), [`inplace`](crate::inplace)), since an op itself is already pure; execute is a kernel, a trace
 //! entry or nothing, by device.
 
 use crate::op::{Layout, Outs, Prim};
 use crate::view::ViewInfo;
-use crate::{DeviceKind, Dims, Error, Meta, Result, Tensor, backend, graph, state};
+use crate::{DeviceKind, Dims, Error, Meta, Result, Tensor, autocast, backend, graph, state};
 use smallvec::{SmallVec, smallvec};
 
-/// Whether a test counts ops, so that shortcuts must not be taken.
+/// Whether a test counts ops or a thread casts for them, so that shortcuts must not be taken.
 #[inline(always)]
-pub(crate) fn is_observed() -> bool {
-    state::OBSERVED.load(std::sync::atomic::Ordering::Relaxed)
+pub(crate) fn is_unusual() -> bool {
+    state::UNUSUAL.load(std::sync::atomic::Ordering::Relaxed) != 0
 }
 
 /// Records an op on the device whose result is described as `a` is, and contiguous.
@@ -26,8 +25,12 @@ pub(crate) fn record_twin(op: &Prim, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// Runs an op with one output.
 #[inline]
 pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
-    if is_observed() {
+    if is_unusual() {
         tell(&op);
+        if let Some(x) = autocast::operands(&op, x)? {
+            let _suspended = autocast::Suspended::new();
+            return call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
+        }
     }
     let grad = graph::may_need_grad(x);
     let meta = match op.infer(x) {
@@ -35,7 +38,7 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
         Err(e) => return Err(e.in_op(op.name())),
     };
     if grad && !op.has_vjp() {
-        return op.expand(x).map(|mut y| y.swap_remove(0));
+        return expand(&op, x).map(|mut y| y.swap_remove(0));
     }
     let y = if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
         let y = Tensor::empty(&meta)?;
@@ -59,13 +62,17 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
 
 /// Runs an op with any number of outputs.
 pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
-    if is_observed() {
+    if is_unusual() {
         tell(&op);
+        if let Some(x) = autocast::operands(&op, x)? {
+            let _suspended = autocast::Suspended::new();
+            return call_n(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
+        }
     }
     let grad = graph::may_need_grad(x);
     let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
     if grad && !op.has_vjp() {
-        return op.expand(x);
+        return expand(&op, x);
     }
     let y = execute(&op, x, meta)?;
     if grad {
@@ -80,8 +87,9 @@ static OBSERVER: std::sync::OnceLock<Observer> = std::sync::OnceLock::new();
 /// Calls `f` with every op that is recorded for backward or run, from now on; the first observer stays. For tests that
 /// count what they reach.
 pub fn observe(f: impl Fn(&Prim) + Send + Sync + 'static) {
-    let _ = OBSERVER.set(Box::new(f));
-    state::OBSERVED.store(true, std::sync::atomic::Ordering::Relaxed);
+    if OBSERVER.set(Box::new(f)).is_ok() {
+        state::UNUSUAL.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
 }
 
 #[cold]
@@ -89,6 +97,12 @@ fn tell(op: &Prim) {
     if let Some(f) = OBSERVER.get() {
         f(op);
     }
+}
+
+/// The meaning of a fused op, for whose parts nothing is cast.
+fn expand(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
+    let _suspended = is_unusual().then(autocast::Suspended::new);
+    op.expand(x)
 }
 
 fn metas(op: &Prim, x: &[&Tensor], first: Meta) -> SmallVec<[Meta; 2]> {
@@ -105,7 +119,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
         DeviceKind::Meta => metas.iter().map(Tensor::empty).collect(),
         DeviceKind::Cpu => {
             if !op.has_kernel() {
-                return state::no_grad(|| op.expand(x));
+                return state::no_grad(|| expand(op, x));
             }
             let y: Outs = metas.iter().map(Tensor::empty).collect::<Result<_>>()?;
             if x.iter().any(|t| t.is_lazy()) {
@@ -117,7 +131,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
         }
         DeviceKind::Tpu => {
             if !op.has_lower(x) {
-                return state::no_grad(|| op.expand(x));
+                return state::no_grad(|| expand(op, x));
             }
             if let ([a, b], [m]) = (x, &metas[..]) {
                 // The commonest case, without lists that grow.
@@ -143,7 +157,7 @@ fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
 
 /// Makes a view and records it.
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
-    if is_observed() {
+    if is_unusual() {
         tell(&op);
     }
     debug_assert!(op.is_view());

@@ -22,6 +22,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod autocast;
 pub mod backend;
 #[allow(unsafe_code)] // the file that owns a tensor's memory
 pub mod block;

@@ -14,8 +14,9 @@ pub struct State {
     pub saved_hooks: Cell<bool>,
 }
 
-/// Whether an observer of ops is installed; see [`dispatch::observe`](crate::dispatch::observe).
-pub(crate) static OBSERVED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+/// How many things make calls other than ordinary: an [observer](crate::dispatch::observe), threads with
+/// [autocast](crate::autocast). While there are none, no shortcut needs to look further.
+pub(crate) static UNUSUAL: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 thread_local! {
     static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0), saved_hooks: Cell::new(false) } };

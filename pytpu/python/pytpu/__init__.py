@@ -22,13 +22,18 @@ from ._C import (  # noqa: F401
     get_default_device,
     get_default_dtype,
     result_type,
+    autocast_decrement_nesting,
+    autocast_increment_nesting,
+    clear_autocast_cache,
     is_anomaly_check_nan_enabled,
     is_anomaly_enabled,
+    is_autocast_cache_enabled,
     is_grad_enabled,
     is_tensor,
     layout,
     memory_format,
     promote_types,
+    set_autocast_cache_enabled,
     set_default_device,
     set_default_dtype,
     tensor,
@@ -67,9 +72,11 @@ from .random import (  # noqa: E402,F401
 
 _LAZY_MODULES = {
     "accelerator",
+    "amp",
     "autograd",
     "backends",
     "compiler",
+    "cpu",
     "cuda",
     "distributed",
     "distributions",
@@ -102,6 +109,8 @@ _LAZY_NAMES = {
     "from_dlpack": "utils.dlpack",
     "to_dlpack": "utils.dlpack",
 }
+for _name in ("autocast", "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
+    _LAZY_NAMES[_name] = "amp.autocast_mode"
 for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
     _LAZY_NAMES[f"{_name}Tensor"] = "_legacy"
 del _name

@@ -85,7 +85,7 @@ pub(super) fn slice(f: &mut Func, x: &Value, s: &Slice, start: &Value) -> Value 
 }
 
 fn pad(f: &mut Func, p: &Pad, x: &[Value], y: &Meta, offsets: &[Value]) -> Value {
-    let mut still = p.clone();
+    let mut still = *p;
     for d in p.moving() {
         (still.low[d], still.high[d]) = (0, 0);
     }

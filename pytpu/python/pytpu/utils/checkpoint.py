@@ -10,6 +10,7 @@ import warnings
 
 import pytpu as torch
 from pytpu import _C
+from pytpu.amp.autocast_mode import Settings
 from pytpu.autograd.graph import saved_tensors_hooks
 
 __all__ = [
@@ -118,6 +119,7 @@ class CheckpointFunction(torch.autograd.Function):
         check_backward_validity(args)
         ctx.run_function = run_function
         ctx.random = _Random(args) if preserve_rng_state else None
+        ctx.autocast = Settings()
         # Only tensors are saved as tensors; the rest is kept as it is, with holes where tensors go.
         ctx.inputs = [None if isinstance(x, torch.Tensor) else x for x in args]
         ctx.tensor_indices = [i for i, x in enumerate(args) if isinstance(x, torch.Tensor)]
@@ -132,7 +134,7 @@ class CheckpointFunction(torch.autograd.Function):
             inputs[i] = t
         with ctx.random.again() if ctx.random is not None else contextlib.nullcontext():
             detached = detach_variable(tuple(inputs))
-            with torch.enable_grad():
+            with torch.enable_grad(), ctx.autocast:
                 outputs = ctx.run_function(*detached)
         if isinstance(outputs, torch.Tensor):
             outputs = (outputs,)
@@ -188,6 +190,7 @@ class _Frame:
     def __init__(self, function, args, kwargs, random, recompute_context, check, early_stop):
         self.function, self.args, self.kwargs = function, args, kwargs
         self.random = random
+        self.autocast = Settings()
         self.recompute_context = recompute_context
         self.check = check
         self.early_stop = early_stop
@@ -239,7 +242,7 @@ class _Frame:
         kwargs = {k: _detached(v) for k, v in self.kwargs.items()}
         again = self.random.again() if self.random is not None else contextlib.nullcontext()
         try:
-            with again, self.recompute_context, torch.enable_grad(), saved_tensors_hooks(collect, found.__getitem__):
+            with again, self.autocast, self.recompute_context, torch.enable_grad(), saved_tensors_hooks(collect, found.__getitem__):
                 self.function(*args, **kwargs)
         except _Enough:
             pass

@@ -34,7 +34,7 @@ fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
         || a.dims() != b.dims()
         || !b.is_contiguous()
         || b.device() != a.device()
-        || dispatch::is_observed()
+        || dispatch::is_unusual()
     {
         return None;
     }
@@ -63,7 +63,7 @@ fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
     if !matches!(kind, Add | Sub | Mul | Div)
         || a.device().kind != DeviceKind::Cpu
         || a.numel() > 32
-        || dispatch::is_observed()
+        || dispatch::is_unusual()
         || graph::may_need_grad(&[a])
     {
         return None;

@@ -66,7 +66,9 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
     """The mean absolute difference."""
     reduction = _reduction(reduction, size_average, reduce)
     input, target = _paired(input, target)
-    return _weighted((input - target).abs(), weight, reduction)
+    are_floats = input.is_floating_point() and target.is_floating_point()
+    off = _ops.l1_loss(input, target, 0) if are_floats else (input - target).abs()
+    return _weighted(off, weight, reduction)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):

@@ -4,13 +4,15 @@ import collections
 
 from pytpu import OutOfMemoryError as OutOfMemoryError
 
-from . import _absent
-from ._absent import device_count as device_count
-from ._absent import empty_cache as empty_cache
-from ._absent import is_available as is_available
-from ._absent import is_initialized as is_initialized
-from ._absent import manual_seed as manual_seed
-from ._absent import manual_seed_all as manual_seed_all
+from .. import _absent
+from .._absent import device_count as device_count
+from .._absent import empty_cache as empty_cache
+from .._absent import is_available as is_available
+from .._absent import is_initialized as is_initialized
+from .._absent import manual_seed as manual_seed
+from .._absent import manual_seed_all as manual_seed_all
+
+from . import amp as amp
 
 memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = _absent.no_memory
 

@@ -1,0 +1,253 @@
+"""Scaling of losses, so that gradients of ``float16`` do not vanish."""
+
+import collections
+import enum
+import warnings
+
+import pytpu as torch
+
+__all__ = ["GradScaler", "OptState"]
+
+
+class OptState(enum.Enum):
+    """What was done with an optimiser since the last ``update``."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
+
+
+def _fresh():
+    return {"stage": OptState.READY, "found_inf_per_device": {}}
+
+
+class GradScaler:
+    """Multiplies losses by a factor, divides gradients by it, and leaves out steps whose gradients are not finite.
+
+    The factor is halved (``backoff_factor``) after such a step and doubled (``growth_factor``) after ``growth_interval`` steps
+    without one. On ``tpu`` each ``step`` reads one number from the device.
+
+    Args:
+        device: Device type; ``tpu`` unless another is given.
+        init_scale: The first factor.
+        enabled: ``False`` for a scaler that passes everything through.
+    """
+
+    def __init__(
+        self,
+        device="tpu",
+        init_scale=2.0**16,
+        growth_factor=2.0,
+        backoff_factor=0.5,
+        growth_interval=2000,
+        enabled=True,
+    ):
+        self._device = device
+        if enabled and device not in ("cpu", "tpu"):
+            warnings.warn(
+                f"torch.{device}.amp.GradScaler is enabled, but {device.upper()} is not available.  Disabling.",
+                stacklevel=2,
+            )
+            enabled = False
+        self._enabled = enabled
+        if enabled:
+            assert growth_factor > 1.0, "The growth factor must be > 1.0."
+            assert backoff_factor < 1.0, "The backoff factor must be < 1.0."
+        self._init_scale = init_scale
+        self._growth_factor = growth_factor
+        self._backoff_factor = backoff_factor
+        self._growth_interval = growth_interval
+        self._init_growth_tracker = 0
+        self._scale = None
+        self._growth_tracker = None
+        self._per_optimizer_states = collections.defaultdict(_fresh)
+
+    def _needs_scale(self, function):
+        fix = "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
+        assert self._scale is not None, f"Attempted {function} but _scale is None.  {fix}"
+        assert self._growth_tracker is not None, f"Attempted {function} but _growth_tracker is None.  {fix}"
+
+    def _start(self, device):
+        self._scale = torch.full((), self._init_scale, dtype=torch.float32, device=device)
+        self._growth_tracker = torch.full((), self._init_growth_tracker, dtype=torch.int32, device=device)
+
+    def scale(self, outputs):
+        """A loss, or the losses in an iterable, times the factor."""
+        if not self._enabled:
+            return outputs
+        if isinstance(outputs, torch.Tensor):
+            if self._scale is None:
+                self._start(outputs.device)
+            return outputs * self._scale.to(outputs.device, non_blocking=True)
+        if isinstance(outputs, collections.abc.Iterable):
+            scaled = map(self.scale, outputs)
+            return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
+        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+
+    def _unscale(self, optimizer, allow_fp16):
+        by_kind = collections.defaultdict(list)
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if not allow_fp16 and p.grad.dtype == torch.float16:
+                    raise ValueError("Attempting to unscale FP16 gradients.")
+                by_kind[p.grad.device].append(p.grad)
+        found = {}
+        with torch.no_grad():
+            inverse = self._scale.double().reciprocal().float()
+            for device, grads in by_kind.items():
+                finite = torch.stack([g.isfinite().all() for g in grads]).all()
+                found[device] = (~finite).to(torch.float32)
+                factor = inverse.to(device, non_blocking=True)
+                torch._foreach_mul_(grads, factor)
+        return found
+
+    def unscale_(self, optimizer):
+        """Divides an optimiser's gradients by the factor, before they are clipped or looked at."""
+        if not self._enabled:
+            return
+        self._needs_scale("unscale_")
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is OptState.UNSCALED:
+            raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("unscale_() is being called after step().")
+        state["found_inf_per_device"] = self._unscale(optimizer, False)
+        state["stage"] = OptState.UNSCALED
+
+    def step(self, optimizer, *args, **kwargs):
+        """``optimizer.step(*args, **kwargs)``, unless its gradients, unscaled here if they were not, have infinities or NaN."""
+        if not self._enabled:
+            return optimizer.step(*args, **kwargs)
+        if "closure" in kwargs:
+            raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
+        self._needs_scale("step")
+        state = self._per_optimizer_states[id(optimizer)]
+        if state["stage"] is OptState.STEPPED:
+            raise RuntimeError("step() has already been called since the last update().")
+        if state["stage"] is OptState.READY:
+            self.unscale_(optimizer)
+        assert state["found_inf_per_device"], "No inf checks were recorded for this optimizer."
+        result = None
+        if not sum(v.item() for v in state["found_inf_per_device"].values()):
+            result = optimizer.step(*args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def update(self, new_scale=None):
+        """Sets the factor for the next step: ``new_scale``, or what follows from the steps since the last update."""
+        if not self._enabled:
+            return
+        self._needs_scale("update")
+        if new_scale is not None:
+            if isinstance(new_scale, float):
+                self._scale.fill_(new_scale)
+            else:
+                reason = "new_scale should be a float or a 1-element torch.tpu.FloatTensor or torch.FloatTensor with requires_grad=False."
+                assert new_scale.device.type == self._device, reason
+                assert new_scale.numel() == 1, reason
+                assert new_scale.requires_grad is False, reason
+                self._scale.copy_(new_scale)
+        else:
+            found = [
+                v.to(self._scale.device, non_blocking=True)
+                for state in self._per_optimizer_states.values()
+                for v in state["found_inf_per_device"].values()
+            ]
+            assert found, "No inf checks were recorded prior to update."
+            self._follow(sum(found[1:], found[0]) > 0)
+        self._per_optimizer_states = collections.defaultdict(_fresh)
+
+    def _follow(self, overflowed):
+        """Backs off where gradients were not finite; grows after as many steps as it takes where they were."""
+        with torch.no_grad():
+            tracker = torch.where(overflowed, 0, self._growth_tracker + 1)
+            grows = tracker == self._growth_interval
+            grown = self._scale * self._growth_factor
+            # What would be infinite stays.
+            grown = torch.where(grown.isfinite(), grown, self._scale)
+            scale = torch.where(overflowed, self._scale * self._backoff_factor, torch.where(grows, grown, self._scale))
+            self._scale.copy_(scale)
+            self._growth_tracker.copy_(torch.where(grows, 0, tracker))
+
+    def get_scale(self):
+        """The factor; 1 if nothing is scaled."""
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._scale is None else self._scale.item()
+
+    def get_growth_factor(self):
+        """What the factor grows by."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor):
+        """Sets it."""
+        self._growth_factor = new_factor
+
+    def get_backoff_factor(self):
+        """What the factor shrinks by."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor):
+        """Sets it."""
+        self._backoff_factor = new_factor
+
+    def get_growth_interval(self):
+        """Steps without infinities after which the factor grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval):
+        """Sets it."""
+        self._growth_interval = new_interval
+
+    def _get_growth_tracker(self):
+        if not self._enabled:
+            return 0
+        return self._init_growth_tracker if self._growth_tracker is None else self._growth_tracker.item()
+
+    def is_enabled(self):
+        """Whether anything is scaled."""
+        return self._enabled
+
+    def state_dict(self):
+        """The state, to be saved; empty if nothing is scaled."""
+        if not self._enabled:
+            return {}
+        return {
+            "scale": self.get_scale(),
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+            "_growth_tracker": self._get_growth_tracker(),
+        }
+
+    def load_state_dict(self, state_dict):
+        """Goes on from a saved state."""
+        if not self._enabled:
+            return
+        if len(state_dict) == 0:
+            raise RuntimeError(
+                "The source state dict is empty, possibly because it was saved from a disabled instance of GradScaler."
+            )
+        self._init_scale = state_dict["scale"]
+        if self._scale is not None:
+            self._scale.fill_(state_dict["scale"])
+        self._growth_factor = state_dict["growth_factor"]
+        self._backoff_factor = state_dict["backoff_factor"]
+        self._growth_interval = state_dict["growth_interval"]
+        self._init_growth_tracker = state_dict["_growth_tracker"]
+        if self._growth_tracker is not None:
+            self._growth_tracker.fill_(state_dict["_growth_tracker"])
+
+    def __getstate__(self):
+        state = self.__dict__.copy()
+        if self._enabled:
+            assert len(self._per_optimizer_states) == 0, (
+                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after scaler.update()."
+            )
+            state["_init_scale"] = self.get_scale()
+            state["_init_growth_tracker"] = self._get_growth_tracker()
+            state["_scale"] = None
+            state["_growth_tracker"] = None
+        return state

@@ -1,0 +1,22 @@
+"""``torch.cpu.amp``: ``torch.amp`` for the host."""
+
+import pytpu.amp as _amp
+from pytpu import bfloat16 as _bfloat16
+
+__all__ = ["GradScaler", "autocast"]
+
+
+class autocast(_amp.autocast):
+    """``torch.autocast("cpu", ...)``."""
+
+    def __init__(self, enabled=True, dtype=_bfloat16, cache_enabled=True):
+        super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(_amp.GradScaler):
+    """``torch.amp.GradScaler("cpu", ...)``."""
+
+    def __init__(
+        self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True
+    ):
+        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)

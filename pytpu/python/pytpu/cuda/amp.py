@@ -1,0 +1,32 @@
+"""``torch.cuda.amp``, where there is no CUDA: scripts that ask are told so, and go on in full precision."""
+
+import pytpu.amp as _amp
+from pytpu import float16 as _float16
+
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+
+
+class autocast(_amp.autocast):
+    """``torch.autocast("cuda", ...)``."""
+
+    def __init__(self, enabled=True, dtype=_float16, cache_enabled=True):
+        super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+class GradScaler(_amp.GradScaler):
+    """``torch.amp.GradScaler("cuda", ...)``."""
+
+    def __init__(
+        self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True
+    ):
+        super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+def custom_fwd(fwd=None, *, cast_inputs=None):
+    """``torch.amp.custom_fwd`` for CUDA."""
+    return _amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd):
+    """``torch.amp.custom_bwd`` for CUDA."""
+    return _amp.custom_bwd(bwd, device_type="cuda")
