@@ -4,9 +4,10 @@ use crate::{anomaly, current};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks};
 use torchtpu_tensor::hooks::check_result;
-use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast};
+use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, warning};
 
 /// A node that waits for its turn, ordered by number.
 struct Ready(Arc<Node>);
@@ -526,6 +527,13 @@ pub fn backward_at(
     create_graph: bool,
     inputs: Option<&[Place]>,
 ) -> Result<()> {
+    if create_graph {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        warning::once(
+            &SAID,
+            "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak.",
+        )?;
+    }
     let roots = start(outputs, grads, create_graph)?;
     let keep = retain_graph.unwrap_or(create_graph);
     let Some(inputs) = inputs else {

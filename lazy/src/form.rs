@@ -79,6 +79,13 @@ pub(crate) struct Arg {
     pub(crate) donated: bool,
 }
 
+/// A form that computes some of the outputs of another, and where its arguments and its numbers stand in that.
+pub(crate) struct Part {
+    pub(crate) form: Form,
+    pub(crate) args: Vec<usize>,
+    pub(crate) numbers: [Vec<usize>; DTYPES],
+}
+
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Form {
@@ -141,6 +148,41 @@ impl Form {
                 *count += node.offsets;
             }
         }
+    }
+    /// The form of what computes these outputs, named by their positions, ascending. It gives no argument away.
+    pub(crate) fn part(&self, outputs: &[usize]) -> Part {
+        let values: Vec<u32> = outputs.iter().map(|&k| self.outputs[k]).collect();
+        let needed = self.needed(&values);
+        let mut part = Part { form: Form::default(), args: Vec::new(), numbers: Default::default() };
+        let form = &mut part.form;
+        let mut new_value = vec![0; self.values.len()];
+        let mut new_arg: Vec<Option<u32>> = vec![None; self.args.len()];
+        for (i, node) in self.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+            let (first_input, first_value) = (form.inputs.len() as u32, form.values.len() as u32);
+            for input in self.inputs_of(i) {
+                form.inputs.push(match input.source() {
+                    Source::Value(v) => Input::value(new_value[v]),
+                    Source::Arg(a) => Input::arg(*new_arg[a].get_or_insert_with(|| {
+                        part.args.push(a);
+                        form.args.push(Arg { donated: false, ..self.args[a] });
+                        part.args.len() as u32 - 1
+                    })),
+                    Source::Number(dtype, k) => {
+                        let list = &mut part.numbers[dtype as usize];
+                        list.push(k);
+                        form.numbers[dtype as usize] = list.len() as u32;
+                        Input::number(dtype, list.len() as u32 - 1)
+                    }
+                });
+            }
+            form.nodes.push(Node { op: node.op.clone(), offsets: node.offsets, first_input, first_value });
+            for v in self.values_of(i) {
+                new_value[v] = form.values.len() as u32;
+                form.values.push(self.values[v]);
+            }
+        }
+        form.outputs = values.iter().map(|&v| new_value[v as usize]).collect();
+        part
     }
     /// The node that computes each value.
     fn producers(&self) -> Vec<usize> {

@@ -8,7 +8,8 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype};
+use std::sync::atomic::AtomicBool;
+use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, warning};
 
 /// Whether an object shows its memory by NumPy's array interface. NumPy's scalars have one too, but on memory that is gone
 /// when they have told of it.
@@ -59,6 +60,13 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
             let t = t.to_dtype(dtype.unwrap_or(t.dtype()))?;
             let t = if t.storage_bytes() > 0 && dtype.is_none_or(|d| d == t.dtype()) { t.copy()? } else { t };
             return Ok(t.to_device(device)?);
+        }
+        if PyList_Check(o) != 0 && PyList_Size(o) > 0 && is_array(PyList_GetItem(o, 0)) {
+            static SAID: AtomicBool = AtomicBool::new(false);
+            warning::once(
+                &SAID,
+                "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
+            )?;
         }
         let mut dims = Vec::new();
         shape_of(o, &mut dims)?;
@@ -403,7 +411,13 @@ fn new_tensor<'py>(
     let _ = pin_memory;
     let (dtype, device) = (dtype_argument(dtype, "tensor")?, device_argument(device, "tensor")?);
     // SAFETY: a living object; the GIL is held.
-    let t = unsafe { tensor(data.as_ptr(), dtype, device) }.or_raise()?;
+    let t = unsafe {
+        if is_tensor(data.as_ptr()) {
+            warning::warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).").or_raise()?;
+        }
+        tensor(data.as_ptr(), dtype, device)
+    }
+    .or_raise()?;
     if requires_grad {
         t.requires_grad_(true).or_raise()?;
     }

@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::schema::{Arg, Args, Ret};
-use torchtpu_tensor::{DType, Device, Error, Scalar, Tensor};
+use torchtpu_tensor::{DType, Device, Error, Scalar, Tensor, warning};
 
 type Object = *mut PyObject;
 
@@ -133,7 +133,14 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
             (d, _) if d.is_inexact() => {
                 Err(PyIndexError::new_err("tensors used as indices must be long, int, byte or bool tensors").into())
             }
-            _ => Ok(Item::Tensor(t)),
+            (d, _) => {
+                if d == DType::U8 {
+                    warning::warn(
+                        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+                    )?;
+                }
+                Ok(Item::Tensor(t))
+            }
         }
     }
 }

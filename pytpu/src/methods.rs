@@ -12,10 +12,13 @@ use pyo3::prelude::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use torchtpu_tensor::graph::Leaf;
 use torchtpu_tensor::ops;
 use torchtpu_tensor::schema::Arg;
-use torchtpu_tensor::{DType, Device, DeviceKind, GradRef, Meta, Scalar, Tensor, can_cast, default_dtype, state};
+use torchtpu_tensor::{
+    DType, Device, DeviceKind, GradRef, Meta, Scalar, Tensor, can_cast, default_dtype, state, warning,
+};
 
 type Object = *mut PyObject;
 
@@ -49,8 +52,25 @@ unsafe fn same(o: Object) -> Outcome {
 
 // ---- properties
 
+/// Whether the gradient of a computed tensor will be kept.
+fn retains_grad(x: &Tensor) -> bool {
+    match x.grad_ref() {
+        Some(GradRef::Node(n)) => n
+            .extras_if_any()
+            .is_some_and(|e| e.lock().unwrap_or_else(|e| e.into_inner()).retained.iter().any(|r| r.0 == x.output_nr())),
+        _ => false,
+    }
+}
+
 fn transposed(x: &Tensor) -> Outcome<Tensor> {
     let n = x.dims().len() as i64;
+    if n != 2 {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        warning::once(
+            &SAID,
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.",
+        )?;
+    }
     Ok(x.permute(&(0..n).rev().collect::<Vec<_>>())?)
 }
 fn matrix_transposed(x: &Tensor) -> Outcome<Tensor> {
@@ -95,7 +115,15 @@ getters! {
     get_dtype |x| Python::attach(|py| object_of(dtype::object(py, x.dtype())));
     get_device |x| Python::attach(|py| object_of(device::object(py, x.device())?));
     get_requires_grad |x| boolean(x.requires_grad());
-    get_grad |x| match x.grad() { Some(g) => Ok(wrap(g)), None => none() };
+    get_grad |x| match x.grad() {
+        Some(g) => Ok(wrap(g)),
+        None => {
+            if x.requires_grad() && !x.is_leaf() && !retains_grad(x) {
+                warning::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for more information.")?;
+            }
+            none()
+        }
+    };
     get_is_leaf |x| boolean(x.is_leaf());
     get_data |x| Ok(wrap(x.data()));
     get_transposed |x| Ok(wrap(transposed(x)?));
@@ -114,12 +142,7 @@ getters! {
     get_output_nr |x| integer(x.output_nr() as usize);
     get_base |x| match x.view_info().filter(|v| !v.is_detached()) { Some(v) => Ok(wrap(v.base.clone())), None => none() };
     get_layout |_x| Python::attach(|py| object_of(py.import("pytpu._C")?.getattr("strided")?));
-    get_retains_grad |x| boolean(match x.grad_ref() {
-        Some(GradRef::Node(n)) => n.extras_if_any().is_some_and(|e| {
-            e.lock().unwrap_or_else(|e| e.into_inner()).retained.iter().any(|r| r.0 == x.output_nr())
-        }),
-        _ => false,
-    });
+    get_retains_grad |x| boolean(retains_grad(x));
     get_grad_fn |x| match x.history()? {
         Some(GradRef::Node(n)) => Python::attach(|py| object_of(autograd::node_object(py, n)?)),
         _ => none(),

@@ -10,6 +10,7 @@ use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueErro
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicBool;
 use torchtpu_tensor::ops::pointwise::{self, BinaryKind, CompareKind, UnaryKind};
 use torchtpu_tensor::schema::{Arg, Args, Operand, Ret};
 use torchtpu_tensor::{DType, Scalar, Tensor, autocast};
@@ -414,7 +415,17 @@ unsafe extern "C" fn to_int(a: Object) -> Object {
 
 unsafe extern "C" fn to_float(a: Object) -> Object {
     // SAFETY: an object of our type.
-    enter::object(|| unsafe { Ok(table::number(Scalar::Float(real_number(tensor_of(a), "double")?.to_f64()))) })
+    enter::object(|| unsafe {
+        let x = tensor_of(a);
+        if x.requires_grad() {
+            static SAID: AtomicBool = AtomicBool::new(false);
+            torchtpu_tensor::warning::once(
+                &SAID,
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using tensor.detach() first.",
+            )?;
+        }
+        Ok(table::number(Scalar::Float(real_number(x, "double")?.to_f64())))
+    })
 }
 
 unsafe extern "C" fn to_index(a: Object) -> Object {

@@ -36,6 +36,8 @@ struct State {
     keeps: Cell<bool>,
     suspended: Cell<bool>,
     depth: Cell<i64>,
+    /// What was set where backward was called that is running.
+    called: Cell<Option<Settings>>,
     kept: RefCell<HashMap<usize, Kept>>,
 }
 
@@ -46,6 +48,7 @@ thread_local! {
         keeps: const { Cell::new(true) },
         suspended: const { Cell::new(false) },
         depth: const { Cell::new(0) },
+        called: const { Cell::new(None) },
         kept: RefCell::default(),
     };
 }
@@ -186,11 +189,6 @@ impl Settings {
     }
 }
 
-/// Casts for nothing on this thread until the guard is dropped: backward computes in the dtypes of forward.
-pub fn off() -> Option<Block> {
-    is_on().then(|| Settings { on: [false; 2], ..Settings::now() }.again())
-}
-
 /// A block of a thread with settings of its own; those before come back when it is dropped, also while unwinding.
 pub struct Block(Settings);
 
@@ -199,6 +197,32 @@ impl Drop for Block {
         self.0.set();
         nest(-1);
     }
+}
+
+/// A backward; see [`off`].
+pub struct Backward {
+    _block: Block,
+    before: Option<Settings>,
+}
+
+impl Drop for Backward {
+    fn drop(&mut self) {
+        STATE.with(|s| s.called.set(self.before));
+    }
+}
+
+/// Casts for nothing on this thread until the guard is dropped: backward computes in the dtypes of forward.
+pub fn off() -> Option<Backward> {
+    is_on().then(|| {
+        let now = Settings::now();
+        let before = STATE.with(|s| s.called.replace(Some(now)));
+        Backward { _block: Settings { on: [false; 2], ..now }.again(), before }
+    })
+}
+
+/// Sets what was set where backward was called, for what a user wrote.
+pub(crate) fn as_called() -> Option<Block> {
+    STATE.with(|s| s.called.get()).map(|settings| settings.again())
 }
 
 /// Casts for nothing until dropped, also while unwinding: within a function that was cast for.
@@ -288,7 +312,9 @@ pub fn policy(name: &str) -> [Option<Policy>; 2] {
         | "max_unpool2d"
         | "max_unpool3d"
         | "adaptive_avg_pool3d"
-        | "linalg_matrix_norm" => [Some(Full), None],
+        | "adaptive_max_pool3d"
+        | "fractional_max_pool2d"
+        | "fractional_max_pool3d" => [Some(Full), None],
         "acos" | "arccos" | "asin" | "arcsin" | "cosh" | "erfinv" | "exp" | "expm1" | "log" | "log10" | "log2"
         | "log1p" | "reciprocal" | "rsqrt" | "sinh" | "tan" | "pow" | "softplus" | "layer_norm"
         | "native_layer_norm" | "group_norm" | "native_group_norm" | "rms_norm" | "frobenius_norm" | "norm"

@@ -257,7 +257,10 @@ impl Node {
     /// `Runtime` when what was kept has been freed or changed in place; whatever the rule raises.
     pub fn apply(self: &Arc<Node>, g: &[Option<Tensor>], wanted: impl Fn(&Edge) -> bool) -> Result<Grads> {
         let op = match &self.rule {
-            Rule::Function(f) => return f.backward(g),
+            Rule::Function(f) => {
+                let _autocast = crate::autocast::as_called();
+                return f.backward(g);
+            }
             Rule::Op(op) => op,
             Rule::Gone => return Err(second_backward()),
         };

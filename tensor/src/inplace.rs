@@ -28,7 +28,8 @@ fn check_history(x: &Tensor) -> Result<()> {
         if v.base.requires_grad() || x.requires_grad() {
             v.check_rebase(x)?;
         }
-        if matches!(v.base.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad()) {
+        // A leaf may be a view itself, of what needs no gradient.
+        if v.base.is_leaf() && (v.base.requires_grad() || x.requires_grad()) {
             return Err(Error::runtime(
                 "a view of a leaf Variable that requires grad is being used in an in-place operation.",
             ));

@@ -281,10 +281,7 @@ impl Tensor {
                 let (mut at, mut new) = (self.clone(), y.clone());
                 while let Some(info) = at.view_info() {
                     if !info.ops.is_empty() {
-                        new = crate::state::no_grad(|| match repeating_window(&info.base, &info.ops) {
-                            Some(w) => w.write_back(&info.base, &new),
-                            None => write_through(&info.base, &info.ops, &new),
-                        })?;
+                        new = crate::state::no_grad(|| write_through(&info.base, &info.ops, &new))?;
                     }
                     let base = info.base.clone();
                     at = base;
@@ -308,7 +305,8 @@ fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 /// The places in `base`, which owns its storage, that a chain of views looks at, where the chain repeats elements on the way:
 /// which copy of an element a later view was written through cannot be told from the copies.
 fn repeating_window(base: &Tensor, ops: &[Prim]) -> Option<crate::ops::shape::AsStrided> {
-    if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || base.view_info().is_some() {
+    let is_owner = base.view_info().is_none_or(|v| v.ops.is_empty()) && base.storage_offset() == 0;
+    if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || !is_owner || !base.is_contiguous() {
         return None;
     }
     let (mut l, mut repeats) = (Layout::of(base), false);
@@ -324,6 +322,9 @@ fn repeating_window(base: &Tensor, ops: &[Prim]) -> Option<crate::ops::shape::As
 
 /// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.
 pub(crate) fn write_through(base: &Tensor, ops: &[Prim], y: &Tensor) -> Result<Tensor> {
+    if let Some(w) = repeating_window(base, ops) {
+        return w.write_back(base, y);
+    }
     // Values on the way down, then the inverse of each view on the way up.
     let mut down: SmallVec<[Tensor; 4]> = smallvec![base.clone()];
     for op in &ops[..ops.len() - 1] {

@@ -15,7 +15,10 @@ pub fn install(sink: Sink) {
 }
 
 /// Warns, unless `said` remembers that it has been done.
-pub(crate) fn once(said: &AtomicBool, text: &str) -> Result<()> {
+///
+/// # Errors
+/// What the sink makes of it.
+pub fn once(said: &AtomicBool, text: &str) -> Result<()> {
     match SINK.get() {
         Some(sink) if !said.swap(true, Relaxed) => sink(text),
         _ => Ok(()),

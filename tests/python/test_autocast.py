@@ -182,6 +182,57 @@ def test_custom_functions(device):
     assert seen[0] == (F32, False) and (F32, False) in seen[1:] and True in seen
 
 
+def test_a_function_of_ones_own_is_called_as_backward_was(device):
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return a @ b
+
+        @staticmethod
+        def backward(ctx, g):
+            a, b = ctx.saved_tensors
+            return g @ b.t(), a.t() @ g
+
+    a, b = (numbers(3, 3, seed=k, device=device).requires_grad_() for k in (0, 1))
+    with torch.autocast(device):
+        Product.apply(a, b).sum().backward()
+        assert (a @ b).dtype == BF16
+    assert a.grad.dtype == F32
+    assert_close(a.grad, b.detach().sum(1).expand(3, 3), rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_take_what_products_give(layer, device):
+    net = nn.Sequential(nn.Linear(4, 3), layer(3, 2)).to(device)
+    with torch.autocast(device):
+        y, _ = net(numbers(5, 2, 4, device=device))
+    assert y.dtype == BF16
+    y.float().sum().backward()
+    assert all(p.grad.dtype == F32 for p in net.parameters())
+
+
+LOSSES = {
+    "binary_cross_entropy_with_logits": lambda b: (b, b.sigmoid()),
+    "cosine_embedding_loss": lambda b: (b, b, b[:, 0].sign()),
+    "hinge_embedding_loss": lambda b: (b, b.sign()),
+    "huber_loss": lambda b: (b, b),
+    "kl_div": lambda b: (b, b.sigmoid()),
+    "l1_loss": lambda b: (b, b),
+    "margin_ranking_loss": lambda b: (b, b, b.sign()),
+    "poisson_nll_loss": lambda b: (b, b.abs()),
+    "smooth_l1_loss": lambda b: (b, b),
+    "soft_margin_loss": lambda b: (b, b.sign()),
+    "triplet_margin_loss": lambda b: (b, b, b),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_in_full(name, device):
+    with torch.autocast(device):
+        assert getattr(F, name)(*LOSSES[name](numbers(4, 4, device=device).bfloat16())).dtype == F32
+
+
 def test_what_is_not_here_is_said():
     for name in ("cuda", "mps"):
         with pytest.warns(UserWarning, match=f"User provided device_type of '{name}'.*Disabling"):

@@ -9,6 +9,7 @@ import random
 import pytest
 
 import pytpu as torch
+from pytpu.testing import assert_close
 
 INF, NAN, PI = math.inf, math.nan, math.pi
 
@@ -203,14 +204,22 @@ def _second_gradients(x, i):
     return w.grad
 
 
-@pytest.mark.parametrize("program", [_reads, _writes, _rolls, _windows, _gradients, _second_gradients])
+def _pads(x, i):
+    w = x.detach().requires_grad_()
+    y = torch.nn.functional.pad(w, (i, 4 - i, 4 - i, i), value=0.5)
+    (g,) = torch.autograd.grad((y**3).sum(), w, create_graph=True)
+    (g**2).sum().backward()
+    return y.detach(), w.grad
+
+
+@pytest.mark.parametrize("program", [_pads, _reads, _writes, _rolls, _windows, _gradients, _second_gradients])
 def test_a_number_as_a_place_is_no_new_program(program):
     x = torch.arange(120.0).reshape(10, 12).cos()
     on_tpu = x.to("tpu")
     for i in [0, 1, 2, 3, 1, 2, 4, 3]:
         if i == 3:
             before = torch.tpu.compilation_count()
-        torch.testing.assert_close(program(on_tpu, i).cpu(), program(x, i))
+        assert_close(program(on_tpu, i), program(x, i), check_device=False)
     # Nothing was compiled for 4, and nothing at the end.
     assert torch.tpu.compilation_count() == before
 
@@ -240,3 +249,57 @@ def test_a_buffer_filled_in_a_loop_is_few_programs():
         steps[i, 1] = steps[299 - i, 2].item()
     assert steps[:, 1].tolist() == list(range(299, -1, -1))
     assert torch.tpu.compilation_count() - before < 20
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda e: e[0].mul_(2),
+        lambda e: e[1, 2].add_(5).mul_(e[0, 0].detach() + 1),
+        lambda e: e[2][:, 1].fill_(3),
+        lambda e: e[2, ::2].exp_(),
+    ],
+)
+def test_history_of_writes_to_part_of_what_was_expanded(write, device):
+    factors = torch.arange(16.0, device=device).view(4, 4)
+
+    def run(expand):
+        x = torch.arange(16.0, device=device).view(4, 4).div(8).requires_grad_()
+        y = x * 1
+        # All copies are the same memory.
+        write(y.unsqueeze(0).expand(3, 4, 4) if expand else _Copies(y))
+        (y * factors).sum().backward()
+        return y.detach(), x.grad
+
+    assert_close(run(True), run(False))
+
+
+class _Copies:
+    """Three of one matrix, as indexing sees them."""
+
+    def __init__(self, y):
+        self.y = y
+
+    def __getitem__(self, at):
+        rest = at[1:] if isinstance(at, tuple) else ()
+        return self.y[rest] if rest else self.y
+
+
+def test_slice_scatter_gives_memory_of_its_own(device):
+    x, part = torch.arange(4.0, device=device), torch.ones(4, device=device)
+    torch.slice_scatter(x, x[:0], 0, 1, 1).add_(5)
+    torch.slice_scatter(x, part, 0).add_(5)
+    assert x.tolist() == [0, 1, 2, 3] and part.tolist() == [1, 1, 1, 1]
+    assert torch.slice_scatter(x, part.double()[:2], 0, 1, 3).tolist() == [0, 1, 1, 3]
+
+
+def test_leaves_that_are_views_are_not_written(device):
+    base = torch.zeros(3, 4, device=device)
+    x = base.view(4, 3).requires_grad_()
+    for write in (lambda: x.add_(1), lambda: x[0].add_(1), lambda: x.__setitem__(0, 1), lambda: x[:].mul_(2)):
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place"):
+            write()
+    with torch.no_grad():
+        x[0] = 1
+    base.add_(1)
+    assert x.sum().item() == 15 and not base.requires_grad

@@ -1,5 +1,7 @@
 """Tensors that leave and come back: safetensors and DLPack."""
 
+import copy
+import io
 import json
 import os
 import struct
@@ -242,3 +244,44 @@ def test_a_copy_on_the_host():
     assert torch.from_dlpack(y, copy=True).data_ptr() != y.data_ptr()
     with pytest.raises(ValueError, match="without a copy"):
         x.__dlpack__(dl_device=(1, 0), copy=False)
+
+
+def _saved_and_loaded(obj, **kwargs):
+    file = io.BytesIO()
+    torch.save(obj, file)
+    file.seek(0)
+    return torch.load(file, **kwargs)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, _saved_and_loaded])
+def test_what_shares_memory_shares_it_afterwards(again, device):
+    x = torch.arange(6.0, device=device)
+    made = again([x, x[1:], x.view(2, 3), x[::2], x.view(2, 3).t(), x.detach(), x[2]])
+    assert {y.device.type for y in made} == {device}
+    assert [y.tolist() for y in made[1:4]] == [[1, 2, 3, 4, 5], [[0, 1, 2], [3, 4, 5]], [0, 2, 4]]
+    made[0][2] = 100
+    made[4][1, 1] = -5
+    assert made[0].tolist() == made[5].tolist() == [0, 1, 100, 3, -5, 5]
+    assert made[2].tolist() == [[0, 1, 100], [3, -5, 5]] and made[6].item() == 100
+    assert made[4].stride() == (1, 3) and made[1].storage_offset() == 1
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+    net = nn.Linear(2, 2, device=device)
+    tied = again({"a": net.weight, "b": net.weight, "c": net.weight.detach()})
+    assert tied["a"] is tied["b"] and isinstance(tied["a"], nn.Parameter) and tied["a"].is_leaf
+    with torch.no_grad():
+        tied["a"].fill_(3)
+    # A copy of a parameter has memory of its own, as PyTorch's.
+    assert (tied["c"].tolist() == [[3, 3], [3, 3]]) == (again is _saved_and_loaded)
+    z = torch.tensor([1 + 2j, 3 - 1j], device=device)
+    assert [y.tolist() for y in again([z, z.conj()])] == [[1 + 2j, 3 - 1j], [1 - 2j, 3 + 1j]]
+
+
+def test_tensors_go_back_to_their_device():
+    x = torch.arange(4.0)
+    both = {"cpu": x, "tpu": x.to("tpu")[1:]}
+    for key, y in _saved_and_loaded(both).items():
+        assert y.device.type == key
+    for key, y in _saved_and_loaded(both, map_location="cpu").items():
+        assert y.device.type == "cpu" and y.tolist() == both[key].tolist()
+    for y in _saved_and_loaded(both, map_location={"cpu": "tpu:0", "tpu:0": "cpu"}).values():
+        assert y.device.type == ("tpu" if y.numel() == 4 else "cpu")

@@ -133,6 +133,11 @@ impl Engine {
             before.wait();
         }
         let result = compiled.and_then(|c| self.launch(device, &c, &segment.body, &segment.outputs, segment.debug));
+        if let Err(failure) = &result
+            && segment.body.form.nodes.len() > 1
+        {
+            self.launch_apart(device, &segment.body, &segment.outputs, segment.reason, failure.clone());
+        }
         self.finish(segment, result)
     }
 

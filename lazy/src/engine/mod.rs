@@ -7,6 +7,7 @@
 //! Each thread records a stream of its own. Threads that work independently thereby have segments that repeat; a value that
 //! crosses over cuts the stream that computes it.
 
+mod apart;
 mod checks;
 mod dumps;
 mod launching;

@@ -169,3 +169,28 @@ fn a_tpu_that_is_not_here_is_compiled_for() {
         Err(e) => assert!(e.message().contains("needs libtpu"), "{e}"),
     }
 }
+
+#[test]
+fn a_failure_stays_with_what_depends_on_it() {
+    let _turn = turn();
+    let w = tpu(&[1.0, 2.0], &[2]);
+    let huge = Tensor::ones(&[1 << 42], DType::F32, Device::TPU).unwrap();
+    let kept: Vec<Tensor> = (1..6).map(|k| w.mul_scalar(f64::from(k)).unwrap()).collect();
+    let lost = huge.add_scalar(1.0).unwrap();
+    for (k, y) in kept.iter().enumerate() {
+        assert_eq!(values(y), [k as f32 + 1.0, 2.0 * (k as f32 + 1.0)]);
+    }
+    for y in [&huge, &lost] {
+        assert_eq!(y.to_vec::<f32>().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    }
+    // What failed is an argument of the next segment.
+    let more = lost.narrow(0, 0, 2).unwrap().add(&w).unwrap();
+    let fine = kept[1].add(&w).unwrap();
+    let also = fine.add(&fine).unwrap();
+    assert_eq!(more.to_vec::<f32>().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    assert_eq!(values(&also), [6.0, 12.0]);
+    // And so is what is updated in place.
+    let _lost = huge.add_scalar(2.0).unwrap();
+    w.add_(&fine).unwrap();
+    assert_eq!(values(&w), [4.0, 8.0]);
+}

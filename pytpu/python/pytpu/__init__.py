@@ -109,7 +109,19 @@ _LAZY_NAMES = {
     "from_dlpack": "utils.dlpack",
     "to_dlpack": "utils.dlpack",
 }
-for _name in ("autocast", "is_autocast_available", "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
+for _name in (
+    "autocast",
+    "get_autocast_cpu_dtype",
+    "get_autocast_dtype",
+    "get_autocast_gpu_dtype",
+    "is_autocast_available",
+    "is_autocast_cpu_enabled",
+    "is_autocast_enabled",
+    "set_autocast_cpu_dtype",
+    "set_autocast_cpu_enabled",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+):
     _LAZY_NAMES[_name] = "amp.autocast_mode"
 for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
     _LAZY_NAMES[f"{_name}Tensor"] = "_legacy"

@@ -199,16 +199,22 @@ def __deepcopy__(self, memo):
             "see https://github.com/pytorch/pytorch/pull/103001"
         )
     storages = memo.setdefault("torch", {})
-    key = self._storage_id()
-    whole = self.numel() * self.element_size() == self._storage_bytes() and self.is_contiguous()
-    if whole or not self.is_cpu:
+    key = (self._storage_id(), self.dtype)
+    is_all = self.numel() * self.element_size() == self._storage_bytes() and self.is_contiguous()
+    if self.is_conj() or self.is_neg():
         data = self.detach().clone()
+    elif is_all and key not in storages:
+        data = storages[key] = self.detach().clone()
     else:
-        # Views of one storage stay views of one storage.
+        # Tensors of one storage stay tensors of one storage.
         if key not in storages:
             n = self._storage_bytes() // self.element_size()
             storages[key] = _C._strided(self.detach(), 0, [n], [1]).clone()
-        data = _C._strided(storages[key], self.storage_offset(), list(self.shape), list(self.stride()))
+        copied = storages[key]
+        if is_all and copied.shape == self.shape:
+            data = copied.detach()
+        else:
+            data = _C._strided(copied, self.storage_offset(), list(self.shape), list(self.stride()))
     new = Tensor._make_subclass(type(self), data, self.requires_grad) if type(self) is not Tensor else data
     if type(self) is Tensor and self.requires_grad:
         new.requires_grad_()
@@ -281,6 +287,16 @@ _METHODS["type"] = _type
 @method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     """A tensor of the data, with this tensor's dtype and device unless others are given."""
+    if isinstance(data, Tensor):
+        import warnings
+
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+            "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
+            stacklevel=2,
+        )
+        new = data.detach().to(self.device if device is None else device, self.dtype if dtype is None else dtype, copy=True)
+        return new.requires_grad_(requires_grad)
     return _C.tensor(
         data,
         dtype=self.dtype if dtype is None else dtype,

@@ -1,6 +1,7 @@
 """Functions of the ``torch`` module that are no ops: they ask about tensors, or change a setting."""
 
 import math
+import warnings
 
 from . import _C
 
@@ -92,7 +93,9 @@ def is_warn_always_enabled():
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """A tensor of the data, on the same memory where possible unless ``copy``."""
-    t = _C.tensor(obj, dtype=dtype, device=device) if copy else _C.as_tensor(obj, dtype=dtype, device=device)
+    t = _C.as_tensor(obj, dtype=dtype, device=device)
+    if copy:
+        t = t.detach().clone()
     if requires_grad:
         t.requires_grad_()
     return t
@@ -261,8 +264,21 @@ def broadcast_tensors(*tensors):
     return _C._ops.broadcast_tensors(_several(tensors))
 
 
-def meshgrid(*tensors, indexing="ij"):
+_said = set()
+
+
+def _once(text):
+    """Warns of what is said once in a process."""
+    if text not in _said:
+        _said.add(text)
+        warnings.warn(text, stacklevel=3)
+
+
+def meshgrid(*tensors, indexing=None):
     """Coordinates of the grid that one-dimensional tensors span."""
+    if indexing is None:
+        _once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
+        indexing = "ij"
     return _C._ops.meshgrid(_several(tensors), indexing=indexing)
 
 

@@ -2,7 +2,8 @@
 
 A file is an uncompressed zip archive: ``data.pkl`` holds the objects, with tensors as calls of
 ``torch._utils._rebuild_tensor_v2`` on storages; each storage's bytes are a file ``data/N``. Names of this package are written
-as ``torch``'s and read back as this package's, so PyTorch reads what is written here.
+as ``torch``'s and read back as this package's, so PyTorch reads what is written here. Tensors go back to the device they came
+from, unless ``map_location`` says otherwise, as it must where there is no such device.
 """
 
 import collections
@@ -44,11 +45,26 @@ class _Global:
 
 
 class _Storage:
-    """The memory of tensors, while it is written or read."""
+    """The memory of tensors, while it is written or read; read, it may go to the device ``name``."""
 
     def __init__(self, tensor, name=None):
         self.tensor = tensor
         self.name = name
+
+    def window(self, offset, size, stride):
+        """A tensor that looks at this memory."""
+        if self.name is None:
+            return _C._strided(self.tensor, offset, size, stride)
+        if not self.tensor.is_cpu:
+            is_all = list(self.tensor.shape) == size and self.tensor.is_contiguous() and offset == 0
+            return self.tensor.detach() if is_all else _C._strided(self.tensor, offset, size, stride)
+        window = _C._strided(self.tensor, offset, size, stride)
+        if window.is_contiguous() and window.numel() == self.tensor.numel():
+            # The usual tensor: a memory of its own, which then is no view there.
+            self.tensor = window.to(self.name)
+            return self.tensor
+        self.tensor = self.tensor.to(self.name)
+        return _C._strided(self.tensor, offset, size, stride)
 
 
 class _Pickler(pickle._Pickler):
@@ -64,14 +80,13 @@ class _Pickler(pickle._Pickler):
         if not isinstance(obj, _Storage):
             return None
         t = obj.tensor
-        # On a device, and for what is no view, each tensor has a storage of its own.
         key = (t._storage_id(), t.dtype)
         if key not in self.keys:
             self.keys[key] = str(len(self.storages))
             self.storages[self.keys[key]] = _whole_storage(t)
             self.kept.append(t)
         data = self.storages[self.keys[key]]
-        return ("storage", _Global("torch", _STORAGE_OF[t.dtype]), self.keys[key], "cpu", data.numel())
+        return ("storage", _Global("torch", _STORAGE_OF[t.dtype]), self.keys[key], str(t.device), data.numel())
 
     def reducer_override(self, obj):
         if isinstance(obj, _C.Tensor):
@@ -112,9 +127,10 @@ class _Pickler(pickle._Pickler):
 
 
 def _whole_storage(t):
-    if not t.is_cpu:
-        return t.detach().cpu().contiguous().reshape(-1)
-    return _C._strided(t.detach(), 0, [t._storage_bytes() // t.element_size()], [1])
+    n = t._storage_bytes() // t.element_size()
+    if not t.is_cpu and t.is_contiguous() and t.numel() == n:
+        return t.detach().reshape(-1).cpu()
+    return _C._strided(t.detach(), 0, [n], [1]).cpu()
 
 
 def _reduce_tensor(t):
@@ -124,8 +140,6 @@ def _reduce_tensor(t):
     if isinstance(t, Parameter):
         return _Global("torch._utils", "_rebuild_parameter"), (t.detach(), t.requires_grad, hooks)
     d = t.detach()
-    if not d.is_cpu:
-        d = d.cpu()
     # A file holds memory, not what a view makes of it.
     d = d.resolve_conj().resolve_neg()
     args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
@@ -159,9 +173,7 @@ def _write(z, name, data):
 
 
 def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, metadata=None):
-    t = _C._strided(storage.tensor, offset, list(size), list(stride))
-    if storage.name is not None:
-        t = t.to(storage.name)
+    t = storage.window(offset, list(size), list(stride))
     return t.requires_grad_() if requires_grad else t
 
 

@@ -427,6 +427,9 @@ fn empty_permuted(dims: &[i64], layout: &[i64], o: (DType, Device)) -> Result<Te
 
 /// `start, start + step, ...` up to `end`, which is included.
 fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Device)) -> Result<Tensor> {
+    crate::warning::warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
+    )?;
     let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
     if s == 0.0 {
         return Err(Error::runtime("step must be nonzero"));

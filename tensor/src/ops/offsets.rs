@@ -21,7 +21,7 @@ impl Prim {
             Prim::Slice(s) => smallvec![s.start as i64],
             Prim::SliceUpdate(s) => smallvec![s.0.start as i64],
             Prim::AsStrided(w) => smallvec![w.offset as i64],
-            Prim::Pad(p) => p.moving().map(|d| p.low[d].into()).collect(),
+            Prim::Pad(p) => p.moving().map(|d| i64::from(p.low[d]).abs()).collect(),
             _ => Offsets::new(),
         }
     }
@@ -85,17 +85,26 @@ pub(super) fn slice(f: &mut Func, x: &Value, s: &Slice, start: &Value) -> Value 
 }
 
 fn pad(f: &mut Func, p: &Pad, x: &[Value], y: &Meta, offsets: &[Value]) -> Value {
-    let mut still = *p;
-    for d in p.moving() {
+    let zero = f.scalar_i64(0, ElementType::S64);
+    let (mut from, mut to) = (vec![zero.clone(); y.dims.len()], vec![zero; y.dims.len()]);
+    let (mut still, mut sizes) = (*p, x[0].shape().to_vec());
+    for (d, offset) in p.moving().zip(offsets) {
+        if p.high[d] < 0 {
+            from[d] = offset.clone();
+            sizes[d] = y.dims[d];
+        } else {
+            to[d] = offset.clone();
+        }
         (still.low[d], still.high[d]) = (0, 0);
     }
-    let body = still.surround(f, &x[0], &x[1]);
-    let around = f.broadcast_in_dim(&x[1], &y.dims, &[]);
+    let cut = f.dynamic_slice(&x[0], &from, &sizes);
+    let body = still.surround(f, &cut, &x[1]);
     if body.ty().numel() == 0 {
-        return around;
+        return f.broadcast_in_dim(&x[1], &y.dims, &[]);
     }
-    let zero = f.scalar_i64(0, ElementType::S64);
-    let mut at = vec![zero; y.dims.len()];
-    p.moving().zip(offsets).for_each(|(d, o)| at[d] = o.clone());
-    f.dynamic_update_slice(&around, &body, &at)
+    if body.shape() == &y.dims[..] {
+        return body;
+    }
+    let around = f.broadcast_in_dim(&x[1], &y.dims, &[]);
+    f.dynamic_update_slice(&around, &body, &to)
 }

@@ -35,11 +35,12 @@ impl Pad {
         let body = if n == 0 { 0 } else { (n as i64 - 1) * (self.interior[i] as i64 + 1) + 1 };
         body + self.low[i] as i64 + self.high[i] as i64
     }
-    /// Dimensions in which the elements could stand elsewhere between as many others.
+    /// Dimensions in which the elements could stand elsewhere between as many others, or as many could be cut off elsewhere.
     pub(super) fn moving(&self) -> impl Iterator<Item = usize> {
         (0..self.low.len()).filter(|&d| {
             let (low, high) = (self.low[d], self.high[d]);
-            low >= 0 && high >= 0 && low.checked_add(high).is_some_and(|n| n > 0)
+            let is_cut = low <= 0 && high <= 0 && self.interior[d] == 0;
+            ((low >= 0 && high >= 0) || is_cut) && low.checked_add(high).is_some_and(|n| n != 0)
         })
     }
     /// StableHLO spelling of one result.
@@ -362,7 +363,8 @@ pub const ROWS: &[Row] = &[
             let whole = s.len == x.dims()[s.dim];
             let z = slice_scatter(x, &y.to_dtype(x.dtype())?, s)?;
             // Where nothing is left of `x` its gradient is zero.
-            Ok(if whole { super::pointwise::independent_of(x, z)? } else { z }.into())
+            let z = if whole { super::pointwise::independent_of(x, z)? } else { z };
+            Ok(z.copy_if_view(x)?.copy_if_view(y)?.into())
         },
         samples!([t(&[5, 3]), t(&[2, 3]), n(0), n(1), n(4), n(2)], [t(&[5, 3]), t(&[5, 2]), n(1), n(0), n(2)]),
     ),

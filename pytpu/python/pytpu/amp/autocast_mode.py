@@ -48,6 +48,31 @@ def set_autocast_dtype(device_type, dtype):
         _C._set_autocast_dtype(device_type, dtype)
 
 
+def is_autocast_cpu_enabled():
+    """`is_autocast_enabled("cpu")`."""
+    return is_autocast_enabled("cpu")
+
+
+def get_autocast_cpu_dtype():
+    """`get_autocast_dtype("cpu")`."""
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype():
+    """`get_autocast_dtype("cuda")`."""
+    return get_autocast_dtype("cuda")
+
+
+def set_autocast_cpu_enabled(enabled):
+    """`set_autocast_enabled("cpu", enabled)`."""
+    set_autocast_enabled("cpu", enabled)
+
+
+def set_autocast_cpu_dtype(dtype):
+    """`set_autocast_dtype("cpu", dtype)`."""
+    set_autocast_dtype("cpu", dtype)
+
+
 class autocast:
     """Computes in ``dtype`` where that is safe, within a block or a decorated function.
 
@@ -65,6 +90,7 @@ class autocast:
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        device_type = device_type.partition(":")[0]
         if device_type not in _KINDS and device_type not in _ABSENT:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = device_type
@@ -79,7 +105,7 @@ class autocast:
             name = device_type.upper()
             warnings.warn(
                 f"In {name} autocast, but the target dtype is not supported. Disabling autocast.\n"
-                f"{name} Autocast only supports dtype of torch.bfloat16, torch.float16 currently.",
+                f"{name} Autocast only supports dtypes of torch.bfloat16, torch.float16 currently.",
                 stacklevel=2,
             )
             enabled = False

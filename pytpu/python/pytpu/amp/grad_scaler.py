@@ -164,10 +164,13 @@ class GradScaler:
         with torch.no_grad():
             tracker = torch.where(overflowed, 0, self._growth_tracker + 1)
             grows = tracker == self._growth_interval
-            grown = self._scale * self._growth_factor
+            # The factors are numbers of 64 bits, and rounded once.
+            exact = self._scale.double()
+            grown = (exact * self._growth_factor).float()
             # What would be infinite stays.
             grown = torch.where(grown.isfinite(), grown, self._scale)
-            scale = torch.where(overflowed, self._scale * self._backoff_factor, torch.where(grows, grown, self._scale))
+            shrunk = (exact * self._backoff_factor).float()
+            scale = torch.where(overflowed, shrunk, torch.where(grows, grown, self._scale))
             self._scale.copy_(scale)
             self._growth_tracker.copy_(torch.where(grows, 0, tracker))
 

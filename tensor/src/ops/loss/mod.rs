@@ -193,8 +193,8 @@ pub fn cosine_similarity(a: &Tensor, b: &Tensor, dim: i64, eps: f64) -> Result<T
 
 fn cosine_embedding(a: &Tensor, b: &Tensor, target: &Tensor, margin: f64, r: Reduction) -> Result<Tensor> {
     const EPS: f64 = 1e-12;
-    let (rank, want) = (target.dims().len(), a.dims().len() - target.dims().len().min(a.dims().len()));
-    if a.dims() != b.dims() || want != 1 {
+    let rank = target.dims().len();
+    if a.dims().len() != rank + 1 || b.dims().len() != rank + 1 {
         return Err(Error::runtime(format!(
             "{rank}D target tensor expects {}D input tensors, but found inputs with sizes {} and {}.",
             rank + 1,

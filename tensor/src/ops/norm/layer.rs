@@ -308,5 +308,8 @@ pub fn rms_norm(x: &Tensor, normalized_shape: &[i64], w: Option<&Tensor>, eps: O
         let y = x.mul(&x.square()?.mean_dim(&dims, true)?.add_scalar(eps)?.rsqrt()?)?;
         return w.map_or(Ok(y.clone()), |w| y.mul(w));
     }
-    Ok(row_norm(x, shape_of(normalized_shape)?, w, None, eps, true)?.swap_remove(0))
+    match w {
+        Some(w) if w.dtype() != x.dtype() => rms_norm(x, normalized_shape, None, Some(eps))?.mul(w),
+        _ => Ok(row_norm(x, shape_of(normalized_shape)?, w, None, eps, true)?.swap_remove(0)),
+    }
 }

@@ -371,10 +371,16 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     Ok((var, m))
 }
 
-/// Standard deviation and mean over dimensions.
-fn std_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
+/// [`var_mean`] for the function `name`, or the standard deviation and the mean; warns where nothing is left of the count.
+fn spread(name: &str, x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
     let (var, m) = var_mean(x, dims, correction, keep)?;
-    Ok((safe_sqrt(&var)?, m))
+    let count = x.numel() as f64 / var.numel() as f64;
+    if var.numel() > 0 && count - correction <= 0.0 {
+        crate::warning::warn(&format!(
+            "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel)."
+        ))?;
+    }
+    Ok((if name.starts_with("std") { safe_sqrt(&var)? } else { var }, m))
 }
 
 /// `any` and `all` over several dimensions; an empty list reduces nothing, none given means all.

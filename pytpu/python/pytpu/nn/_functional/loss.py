@@ -134,13 +134,7 @@ def binary_cross_entropy_with_logits(
     reduction = _reduction(reduction, size_average, reduce)
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
-    log_sigmoid = _ops.log_sigmoid(input)
-    if pos_weight is not None:
-        log_sigmoid = ((pos_weight - 1) * target + 1) * log_sigmoid
-    loss = (1 - target) * input - log_sigmoid
-    if weight is not None:
-        loss = loss * weight
-    return _reduced(loss, reduction)
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, _REDUCTIONS[reduction])
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
@@ -169,11 +163,7 @@ def poisson_nll_loss(
 ):
     """The negative log likelihood of counts under a Poisson distribution."""
     reduction = _reduction(reduction, size_average, reduce)
-    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
-    if full:
-        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
-        loss = loss + stirling.masked_fill(target <= 1, 0)
-    return _reduced(loss, reduction)
+    return _ops.poisson_nll_loss(input, target, log_input, full, eps, _REDUCTIONS[reduction])
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
@@ -241,10 +231,7 @@ def multi_margin_loss(
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """x where the target is 1, max(0, margin - x) where it is -1."""
     reduction = _reduction(reduction, size_average, reduce)
-    zero = torch.zeros_like(input)
-    far = torch.where(target == 1, zero, (margin - input).clamp_min(0))
-    near = torch.where(target == -1, zero, input)
-    return _reduced(far + near, reduction)
+    return _ops.hinge_embedding_loss(input, target, margin, _REDUCTIONS[reduction])
 
 
 def margin_ranking_loss(
@@ -257,7 +244,7 @@ def margin_ranking_loss(
             f"margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
             f"{input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
-    return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+    return _ops.margin_ranking_loss(input1, input2, target, margin, _REDUCTIONS[reduction])
 
 
 def cosine_embedding_loss(
@@ -275,13 +262,7 @@ def cosine_embedding_loss(
             raise RuntimeError("1D target tensor expects 2D input tensors, but found inputs with sizes "
                                f"{list(input1.size())} and {list(input2.size())}.")
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    eps = 1e-12
-    product = (input1 * input2).sum(-1)
-    cosine = product / (((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)).sqrt()
-    zero = torch.zeros_like(cosine)
-    near = torch.where(target == 1, 1 - cosine, zero)
-    far = torch.where(target == -1, (cosine - margin).clamp_min(0), zero)
-    return _reduced(near + far, reduction)
+    return _ops.cosine_embedding_loss(input1, input2, target, margin, _REDUCTIONS[reduction])
 
 
 def triplet_margin_loss(
@@ -300,25 +281,17 @@ def triplet_margin_loss(
     reduction = _reduction(reduction, size_average, reduce)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
-
-    def distance(a, b):
-        return _ops.pairwise_distance(a, b, p, eps)
-
-    return _triplet(anchor, positive, negative, distance, margin, swap, reduction, "triplet_margin_loss")
+    _check_triplet(anchor, positive, negative)
+    return _ops.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, _REDUCTIONS[reduction])
 
 
-def _triplet(anchor, positive, negative, distance, margin, swap, reduction, name):
+def _check_triplet(anchor, positive, negative):
     dims = anchor.dim(), positive.dim(), negative.dim()
     if len(set(dims)) != 1:
         raise RuntimeError(
             "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
             f"anchor {dims[0]}D, positive {dims[1]}D, and negative {dims[2]}D inputs"
         )
-    near = distance(anchor, positive)
-    far = distance(anchor, negative)
-    if swap:
-        far = torch.minimum(far, distance(positive, negative))
-    return _reduced((margin + near - far).clamp_min(0), reduction)
 
 
 def triplet_margin_with_distance_loss(
@@ -328,10 +301,12 @@ def triplet_margin_with_distance_loss(
     reduction = _reduction(reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
+    _check_triplet(anchor, positive, negative)
     distance = _ops.pairwise_distance if distance_function is None else distance_function
-    return _triplet(
-        anchor, positive, negative, distance, margin, swap, reduction, "triplet_margin_with_distance_loss"
-    )
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = torch.minimum(far, distance(positive, negative))
+    return _reduced((margin + near - far).clamp_min(0), reduction)
 
 
 def ctc_loss(

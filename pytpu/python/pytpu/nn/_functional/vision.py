@@ -129,18 +129,27 @@ def interpolate(
     return getattr(_ops, name)(input, output_size, *corners, scale_factors)
 
 
+def _older(name):
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3
+    )
+
+
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
     """The older name of `interpolate`."""
+    _older("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input, size=None, scale_factor=None):
     """`interpolate` with mode nearest."""
+    _older("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input, size=None, scale_factor=None):
     """`interpolate` with mode bilinear and aligned corners."""
+    _older("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 

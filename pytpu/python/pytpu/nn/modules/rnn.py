@@ -125,7 +125,7 @@ class RNNBase(Module):
             raise RuntimeError(message.format(size, list(hidden.size())))
 
     def _check_input(self, input, packed):
-        if input.dtype != self._flat_weights[0].dtype:
+        if input.dtype != self._flat_weights[0].dtype and not torch.is_autocast_enabled(input.device.type):
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({self._flat_weights[0].dtype}). "
                 f"Convert input: input.to({self._flat_weights[0].dtype}), or convert model: "

@@ -1,0 +1,116 @@
+//! After a failure: keeping it to the values that depend on it.
+//!
+//! A segment holds what happened to be recorded together: a result that no memory can hold beside the step of an optimiser. When
+//! it cannot be compiled or launched, its results are computed in smaller groups, until those that fail stand alone.
+
+use super::{Body, Engine, Outputs};
+use crate::device::Device;
+use crate::form::{DTYPES, Form, Part, Source, mix};
+use crate::metrics::CutReason;
+use crate::slot::{Failure, Slot};
+use std::sync::Arc;
+use torchtpu_tensor::DType;
+
+/// After so many groups that failed by themselves, the device is taken to be gone, and the rest fails with the last of them.
+const MAX_FAILURES: usize = 32;
+
+impl Engine {
+    /// Gives each output of a segment that failed as a whole an outcome of its own.
+    #[cold]
+    pub(super) fn launch_apart(
+        &self,
+        device: &Device,
+        body: &Body,
+        outputs: &Outputs,
+        reason: CutReason,
+        failure: Arc<Failure>,
+    ) {
+        let all: Vec<usize> = (0..outputs.0.len()).collect();
+        self.divide(device, body, &outputs.0, &all, reason, failure, &mut 0);
+    }
+
+    #[allow(clippy::too_many_arguments)] // a recursion over one segment
+    fn divide(
+        &self,
+        device: &Device,
+        body: &Body,
+        slots: &[Arc<Slot>],
+        wanted: &[usize],
+        reason: CutReason,
+        failure: Arc<Failure>,
+        failures: &mut usize,
+    ) {
+        let lost = lost_values(body);
+        let (gone, rest): (Vec<usize>, Vec<usize>) =
+            wanted.iter().partition(|&&k| lost[body.form.outputs[k] as usize].is_some());
+        for k in gone.iter().copied() {
+            if let Some(f) = &lost[body.form.outputs[k] as usize] {
+                slots[k].fail(f.clone());
+            }
+        }
+        let groups = match &rest[..] {
+            [] => return,
+            rest if !gone.is_empty() => vec![rest],
+            [one] => {
+                *failures += 1;
+                slots[*one].fail(failure);
+                return;
+            }
+            rest => {
+                let (front, back) = rest.split_at(rest.len() / 2);
+                vec![front, back]
+            }
+        };
+        for group in groups {
+            if *failures >= MAX_FAILURES {
+                group.iter().for_each(|&k| slots[k].fail(failure.clone()));
+                continue;
+            }
+            let part = body.part(group);
+            let results = Outputs(group.iter().map(|&k| slots[k].clone()).collect());
+            let hash = part.hash;
+            let compiled = match self.find(hash, &part.form) {
+                Some(c) => Ok(c),
+                None => self.compile(device, hash, &part.form, reason),
+            };
+            if let Err(f) = compiled.and_then(|c| self.launch(device, &c, &part, &results, false)) {
+                self.divide(device, body, slots, group, reason, f, failures);
+            }
+        }
+    }
+}
+
+/// Why each value of a segment cannot be computed, where an argument that it depends on failed.
+fn lost_values(body: &Body) -> Vec<Option<Arc<Failure>>> {
+    let failed: Vec<Option<Arc<Failure>>> = body.slots.iter().map(|s| s.wait().as_ref().err().cloned()).collect();
+    let mut lost: Vec<Option<Arc<Failure>>> = vec![None; body.form.values.len()];
+    for n in 0..body.form.nodes.len() {
+        let why = body.form.inputs_of(n).iter().find_map(|input| match input.source() {
+            Source::Value(v) => lost[v].clone(),
+            Source::Arg(a) => failed[a].clone(),
+            Source::Number(..) => None,
+        });
+        if why.is_some() {
+            lost[body.form.values_of(n)].fill(why);
+        }
+    }
+    lost
+}
+
+impl Body {
+    /// What computes just these of the outputs.
+    fn part(&self, outputs: &[usize]) -> Body {
+        let Part { form, args, numbers } = self.form.part(outputs);
+        let mut packed: [Vec<u8>; DTYPES] = Default::default();
+        for (d, places) in numbers.iter().enumerate() {
+            let size = DType::ALL[d].size_bytes();
+            places.iter().for_each(|&i| packed[d].extend_from_slice(&self.numbers[d][i * size..][..size]));
+        }
+        let slots = args.iter().map(|&a| self.slots[a].clone()).collect();
+        Body { hash: hash(&form), form, owners: Vec::new(), slots, numbers: packed }
+    }
+}
+
+fn hash(form: &Form) -> u64 {
+    form.offsets().iter().fold(form.hash_without_offsets(), |h, o| mix(h, o.1 as u64))
+}
