@@ -276,10 +276,12 @@ pub fn policy(name: &str) -> [Option<Policy>; 2] {
         | "lstm"
         | "gru"
         | "rnn_tanh"
-        | "rnn_relu" => both(Lower),
+        | "rnn_relu"
+        | "einsum"
+        | "chain_matmul"
+        | "linalg_multi_dot" => both(Lower),
         "addmv" | "addr" | "mv" => [Some(Widest), Some(Lower)],
-        "einsum" | "chain_matmul" | "linalg_multi_dot" | "lstm_cell" | "gru_cell" | "rnn_tanh_cell"
-        | "rnn_relu_cell" => [None, Some(Lower)],
+        "lstm_cell" | "gru_cell" | "rnn_tanh_cell" | "rnn_relu_cell" => [None, Some(Lower)],
         "binary_cross_entropy"
         | "cdist"
         | "prod"
@@ -319,7 +321,9 @@ pub fn policy(name: &str) -> [Option<Policy>; 2] {
         | "log1p" | "reciprocal" | "rsqrt" | "sinh" | "tan" | "pow" | "softplus" | "layer_norm"
         | "native_layer_norm" | "group_norm" | "native_group_norm" | "rms_norm" | "frobenius_norm" | "norm"
         | "cosine_similarity" | "pdist" | "renorm" | "logsumexp" | "softmax" | "log_softmax" | "softmin"
-        | "cumprod" | "cumsum" | "linalg_vector_norm" | "sum" => [None, Some(Full)],
+        | "cumprod" | "cumsum" | "linalg_vector_norm" | "linalg_matrix_norm" | "pairwise_distance" | "sum" => {
+            [None, Some(Full)]
+        }
         "grid_sampler" | "grid_sampler_2d" | "grid_sampler_3d" => [Some(Full), Some(Widest)],
         "cat" | "concat" | "concatenate" | "stack" => both(Widest),
         "index_copy" => [Some(Widest), None],
@@ -327,6 +331,7 @@ pub fn policy(name: &str) -> [Option<Policy>; 2] {
         "addcdiv" | "addcmul" | "atan2" | "arctan2" | "cross" | "linalg_cross" | "index_put" | "scatter_add" => {
             [None, Some(Widest)]
         }
+        name if name.starts_with("upsample_") || name.starts_with("_upsample_") => [None, Some(Full)],
         name if name.starts_with("fft_") && !name.ends_with("shift") && !name.ends_with("freq") => [Some(Full), None],
         _ => [None, None],
     }

@@ -22,6 +22,8 @@ RESULTS = {
     "linear": (lambda x, b: F.linear(x, x, x[0]), BF16, BF16),
     "bmm": (lambda x, b: torch.bmm(x[None], x[None]), BF16, BF16),
     "einsum": (lambda x, b: torch.einsum("ij,jk->ik", x, x), BF16, BF16),
+    "einsum of three": (lambda x, b: torch.einsum("ij,jk,kl->il", x, b, x), BF16, BF16),
+    "interpolate": (lambda x, b: F.interpolate(b[None], scale_factor=2.0), BF16, F32),
     "tensordot": (lambda x, b: torch.tensordot(x, x, 1), BF16, BF16),
     "conv": (lambda x, b: F.conv1d(x[None], x[:, :, None]), BF16, BF16),
     "attention": (lambda x, b: F.scaled_dot_product_attention(x[None], b[None], x[None]), BF16, BF16),

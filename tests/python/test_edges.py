@@ -303,3 +303,18 @@ def test_leaves_that_are_views_are_not_written(device):
         x[0] = 1
     base.add_(1)
     assert x.sum().item() == 15 and not base.requires_grad
+
+
+def test_ties_of_a_median_share_its_gradient(device):
+    for median in (torch.median, torch.nanmedian):
+        x = torch.tensor([1.0, 2.0, 2.0, 3.0], device=device).requires_grad_()
+        y = median(x)
+        assert y.item() == 2
+        y.backward()
+        assert x.grad.tolist() == [0, 0.5, 0.5, 0]
+
+
+def test_rms_norm_gives_the_inputs_dtype(device):
+    for dtype in (torch.float64, torch.bfloat16, torch.float32):
+        x = torch.ones(2, 3, dtype=dtype, device=device)
+        assert torch.nn.functional.rms_norm(x, (3,), torch.ones(3, device=device)).dtype == dtype

@@ -1,5 +1,6 @@
 """`torch.testing`, with PyTorch's messages."""
 
+import numpy as np
 import pytest
 import pytpu as torch
 from pytpu.testing import assert_close
@@ -56,6 +57,8 @@ def test_what_is_close_passes(device):
     assert_close(nan, nan.clone(), equal_nan=True)
     with pytest.raises(AssertionError):
         assert_close(nan, nan.clone())
+    assert_close(np.float64(0.1) + np.float64(0.2), 0.3)
+    assert_close(np.int64(1), 1)
     with pytest.raises(AssertionError, match="^seen: Tensor-likes"):
         assert_close(x, x + 1, msg=lambda text: "seen: " + text)
 

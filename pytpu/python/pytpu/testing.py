@@ -98,10 +98,10 @@ class _Check:
         return max(p[0] for p in pairs), max(p[1] for p in pairs)
 
     def numbers(self, actual, expected, place):
-        kinds = {int: _torch.int64, float: _torch.float64, complex: _torch.complex128}
-        if self.dtype and type(actual) is not type(expected):
-            _fail(f"The (d)types do not match: {type(actual)} != {type(expected)}.", place)
-        rtol, atol = self.tolerances(*(kinds.get(type(v)) for v in (actual, expected)))
+        if self.dtype and _kind(actual) is not _kind(expected):
+            _fail(f"The (d)types do not match: {_kind(actual)} != {_kind(expected)}.", place)
+        dtypes = {float: _torch.float64, complex: _torch.complex128}
+        rtol, atol = self.tolerances(*(dtypes.get(_kind(v)) for v in (actual, expected)))
         nans = self.equal_nan and _cmath.isnan(actual) and _cmath.isnan(expected)
         if nans or actual == expected:
             return
@@ -173,6 +173,12 @@ def _fail(text, place):
     """Raises for what is found at ``place``."""
     where = "".join(f"[{key!r}]" if isinstance(key, str) else f"[{key}]" for key in place)
     raise AssertionError(f"{text}\n\nThe failure occurred for item {where}" if place else text)
+
+
+def _kind(x):
+    """The type of Python's that a number is of; NumPy's are theirs."""
+    kinds = ((bool, bool), (_numbers.Integral, int), (_numbers.Real, float), (_numbers.Number, complex))
+    return next(kind for of, kind in kinds if isinstance(x, of))
 
 
 def _is_sequence(x):

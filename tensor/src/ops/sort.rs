@@ -303,7 +303,14 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
         let missing = if x.dtype().is_inexact() { Scalar::Float(f64::NAN) } else { Scalar::Int(i64::MIN) };
         return Tensor::full_meta(&x.meta().with_dims(Dims::EMPTY), missing);
     }
-    Ok(pick(&x.reshape(&[-1])?, kind, 0, false)?.0)
+    let flat = x.reshape(&[-1])?;
+    if !(crate::state::grad_enabled() && x.requires_grad()) {
+        return Ok(pick(&flat, kind, 0, false)?.0);
+    }
+    // Elements that are equal share the gradient, as those of a maximum do.
+    let hit = crate::no_grad(|| flat.eq(&pick(&flat, kind, 0, false)?.0))?;
+    let lowest = Tensor::number(Scalar::Float(f64::NEG_INFINITY), x.dtype())?;
+    super::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
 }
 
 // ------------------------------------------------------------------------------------------------ sets and searches

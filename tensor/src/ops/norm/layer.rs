@@ -309,7 +309,9 @@ pub fn rms_norm(x: &Tensor, normalized_shape: &[i64], w: Option<&Tensor>, eps: O
         return w.map_or(Ok(y.clone()), |w| y.mul(w));
     }
     match w {
-        Some(w) if w.dtype() != x.dtype() => rms_norm(x, normalized_shape, None, Some(eps))?.mul(w),
+        Some(w) if w.dtype() != x.dtype() => {
+            rms_norm(x, normalized_shape, None, Some(eps))?.mul(w)?.to_dtype(x.dtype())
+        }
         _ => Ok(row_norm(x, shape_of(normalized_shape)?, w, None, eps, true)?.swap_remove(0)),
     }
 }
