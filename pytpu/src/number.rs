@@ -417,7 +417,7 @@ unsafe extern "C" fn to_float(a: Object) -> Object {
     // SAFETY: an object of our type.
     enter::object(|| unsafe {
         let x = tensor_of(a);
-        if x.requires_grad() {
+        if torchtpu_tensor::state::grad_enabled() && x.requires_grad() {
             static SAID: AtomicBool = AtomicBool::new(false);
             torchtpu_tensor::warning::once(
                 &SAID,

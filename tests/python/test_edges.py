@@ -318,3 +318,12 @@ def test_rms_norm_gives_the_inputs_dtype(device):
     for dtype in (torch.float64, torch.bfloat16, torch.float32):
         x = torch.ones(2, 3, dtype=dtype, device=device)
         assert torch.nn.functional.rms_norm(x, (3,), torch.ones(3, device=device)).dtype == dtype
+
+
+def test_diagonals_of_nothing_have_a_history(device):
+    for k in (0, 1, -2):
+        x = torch.zeros(2, 0, device=device).requires_grad_()
+        y = torch.diagflat(x, k)
+        assert y.shape == (abs(k), abs(k)) and y.requires_grad
+        y.sum().backward()
+        assert x.grad.shape == (2, 0)

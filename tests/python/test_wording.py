@@ -165,6 +165,7 @@ ONCE = """
 import warnings, numpy, pytpu as torch
 x = torch.ones(1, requires_grad=True)
 for f in (
+    torch.no_grad()(lambda: float(x)),
     lambda: float(x * 2),
     lambda: torch.ones(3).T,
     lambda: torch.meshgrid(torch.ones(2), torch.ones(2)),
@@ -181,6 +182,7 @@ for f in (
 def test_some_warnings_are_given_once():
     run = subprocess.run([sys.executable, "-c", ONCE], capture_output=True, text=True, check=True, timeout=120)
     assert run.stdout.splitlines() == [
+        "",
         "Converting a tensor with requires_grad=T",
         "The use of `x.T` on tensors of dimension",
         "torch.meshgrid: in an upcoming release, ",

@@ -1,6 +1,6 @@
 //! Triangles and diagonals of matrices.
 
-use super::{KINDS, count_up, long_or, ok, zeros_like};
+use super::{KINDS, count_up, long_or, ok};
 use crate::op::normalize_dim;
 use crate::ops::pointwise;
 use crate::schema::{Row, Sample, Scope, Tier, n, t};
@@ -87,15 +87,10 @@ pub fn diag_embed(x: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tenso
     if d1 == d2 {
         return Err(Error::runtime(format!("diagonal dimensions cannot be identical {dim1}, {dim2}")));
     }
-    let extra = offset.unsigned_abs() as usize;
-    let mut more = *x.dims();
-    more[r - 1] = extra;
     // Above the main diagonal an element's row is its number, below it its column is.
-    let line = if extra == 0 {
-        x.clone()
-    } else {
-        crate::ops::concat::cat(&[x, &zeros_like(&x.meta().with_dims(more))?], r as i64 - 1)?
-    };
+    let mut around = vec![(0, 0); r];
+    around[r - 1].1 = i64::try_from(offset.unsigned_abs()).unwrap_or(i64::MAX);
+    let line = crate::ops::pad::pad_constant(x, &around, Scalar::Int(0))?;
     let side = line.dims()[r - 1];
     let (i, j) = rows_and_columns(side, side, x.device())?;
     let on = j.sub(&i)?.eq_scalar(offset)?;
