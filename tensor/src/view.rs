@@ -53,16 +53,24 @@ impl Made {
 }
 
 impl ViewInfo {
-    fn of(x: &Tensor, op: Option<Prim>, detached: bool) -> Box<ViewInfo> {
+    /// Of a view of `x` through `op`.
+    fn of(x: &Tensor, op: Prim) -> Box<ViewInfo> {
         let (base, mut ops) = match x.view_info() {
             // History starts anew at a detached alias, so views of it have it as their base.
-            Some(v) if !v.detached || detached => (v.base.clone(), v.ops.clone()),
+            Some(v) if !v.detached => (v.base.clone(), v.ops.clone()),
             _ => (x.clone(), SmallVec::new()),
         };
-        if let Some(op) = op {
-            ops.push(op)
-        }
-        let made = if detached { Made::Ordinarily } else { Made::now(x) };
+        ops.push(op);
+        ViewInfo::new(x, base, ops, false, Made::now(x))
+    }
+
+    /// Of an alias without history of `x`, which is a view made as `self` says. Its base has no history either: an alias must not
+    /// keep alive what it was detached from.
+    fn detached(&self, x: &Tensor) -> Result<Box<ViewInfo>> {
+        Ok(ViewInfo::new(x, self.base.shallow_alias()?, self.ops.clone(), true, Made::Ordinarily))
+    }
+
+    fn new(x: &Tensor, base: Tensor, ops: SmallVec<[Prim; 1]>, detached: bool, made: Made) -> Box<ViewInfo> {
         Box::new(ViewInfo {
             base,
             ops,
@@ -160,7 +168,7 @@ impl Tensor {
             Prim::Negative(_) => Some(false),
             _ => None,
         };
-        let info = ViewInfo::of(self, Some(op), false);
+        let info = ViewInfo::of(self, op);
         let mut y = self.alias(meta, strides, offset, Some(info))?;
         if let Some(conjugate) = lazy {
             y.toggle_lazy(conjugate);
@@ -212,9 +220,9 @@ impl Tensor {
 
     /// Another tensor with the same elements and layout and no history.
     pub fn shallow_alias(&self) -> Result<Tensor> {
-        // A device needs the chain of views to read it; on cpu the layout says everything.
+        // A device needs the chain of views to read it; on cpu, and for what owns its storage, the layout says everything.
         let info = match self.device().kind {
-            DeviceKind::Tpu => Some(ViewInfo::of(self, None, true)),
+            DeviceKind::Tpu => self.view_info().map(|v| v.detached(self)).transpose()?,
             _ => None,
         };
         self.alias(self.meta(), *self.strides(), self.storage_offset(), info)

@@ -1,5 +1,6 @@
 """The engine as Python sees it: interruption, errors that come later, what it tells about itself, memory."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -148,3 +149,88 @@ def test_memory_stays_flat_after_the_first_steps(device):
     n = int(os.environ.get("TORCHTPU_TEST_STEPS", "2000"))
     assert steps(n) < 1.4
     assert resident_bytes() - before < 4 << 20
+
+
+NEVER_THE_SAME = """
+import pytpu as torch
+for n in range(2, 50):
+    y = torch.ones(n if {changes} else 3, device="tpu")
+    for _ in range(40):
+        y = y * 1.01 + 1
+    y.sum().item()
+"""
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_programs_that_never_repeat_are_told_of_once(changes):
+    run = subprocess.run(
+        [sys.executable, "-c", NEVER_THE_SAME.format(changes=changes)],
+        capture_output=True, text=True, check=True, timeout=300, env={**os.environ, "TORCHTPU_CACHE": "0"},
+    )
+    assert run.stderr.count("torchtpu: warning") == changes
+    assert ("torch.tpu.explain()" in run.stderr) == changes
+
+
+def _forgotten_graphs():
+    """Programs that record history and never walk it."""
+    w = torch.nn.Parameter(torch.ones(6, 6, device="tpu"))
+    x = torch.ones(4, 6, device="tpu")
+    lstm = torch.nn.LSTM(6, 3, device="tpu")
+    state = [x]
+
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            y = a.exp()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0]
+
+    def chain(cut):
+        state[0] = cut(state[0] @ w + x)
+
+    def retained():
+        (w.exp() * x.sum()).sum().backward(retain_graph=True)
+        w.grad = None
+
+    def buffer():
+        rows = torch.zeros(3, 6, device="tpu")
+        state.append(rows[0].detach())
+        rows[1] = w[0] * 2
+        state.pop(1) if len(state) > 2 else None
+
+    return {
+        **{name: lambda f=getattr(w, name): f() for name in ("exp", "tanh", "sigmoid", "relu", "max", "norm", "sqrt")},
+        "softmax": lambda: w.softmax(-1),
+        "cross_entropy": lambda: torch.nn.functional.cross_entropy(x @ w, torch.zeros(4, dtype=torch.long, device="tpu")),
+        "detach": lambda: chain(torch.Tensor.detach),
+        "data": lambda: chain(lambda y: y.data),
+        "view": lambda: chain(lambda y: y.view(2, 12).detach().view(4, 6)),
+        "retain_graph": retained,
+        "create_graph": lambda: torch.autograd.grad(w.exp().sum(), w, create_graph=True),
+        "Function": lambda: Exp.apply(w),
+        "LSTM": lambda: lstm(x[None])[0].sum(),
+        "buffer": buffer,
+    }
+
+
+@pytest.mark.parametrize("name", _forgotten_graphs())
+def test_a_graph_that_nobody_walks_is_freed(name):
+    step = _forgotten_graphs()[name]
+
+    def live():
+        gc.collect()
+        # Answers what is still to be looked at, such as classes out of range.
+        torch.tpu.synchronize()
+        return torch.tpu.metrics()["live_values"]
+
+    for _ in range(3):
+        step()
+    before = live()
+    for _ in range(20):
+        step()
+        torch.tpu.mark_step()
+    assert live() <= before + 4

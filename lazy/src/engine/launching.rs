@@ -72,6 +72,7 @@ impl Engine {
         });
         if found.is_some() {
             count(&COUNTERS.process_cache_hits, 1);
+            self.note(form, false);
         }
         found
     }
@@ -260,15 +261,29 @@ impl Engine {
         let nanos = start.elapsed().as_nanos() as u64;
         count(&COUNTERS.compile_nanos, nanos);
         let recent = self.cache.recent(64);
+        let why = explain::difference(form, recent.iter().map(|c| &c.form));
+        if self.note(form, !from_disk) {
+            warn_of_compilations(&why);
+        }
         metrics::explained(Explanation {
             cut: reason,
             nodes: form.nodes.len(),
             ops: form.summary(),
             nanos,
             from_disk,
-            why: explain::difference(form, recent.iter().map(|c| &c.form)),
+            why,
         });
         Ok(self.cache.insert(hash, Compiled::new(form.clone(), executable, pooled)))
+    }
+
+    /// Takes note of whether a large segment had to be compiled; says whether many of the last 64 had to be.
+    fn note(&self, form: &Form, compiled: bool) -> bool {
+        if form.nodes.len() < LARGE_SEGMENT {
+            return false;
+        }
+        let push = |r: u64| Some(r << 1 | u64::from(compiled));
+        let before = self.compiled_lately.fetch_update(Relaxed, Relaxed, push).unwrap_or(0);
+        compiled && before.count_ones() + 1 >= MANY_COMPILED
     }
 
     /// Waits until few enough segments are in flight.
@@ -307,6 +322,22 @@ impl Engine {
                 l.wait();
             });
         }
+    }
+}
+
+/// Segments of so many ops are compiled for long enough to be missed.
+const LARGE_SEGMENT: usize = 64;
+/// So many new programs among the last 64 large ones are no longer those of a first step.
+const MANY_COMPILED: u32 = 40;
+
+/// Says once in a process that its programs never repeat.
+#[cold]
+fn warn_of_compilations(why: &str) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Relaxed) {
+        crate::disk::warn(&format!(
+            "{MANY_COMPILED} of the last 64 large programs of device tpu had to be compiled; the last one differs in this: {why}. Each new shape, and each other way through the code, is a new program; torch.tpu.explain() lists them"
+        ));
     }
 }
 

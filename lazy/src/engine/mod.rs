@@ -216,6 +216,8 @@ pub(crate) struct Engine {
     /// Segments in the background, so that launching need not look for them when there are none.
     in_background: AtomicUsize,
     check_numerics: AtomicBool,
+    /// Of the last 64 large segments, which had to be compiled: a bit each.
+    compiled_lately: AtomicU64,
     dumped: AtomicU64,
 }
 
@@ -241,6 +243,7 @@ impl Default for Engine {
             compiling: Mutex::default(),
             in_background: AtomicUsize::new(0),
             check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),
+            compiled_lately: AtomicU64::new(0),
             dumped: AtomicU64::new(0),
         }
     }

@@ -605,28 +605,15 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     Ops are recorded as they run, so nothing is traced beforehand and nothing is refused: the recorded stream is cut before
     and after the call, and what lies between is compiled as a whole.
     """
-    import functools
+    from ._compiled import OptimizedModule, around
 
     if model is None:
-        return lambda m: compile(m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable)
+        return lambda m: compile(
+            m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
     if disable:
         return model
-
-    def around(f):
-        @functools.wraps(f)
-        def call(*args, **kwargs):
-            _C._tpu_mark_step()
-            try:
-                return f(*args, **kwargs)
-            finally:
-                _C._tpu_mark_step()
-
-        return call
-
-    if hasattr(model, "forward"):
-        model.forward = around(model.forward)
-        return model
-    return around(model)
+    return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 
 # What the op table has goes before what is composed here; and methods of the same names.

@@ -1,0 +1,60 @@
+"""What ``torch.compile`` makes of a module."""
+
+import functools
+
+from . import _C
+from .nn import Module
+
+
+def around(f):
+    """Each call of a function as one program: the recorded stream is cut before and after it."""
+
+    @functools.wraps(f)
+    def call(*args, **kwargs):
+        _C._tpu_mark_step()
+        try:
+            return f(*args, **kwargs)
+        finally:
+            _C._tpu_mark_step()
+
+    return call
+
+
+class OptimizedModule(Module):
+    """A module whose calls are each one program. It stands for the module, ``_orig_mod``, and has its parameters."""
+
+    def __init__(self, module):
+        super().__init__()
+        self._orig_mod = module
+
+    def _module(self):
+        """The module; none while this object is being made or copied."""
+        return self.__dict__.get("_modules", {}).get("_orig_mod")
+
+    def forward(self, *args, **kwargs):
+        return around(self._orig_mod.__call__)(*args, **kwargs)
+
+    @property
+    def training(self):
+        module = self._module()
+        return True if module is None else module.training
+
+    @training.setter
+    def training(self, mode):
+        if self._module() is not None:
+            self._module().training = mode
+
+    def __getattr__(self, name):
+        module = self._module()
+        if module is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return module if name == "_orig_mod" else getattr(module, name)
+
+    def __setattr__(self, name, value):
+        if name in ("_orig_mod", "training") or self._module() is None:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._module(), name, value)
+
+    def __delattr__(self, name):
+        delattr(self._orig_mod, name)
