@@ -327,3 +327,18 @@ def test_diagonals_of_nothing_have_a_history(device):
         assert y.shape == (abs(k), abs(k)) and y.requires_grad
         y.sum().backward()
         assert x.grad.shape == (2, 0)
+
+
+def test_a_write_of_nothing_has_a_history(device):
+    nothing = torch.zeros(0, device=device).requires_grad_()
+    for write in (
+        lambda y: y[1:1].copy_(nothing),
+        lambda y: y[1:1].mul_(nothing),
+        lambda y: y.__setitem__(slice(1, 1), nothing),
+        lambda y: y.view(3, 1).diagonal(1).copy_(nothing),
+    ):
+        y = torch.arange(3.0, device=device)
+        write(y)
+        assert y.requires_grad and y.tolist() == [0, 1, 2]
+        (y * y).sum().backward()
+        assert nothing.grad.shape == (0,)

@@ -169,6 +169,9 @@ impl SliceUpdate {
     /// StableHLO spelling of one result, from `start` on.
     pub(super) fn update(&self, f: &mut Func, x: &Value, update: &Value, start: &Value) -> Value {
         let s = &self.0;
+        if s.len == 0 {
+            return x.clone();
+        }
         let mut new = update.clone();
         if s.between() > 0 {
             // What lies between stays: as many elements as the slice spans are replaced, some by themselves.
@@ -221,7 +224,8 @@ pub(crate) fn slice_scatter(x: &Tensor, y: &Tensor, s: Slice) -> Result<Tensor> 
     if s.len == x.dims()[s.dim] {
         return Ok(y.clone());
     }
-    if s.len == 0 {
+    // Even nothing has a history.
+    if s.len == 0 && !y.requires_grad() {
         return Ok(x.clone());
     }
     dispatch::call(Prim::SliceUpdate(SliceUpdate(s)), &[x, y])
