@@ -126,9 +126,14 @@ impl Device {
         }
     }
 
+    /// Whether this process made the client, rather than one it was forked from.
+    pub(crate) fn is_ours(&self) -> bool {
+        std::process::id() == self.process
+    }
+
     /// Refuses to go on in a forked child, where every wait would be forever.
     pub(crate) fn check_process(&self) -> std::result::Result<(), Failure> {
-        if std::process::id() == self.process {
+        if self.is_ours() {
             return Ok(());
         }
         Err(Failure::new(

@@ -79,10 +79,11 @@ pub(crate) struct Arg {
     pub(crate) donated: bool,
 }
 
-/// A form that computes some of the outputs of another, and where its arguments and its numbers stand in that.
+/// A form that computes some of the values of another, and where its arguments and its numbers stand in that.
 pub(crate) struct Part {
     pub(crate) form: Form,
-    pub(crate) args: Vec<usize>,
+    /// Arguments, or values that other nodes compute.
+    pub(crate) args: Vec<Source>,
     pub(crate) numbers: [Vec<usize>; DTYPES],
 }
 
@@ -153,20 +154,27 @@ impl Form {
     pub(crate) fn part(&self, outputs: &[usize]) -> Part {
         let values: Vec<u32> = outputs.iter().map(|&k| self.outputs[k]).collect();
         let needed = self.needed(&values);
+        self.extract((0..self.nodes.len()).filter(|&n| needed[n]), &values)
+    }
+    /// The form of some of the nodes, ascending, with these of their values as outputs, ascending. What other nodes compute
+    /// becomes an argument; none is given away.
+    pub(crate) fn extract(&self, nodes: impl Iterator<Item = usize>, values: &[u32]) -> Part {
         let mut part = Part { form: Form::default(), args: Vec::new(), numbers: Default::default() };
         let form = &mut part.form;
-        let mut new_value = vec![0; self.values.len()];
-        let mut new_arg: Vec<Option<u32>> = vec![None; self.args.len()];
-        for (i, node) in self.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+        let mut new_value: Vec<Option<Input>> = vec![None; self.values.len()];
+        let mut new_arg: Vec<Option<Input>> = vec![None; self.args.len()];
+        for i in nodes {
+            let node = &self.nodes[i];
             let (first_input, first_value) = (form.inputs.len() as u32, form.values.len() as u32);
             for input in self.inputs_of(i) {
+                let mut argument = |meta: Meta| {
+                    part.args.push(input.source());
+                    form.args.push(Arg { meta, donated: false });
+                    Input::arg(part.args.len() as u32 - 1)
+                };
                 form.inputs.push(match input.source() {
-                    Source::Value(v) => Input::value(new_value[v]),
-                    Source::Arg(a) => Input::arg(*new_arg[a].get_or_insert_with(|| {
-                        part.args.push(a);
-                        form.args.push(Arg { donated: false, ..self.args[a] });
-                        part.args.len() as u32 - 1
-                    })),
+                    Source::Value(v) => *new_value[v].get_or_insert_with(|| argument(self.values[v])),
+                    Source::Arg(a) => *new_arg[a].get_or_insert_with(|| argument(self.args[a].meta)),
                     Source::Number(dtype, k) => {
                         let list = &mut part.numbers[dtype as usize];
                         list.push(k);
@@ -177,11 +185,12 @@ impl Form {
             }
             form.nodes.push(Node { op: node.op.clone(), offsets: node.offsets, first_input, first_value });
             for v in self.values_of(i) {
-                new_value[v] = form.values.len() as u32;
+                new_value[v] = Some(Input::value(form.values.len() as u32));
                 form.values.push(self.values[v]);
             }
         }
-        form.outputs = values.iter().map(|&v| new_value[v as usize]).collect();
+        // An output is a value of an extracted node, whose word is its position.
+        form.outputs = values.iter().filter_map(|&v| new_value[v as usize].map(|i| i.0)).collect();
         part
     }
     /// The node that computes each value.
@@ -269,6 +278,10 @@ impl Form {
         let is_new = |position: &usize| overwritten.iter().all(|p| p.1 != *position);
         let is_large = |position: &usize| pool::takes(&self.values[outputs[*position] as usize]);
         (0..outputs.len()).filter(|p| self.is_pooled && is_large(p) && is_new(p)).collect()
+    }
+    /// Hash of everything, for forms that were not recorded.
+    pub(crate) fn hash(&self) -> u64 {
+        self.offsets().iter().fold(self.hash_without_offsets(), |h, o| mix(h, o.1 as u64))
     }
     /// Nodes that read an argument of `overwritten` before the node that overwrites it, which does not depend on them, as
     /// `(overwriting node, reading node)`. Only earlier nodes: what comes later reads the new value, or depends on it.

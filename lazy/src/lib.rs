@@ -31,6 +31,7 @@
 //! | `TORCHTPU_CHECK_NUMERICS=1` | Debug mode refuses NaN and infinities that come from finite inputs |
 //! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment, 1500 |
 //! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this; unless set, 2 GiB, and on XLA:CPU 32 MiB if that is more than eight of the largest |
+//! | `TORCHTPU_PIECES` | `0`: programs that keep changing are compiled as a whole each time; `always`: all are divided, to test |
 //! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle, 512; on XLA:CPU never |
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
@@ -58,12 +59,14 @@ mod kernels;
 mod lower;
 mod metrics;
 mod mode;
+mod pieces;
 mod pool;
 mod repeat;
 mod slot;
 
 pub use explain::Explanation;
 pub use metrics::{CutReason, Metrics};
+pub use pieces::Divide;
 pub use mode::EagerMode;
 
 use engine::Engine;
@@ -103,6 +106,12 @@ pub fn synchronize() -> Result<()> {
     engine().synchronize()
 }
 
+/// Waits for all that was launched, without launching what is recorded: to be called before a `fork`, so that no thread
+/// holds a lock that the child would wait for. Tells no error; the values that failed do.
+pub fn quiesce() {
+    engine().quiesce();
+}
+
 /// Says that a training step ends here: the best place for a cut. Called by the optimisers.
 pub fn step_boundary() {
     engine().cut(CutReason::StepBoundary);
@@ -117,6 +126,11 @@ pub fn mark_step() {
 /// mistake.
 pub fn set_check_numerics(on: bool) {
     engine().set_check_numerics(on);
+}
+
+/// Says which programs are computed in pieces.
+pub fn set_divide(divide: Divide) {
+    engine().set_divide(divide);
 }
 
 /// Sets the greatest number of ops in a segment.

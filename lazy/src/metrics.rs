@@ -31,11 +31,13 @@ pub enum CutReason {
     OtherThread,
     /// The device would have idled while the rest was recorded.
     Idle,
+    /// New programs keep coming, so this one is computed in pieces.
+    Piece,
 }
 
 impl CutReason {
     /// All of them.
-    pub const ALL: [CutReason; 11] = [
+    pub const ALL: [CutReason; 12] = [
         CutReason::Debug,
         CutReason::Strict,
         CutReason::Read,
@@ -47,7 +49,12 @@ impl CutReason {
         CutReason::Explicit,
         CutReason::OtherThread,
         CutReason::Idle,
+        CutReason::Piece,
     ];
+    /// Whether the caller goes on recording the same step: nobody waits for the values.
+    pub(crate) fn is_inside_step(self) -> bool {
+        matches!(self, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle)
+    }
     /// In words, as reports show it.
     pub fn name(self) -> &'static str {
         match self {
@@ -62,6 +69,7 @@ impl CutReason {
             CutReason::Explicit => "explicit",
             CutReason::OtherThread => "used by another thread",
             CutReason::Idle => "device idle",
+            CutReason::Piece => "piece of a new program",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A value on the device, possibly still to come.
 
-use crate::metrics;
+use crate::{device, metrics};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use torchtpu_pjrt::{Buffer, Code};
@@ -130,7 +130,9 @@ impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(Ok(buffer)) = self.outcome.take() {
             metrics::sub_live_bytes(self.meta.bytes().unwrap_or(0));
-            if *self.is_pooled.get_mut() {
+            if device::loaded().is_some_and(|d| !d.is_ours()) {
+                std::mem::forget(buffer); // The parent's to free; the client's threads are not here.
+            } else if *self.is_pooled.get_mut() {
                 crate::engine().pool.keep(&self.meta, buffer);
             }
         }

@@ -26,6 +26,12 @@ fn _tpu_synchronize(py: Python<'_>) -> PyResult<()> {
     py.detach(lazy::synchronize).map_err(enter::exception)
 }
 
+/// Leaves no thread at work, for a fork.
+#[pyfunction]
+fn _tpu_quiesce(py: Python<'_>) {
+    py.detach(lazy::quiesce);
+}
+
 /// The mode as a number: 0 debug, 1 strict, 2 fused.
 #[pyfunction]
 fn _tpu_eager_mode() -> u8 {
@@ -167,6 +173,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_device_count, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_device_name, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_synchronize, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_quiesce, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_step_boundary, m)?)?;

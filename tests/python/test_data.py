@@ -1,5 +1,9 @@
 """Datasets, samplers and the loader: orders, seeds, workers."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -189,11 +193,75 @@ def test_options_of_workers():
         ({"timeout": -1}, "timeout option should be non-negative"),
         ({"persistent_workers": True}, "persistent_workers option needs num_workers > 0"),
         ({"multiprocessing_context": "spawn"}, "multiprocessing_context can only be used with"),
+        ({"num_workers": 1, "multiprocessing_context": "warp"}, "should specify a valid start method in .*'warp'"),
     ]:
         with pytest.raises(ValueError, match=text):
             DataLoader(Squares(), **options)
 
 
+def test_more_workers_than_processors_are_warned_of():
+    with pytest.warns(UserWarning, match="Our suggested max number of worker in current system is"):
+        DataLoader(Squares(), num_workers=os.cpu_count() + 1)
+    with pytest.raises(TypeError, match="should be a valid context object or a string"):
+        DataLoader(Squares(), num_workers=1, multiprocessing_context=3)
+
+
 def test_what_workers_cannot_be_given_is_an_error_at_once():
     with pytest.raises(Exception, match="(?i)pickle"):
-        list(DataLoader(Squares(), num_workers=1, collate_fn=lambda batch: batch))
+        list(
+            DataLoader(Squares(), num_workers=1, multiprocessing_context="spawn", collate_fn=lambda batch: batch)
+        )
+
+
+def test_spawned_workers_give_what_forked_ones_do():
+    loaders = [DataLoader(Squares(), num_workers=2, multiprocessing_context=c) for c in (None, "spawn")]
+    batches = [[b["x"].tolist() for b in loader] for loader in loaders]
+    assert batches[0] == batches[1] and len(batches[0]) == 10
+
+
+@pytest.mark.skipif(sys.platform != "linux" or sys.version_info >= (3, 14), reason="workers are not forked here")
+def test_a_script_without_main_guard_may_use_workers_beside_a_busy_device(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import pytpu as torch
+from pytpu.utils.data import DataLoader
+
+class Local(torch.utils.data.Dataset):
+    transform = staticmethod(lambda x: x * 2)
+    def __len__(self):
+        return 24
+    def __getitem__(self, i):
+        return self.transform(torch.full((64,), float(i)))
+
+torch.manual_seed(0)
+w = torch.zeros(64, 1, device="tpu", requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=1e-6)
+big = torch.rand(512, 512, device="tpu")
+seen = []
+for epoch in range(4):
+    for x in DataLoader(Local(), batch_size=8, num_workers=2, collate_fn=lambda rows: torch.stack(rows)):
+        seen.append(x[:, 0].sum().item())
+        x = x.to("tpu")
+        loss = ((x @ w - 1) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        for _ in range(epoch):
+            big = big @ big / 256  # at work while the next epoch's workers are forked
+            torch.tpu.mark_step()
+assert seen == [56.0, 184.0, 312.0] * 4, seen
+assert loss.item() < 1 and torch.isfinite(big).all()
+
+on_device = torch.utils.data.TensorDataset(torch.arange(4.0, device="tpu"))
+try:
+    list(DataLoader(on_device, num_workers=1))
+except RuntimeError as e:
+    assert "Cannot re-initialize TPU in forked subprocess" in str(e), e
+else:
+    raise AssertionError("a forked worker used the device")
+print("done")
+"""
+    )
+    out = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert out.stdout == "done\n", out.stdout + out.stderr

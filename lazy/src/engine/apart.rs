@@ -5,7 +5,7 @@
 
 use super::{Body, Engine, Outputs};
 use crate::device::Device;
-use crate::form::{DTYPES, Form, Part, Source, mix};
+use crate::form::{DTYPES, Part, Source};
 use crate::metrics::CutReason;
 use crate::slot::{Failure, Slot};
 use std::sync::Arc;
@@ -100,17 +100,22 @@ fn lost_values(body: &Body) -> Vec<Option<Arc<Failure>>> {
 impl Body {
     /// What computes just these of the outputs.
     fn part(&self, outputs: &[usize]) -> Body {
-        let Part { form, args, numbers } = self.form.part(outputs);
+        self.of_part(self.form.part(outputs), |_| None)
+    }
+
+    /// The body of a part; `slot` has the values that other nodes compute.
+    pub(super) fn of_part(&self, part: Part, slot: impl Fn(usize) -> Option<Arc<Slot>>) -> Body {
+        let Part { form, args, numbers } = part;
         let mut packed: [Vec<u8>; DTYPES] = Default::default();
         for (d, places) in numbers.iter().enumerate() {
             let size = DType::ALL[d].size_bytes();
             places.iter().for_each(|&i| packed[d].extend_from_slice(&self.numbers[d][i * size..][..size]));
         }
-        let slots = args.iter().map(|&a| self.slots[a].clone()).collect();
-        Body { hash: hash(&form), form, owners: Vec::new(), slots, numbers: packed }
+        let slots = args.iter().filter_map(|source| match *source {
+            Source::Value(v) => slot(v),
+            Source::Arg(a) => Some(self.slots[a].clone()),
+            Source::Number(..) => None, // never an argument
+        });
+        Body { hash: form.hash(), slots: slots.collect(), form, owners: Vec::new(), numbers: packed }
     }
-}
-
-fn hash(form: &Form) -> u64 {
-    form.offsets().iter().fold(form.hash_without_offsets(), |h, o| mix(h, o.1 as u64))
 }

@@ -12,7 +12,7 @@ use crate::lower::{self, Module};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::slot::{Failure, Slot};
-use crate::{device, explain, form, metrics, mode};
+use crate::{device, explain, form, metrics, mode, pieces};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -30,33 +30,46 @@ impl Engine {
             self.recycle(segment.body);
             return Ok(());
         }
-        let mask = self.hash_mask.load(Relaxed);
-        let mut hash = segment.body.hash & mask;
-        let prepared = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message()))).and_then(|device| {
-            device.check_process()?;
-            Ok((device, self.find(hash, &segment.body.form)))
-        });
-        let (device, mut found) = match prepared {
-            Ok(p) => p,
+        let device = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message())));
+        let device = match device.and_then(|d| d.check_process().map(|()| d).map_err(Arc::new)) {
+            Ok(d) => d,
             Err(f) => return self.finish(segment, Err(f)),
         };
-        if found.is_none()
-            && let Some((general, offsets)) = self.families.generalize(&mut segment.body.form)
-        {
-            let numbers = &mut segment.body.numbers[DType::I64 as usize];
-            numbers.extend(offsets.iter().flat_map(|o| o.to_ne_bytes()));
-            hash = general & mask;
-            found = self.find(hash, &segment.body.form);
-        }
-        let (compiled, segment) = match found {
-            Some(c) => (Ok(c), segment),
-            None => match self.to_background(device, hash, segment) {
-                None => return Ok(()),
-                Some(s) => (self.compile(device, hash, &s.body.form, s.reason), s),
-            },
+        let (compiled, segment) = match self.look_up(&mut segment.body) {
+            (_, Some(c)) => {
+                self.note(segment.body.form.nodes.len(), false);
+                self.pieces.heard_again(&segment.body.form, !segment.reason.is_inside_step());
+                (Ok(c), segment)
+            }
+            (hash, None) => {
+                let plan = self.pieces.plan(hash, &segment.body.form, !segment.reason.is_inside_step());
+                if let Some(plan) = plan.filter(|_| !segment.debug) {
+                    return self.launch_pieces(device, hash, segment, plan);
+                }
+                match self.to_background(device, hash, segment) {
+                    None => return Ok(()),
+                    Some(s) => (self.compile(device, hash, &s.body.form, s.reason), s),
+                }
+            }
         };
         let before = self.background_of(segment.stream);
         self.launch_after(before, device, compiled, segment)
+    }
+
+    /// The executable of a body, if it is in memory, and the hash it is known by; without one, the body's form may become
+    /// [more general](crate::families).
+    pub(super) fn look_up(&self, body: &mut Body) -> (u64, Option<Arc<Compiled>>) {
+        let mask = self.hash_mask.load(Relaxed);
+        let hash = body.hash & mask;
+        let found = self.find(hash, &body.form);
+        if found.is_none()
+            && let Some((general, offsets)) = self.families.generalize(&mut body.form)
+        {
+            body.numbers[DType::I64 as usize].extend(offsets.iter().flat_map(|o| o.to_ne_bytes()));
+            let hash = general & mask;
+            return (hash, self.find(hash, &body.form));
+        }
+        (hash, found)
     }
 
     /// An executable that is in memory, or is just being compiled.
@@ -65,14 +78,13 @@ impl Engine {
             if self.in_background.load(Relaxed) == 0 {
                 return None;
             }
-            let same = |c: &&Compiling| c.hash == hash && c.form == *form;
+            let same = |c: &&Compiling| c.wanted.as_ref().is_some_and(|(h, f)| *h == hash && f == form);
             let launched = self.compiling.lock().iter().find(same).map(|c| c.launched.clone())?;
             launched.wait();
             self.cache.get(hash, form)
         });
         if found.is_some() {
             count(&COUNTERS.process_cache_hits, 1);
-            self.note(form, false);
         }
         found
     }
@@ -88,9 +100,7 @@ impl Engine {
     /// Compiles and launches a segment on a thread of its own, where the caller goes on recording: a cut inside of a step,
     /// whose other segments can be compiled meanwhile. Otherwise gives the segment back.
     pub(super) fn to_background(&self, device: &'static Device, hash: u64, segment: Segment) -> Option<Segment> {
-        let goes_on =
-            matches!(segment.reason, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle);
-        if !goes_on || segment.debug {
+        if !segment.reason.is_inside_step() || segment.debug {
             return Some(segment);
         }
         let launched = Arc::new(Launched::new());
@@ -99,27 +109,37 @@ impl Engine {
             if compiling.len() >= MAX_BACKGROUND {
                 return Some(segment);
             }
-            compiling.push(Compiling { hash, form: segment.body.form.clone(), launched: launched.clone() });
+            compiling.push(Compiling { wanted: Some((hash, segment.body.form.clone())), launched: launched.clone() });
         }
-        self.in_background.fetch_add(1, Relaxed);
         let before = self.recording.lock().streams[segment.stream as usize].background.replace(launched.clone());
-        let done = Background(launched);
         let shared = Arc::new(Mutex::new(Some(segment)));
         let taken = shared.clone();
-        let work = move || {
+        let started = self.in_thread(launched, move |engine| {
             if let Some(segment) = taken.lock().take() {
-                let engine = crate::engine();
                 let compiled = engine.compile(device, hash, &segment.body.form, segment.reason);
                 // Failures are in the outputs; whoever reads them is told.
                 let _ = engine.launch_after(before, device, compiled, segment);
             }
+        });
+        // No thread to be had: then here.
+        if started { None } else { shared.lock().take() }
+    }
+
+    /// Runs `work` on a thread of its own, which is one of those in the background until it is done. Says whether there was a
+    /// thread to be had.
+    pub(super) fn in_thread(&self, launched: Arc<Launched>, work: impl FnOnce(&Engine) + Send + 'static) -> bool {
+        self.in_background.fetch_add(1, Relaxed);
+        let done = Background(launched);
+        let work = move || {
+            work(crate::engine());
             drop(done);
         };
-        match std::thread::Builder::new().name("torchtpu-compile".into()).spawn(work) {
-            Ok(_) => None,
-            // No thread to be had: then here.
-            Err(_) => shared.lock().take(),
-        }
+        let thread = std::thread::Builder::new().name("torchtpu-compile".into()).spawn(work);
+        let Ok(thread) = thread else { return false };
+        let mut threads = self.threads.lock();
+        threads.retain(|t| !t.is_finished());
+        threads.push(thread);
+        true
     }
 
     /// Launches a segment after one that went to the background before: it may destroy what that one reads.
@@ -262,7 +282,7 @@ impl Engine {
         count(&COUNTERS.compile_nanos, nanos);
         let recent = self.cache.recent(64);
         let why = explain::difference(form, recent.iter().map(|c| &c.form));
-        if self.note(form, !from_disk) {
+        if reason != CutReason::Piece && self.note(form.nodes.len(), !from_disk) {
             warn_of_compilations(&why);
         }
         metrics::explained(Explanation {
@@ -277,8 +297,8 @@ impl Engine {
     }
 
     /// Takes note of whether a large segment had to be compiled; says whether many of the last 64 had to be.
-    fn note(&self, form: &Form, compiled: bool) -> bool {
-        if form.nodes.len() < LARGE_SEGMENT {
+    pub(super) fn note(&self, ops: usize, compiled: bool) -> bool {
+        if ops < pieces::LARGE {
             return false;
         }
         let push = |r: u64| Some(r << 1 | u64::from(compiled));
@@ -325,14 +345,12 @@ impl Engine {
     }
 }
 
-/// Segments of so many ops are compiled for long enough to be missed.
-const LARGE_SEGMENT: usize = 64;
 /// So many new programs among the last 64 large ones are no longer those of a first step.
 const MANY_COMPILED: u32 = 40;
 
 /// Says once in a process that its programs never repeat.
 #[cold]
-fn warn_of_compilations(why: &str) {
+pub(super) fn warn_of_compilations(why: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
         crate::disk::warn(&format!(

@@ -9,6 +9,7 @@
 
 mod apart;
 mod checks;
+mod divided;
 mod dumps;
 mod launching;
 mod recording;
@@ -21,6 +22,7 @@ use crate::device::{self, Device};
 use crate::families::Families;
 use crate::form::{DTYPES, Form, MAX_ITEMS};
 use crate::metrics::{self, COUNTERS, CutReason, count};
+use crate::pieces::{Divide, Pieces};
 use crate::pool::MemoryPool;
 use crate::repeat::{Early, Repeat};
 use crate::slot::{Failure, Slot};
@@ -32,6 +34,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_tensor::backend::DeferredError;
 use torchtpu_tensor::{Error, ErrorKind, Result};
@@ -134,8 +137,8 @@ type Launched = OnceLock<()>;
 
 /// A program that is being compiled in the background.
 struct Compiling {
-    hash: u64,
-    form: Form,
+    /// Its hash and its form, if a segment that comes meanwhile should wait for it.
+    wanted: Option<(u64, Form)>,
     launched: Arc<Launched>,
 }
 
@@ -200,6 +203,7 @@ pub(crate) struct Engine {
     checks: Mutex<Vec<Check>>,
     cache: ProcessCache,
     families: Families,
+    pieces: Pieces,
     in_flight: Mutex<VecDeque<InFlight>>,
     pub(crate) pool: MemoryPool,
     /// Whether segments of Fused mode take memory of the pool.
@@ -215,6 +219,8 @@ pub(crate) struct Engine {
     compiling: Mutex<Vec<Compiling>>,
     /// Segments in the background, so that launching need not look for them when there are none.
     in_background: AtomicUsize,
+    /// The threads of those, and some that have ended.
+    threads: Mutex<Vec<JoinHandle<()>>>,
     check_numerics: AtomicBool,
     /// Of the last 64 large segments, which had to be compiled: a bit each.
     compiled_lately: AtomicU64,
@@ -230,6 +236,7 @@ impl Default for Engine {
             checks: Mutex::default(),
             cache: ProcessCache::default(),
             families: Families::default(),
+            pieces: Pieces::from_environment(),
             in_flight: Mutex::default(),
             pool: MemoryPool::default(),
             pools: AtomicBool::new(false),
@@ -242,6 +249,7 @@ impl Default for Engine {
             early_ops: AtomicUsize::new(number("TORCHTPU_EARLY_OPS").unwrap_or(UNDECIDED)),
             compiling: Mutex::default(),
             in_background: AtomicUsize::new(0),
+            threads: Mutex::default(),
             check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),
             compiled_lately: AtomicU64::new(0),
             dumped: AtomicU64::new(0),
@@ -262,7 +270,7 @@ impl Drop for StreamGuard {
         }
         let engine = crate::engine();
         engine.recording.lock().free_streams.push(id);
-        let is_ours = device::loaded().is_some_and(|d| d.check_process().is_ok());
+        let is_ours = device::loaded().is_some_and(Device::is_ours);
         if is_ours {
             engine.await_background();
         }
@@ -361,6 +369,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Waits until neither the device nor a thread of this engine does anything: a child forked then finds no lock held.
+    /// Errors stay with the values.
+    pub(crate) fn quiesce(&self) {
+        if !device::loaded().is_some_and(Device::is_ours) {
+            return;
+        }
+        let threads = std::mem::take(&mut *self.threads.lock());
+        // What a thread that panicked owed has failed.
+        threads.into_iter().for_each(|t| drop(t.join()));
+        let launched = std::mem::take(&mut *self.in_flight.lock());
+        launched.iter().for_each(|l| drop(l.event.await_ready()));
+    }
+
     pub(crate) fn metrics(&self) -> metrics::Metrics {
         let mut m = metrics::snapshot();
         let r = self.recording.lock();
@@ -407,6 +428,9 @@ impl Engine {
         self.early_ops.store(n, Relaxed);
     }
 
+    pub(crate) fn set_divide(&self, divide: Divide) {
+        self.pieces.set(divide);
+    }
     pub(crate) fn set_hash_mask(&self, mask: u64) {
         self.cache.clear();
         self.hash_mask.store(mask, Relaxed);
@@ -415,6 +439,7 @@ impl Engine {
     pub(crate) fn clear_cache(&self) {
         self.cache.clear();
         self.families.clear();
+        self.pieces.clear();
     }
 }
 

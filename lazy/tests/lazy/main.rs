@@ -3,6 +3,7 @@
 mod cache;
 mod keys;
 mod modes;
+mod pieces;
 mod pool;
 mod streams;
 
@@ -28,6 +29,7 @@ fn turn() -> MutexGuard<'static, ()> {
     lazy::set_check_numerics(false);
     lazy::set_early_ops(usize::MAX);
     lazy::set_hash_mask(u64::MAX);
+    lazy::set_divide(lazy::Divide::Changing);
     lazy::synchronize().expect("an earlier test left a failure behind");
     lazy::reset_metrics();
     guard

@@ -5,6 +5,7 @@ gives them their places. Everything that costs time to import (``nn``, ``optim``
 """
 
 import importlib as _importlib
+import os as _os
 import sys as _sys
 from math import e, inf, nan, pi  # noqa: F401
 
@@ -157,3 +158,6 @@ def _look_for_plugins():
 
 
 _look_for_plugins()
+
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(before=_C._tpu_quiesce)

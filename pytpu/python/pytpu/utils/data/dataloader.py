@@ -1,6 +1,7 @@
 """`DataLoader`: batches of a dataset, made here or by worker processes."""
 
 import itertools
+import os
 import warnings
 
 import pytpu as torch
@@ -38,6 +39,38 @@ def fetch_stream(iterator, indices, auto_collate, collate_fn, drop_last):
     if not samples or (drop_last and len(samples) < len(indices)):
         raise StopIteration
     return collate_fn(samples)
+
+
+def _context(given):
+    """The `multiprocessing` context that was asked for, by name or as it is."""
+    import multiprocessing
+
+    if isinstance(given, str):
+        methods = multiprocessing.get_all_start_methods()
+        if given not in methods:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
+                f"multiprocessing_context={given!r}"
+            )
+        return multiprocessing.get_context(given)
+    if not isinstance(given, multiprocessing.context.BaseContext):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string specifying the start method, but got "
+            f"multiprocessing_context={given}"
+        )
+    return given
+
+
+def _warn_of_many(workers):
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if available is not None and workers > available:
+        warnings.warn(
+            f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in current "
+            f"system is {available}, which is smaller than what this DataLoader is going to create. Please be aware that "
+            "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
+            "potential slowness/freeze if necessary.",
+            stacklevel=3,
+        )
 
 
 class DataLoader:
@@ -87,6 +120,9 @@ class DataLoader:
                 "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
                 f"num_workers={num_workers}"
             )
+        if multiprocessing_context is not None:
+            multiprocessing_context = _context(multiprocessing_context)
+        _warn_of_many(num_workers)
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = prefetch_factor

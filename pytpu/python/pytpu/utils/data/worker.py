@@ -1,7 +1,9 @@
 """Worker processes of a `DataLoader`.
 
-Workers are spawned, not forked: the parent has threads and perhaps an accelerator, and neither survives a fork. Batches
-travel as NumPy arrays, which pickle without help and without shared-memory handles that could leak.
+Workers start as `multiprocessing` starts processes: before Python 3.14 they are forked on Linux, so a dataset may be anything,
+a lambda too, and a script needs no main guard. Nothing is left at work on a device while a process forks, and a forked worker
+computes on the host. Batches travel as NumPy arrays, which pickle without help and without shared-memory handles that
+could leak.
 """
 
 import os
@@ -152,9 +154,7 @@ class WorkerPool:
     def __init__(self, loader, base_seed):
         import multiprocessing
 
-        context = loader.multiprocessing_context
-        if context is None or isinstance(context, str):
-            context = multiprocessing.get_context(context or "spawn")
+        context = loader.multiprocessing_context or multiprocessing.get_context()
         self._loader = loader
         self._results = context.Queue()
         self._requests = []

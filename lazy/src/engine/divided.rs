@@ -1,0 +1,123 @@
+//! Launching a program in pieces: see [`crate::pieces`].
+
+use super::launching::warn_of_compilations;
+use super::{Compiling, Engine, Launched, MAX_BACKGROUND, Outputs, Segment};
+use crate::device::Device;
+use crate::form::{Form, Source};
+use crate::metrics::CutReason;
+use crate::pieces::Plan;
+use crate::slot::{Failure, Slot};
+use std::sync::Arc;
+
+/// Which piece reads what last: pieces may destroy what comes after them nobody reads.
+struct LastReaders {
+    of_args: Vec<Option<usize>>,
+    /// Only of values that a later piece reads.
+    of_values: Vec<Option<usize>>,
+}
+
+impl LastReaders {
+    fn new(form: &Form, pieces: &[Vec<usize>]) -> LastReaders {
+        let mut r = LastReaders { of_args: vec![None; form.args.len()], of_values: vec![None; form.values.len()] };
+        let mut computed_in = vec![usize::MAX; form.values.len()];
+        for (p, nodes) in pieces.iter().enumerate() {
+            for &n in nodes {
+                computed_in[form.values_of(n)].fill(p);
+                for input in form.inputs_of(n) {
+                    match input.source() {
+                        Source::Arg(a) => r.of_args[a] = Some(p),
+                        Source::Value(v) if computed_in[v] != p => r.of_values[v] = Some(p),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        r
+    }
+}
+
+impl Engine {
+    /// Computes a segment piece by piece. A piece that fails, fails what depends on it.
+    #[cold]
+    pub(super) fn launch_pieces(
+        &self,
+        device: &'static Device,
+        hash: u64,
+        segment: Segment,
+        plan: Plan,
+    ) -> Result<(), Arc<Failure>> {
+        if let Some(before) = self.background_of(segment.stream) {
+            before.wait(); // A piece may destroy what that one reads.
+        }
+        let Segment { body, outputs, reason, stream, debug } = segment;
+        if plan.compile_whole {
+            self.compile_meanwhile(device, hash, &body.form, reason);
+        }
+        let form = &body.form;
+        let last = LastReaders::new(form, &plan.pieces);
+        let mut slots: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
+        for (&v, slot) in form.outputs.iter().zip(&outputs.0) {
+            slots[v as usize] = Some(slot.clone());
+        }
+        let leaves: Vec<bool> = slots.iter().map(Option::is_some).collect();
+        let (mut result, mut compiled_ops) = (Ok(()), 0);
+        for (p, nodes) in plan.pieces.iter().enumerate() {
+            let values: Vec<u32> = nodes
+                .iter()
+                .flat_map(|&n| form.values_of(n))
+                .filter(|&v| leaves[v] || last.of_values[v].is_some())
+                .map(|v| v as u32)
+                .collect();
+            let mut part = form.extract(nodes.iter().copied(), &values);
+            part.form.is_pooled = form.is_pooled;
+            for (arg, source) in part.form.args.iter_mut().zip(&part.args) {
+                arg.donated = match *source {
+                    Source::Arg(a) => form.args[a].donated && last.of_args[a] == Some(p),
+                    Source::Value(v) => !leaves[v] && last.of_values[v] == Some(p),
+                    Source::Number(..) => false,
+                };
+            }
+            let part = body.of_part(part, |v| slots[v].clone());
+            let results = values.iter().map(|&v| {
+                slots[v as usize].get_or_insert_with(|| Arc::new(Slot::empty(form.values[v as usize]))).clone()
+            });
+            let results = Outputs(results.collect());
+            let mut piece = Segment { body: part, outputs: results, reason: CutReason::Piece, debug, stream };
+            let (hash, found) = self.look_up(&mut piece.body);
+            let compiled = found.map_or_else(
+                || {
+                    compiled_ops += nodes.len();
+                    self.compile(device, hash, &piece.body.form, piece.reason)
+                },
+                Ok,
+            );
+            let launched = self.launch_after(None, device, compiled, piece);
+            result = result.and(launched);
+            // What nobody reads any more is freed.
+            for v in (0..slots.len()).filter(|&v| !leaves[v] && last.of_values[v] == Some(p)) {
+                slots[v] = None;
+            }
+        }
+        if self.note(form.nodes.len(), true) && compiled_ops > form.nodes.len() / 2 {
+            warn_of_compilations("this sequence of ops is new");
+        }
+        self.recycle(body);
+        result
+    }
+
+    /// Compiles a program that comes often on a thread of its own; nobody waits for it.
+    fn compile_meanwhile(&self, device: &'static Device, hash: u64, form: &Form, reason: CutReason) {
+        let launched = Arc::new(Launched::new());
+        let mut compiling = self.compiling.lock();
+        if compiling.len() >= MAX_BACKGROUND {
+            return;
+        }
+        compiling.push(Compiling { wanted: None, launched: launched.clone() });
+        drop(compiling);
+        let form = form.clone();
+        self.in_thread(launched, move |engine| {
+            // If it fails, the program goes on in pieces.
+            let _ = engine.compile(device, hash, &form, reason);
+        });
+    }
+}

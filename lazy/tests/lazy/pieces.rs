@@ -1,0 +1,111 @@
+//! Programs that keep changing, computed in pieces.
+
+use crate::{tpu, turn, values};
+use torchtpu_lazy as lazy;
+use torchtpu_tensor::{DType, Device, Tensor};
+
+/// A step of which a few ops depend on `n`: a sum over so many elements between ops that stay the same.
+fn step(w: &Tensor, n: usize) -> Tensor {
+    let mut h = w.clone();
+    for i in 0..60 {
+        h = if i % 3 == 0 { h.tanh() } else { h.mul_scalar(0.9).unwrap().add(w) }.unwrap();
+    }
+    let part = h.narrow(0, 0, n as i64).unwrap().sum().unwrap();
+    h = h.mul(&part).unwrap();
+    for i in 0..60 {
+        h = if i % 4 == 0 { h.sin() } else { h.mul_scalar(0.5).unwrap().sub(w) }.unwrap();
+    }
+    w.sub_(&h.mul_scalar(0.01).unwrap()).unwrap();
+    h
+}
+
+fn start(device: Device) -> Tensor {
+    let data: Vec<f32> = (0..64).map(|i| (i as f32 * 0.37).sin()).collect();
+    Tensor::from_slice_on(&data, &[64], device).unwrap()
+}
+
+fn close(a: &Tensor, b: &Tensor) {
+    for (a, b) in values(a).iter().zip(values(b)) {
+        assert!((a - b).abs() < 1e-5, "{a} and {b}");
+    }
+}
+
+/// Ops in the programs that were compiled, but for those loaded from disk.
+fn compiled_ops() -> Vec<usize> {
+    lazy::explain().iter().map(|e| e.nodes).collect()
+}
+
+#[test]
+fn only_what_changes_is_compiled() {
+    let _turn = turn();
+    let (w, reference) = (start(Device::TPU), start(Device::CPU));
+    let mut before = 0;
+    for n in 1..30 {
+        close(&step(&w, n), &step(&reference, n));
+        close(&w, &reference);
+        if n == 9 {
+            before = compiled_ops().len();
+        }
+    }
+    let later = compiled_ops().split_off(before);
+    assert!(later.iter().all(|&n| n <= 12), "{later:?}");
+    assert!(later.len() <= 2 * 20, "{later:?}");
+}
+
+#[test]
+fn a_program_that_comes_often_is_compiled_as_a_whole() {
+    let _turn = turn();
+    let w = start(Device::TPU);
+    for n in 1..20 {
+        values(&step(&w, n));
+    }
+    let executed = || lazy::metrics().segments_executed;
+    for _ in 0..200 {
+        let before = executed();
+        values(&step(&w, 40));
+        if executed() == before + 1 {
+            let last = compiled_ops().pop().expect("something was compiled");
+            assert!(last > 100, "{last}");
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("a program that came 200 times was never compiled as a whole");
+}
+
+#[test]
+fn what_fails_in_a_piece_fails_nothing_else() {
+    let _turn = turn();
+    lazy::set_divide(lazy::Divide::Always);
+    let w = start(Device::TPU);
+    let reference = start(Device::CPU);
+    step(&reference, 7);
+    let x = tpu(&[1.0; 4], &[4]);
+    let lost = Tensor::ones(&[1 << 42], DType::F32, Device::TPU).unwrap().add_scalar(1.0).unwrap();
+    step(&w, 7);
+    let beside = x.add(&x).unwrap();
+    assert!(lost.to_vec::<f32>().is_err());
+    close(&w, &reference);
+    assert_eq!(values(&beside), [2.0; 4]);
+}
+
+#[test]
+fn memory_of_what_is_overwritten_is_taken_across_pieces() {
+    let _turn = turn();
+    for divide in [lazy::Divide::Never, lazy::Divide::Always] {
+        lazy::set_divide(divide);
+        let w = tpu(&vec![0.5; 1 << 20], &[1 << 20]);
+        lazy::synchronize().unwrap();
+        let before = lazy::metrics().live_bytes;
+        for _ in 0..3 {
+            for _ in 0..12 {
+                w.mul_(&w.tanh().unwrap().add_scalar(1.0).unwrap()).unwrap();
+            }
+            lazy::synchronize().unwrap();
+        }
+        let after = lazy::metrics();
+        assert_eq!(after.live_bytes, before, "{divide:?}");
+        let first = values(&w)[0];
+        assert!(values(&w).iter().all(|v| *v == first));
+    }
+}
