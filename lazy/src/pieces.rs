@@ -21,8 +21,10 @@ pub(crate) const LARGE: usize = 64;
 const LAST: u32 = 8;
 /// ... so many that varied make the next new program run in pieces. First steps of ordinary training vary twice or thrice.
 const VARIED: u32 = 4;
-/// A program that has come so often in pieces is compiled as a whole.
-const OFTEN: u32 = 8;
+/// A program that has come so often in pieces is compiled as a whole. That takes as long as some dozens of its runs gain by it.
+const OFTEN: u32 = 32;
+/// How often a program came that cannot be compiled as a whole.
+const NEVER: u32 = u32::MAX;
 /// How large pieces are, in ops.
 #[derive(Clone, Copy)]
 struct Sizes {
@@ -76,6 +78,8 @@ struct Known {
     ops: usize,
     /// How often each program has come in pieces.
     seen: FxHashMap<u64, u32>,
+    /// The one that is being compiled as a whole; one at a time, since the rest of the program wants the processor too.
+    compiling: Option<u64>,
     /// Ops of all large programs.
     programs: FxHashSet<u64>,
     /// Which of the last steps varied, a bit each, and whether the present one does.
@@ -92,6 +96,15 @@ impl Pieces {
             _ => {}
         }
         pieces
+    }
+
+    /// Hears that the whole has been compiled that a plan asked for.
+    pub(crate) fn whole_compiled(&self, succeeded: bool) {
+        let mut known = self.0.lock();
+        if let Some(hash) = known.compiling.take() {
+            // Should its executable be dropped, it has to come often again.
+            known.seen.insert(hash, if succeeded { 0 } else { NEVER });
+        }
     }
 
     /// Hears of a program that has an executable.
@@ -122,9 +135,13 @@ impl Pieces {
             Divide::Changing if is_one_of_many => {}
             Divide::Changing | Divide::Never => return None,
         }
+        let may_compile = known.compiling.is_none();
         let seen = known.seen.entry(hash).or_default();
-        *seen += 1;
-        let compile_whole = *seen == OFTEN;
+        *seen = seen.saturating_add(1);
+        let compile_whole = (OFTEN..NEVER).contains(seen) && may_compile;
+        if compile_whole {
+            known.compiling = Some(hash);
+        }
         let pieces = known.divide(&ops).into_iter().map(|r| nodes[r].to_vec()).collect();
         Some(Plan { pieces, compile_whole }).filter(|plan| plan.pieces.len() > 1)
     }
@@ -161,7 +178,7 @@ impl Known {
     }
 
     fn clear(&mut self) {
-        *self = Known { divide: self.divide, ..Known::default() };
+        *self = Known { divide: self.divide, compiling: self.compiling, ..Known::default() };
     }
 
     fn took_place(&mut self, varied: bool, ends_step: bool) {

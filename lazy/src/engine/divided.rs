@@ -1,7 +1,7 @@
 //! Launching a program in pieces: see [`crate::pieces`].
 
 use super::launching::warn_of_compilations;
-use super::{Compiling, Engine, Launched, MAX_BACKGROUND, Outputs, Segment};
+use super::{Compiling, Engine, Launched, Outputs, Segment};
 use crate::device::Device;
 use crate::form::{Form, Source};
 use crate::metrics::CutReason;
@@ -98,7 +98,7 @@ impl Engine {
                 slots[v] = None;
             }
         }
-        if self.note(form.nodes.len(), true) && compiled_ops > form.nodes.len() / 2 {
+        if self.note(form.nodes.len(), compiled_ops > form.nodes.len() / 2) {
             warn_of_compilations("this sequence of ops is new");
         }
         self.recycle(body);
@@ -108,16 +108,15 @@ impl Engine {
     /// Compiles a program that comes often on a thread of its own; nobody waits for it.
     fn compile_meanwhile(&self, device: &'static Device, hash: u64, form: &Form, reason: CutReason) {
         let launched = Arc::new(Launched::new());
-        let mut compiling = self.compiling.lock();
-        if compiling.len() >= MAX_BACKGROUND {
-            return;
-        }
-        compiling.push(Compiling { wanted: None, launched: launched.clone() });
-        drop(compiling);
+        self.compiling.lock().push(Compiling { wanted: None, launched: launched.clone() });
         let form = form.clone();
-        self.in_thread(launched, move |engine| {
+        let started = self.in_thread(launched, move |engine| {
             // If it fails, the program goes on in pieces.
-            let _ = engine.compile(device, hash, &form, reason);
+            let compiled = engine.compile(device, hash, &form, reason);
+            engine.pieces.whole_compiled(compiled.is_ok());
         });
+        if !started {
+            self.pieces.whole_compiled(false);
+        }
     }
 }

@@ -334,10 +334,13 @@ impl Engine {
         }
     }
 
-    /// Waits until nothing is left in the background.
-    pub(super) fn await_background(&self) {
+    /// Waits until no segment is left in the background, or no program either that nobody waits for.
+    pub(super) fn await_background(&self, spare_too: bool) {
         if self.in_background.load(Relaxed) > 0 {
-            let all: Vec<_> = self.compiling.lock().iter().map(|c| c.launched.clone()).collect();
+            let compiling = self.compiling.lock();
+            let all = compiling.iter().filter(|c| spare_too || c.wanted.is_some()).map(|c| c.launched.clone());
+            let all: Vec<_> = all.collect();
+            drop(compiling);
             all.iter().for_each(|l| {
                 l.wait();
             });

@@ -272,7 +272,7 @@ impl Drop for StreamGuard {
         engine.recording.lock().free_streams.push(id);
         let is_ours = device::loaded().is_some_and(Device::is_ours);
         if is_ours {
-            engine.await_background();
+            engine.await_background(true);
         }
         let launched = std::mem::take(&mut *engine.in_flight.lock());
         if is_ours {
@@ -360,7 +360,7 @@ impl Engine {
         if let Some(d) = device::loaded() {
             d.check_process().map_err(|f| f.error())?;
         }
-        self.await_background();
+        self.await_background(false);
         self.answer_checks()?;
         let launched = std::mem::take(&mut *self.in_flight.lock());
         for l in launched {
