@@ -19,8 +19,8 @@ use std::ops::Range;
 pub(crate) const LARGE: usize = 64;
 /// Of the last so many steps ...
 const LAST: u32 = 8;
-/// ... so many that varied make the next new program run in pieces. First steps of ordinary training vary twice or thrice.
-const VARIED: u32 = 4;
+/// ... so many that varied make the next new program run in pieces. First steps of ordinary training vary once or twice.
+const VARIED: u32 = 3;
 /// A program that has come so often in pieces is compiled as a whole. That takes as long as some dozens of its runs gain by it.
 const OFTEN: u32 = 32;
 /// How often a program came that cannot be compiled as a whole.
