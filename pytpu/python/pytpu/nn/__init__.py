@@ -23,9 +23,11 @@ def factory_kwargs(kwargs):
 
 def __getattr__(name):
     # Rarely used parts are imported on first use.
-    if name in ("utils", "parallel", "attention"):
-        from importlib import import_module
+    from importlib import import_module
 
+    if name == "DataParallel":
+        return import_module(f"{__name__}.parallel").DataParallel
+    if name in ("utils", "parallel", "attention", "common_types"):
         try:
             return import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as missing:

@@ -44,4 +44,6 @@ from .transformer import (
     Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
 )
 
+from . import utils  # noqa: E402
+
 __all__ = [name for name in dir() if name[0].isupper()]

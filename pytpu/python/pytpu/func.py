@@ -1,0 +1,117 @@
+"""Modules as functions of their parameters."""
+
+
+def _slots(module):
+    """Where each parameter and buffer is: a table of a submodule, and the name in it."""
+    slots = {}
+    for prefix, owner in module.named_modules(remove_duplicate=False):
+        for table in (owner._parameters, owner._buffers):
+            for name, value in table.items():
+                if value is not None:
+                    slots[f"{prefix}.{name}" if prefix else name] = (table, name)
+    return slots
+
+
+def _joined(dictionaries):
+    """For each name its value and the dictionary that it is from."""
+    if isinstance(dictionaries, dict):
+        dictionaries = [dictionaries]
+    elif not isinstance(dictionaries, (list, tuple)):
+        raise ValueError(
+            f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(dictionaries)}"
+        )
+    if not all(isinstance(d, dict) for d in dictionaries):
+        raise ValueError("Expected all elements of parameter_and_buffer_dicts to be dictionaries")
+    given, twice = {}, set()
+    for d in dictionaries:
+        twice |= given.keys() & d.keys()
+        given.update({name: (value, d) for name, value in d.items()})
+    if twice:
+        raise ValueError(f"{sorted(twice)} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+    return given
+
+
+def _check_names(module, slots, given):
+    missing, unexpected = sorted(slots.keys() - given.keys()), sorted(given.keys() - slots.keys())
+    lines = [
+        f"{what} key(s): {', '.join(map(repr, names))}."
+        for what, names in (("Unexpected", unexpected), ("Missing", missing))
+        if names
+    ]
+    if lines:
+        raise RuntimeError(f"Error(s) in reparametrizing for {type(module).__name__}:\n\t" + "\n\t".join(lines))
+
+
+def _with_tied(slots, given):
+    """Adds the names of tensors that are given under another name."""
+    values = dict(given)
+    names_of = {}
+    for name, (table, key) in slots.items():
+        names_of.setdefault(id(table[key]), []).append(name)
+    for names in names_of.values():
+        there = [name for name in names if name in given]
+        if any(given[name][0] is not given[there[0]][0] for name in there):
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(there)}, which are tied. "
+                "Consider using tie_weights=False"
+            )
+        if there:
+            values.update({name: (given[there[0]][0], None) for name in names if name not in given})
+    return values
+
+
+def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False):
+    """Calls `module` with other parameters and buffers, by their names; it keeps its own.
+
+    `parameter_and_buffer_dicts` is a dictionary or several, `args` one argument or a tuple of them. A tensor that the module has under
+    several names is replaced under all of them (`tie_weights`). What `forward` assigns to a buffer is put into its dictionary.
+
+    Raises `ValueError` for a name that is given twice, and with `strict` `RuntimeError` for names that are missing or unknown.
+    """
+    slots = _slots(module)
+    given = _joined(parameter_and_buffer_dicts)
+    if tie_weights:
+        given = _with_tied(slots, given)
+    if strict:
+        _check_names(module, slots, given)
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    given = {name: pair for name, pair in given.items() if name in slots}
+    own = {name: slots[name][0][slots[name][1]] for name in given}
+    try:
+        for name, (value, _) in given.items():
+            table, key = slots[name]
+            table[key] = value
+        return module(*args, **(kwargs or {}))
+    finally:
+        for name, (value, source) in given.items():
+            table, key = slots[name]
+            if source is not None and table.get(key) is not value:
+                source[name] = table.get(key)
+            table[key] = own[name]
+
+
+def stack_module_state(models):
+    """Parameters and buffers of modules of one kind, each stacked along a new first dimension: two dictionaries.
+
+    Raises `RuntimeError` for no modules, for modules of several types and for those that are partly in training mode.
+    """
+    import pytpu as torch
+
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({m.training for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if len({type(m) for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(tables, learn):
+        result = {}
+        for name in tables[0]:
+            tensors = [table[name] for table in tables]
+            y = torch.stack(tensors).detach()
+            result[name] = y.requires_grad_(tensors[0].requires_grad) if learn else y
+        return result
+
+    return stacked([dict(m.named_parameters()) for m in models], True), stacked(
+        [dict(m.named_buffers()) for m in models], False
+    )

@@ -1,0 +1,46 @@
+"""Sizes given once for all dimensions, or one by one."""
+
+from collections.abc import Iterable
+from itertools import chain, repeat
+
+
+def _ntuple(n, name="parse"):
+    def parse(x):
+        return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
+
+    parse.__name__ = name
+    return parse
+
+
+_single = _ntuple(1, "_single")
+_pair = _ntuple(2, "_pair")
+_triple = _ntuple(3, "_triple")
+_quadruple = _ntuple(4, "_quadruple")
+
+
+def _reverse_repeat_tuple(t, n):
+    """Paddings of each dimension as `pad` takes them: the last dimension first, each `n` times."""
+    return tuple(chain.from_iterable(repeat(x, n) for x in reversed(t)))
+
+
+def _list_with_default(out_size, defaults):
+    """Sizes, with those that are `None` taken from the end of `defaults`."""
+    if isinstance(out_size, int):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
+    return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :])]
+
+
+def consume_prefix_in_state_dict_if_present(state_dict, prefix):
+    """Takes `prefix` off the names in a `state_dict`, in place, and off those of its metadata."""
+    for name in [name for name in state_dict if name.startswith(prefix)]:
+        state_dict[name.removeprefix(prefix)] = state_dict.pop(name)
+    metadata = getattr(state_dict, "_metadata", None)
+    if metadata is not None:
+        for name in list(metadata):
+            # The module itself is named without the prefix's dot.
+            if name and name == prefix.rstrip("."):
+                metadata[""] = metadata.pop(name)
+            elif name.startswith(prefix):
+                metadata[name.removeprefix(prefix)] = metadata.pop(name)

@@ -1,0 +1,3 @@
+"""Inner parts of PyTorch's loader that scripts import all the same."""
+
+from . import collate  # noqa: F401

@@ -1,0 +1,201 @@
+"""Modules that scripts import for little: they are there, and say what is not."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import pytpu as torch
+from pytpu import nn
+
+IMAGENET = """
+import torch
+import torch.backends.cudnn as cudnn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import torch.nn as nn
+import torch.nn.parallel
+import torch.optim
+import torch.utils.data
+import torch.utils.data.distributed
+from torch.nn.modules.utils import _pair
+from torch.nn.common_types import _size_2_t
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.optim.lr_scheduler import StepLR
+from torch.utils.data import Subset
+from torch.utils.data._utils.collate import default_collate
+from torch.types import Device, Number
+
+cudnn.benchmark = True
+cudnn.deterministic = True
+torch.backends.cuda.matmul.allow_tf32 = True
+assert torch.backends.cudnn.benchmark and not dist.is_available()
+model = nn.DataParallel(nn.Linear(2, 1)).to("tpu")
+loss = model(torch.ones(4, 2, device="tpu")).sum()
+loss.backward()
+assert list(model.state_dict()) == ["module.weight", "module.bias"]
+assert model.module.weight.grad.tolist() == [[4.0, 4.0]] and _pair(3) == (3, 3)
+print("ran")
+"""
+
+
+def test_what_a_script_for_several_devices_imports_is_there(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(IMAGENET)
+    out = subprocess.run([sys.executable, "-m", "pytpu", script], capture_output=True, text=True, timeout=120)
+    assert out.stdout == "ran\n", out.stderr
+
+
+def test_switches_of_backends_can_be_set_for_a_block():
+    cudnn = torch.backends.cudnn
+    assert cudnn.version() is None and not cudnn.is_available() and not torch.backends.mps.is_built()
+    with cudnn.flags(benchmark=True, deterministic=True):
+        assert cudnn.benchmark and cudnn.deterministic
+    assert not cudnn.benchmark and not cudnn.deterministic
+    torch.backends.cuda.enable_flash_sdp(False)
+    assert not torch.backends.cuda.flash_sdp_enabled()
+    torch.backends.cuda.enable_flash_sdp(True)
+
+
+def test_wrappers_that_need_more_say_so():
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        nn.parallel.DistributedDataParallel(nn.Linear(2, 2))
+    with pytest.raises(RuntimeError, match="2 devices were named"):
+        nn.DataParallel(nn.Linear(2, 2), device_ids=[0, 1])
+
+
+def test_a_module_is_a_function_of_its_parameters(device):
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).to(device)
+    weight = torch.ones(2, 2, device=device, requires_grad=True)
+    mean = torch.zeros(2, device=device)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    x = torch.tensor([[1.0, 2.0], [3.0, 5.0]], device=device)
+    y = torch.func.functional_call(model, ({"0.weight": weight}, {"1.running_mean": mean}), x)
+    (y * y * torch.tensor([1.0, 3.0], device=device)).sum().backward()
+    assert weight.grad is not None and model[0].weight.grad is None
+    assert mean.tolist() != [0.0, 0.0]
+    for name, value in model.state_dict().items():
+        same = torch.equal(value, before[name])
+        assert same == (name not in ("1.running_var", "1.num_batches_tracked")), name
+
+
+def test_functional_call_ties_and_checks_names():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(2, 2, bias=False)
+            self.b = nn.Linear(2, 2, bias=False)
+            self.b.weight = self.a.weight
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x, scale=1):
+            self.calls = self.calls + 1
+            return self.b(self.a(x)) * scale
+
+    model, call = Tied(), torch.func.functional_call
+    x, two = torch.ones(1, 2), torch.eye(2) * 2
+    own = model.a.weight
+    given = {"a.weight": two, "calls": torch.tensor(5.0)}
+    assert call(model, given, (x,), {"scale": 3}).tolist() == [[12.0, 12.0]]
+    assert given["calls"].item() == 6 and model.calls.item() == 0
+    assert model.a.weight is own and model.b.weight is own
+    untied = call(model, {"a.weight": two}, x, tie_weights=False)
+    assert torch.equal(untied, torch.nn.functional.linear(x * 2, own))
+    with pytest.raises(ValueError, match="which are tied"):
+        call(model, {"a.weight": two, "b.weight": two + 1}, x)
+    with pytest.raises(RuntimeError, match=r"reparametrizing for Tied:\n\tUnexpected key\(s\): 'c'"):
+        call(model, {"a.weight": two, "c": two}, x, strict=True)
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\): 'bias'"):
+        call(nn.Linear(2, 2), {"weight": two}, x, strict=True)
+    with pytest.raises(ValueError, match="appeared in multiple dictionaries"):
+        call(model, ({"a.weight": two}, {"a.weight": two}), x)
+    with pytest.raises(TypeError):
+        call(model, {"a.weight": two}, x, {"unknown": 1})
+    assert model.a.weight is own
+    with pytest.warns(FutureWarning, match="is deprecated as of PyTorch 2.0"):
+        from pytpu.nn.utils.stateless import functional_call
+
+        assert functional_call(model, {"a.weight": two}, x).tolist() == [[4.0, 4.0]]
+
+
+def test_states_of_modules_are_stacked():
+    models = [nn.Linear(2, 3) for _ in range(4)]
+    parameters, buffers = torch.func.stack_module_state(models)
+    assert parameters["weight"].shape == (4, 3, 2) and parameters["weight"].requires_grad and buffers == {}
+    assert torch.equal(parameters["bias"][2], models[2].bias)
+    with pytest.raises(RuntimeError, match="same training/eval mode"):
+        torch.func.stack_module_state([models[0], nn.Linear(2, 3).eval()])
+
+
+def test_decorators_of_torchscript_leave_things_as_they_are():
+    @torch.jit.script
+    def gelu(x):
+        if torch.jit.is_scripting():
+            return x
+        return x * 2
+
+    class Net(nn.Module):
+        @torch.jit.ignore
+        def a(self):
+            return 1
+
+        @torch.jit.ignore(drop=True)
+        def b(self):
+            return 2
+
+    assert gelu(torch.ones(1)).item() == 2 and (Net().a(), Net().b()) == (1, 2)
+    assert isinstance(torch.jit.script(Net()), Net) and torch.jit.annotate(int, 3) == 3
+    assert torch.jit.isinstance([1], list[int]) and not torch.jit.isinstance([1], dict[int, int])
+
+
+def test_prefixes_are_taken_off_the_names_of_a_state():
+    model = nn.DataParallel(nn.Sequential(nn.Linear(1, 1)))
+    state = model.state_dict()
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+    assert list(state) == ["0.weight", "0.bias"] and set(state._metadata) == {"", "0"}
+    nn.Sequential(nn.Linear(1, 1)).load_state_dict(state)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_forked_processes_write_to_shared_memory():
+    import pytpu.multiprocessing as mp
+
+    model = nn.Linear(3, 2).to(torch.float64)
+    half = torch.zeros(2, 2, dtype=torch.bfloat16).t()
+    assert not half.is_shared() and half.share_memory_() is half
+    weight = model.weight
+    assert model.share_memory() is model and model.weight is weight and weight.is_shared() and half.is_shared()
+    before = weight.detach().clone()
+
+    def work():
+        with torch.no_grad():
+            model.weight.add_(1)
+            half[0, 1] = 3
+
+    process = mp.get_context("fork").Process(target=work)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    assert torch.equal(weight, before + 1) and half.tolist() == [[0, 3], [0, 0]]
+    with torch.no_grad():
+        weight.zero_()
+    assert weight.sum().item() == 0 and weight.requires_grad and weight.is_leaf
+
+
+def _add(i, value):
+    if value + i == 4:
+        raise KeyError("four")
+    if value + i == 9:
+        os._exit(7)
+
+
+def test_spawned_processes_tell_how_they_failed():
+    import pytpu.multiprocessing as mp
+
+    assert mp.spawn(_add, args=(0,), nprocs=2) is None
+    with pytest.raises(mp.ProcessRaisedException, match=r"(?s)-- Process 1 terminated .*KeyError: 'four'") as e:
+        mp.spawn(_add, args=(3,), nprocs=2)
+    assert e.value.error_index == 1
+    with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with exit code 7"):
+        mp.spawn(_add, args=(9,), nprocs=1)
