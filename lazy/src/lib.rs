@@ -66,8 +66,8 @@ mod slot;
 
 pub use explain::Explanation;
 pub use metrics::{CutReason, Metrics};
-pub use pieces::Divide;
 pub use mode::EagerMode;
+pub use pieces::Divide;
 
 use engine::Engine;
 use std::sync::OnceLock;

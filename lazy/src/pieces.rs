@@ -36,11 +36,13 @@ struct Sizes {
     least: usize,
     most: usize,
 }
-const SIZES: Sizes = Sizes { program: LARGE, run: 12, least: 32, most: 128 };
+const SIZES: Sizes = Sizes { program: LARGE, run: 6, least: 32, most: 128 };
+/// For what is new in a program of which runs are known: it may come again elsewhere, with other things new beside it.
+const FINE: Sizes = Sizes { least: 8, most: 32, ..SIZES };
 /// With [`Divide::Always`]: as many cuts as there can be.
 const SMALL: Sizes = Sizes { program: 2, run: 2, least: 1, most: 5 };
-/// One op in so many is a mark.
-const MARKS: u64 = 16;
+/// See [`marks`].
+const MARKS: u64 = 8;
 /// Beyond so many ops in known runs, or so many programs, all are forgotten.
 const MAX_KNOWN: usize = 1 << 17;
 
@@ -123,6 +125,8 @@ impl Pieces {
         let needed = form.needed(&form.outputs);
         let nodes: Vec<usize> = (0..form.nodes.len()).filter(|&n| needed[n]).collect();
         let ops: Vec<u64> = nodes.iter().map(|&n| hash_node(form, n)).collect();
+        let kinds: Vec<u64> =
+            nodes.iter().map(|&n| form.nodes[n].op.name().bytes().fold(0, |h, b| mix(h, b.into()))).collect();
         if known.ops.max(known.seen.len()).max(known.programs.len()) > MAX_KNOWN {
             known.clear();
         }
@@ -142,7 +146,7 @@ impl Pieces {
         if compile_whole {
             known.compiling = Some(hash);
         }
-        let pieces = known.divide(&ops).into_iter().map(|r| nodes[r].to_vec()).collect();
+        let pieces = known.divide(&ops, &marks(&kinds)).into_iter().map(|r| nodes[r].to_vec()).collect();
         Some(Plan { pieces, compile_whole }).filter(|plan| plan.pieces.len() > 1)
     }
 
@@ -189,13 +193,13 @@ impl Known {
     }
 
     /// Divides a program into runs, which are known from then on.
-    fn divide(&mut self, ops: &[u64]) -> Vec<Range<usize>> {
+    fn divide(&mut self, ops: &[u64], marks: &[bool]) -> Vec<Range<usize>> {
         let mut runs = Vec::new();
         let (mut at, mut rest) = (0, 0);
         while at < ops.len() {
             match self.longest(&ops[at..]) {
                 Some(len) => {
-                    self.divide_rest(ops, rest..at, &mut runs);
+                    self.divide_rest(ops, marks, rest..at, &mut runs);
                     runs.push(at..at + len);
                     at += len;
                     rest = at;
@@ -203,7 +207,7 @@ impl Known {
                 None => at += 1,
             }
         }
-        self.divide_rest(ops, rest..at, &mut runs);
+        self.divide_rest(ops, marks, rest..at, &mut runs);
         for run in &runs {
             self.learn(&ops[run.clone()]);
         }
@@ -217,7 +221,7 @@ impl Known {
     }
 
     /// Divides ops that no known run begins with: off goes what they share with the start of one and with the end of one.
-    fn divide_rest(&self, ops: &[u64], range: Range<usize>, runs: &mut Vec<Range<usize>>) {
+    fn divide_rest(&self, ops: &[u64], marks: &[bool], range: Range<usize>, runs: &mut Vec<Range<usize>>) {
         if range.is_empty() {
             return;
         }
@@ -235,7 +239,9 @@ impl Known {
         if front > 0 {
             runs.push(range.start..from);
         }
-        cut_at_marks(ops, from..to, sizes, runs);
+        let is_all = range.len() == ops.len();
+        let sizes = if is_all || self.divide == Divide::Always { sizes } else { FINE };
+        cut_at_marks(marks, from..to, sizes, runs);
         if back > 0 {
             runs.push(to..range.end);
         }
@@ -255,14 +261,19 @@ impl Known {
     }
 }
 
-/// Cuts where an op and the one before it are a mark: at the same places wherever the same ops come.
-fn cut_at_marks(ops: &[u64], range: Range<usize>, sizes: Sizes, runs: &mut Vec<Range<usize>>) {
+/// Where programs are cut that no known run divides: at an op that, with the two before it, is one in so many. Shapes do not matter, so
+/// it is at the same places wherever the same ops come.
+fn marks(kinds: &[u64]) -> Vec<bool> {
+    let kind = |i: usize, back: usize| i.checked_sub(back).map_or(0, |i| kinds[i]);
+    let mark = |i: usize| (mix(mix(kind(i, 2), kind(i, 1)), kind(i, 0)) >> 32).is_multiple_of(MARKS);
+    (0..kinds.len()).map(mark).collect()
+}
+
+fn cut_at_marks(marks: &[bool], range: Range<usize>, sizes: Sizes, runs: &mut Vec<Range<usize>>) {
     let mut start = range.start;
     for i in range.clone() {
-        let before = if i == range.start { 0 } else { ops[i - 1] };
-        let is_mark = (mix(ops[i], before) >> 32).is_multiple_of(MARKS);
         let len = i + 1 - start;
-        if (is_mark && len >= sizes.least && range.end - i > sizes.run) || len == sizes.most {
+        if (marks[i] && len >= sizes.least && range.end - i > sizes.run) || len == sizes.most {
             runs.push(start..i + 1);
             start = i + 1;
         }
@@ -293,9 +304,10 @@ mod tests {
         for n in 1..10 {
             let program = program(n);
             let before = known.runs.clone();
-            let runs = known.divide(&program);
+            let runs = known.divide(&program, &marks(&program));
             assert!(covers(&runs, program.len()), "{runs:?}");
-            let new: usize = runs.iter().filter(|r| !before.contains(&program[(*r).clone()].to_vec())).map(Range::len).sum();
+            let new: usize =
+                runs.iter().filter(|r| !before.contains(&program[(*r).clone()].to_vec())).map(Range::len).sum();
             match n {
                 1 => assert_eq!(new, 603),
                 2 => assert!(new <= 2 * SIZES.most, "{new}"),
@@ -308,7 +320,7 @@ mod tests {
     fn equal_layers_are_equal_pieces() {
         let layer = ops(0..90);
         let program = [ops(200..250), layer.repeat(12), ops(300..350)].concat();
-        let runs = Known::default().divide(&program);
+        let runs = Known::default().divide(&program, &marks(&program));
         assert!(covers(&runs, program.len()));
         let mut different: Vec<&[u64]> = runs.iter().map(|r| &program[r.clone()]).collect();
         different.sort_unstable();
@@ -320,14 +332,14 @@ mod tests {
     fn ops_that_are_left_out_or_come_twice_disturb_nothing_else() {
         let mut known = Known::default();
         let whole = ops(0..500);
-        known.divide(&whole);
+        known.divide(&whole, &marks(&whole));
         for cut in [0, 1, 17, 250, 499] {
             for program in [
                 [&whole[..cut], &whole[cut + 1..]].concat(),
                 [&whole[..cut], &whole[cut..=cut], &whole[cut..]].concat(),
                 whole[cut..].to_vec(),
             ] {
-                assert!(covers(&known.divide(&program), program.len()));
+                assert!(covers(&known.divide(&program, &marks(&program)), program.len()));
             }
         }
     }

@@ -220,7 +220,7 @@ pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
         let s = s.rem_euclid(n);
         y = match y.device().kind {
             // Parts of the same sizes for every shift, so that it is one program.
-            DeviceKind::Tpu if s != 0 => cat(&[&y, &y], dim)?.narrow(dim, n - s, n)?.copy()?,
+            DeviceKind::Tpu => cat(&[&y, &y], dim)?.narrow(dim, n - s, n)?.copy()?,
             _ => cat(&[&y.narrow(dim, n - s, s)?, &y.narrow(dim, 0, n - s)?], dim)?,
         };
     }
