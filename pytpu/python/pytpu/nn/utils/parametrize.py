@@ -1,0 +1,316 @@
+"""Parameters as functions of other ones, as in `torch.nn.utils.parametrize`.
+
+A module with a parametrized `weight` is of a class of its own, in which `weight` is a property: what `module.parametrizations.weight`
+computes from the tensors that it keeps.
+"""
+
+import copy
+from collections.abc import Sequence
+from contextlib import contextmanager
+
+import pytpu as torch
+
+from ..modules.container import ModuleDict, ModuleList
+from ..parameter import Parameter
+
+_depth = 0
+_cache = {}
+
+
+@contextmanager
+def cached():
+    """Computes each parametrized tensor once inside of the block, when it is first read."""
+    global _depth
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+        if _depth == 0:
+            _cache.clear()
+
+
+def _register(module, name, tensor):
+    if isinstance(tensor, Parameter):
+        module.register_parameter(name, tensor)
+    else:
+        module.register_buffer(name, tensor)
+
+
+def _inverse(parametrization, value):
+    """`right_inverse`, or the value itself where there is none."""
+    if hasattr(parametrization, "right_inverse"):
+        try:
+            return parametrization.right_inverse(value)
+        except NotImplementedError:
+            pass
+    return value
+
+
+class ParametrizationList(ModuleList):
+    """The parametrizations of one tensor, first to last, and the tensors that it is computed from.
+
+    These are `original`, or `original0`, `original1` and so on where `right_inverse` gives several. Raises `ValueError` when the tensor's
+    shape or dtype would change, unless `unsafe`.
+    """
+
+    def __init__(self, modules, original, unsafe=False):
+        if len(modules) == 0:
+            raise ValueError("ParametrizationList requires one or more modules.")
+        super().__init__(modules)
+        self.unsafe = unsafe
+        shape, dtype, before = original.shape, original.dtype, original.data
+        with torch.no_grad():
+            new = original
+            for parametrization in reversed(self):
+                new = _inverse(parametrization, new)
+        if not isinstance(new, torch.Tensor) and not isinstance(new, Sequence):
+            raise ValueError(
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                f"Got {type(new).__name__}"
+            )
+        self.is_tensor = isinstance(new, torch.Tensor)
+        self.ntensors = 1 if self.is_tensor else len(new)
+        if self.is_tensor:
+            if new.dtype != dtype:
+                raise ValueError(
+                    "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
+                    f"original.dtype: {dtype}\nright_inverse(original).dtype: {new.dtype}"
+                )
+            # The very same parameter, so that an optimiser that has it goes on.
+            if new is not original:
+                original.data = new.detach()
+            _register(self, "original", original)
+        else:
+            for i, tensor in enumerate(new):
+                if not isinstance(tensor, torch.Tensor):
+                    raise ValueError(
+                        "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                        f"Got element {i} of the sequence with type {type(tensor).__name__}."
+                    )
+                if isinstance(original, Parameter):
+                    tensor = Parameter(tensor.detach(), requires_grad=original.requires_grad)
+                _register(self, f"original{i}", tensor)
+        if not unsafe:
+            try:
+                self._check(shape, dtype)
+            except BaseException:
+                original.data = before
+                raise
+
+    def _check(self, shape, dtype):
+        value = self()
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(f"A parametrization must return a tensor. Got {type(value).__name__}.")
+        for what, before, after in (("dtype", dtype, value.dtype), ("shape", shape, value.shape)):
+            if before != after:
+                raise ValueError(
+                    f"Registering a parametrization may not change the {what} of the tensor, unless `unsafe` flag is "
+                    f"enabled.\nunparametrized {what}: {before}\nparametrized {what}: {after}"
+                )
+
+    def _originals(self):
+        names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+        return [getattr(self, name) for name in names]
+
+    def right_inverse(self, value):
+        """Sets the tensors that are kept, so that the parametrized one becomes `value` where that can be."""
+        with torch.no_grad():
+            for parametrization in reversed(self):
+                if not hasattr(parametrization, "right_inverse"):
+                    raise RuntimeError(
+                        f"parametrization {type(parametrization).__name__} does not implement right_inverse."
+                    )
+                value = parametrization.right_inverse(value)
+            if self.is_tensor and not isinstance(value, torch.Tensor):
+                raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
+            values = [value] if self.is_tensor else value
+            if not isinstance(values, Sequence):
+                raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}.")
+            if len(values) != self.ntensors:
+                raise ValueError(
+                    "'right_inverse' must return a sequence of tensors of length "
+                    f"{self.ntensors}. Got a sequence of length {len(values)}."
+                )
+            for original, new in zip(self._originals(), values):
+                if original.dtype != new.dtype:
+                    raise ValueError(
+                        f"The tensor returned by `right_inverse` has dtype {new.dtype} while `original` has dtype "
+                        f"{original.dtype}"
+                    )
+                original.data = new.detach()
+
+    def forward(self):
+        value = self[0](*self._originals())
+        for i in range(1, len(self)):
+            value = self[i](value)
+        return value
+
+
+def _refuse_to_pickle(self):
+    raise RuntimeError(
+        "Serialization of parametrized modules is only supported through state_dict(). See:\n"
+        "https://pytorch.org/tutorials/beginner/saving_loading_models.html"
+        "#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training"
+    )
+
+
+def _deepcopy(self, memo):
+    if id(self) in memo:
+        return memo[id(self)]
+    twin = _class_of(type(self).__bases__[0], self.parametrizations)
+    new = memo[id(self)] = twin.__new__(twin)
+    new.__dict__.update(copy.deepcopy(self.__dict__, memo))
+    return new
+
+
+def _class_of(base, names):
+    """A subclass of `base` for one module, with a property for each of `names`."""
+    twin = type(f"Parametrized{base.__name__}", (base,), {"__getstate__": _refuse_to_pickle})
+    if not hasattr(base, "__deepcopy__"):
+        twin.__deepcopy__ = _deepcopy
+    for name in names:
+        setattr(twin, name, _property(name))
+    return twin
+
+
+def _property(name):
+    def read(self):
+        if not _depth:
+            return self.parametrizations[name]()
+        key = (id(self), name)
+        if key not in _cache:
+            _cache[key] = self.parametrizations[name]()
+        return _cache[key]
+
+    def write(self, value):
+        self.parametrizations[name].right_inverse(value)
+
+    return property(read, write)
+
+
+def _check_next(module, name, parametrization):
+    """Whether one more parametrization keeps shape and dtype, there and back."""
+    before = getattr(module, name)
+    after = parametrization(before)
+    if not isinstance(after, torch.Tensor):
+        raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
+    for what in ("dtype", "shape"):
+        old, new = getattr(before, what), getattr(after, what)
+        if old != new:
+            raise ValueError(
+                f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` flag is "
+                f"enabled.\nmodule.{name}.{what}: {old}\nparametrization(module.{name}).{what}: {new}"
+            )
+    with torch.no_grad():
+        back = _inverse(parametrization, after)
+    if not isinstance(back, torch.Tensor):
+        raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
+    for what in ("dtype", "shape"):
+        old, new = getattr(before, what), getattr(back, what)
+        if old != new:
+            raise ValueError(
+                f"The tensor returned by parametrization.right_inverse must have the same {what} as module.{name}, unless "
+                f"the `unsafe` flag is enabled.\nmodule.{name}.{what}: {old}\nreturned {what}: {new}"
+            )
+
+
+def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
+    """Makes a parameter or buffer of `module` what `parametrization` computes from it, or from what it was computed from.
+
+    Returns the module. Raises `ValueError` when there is no such tensor, and unless `unsafe` when its shape or dtype would change.
+    """
+    parametrization.train(module.training)
+    if is_parametrized(module, tensor_name):
+        if not unsafe:
+            _check_next(module, tensor_name, parametrization)
+        module.parametrizations[tensor_name].append(parametrization)
+        module.parametrizations[tensor_name].unsafe |= unsafe
+    elif tensor_name in module._parameters or tensor_name in module._buffers:
+        kept = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
+        delattr(module, tensor_name)
+        if not is_parametrized(module):
+            module.__class__ = _class_of(type(module), ())
+            module.parametrizations = ModuleDict()
+        setattr(type(module), tensor_name, _property(tensor_name))
+        module.parametrizations[tensor_name] = kept
+    else:
+        raise ValueError(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
+        )
+    return module
+
+
+def is_parametrized(module, tensor_name=None):
+    """Whether `module` has a parametrized tensor, or that of this name is."""
+    parametrizations = getattr(module, "parametrizations", None)
+    if not isinstance(parametrizations, ModuleDict):
+        return False
+    return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
+
+
+def remove_parametrizations(module, tensor_name, leave_parametrized=True):
+    """Makes the tensor an ordinary one again, with its present value, or with that which it is computed from.
+
+    Returns the module. Raises `ValueError` when it is not parametrized, and when it is computed from several and is to be left
+    without (`leave_parametrized=False`).
+    """
+    if not is_parametrized(module, tensor_name):
+        raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
+    kept = module.parametrizations[tensor_name]
+    if kept.is_tensor:
+        tensor = kept.original
+        if leave_parametrized:
+            with torch.no_grad():
+                tensor.data = getattr(module, tensor_name).detach()
+    elif leave_parametrized:
+        value = getattr(module, tensor_name)
+        tensor = Parameter(value.detach()) if value.requires_grad else value
+    else:
+        raise ValueError(
+            "Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a "
+            "sequence of tensors."
+        )
+    delattr(type(module), tensor_name)
+    del module.parametrizations[tensor_name]
+    _register(module, tensor_name, tensor)
+    if not is_parametrized(module):
+        delattr(module, "parametrizations")
+        module.__class__ = type(module).__bases__[0]
+    return module
+
+
+def type_before_parametrizations(module):
+    """The class that `module` had before it was parametrized."""
+    return type(module).__bases__[0] if is_parametrized(module) else type(module)
+
+
+def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
+    """Gives `to_module` copies of the parametrizations of `from_module`, and the tensors they are computed from; returns it.
+
+    Of all its tensors, or of the one named.
+    """
+    if is_parametrized(from_module):
+        names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]
+        for name in names:
+            source = from_module.parametrizations[name]
+            if not hasattr(to_module, name):
+                setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
+            for parametrization in source:
+                register_parametrization(to_module, name, copy.deepcopy(parametrization), unsafe=source.unsafe)
+            for mine, theirs in zip(to_module.parametrizations[name]._originals(), source._originals()):
+                mine.data = theirs.detach().clone()
+    elif tensor_name is not None:
+        setattr(to_module, tensor_name, getattr(from_module, tensor_name))
+    return to_module
+
+
+__all__ = [
+    "ParametrizationList",
+    "cached",
+    "is_parametrized",
+    "register_parametrization",
+    "remove_parametrizations",
+    "transfer_parametrizations_and_params",
+    "type_before_parametrizations",
+]

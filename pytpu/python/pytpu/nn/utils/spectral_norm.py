@@ -1,0 +1,84 @@
+"""The older `spectral_norm`: a hook that computes the weight before each forward."""
+
+import pytpu as torch
+
+from .. import functional as F
+from ..parameter import Parameter, UninitializedParameter
+from .parametrizations import output_dim
+from .weight_norm import find_hook
+
+
+class SpectralNorm:
+    """The hook: `name` is `name_orig` over its largest singular value, estimated with `name_u` and `name_v`."""
+
+    def __init__(self, name="weight", n_power_iterations=1, dim=0, eps=1e-12):
+        if n_power_iterations <= 0:
+            raise ValueError(
+                f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
+            )
+        self.name = name
+        self.n_power_iterations = n_power_iterations
+        self.dim = dim
+        self.eps = eps
+
+    def reshape_weight_to_matrix(self, weight):
+        """The weight with `dim` as rows."""
+        return weight.movedim(self.dim, 0).flatten(1)
+
+    def compute_weight(self, module, do_power_iteration):
+        """The weight, after a step of the iteration or without."""
+        weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
+        matrix = self.reshape_weight_to_matrix(weight)
+        if do_power_iteration:
+            with torch.no_grad():
+                for _ in range(self.n_power_iterations):
+                    v.copy_(F.normalize(matrix.t().mv(u), dim=0, eps=self.eps))
+                    u.copy_(F.normalize(matrix.mv(v), dim=0, eps=self.eps))
+                # A second forward before backward changes the vectors.
+                u, v = u.clone(), v.clone()
+        return weight / torch.dot(u, matrix.mv(v))
+
+    def __call__(self, module, inputs):
+        setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
+
+
+def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
+    """Divides a weight by its largest singular value, as `n_power_iterations` steps of each forward in training estimate it.
+
+    The weight is seen as a matrix whose rows are `dim`: 0, or 1 for transposed convolutions. Returns the module.
+    `parametrizations.spectral_norm` is newer.
+    """
+    if find_hook(module, SpectralNorm, name) is not None:
+        raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
+    hook = SpectralNorm(name, n_power_iterations, output_dim(module) if dim is None else dim, eps)
+    weight = module._parameters[name]
+    if weight is None:
+        raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    if isinstance(weight, UninitializedParameter):
+        raise ValueError(
+            "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to run the dummy forward "
+            "before applying spectral normalization"
+        )
+    with torch.no_grad():
+        sizes = hook.reshape_weight_to_matrix(weight).shape
+        u, v = (F.normalize(weight.new_empty(n).normal_(0, 1), dim=0, eps=eps) for n in sizes)
+    delattr(module, name)
+    module.register_parameter(f"{name}_orig", weight)
+    setattr(module, name, weight.data)
+    module.register_buffer(f"{name}_u", u)
+    module.register_buffer(f"{name}_v", v)
+    module.register_forward_pre_hook(hook)
+    return module
+
+
+def remove_spectral_norm(module, name="weight"):
+    """Makes `name` an ordinary parameter again; returns the module. Raises `ValueError` where it is one."""
+    number = find_hook(module, SpectralNorm, name)
+    if number is None:
+        raise ValueError(f"spectral_norm of '{name}' not found in {module}")
+    with torch.no_grad():
+        weight = module._forward_pre_hooks.pop(number).compute_weight(module, do_power_iteration=False)
+    for part in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
+        delattr(module, part)
+    module.register_parameter(name, Parameter(weight.detach()))
+    return module

@@ -1,0 +1,197 @@
+"""Parametrized tensors, and weights that are normalised. Numbers are PyTorch's."""
+
+import copy
+import pickle
+import warnings
+
+import pytest
+
+import pytpu as torch
+from pytpu import nn
+from pytpu.nn.utils import parametrizations, parametrize
+
+
+class Symmetric(nn.Module):
+    def forward(self, x):
+        return x.triu() + x.triu(1).transpose(-1, -2)
+
+
+class Exp(nn.Module):
+    def forward(self, x):
+        return x.exp()
+
+    def right_inverse(self, x):
+        return x.log()
+
+
+class Halves(nn.Module):
+    def forward(self, a, b):
+        return a + b
+
+    def right_inverse(self, x):
+        return x * 0.5, x * 0.5
+
+
+class Returns(nn.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+
+    def forward(self, x):
+        return self.value(x)
+
+
+def test_a_parametrized_weight_is_what_it_is_computed_to_be(device):
+    layer = nn.Linear(3, 3, device=device)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    weight = layer.weight
+    assert parametrize.register_parametrization(layer, "weight", Symmetric()) is layer
+    assert type(layer).__name__ == "ParametrizedLinear" and isinstance(layer, nn.Linear)
+    assert parametrize.type_before_parametrizations(layer) is nn.Linear
+    assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original"]
+    # The optimiser has what the weight is computed from.
+    assert layer.parametrizations.weight.original is weight
+    before = weight.detach().clone()
+    layer(torch.ones(2, 3, device=device)).sum().backward()
+    optimizer.step()
+    assert torch.equal(layer.weight, layer.weight.T) and not torch.equal(before, weight)
+    assert parametrize.is_parametrized(layer, "weight") and not parametrize.is_parametrized(layer, "bias")
+    with pytest.raises(RuntimeError, match="parametrization Symmetric does not implement right_inverse"):
+        layer.weight = torch.ones(3, 3, device=device)
+    parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
+    assert type(layer) is nn.Linear and layer.weight is weight and not torch.equal(weight, weight.T)
+
+
+def test_assignments_go_through_the_inverse(device):
+    layer = nn.Linear(2, 2, device=device)
+    parametrize.register_parametrization(layer, "weight", nn.Identity())
+    layer.parametrizations.weight.original.data.abs_()
+    parametrize.remove_parametrizations(layer, "weight")
+    value = layer.weight.detach().clone()
+    parametrize.register_parametrization(layer, "weight", Exp())
+    assert torch.allclose(layer.weight, value)
+    layer.weight = torch.full((2, 2), 2.0, device=device)
+    assert torch.allclose(layer.parametrizations.weight.original, torch.tensor(2.0).log().to(device))
+    parametrize.register_parametrization(layer, "weight", Symmetric())
+    assert len(layer.parametrizations.weight) == 2
+    assert torch.allclose(layer.weight, torch.full((2, 2), 2.0, device=device))
+
+
+def test_several_originals_copies_and_pickles(device):
+    layer = nn.Linear(2, 2, device=device)
+    parametrize.register_parametrization(layer, "weight", Halves())
+    assert list(layer.state_dict()) == ["bias", *(f"parametrizations.weight.original{i}" for i in range(2))]
+    twin = copy.deepcopy(layer)
+    assert torch.equal(twin.weight, layer.weight)
+    with pytest.raises(ValueError, match="parametrized in terms of a sequence of tensors"):
+        parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
+    parametrize.remove_parametrizations(layer, "weight")
+    assert isinstance(layer.weight, nn.Parameter) and layer.weight.requires_grad
+    assert parametrize.is_parametrized(twin, "weight") and torch.equal(twin.weight, layer.weight)
+    with pytest.raises(RuntimeError, match="only supported through state_dict"):
+        pickle.dumps(twin)
+    with parametrize.cached():
+        assert twin.weight is twin.weight
+    assert twin.weight is not twin.weight
+    other = parametrize.transfer_parametrizations_and_params(twin, nn.Linear(2, 2, device=device))
+    assert torch.equal(other.weight, twin.weight)
+
+
+def test_what_does_not_fit_is_refused_and_changes_nothing():
+    layer = nn.Linear(3, 3)
+    for value, text in [
+        (lambda x: x[:1], r"unparametrized shape: torch.Size\(\[3, 3\]\)\nparametrized shape: torch.Size\(\[1, 3\]\)"),
+        (lambda x: x.double(), "parametrized dtype: torch.float64"),
+        (lambda x: 3, "A parametrization must return a tensor. Got int."),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            parametrize.register_parametrization(layer, "weight", Returns(value))
+        assert type(layer) is nn.Linear and list(layer.state_dict()) == ["weight", "bias"]
+    class Longer(Returns):
+        def right_inverse(self, x):
+            return x * 2
+
+    before = layer.weight.detach().clone()
+    with pytest.raises(ValueError, match="may not change the shape"):
+        parametrize.register_parametrization(layer, "weight", Longer(lambda x: x[:1]))
+    assert torch.equal(layer.weight, before)
+    parametrize.register_parametrization(layer, "weight", Symmetric())
+    with pytest.raises(ValueError, match="parametrization\\(module.weight\\).shape: torch.Size\\(\\[1, 3\\]\\)"):
+        parametrize.register_parametrization(layer, "weight", Returns(lambda x: x[:1]))
+    with pytest.raises(ValueError, match="does not have a parameter, a buffer, or a parametrized element with name 'w'"):
+        parametrize.register_parametrization(layer, "w", Symmetric())
+    with pytest.raises(ValueError, match="does not have a parametrization on bias"):
+        parametrize.remove_parametrizations(layer, "bias")
+    parametrize.register_parametrization(layer, "bias", Returns(lambda x: x[:1]), unsafe=True)
+    assert layer.bias.shape == (1,)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(
+    "normalise, expected",
+    [
+        (lambda m: parametrizations.weight_norm(m), [1.30229, 0.66018, 0.16033, 0.16400]),
+        (lambda m: parametrizations.weight_norm(m, dim=None), [1.30229, 0.63464, 0.10077, -0.01126]),
+        (lambda m: parametrizations.spectral_norm(m), [2.62905, 1.16283, 0.39580, 0.07223]),
+        (lambda m: nn.utils.weight_norm(m), [1.30229, 0.66018, 0.16033, 0.16400]),
+        (lambda m: nn.utils.weight_norm(m, dim=1), [1.30229, 0.64796, 0.11037, 0.04647]),
+        (lambda m: nn.utils.spectral_norm(m), [4.14871, 0.30303, 0.11457, -0.01642]),
+    ],
+)
+def test_training_with_normalised_weights(normalise, expected, device):
+    torch.manual_seed(1)
+    model = normalise(nn.Conv1d(2, 3, 2))
+    x = torch.randn(1, 2, 4).to(device)
+    model.to(device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    losses = []
+    for _ in range(3):
+        loss = model(x).pow(2).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    model.eval()
+    losses.append(model(x).sum().item())
+    assert losses == pytest.approx(expected, abs=2e-5)
+
+
+def test_hooks_are_removed_and_not_doubled():
+    with pytest.warns(FutureWarning, match="is deprecated in favor of"):
+        layer = nn.utils.weight_norm(nn.Linear(2, 3))
+    assert list(layer.state_dict()) == ["bias", "weight_g", "weight_v"] and layer.weight_g.shape == (3, 1)
+    weight = layer.weight.detach().clone()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(RuntimeError, match="two weight_norm hooks on the same parameter weight"):
+            nn.utils.weight_norm(layer)
+    newer = parametrizations.weight_norm(nn.Linear(2, 3))
+    newer.load_state_dict(layer.state_dict())
+    assert torch.allclose(newer.weight, weight)
+    nn.utils.remove_weight_norm(layer)
+    assert isinstance(layer.weight, nn.Parameter) and torch.allclose(layer.weight, weight)
+    with pytest.raises(ValueError, match="weight_norm of 'weight' not found in Linear"):
+        nn.utils.remove_weight_norm(layer)
+    nn.utils.spectral_norm(layer)
+    assert list(layer.state_dict()) == ["bias", "weight_orig", "weight_u", "weight_v"]
+    with pytest.raises(RuntimeError, match="two spectral_norm hooks on the same parameter weight"):
+        nn.utils.spectral_norm(layer)
+    for _ in range(30):
+        layer(torch.ones(1, 2))
+    nn.utils.remove_spectral_norm(layer)
+    assert list(layer.state_dict()) == ["bias", "weight"]
+    # The largest singular value is one: so it is the root of the greatest eigenvalue of a 2 x 2 matrix.
+    (a, b), (_, d) = (layer.weight.detach().T @ layer.weight.detach()).tolist()
+    assert ((a + d) / 2 + (((a - d) / 2) ** 2 + b * b) ** 0.5) == pytest.approx(1, abs=1e-4)
+
+
+def test_spectral_norm_of_other_layers():
+    torch.manual_seed(2)
+    layer = parametrizations.spectral_norm(nn.ConvTranspose2d(2, 3, 2))
+    assert layer.weight.flatten()[:5].tolist() == pytest.approx([0.1401, -0.1453, 0.1675, -0.0312, 0.2609], abs=1e-4)
+    bias = parametrizations.spectral_norm(nn.Linear(2, 4), name="bias").bias
+    assert bias.norm().item() == pytest.approx(1)
+    with pytest.raises(ValueError, match="Expected n_power_iterations to be positive, but got n_power_iterations=0"):
+        parametrizations.spectral_norm(nn.Linear(2, 2), n_power_iterations=0)
+    with pytest.raises(ValueError, match="has no parameter or buffer with name 'w'"):
+        parametrizations.spectral_norm(nn.Linear(2, 2), name="w")
