@@ -92,14 +92,13 @@ impl ProcessCache {
     }
 
     /// Adds an executable, unless another thread has added an equal one meanwhile; returns the one that stays.
-    pub(crate) fn insert(&self, hash: u64, compiled: Compiled) -> Arc<Compiled> {
+    pub(crate) fn insert(&self, hash: u64, compiled: Arc<Compiled>) -> Arc<Compiled> {
         let mut map = self.map.write();
         compiled.used.store(self.clock.fetch_add(1, Relaxed), Relaxed);
         let list = map.by_hash.entry(hash).or_default();
         if let Some(same) = list.iter().find(|c| c.form == compiled.form) {
             return same.clone();
         }
-        let compiled = Arc::new(compiled);
         list.push(compiled.clone());
         map.count += 1;
         map.ops += compiled.form.nodes.len();

@@ -10,10 +10,12 @@
 //! loop begins with new programs; what counts is how many of the last steps had a new program made mostly of ops that earlier ones
 //! had too.
 
+use crate::cache::Compiled;
 use crate::form::{Form, Source, hash_meta, hash_op, mix};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 /// Smaller programs are compiled faster than they are divided.
 pub(crate) const LARGE: usize = 64;
@@ -23,6 +25,10 @@ const LAST: u32 = 8;
 const VARIED: u32 = 3;
 /// A program that has come so often in pieces is compiled as a whole. That takes as long as some dozens of its runs gain by it.
 const OFTEN: u32 = 32;
+/// So often it has come when that is used.
+const OFTEN_COMPILED: u32 = 64;
+/// After so many other programs, a whole that was not used makes room for another.
+const FORGOTTEN: u32 = 1024;
 /// How often a program came that cannot be compiled as a whole.
 const NEVER: u32 = u32::MAX;
 /// How large pieces are, in ops.
@@ -58,12 +64,27 @@ pub enum Divide {
     Always,
 }
 
+/// The executable of a whole program, once it has been compiled; `None` if that failed.
+pub(crate) type Whole = Arc<OnceLock<Option<Arc<Compiled>>>>;
+
 /// How a program that has no executable is computed.
-pub(crate) struct Plan {
-    /// Nodes of each piece, in order; nodes that nothing depends on are left out.
-    pub(crate) pieces: Vec<Vec<usize>>,
-    /// Whether the whole is worth compiling meanwhile.
-    pub(crate) compile_whole: bool,
+pub(crate) enum Plan {
+    Pieces {
+        /// Nodes of each piece, in order; nodes that nothing depends on are left out.
+        pieces: Vec<Vec<usize>>,
+        /// Where the whole is to be put, if it is worth compiling meanwhile.
+        compile: Option<Whole>,
+    },
+    /// As a whole after all, as soon as it is compiled.
+    Whole(Whole),
+}
+
+/// A whole that is being compiled or waits to be used.
+struct Pending {
+    hash: u64,
+    whole: Whole,
+    /// Programs that were divided since.
+    age: u32,
 }
 
 /// The runs of ops that were computed as pieces.
@@ -80,8 +101,8 @@ struct Known {
     ops: usize,
     /// How often each program has come in pieces.
     seen: FxHashMap<u64, u32>,
-    /// The one that is being compiled as a whole; one at a time, since the rest of the program wants the processor too.
-    compiling: Option<u64>,
+    /// One at a time, since the rest of the program wants the processor too.
+    pending: Option<Pending>,
     /// Ops of all large programs.
     programs: FxHashSet<u64>,
     /// Which of the last steps varied, a bit each, and whether the present one does.
@@ -100,13 +121,9 @@ impl Pieces {
         pieces
     }
 
-    /// Hears that the whole has been compiled that a plan asked for.
-    pub(crate) fn whole_compiled(&self, succeeded: bool) {
-        let mut known = self.0.lock();
-        if let Some(hash) = known.compiling.take() {
-            // Should its executable be dropped, it has to come often again.
-            known.seen.insert(hash, if succeeded { 0 } else { NEVER });
-        }
+    /// Hears that a program is used as a whole. Should its executable be dropped, it has to come often again.
+    pub(crate) fn is_whole(&self, hash: u64) {
+        self.0.lock().seen.insert(hash, 0);
     }
 
     /// Hears of a program that has an executable.
@@ -139,15 +156,14 @@ impl Pieces {
             Divide::Changing if is_one_of_many => {}
             Divide::Changing | Divide::Never => return None,
         }
-        let may_compile = known.compiling.is_none();
-        let seen = known.seen.entry(hash).or_default();
-        *seen = seen.saturating_add(1);
-        let compile_whole = (OFTEN..NEVER).contains(seen) && may_compile;
-        if compile_whole {
-            known.compiling = Some(hash);
-        }
-        let pieces = known.divide(&ops, &marks(&kinds)).into_iter().map(|r| nodes[r].to_vec()).collect();
-        Some(Plan { pieces, compile_whole }).filter(|plan| plan.pieces.len() > 1)
+        let compile = match known.whole(hash) {
+            Some(Step::Use(whole)) => return Some(Plan::Whole(whole)),
+            Some(Step::Compile(whole)) => Some(whole),
+            None => None,
+        };
+        let pieces: Vec<Vec<usize>> =
+            known.divide(&ops, &marks(&kinds)).into_iter().map(|r| nodes[r].to_vec()).collect();
+        (pieces.len() > 1 || compile.is_some()).then_some(Plan::Pieces { pieces, compile })
     }
 
     pub(crate) fn clear(&self) {
@@ -176,13 +192,41 @@ fn common(a: impl Iterator<Item = u64>, b: impl Iterator<Item = u64>) -> usize {
     a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
+enum Step {
+    Compile(Whole),
+    Use(Whole),
+}
+
 impl Known {
+    /// What is to be done about the whole of a program that comes once more. Counts alone decide, not how far the compiler has
+    /// got: the same program gives the same results, to the last bit, at each run.
+    fn whole(&mut self, hash: u64) -> Option<Step> {
+        let seen = self.seen.entry(hash).or_default();
+        *seen = seen.saturating_add(1);
+        if let Some(pending) = &mut self.pending {
+            pending.age += 1;
+            if pending.hash == hash && *seen >= OFTEN_COMPILED {
+                *seen = NEVER;
+                return self.pending.take().map(|p| Step::Use(p.whole));
+            }
+            if pending.age < FORGOTTEN {
+                return None;
+            }
+        }
+        if !(OFTEN..NEVER).contains(seen) {
+            return None;
+        }
+        let whole = Whole::default();
+        self.pending = Some(Pending { hash, whole: whole.clone(), age: 0 });
+        Some(Step::Compile(whole))
+    }
+
     fn sizes(&self) -> Sizes {
         if self.divide == Divide::Always { SMALL } else { SIZES }
     }
 
     fn clear(&mut self) {
-        *self = Known { divide: self.divide, compiling: self.compiling, ..Known::default() };
+        *self = Known { divide: self.divide, ..Known::default() };
     }
 
     fn took_place(&mut self, varied: bool, ends_step: bool) {

@@ -5,7 +5,7 @@ use super::{Compiling, Engine, Launched, Outputs, Segment};
 use crate::device::Device;
 use crate::form::{Form, Source};
 use crate::metrics::CutReason;
-use crate::pieces::Plan;
+use crate::pieces::Whole;
 use crate::slot::{Failure, Slot};
 use std::sync::Arc;
 
@@ -44,24 +44,25 @@ impl Engine {
         device: &'static Device,
         hash: u64,
         segment: Segment,
-        plan: Plan,
+        pieces: &[Vec<usize>],
+        compile: Option<Whole>,
     ) -> Result<(), Arc<Failure>> {
         if let Some(before) = self.background_of(segment.stream) {
             before.wait(); // A piece may destroy what that one reads.
         }
         let Segment { body, outputs, reason, stream, debug } = segment;
-        if plan.compile_whole {
-            self.compile_meanwhile(device, hash, &body.form, reason);
+        if let Some(whole) = compile {
+            self.compile_meanwhile(device, hash, &body.form, reason, Owed(whole));
         }
         let form = &body.form;
-        let last = LastReaders::new(form, &plan.pieces);
+        let last = LastReaders::new(form, pieces);
         let mut slots: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
         for (&v, slot) in form.outputs.iter().zip(&outputs.0) {
             slots[v as usize] = Some(slot.clone());
         }
         let leaves: Vec<bool> = slots.iter().map(Option::is_some).collect();
         let (mut result, mut compiled_ops) = (Ok(()), 0);
-        for (p, nodes) in plan.pieces.iter().enumerate() {
+        for (p, nodes) in pieces.iter().enumerate() {
             let values: Vec<u32> = nodes
                 .iter()
                 .flat_map(|&n| form.values_of(n))
@@ -105,18 +106,25 @@ impl Engine {
         result
     }
 
-    /// Compiles a program that comes often on a thread of its own; nobody waits for it.
-    fn compile_meanwhile(&self, device: &'static Device, hash: u64, form: &Form, reason: CutReason) {
+    /// Compiles a program that comes often on a thread of its own.
+    fn compile_meanwhile(&self, device: &'static Device, hash: u64, form: &Form, reason: CutReason, owed: Owed) {
         let launched = Arc::new(Launched::new());
         self.compiling.lock().push(Compiling { wanted: None, launched: launched.clone() });
         let form = form.clone();
-        let started = self.in_thread(launched, move |engine| {
-            // If it fails, the program goes on in pieces.
-            let compiled = engine.compile(device, hash, &form, reason);
-            engine.pieces.whole_compiled(compiled.is_ok());
+        // Without a thread to be had, what is owed is dropped.
+        self.in_thread(launched, move |engine| {
+            if let Ok(compiled) = engine.build(device, hash, &form, reason) {
+                let _ = owed.0.set(Some(Arc::new(compiled)));
+            }
         });
-        if !started {
-            self.pieces.whole_compiled(false);
-        }
+    }
+}
+
+/// A whole that somebody may wait for: none, if it is dropped first.
+struct Owed(Whole);
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        let _ = self.0.set(None);
     }
 }

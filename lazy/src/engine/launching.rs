@@ -11,6 +11,7 @@ use crate::form::{DTYPES, Form, mix};
 use crate::lower::{self, Module};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
+use crate::pieces::Plan;
 use crate::slot::{Failure, Slot};
 use crate::{device, explain, form, metrics, mode, pieces};
 use parking_lot::{Mutex, MutexGuard};
@@ -42,13 +43,22 @@ impl Engine {
                 (Ok(c), segment)
             }
             (hash, None) => {
-                let plan = self.pieces.plan(hash, &segment.body.form, !segment.reason.is_inside_step());
-                if let Some(plan) = plan.filter(|_| !segment.debug) {
-                    return self.launch_pieces(device, hash, segment, plan);
-                }
-                match self.to_background(device, hash, segment) {
-                    None => return Ok(()),
-                    Some(s) => (self.compile(device, hash, &s.body.form, s.reason), s),
+                let plan = || self.pieces.plan(hash, &segment.body.form, !segment.reason.is_inside_step());
+                match plan().filter(|_| !segment.debug) {
+                    Some(Plan::Pieces { pieces, compile }) => {
+                        return self.launch_pieces(device, hash, segment, &pieces, compile);
+                    }
+                    Some(Plan::Whole(whole)) => match whole.wait() {
+                        Some(whole) => {
+                            self.pieces.is_whole(hash);
+                            (Ok(self.cache.insert(hash, whole.clone())), segment)
+                        }
+                        None => (self.compile(device, hash, &segment.body.form, segment.reason), segment),
+                    },
+                    None => match self.to_background(device, hash, segment) {
+                        None => return Ok(()),
+                        Some(s) => (self.compile(device, hash, &s.body.form, s.reason), s),
+                    },
                 }
             }
         };
@@ -227,6 +237,7 @@ impl Engine {
         Ok(())
     }
 
+    /// Compiles a form, or loads its executable from disk, and keeps it.
     #[cold]
     #[inline(never)]
     pub(super) fn compile(
@@ -236,6 +247,18 @@ impl Engine {
         form: &Form,
         reason: CutReason,
     ) -> Result<Arc<Compiled>, Arc<Failure>> {
+        let compiled = self.build(device, hash, form, reason)?;
+        Ok(self.cache.insert(hash, Arc::new(compiled)))
+    }
+
+    /// The same, for the caller to keep.
+    pub(super) fn build(
+        &self,
+        device: &Device,
+        hash: u64,
+        form: &Form,
+        reason: CutReason,
+    ) -> Result<Compiled, Arc<Failure>> {
         let start = Instant::now();
         let place = |f: Failure| {
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
@@ -293,7 +316,7 @@ impl Engine {
             from_disk,
             why,
         });
-        Ok(self.cache.insert(hash, Compiled::new(form.clone(), executable, pooled)))
+        Ok(Compiled::new(form.clone(), executable, pooled))
     }
 
     /// Takes note of whether a large segment had to be compiled; says whether many of the last 64 had to be.
