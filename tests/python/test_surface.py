@@ -1,8 +1,10 @@
 """Modules that scripts import for little: they are there, and say what is not."""
 
+import hashlib
 import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -199,3 +201,29 @@ def test_spawned_processes_tell_how_they_failed():
     assert e.value.error_index == 1
     with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with exit code 7"):
         mp.spawn(_add, args=(9,), nprocs=1)
+
+
+def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):
+    model = nn.Linear(2, 3)
+    torch.save(model.state_dict(), tmp_path / "weights.pth")
+    digest = hashlib.sha256((tmp_path / "weights.pth").read_bytes()).hexdigest()
+    (tmp_path / "weights.pth").rename(tmp_path / f"weights-{digest[:8]}.pth")
+    url = (tmp_path / f"weights-{digest[:8]}.pth").as_uri()
+    before = torch.hub.get_dir()
+    torch.hub.set_dir(tmp_path / "hub")
+    try:
+        for _ in range(2):
+            state = torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
+            assert torch.equal(state["weight"], model.weight)
+        assert capsys.readouterr().err.count("Downloading") == 1
+        other = tmp_path / "weights-00000000.pth"
+        other.write_bytes((tmp_path / f"weights-{digest[:8]}.pth").read_bytes())
+        with pytest.raises(RuntimeError, match='invalid hash value .expected "00000000", got "' + digest):
+            torch.hub.load_state_dict_from_url(other.as_uri(), check_hash=True)
+        assert os.listdir(tmp_path / "hub" / "checkpoints") == [f"weights-{digest[:8]}.pth"]
+        with zipfile.ZipFile(tmp_path / "old.zip", "w") as archive:
+            archive.write(tmp_path / f"weights-{digest[:8]}.pth", "inner.pth")
+        state = torch.utils.model_zoo.load_url((tmp_path / "old.zip").as_uri())
+        assert torch.equal(state["bias"], model.bias)
+    finally:
+        torch.hub.set_dir(before)

@@ -84,6 +84,7 @@ _LAZY_MODULES = {
     "fft",
     "func",
     "functional",
+    "hub",
     "jit",
     "library",
     "linalg",

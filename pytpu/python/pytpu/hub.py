@@ -1,0 +1,87 @@
+"""Weights from the network, kept in a folder: as `torch.hub`, without models from repositories.
+
+The folder is ``$TORCH_HOME/hub``, or ``$XDG_CACHE_HOME/torch/hub``, or ``~/.cache/torch/hub``: that of PyTorch, so that what is there is
+used.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from urllib.parse import urlparse
+from urllib.request import Request, urlopen
+
+_dir = None
+
+
+def get_dir():
+    """The folder."""
+    if _dir is not None:
+        return _dir
+    cache = os.getenv("XDG_CACHE_HOME", "~/.cache")
+    home = os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
+    return os.path.join(home, "hub")
+
+
+def set_dir(d):
+    """Chooses the folder."""
+    global _dir
+    _dir = os.path.expanduser(d)
+
+
+def download_url_to_file(url, dst, hash_prefix=None, progress=True):
+    """Puts what is at `url` into the file `dst`, which is there as a whole or not at all.
+
+    Raises `RuntimeError` when its SHA-256, in hexadecimal digits, does not begin with `hash_prefix`.
+    """
+    dst = os.path.expanduser(dst)
+    partial = tempfile.NamedTemporaryFile(dir=os.path.dirname(dst) or ".", suffix=".partial", delete=False)
+    try:
+        with partial, urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as response:
+            shutil.copyfileobj(response, partial)
+        if hash_prefix is not None:
+            digest = _digest(partial.name)
+            if not digest.startswith(hash_prefix):
+                raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest}")')
+        os.replace(partial.name, dst)
+    finally:
+        if os.path.exists(partial.name):
+            os.remove(partial.name)
+
+
+def _digest(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def load_state_dict_from_url(
+    url, model_dir=None, map_location=None, progress=True, check_hash=False, file_name=None, weights_only=False
+):
+    """What `torch.load` makes of the file at `url`, downloaded unless it is in ``checkpoints`` of the folder.
+
+    With `check_hash` the file's name has to end with ``-`` and the first eight or more digits of its SHA-256. A file that was zipped the
+    old way, with one file in it, is unzipped.
+    """
+    import zipfile
+
+    import pytpu as torch
+
+    folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else model_dir
+    os.makedirs(folder, exist_ok=True)
+    name = os.path.basename(urlparse(url).path) if file_name is None else file_name
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        sys.stderr.write(f'Downloading: "{url}" to {path}\n')
+        found = re.search(r"-([a-f0-9]*)\.", name) if check_hash else None
+        download_url_to_file(url, path, found.group(1) if found else None, progress=progress)
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if len(members) == 1 and not members[0].is_dir():
+                path = archive.extract(members[0], folder)
+    return torch.load(path, map_location=map_location, weights_only=weights_only)
