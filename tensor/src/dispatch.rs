@@ -178,7 +178,11 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
         }
     }
     let seen;
-    let untracked = |v: &ViewInfo| !(state::grad_enabled() && (x.requires_grad() || v.base.requires_grad()));
+    let untracked = |v: &ViewInfo| {
+        // A view of what owns its storage may be given a history later, by a write.
+        (v.is_detached() || v.base.view_info().is_some())
+            && !(state::grad_enabled() && (x.requires_grad() || v.base.requires_grad()))
+    };
     let (x, needs) = match (&op, x.view_info()) {
         // On a device the value of a detached view is all there is of it; places are those of the storage's owner.
         (Prim::AsStrided(_), Some(v)) if x.device().kind == DeviceKind::Tpu && untracked(v) => {

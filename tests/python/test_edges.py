@@ -342,3 +342,41 @@ def test_a_write_of_nothing_has_a_history(device):
         assert y.requires_grad and y.tolist() == [0, 1, 2]
         (y * y).sum().backward()
         assert nothing.grad.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        lambda y: y.diagonal(),
+        lambda y: y.diagonal(1)[1:],
+        lambda y: y[1:].diagonal(),
+        lambda y: y.t().as_strided((3,), (5,), 1),
+        lambda y: y.narrow(0, 0, 3).narrow(1, 0, 3).as_strided((3,), (5,)),
+        lambda y: y.unsqueeze(0).diagonal(0, 1, 2)[0, :3],
+    ],
+)
+def test_a_write_to_a_diagonal_has_a_history(window, device):
+    x = torch.tensor([2.0, 3.0, 5.0, 7.0], device=device).requires_grad_()
+    for write, result in (
+        (torch.Tensor.copy_, lambda old, new: new + 0),
+        (torch.Tensor.mul_, lambda old, new: old * new),
+        (torch.Tensor.add_, lambda old, new: old + new),
+    ):
+        y = torch.arange(16.0, device=device).reshape(4, 4) * 1
+        v = window(y)
+        old = v.clone()
+        write(v, x[: len(v)])
+        assert v.requires_grad and y.requires_grad and v._base is y
+        new = result(old, x[: len(v)])
+        assert torch.equal(window(y), new)
+        (g,) = torch.autograd.grad((y * y).sum(), x)
+        (expected,) = torch.autograd.grad((new * new).sum(), x)
+        assert torch.equal(g, expected)
+
+
+def test_diagonals_are_put_back_with_their_history(device):
+    x = torch.tensor([2.0, 3.0], device=device).requires_grad_()
+    for y in (torch.diagflat(x, 1), torch.diagonal_scatter(torch.zeros(2, 2, device=device), x)):
+        assert y.requires_grad
+        (g,) = torch.autograd.grad((y**2).sum(), x)
+        assert g.tolist() == [4, 6]
