@@ -29,7 +29,7 @@ impl PyGenerator {
                 .or_raise()?
                 .ok_or_else(|| PyTypeError::new_err("Generator(): argument 'device' must be torch.device"))?,
         };
-        Ok(PyGenerator(Generator::on(on, random::default_generator(Device::CPU).initial_seed())))
+        Ok(PyGenerator(Generator::on(on, random::DEFAULT_SEED)))
     }
     fn manual_seed<'py>(slf: Bound<'py, Self>, seed: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
         let seed = match seed.extract::<i64>() {

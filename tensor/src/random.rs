@@ -9,9 +9,9 @@ use crate::ops::pointwise::kernel_error;
 use crate::ops::random::RandomBits;
 use crate::{Device, DeviceKind, Dims, Error, Result, Tensor, dispatch, state};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use torchtpu_kernels::random::{DEFAULT_SEED, Generator as HostGenerator, STATE_BYTES};
+pub use torchtpu_kernels::random::DEFAULT_SEED;
+use torchtpu_kernels::random::{Generator as HostGenerator, STATE_BYTES};
 
 enum Engine {
     Host(Box<HostGenerator>),
@@ -192,19 +192,25 @@ impl Generator {
 static CPU: OnceLock<Generator> = OnceLock::new();
 /// The default generators of devices that were drawn for or seeded, by ordinal.
 static DEVICES: Mutex<Vec<Generator>> = Mutex::new(Vec::new());
-/// What default generators of devices that were not met yet start from.
-static SEED: AtomicU64 = AtomicU64::new(DEFAULT_SEED);
+/// What default generators of devices that were not met yet start from, once somebody has said so.
+static SEED: Mutex<Option<u64>> = Mutex::new(None);
 
-/// The generator that draws for a device where none is given.
+/// A number that differs from run to run.
+fn fresh_seed() -> u64 {
+    HostGenerator::new(0).seed()
+}
+
+/// The generator that draws for a device where none is given. Until [`manual_seed`] it draws other numbers in each run.
 pub fn default_generator(device: Device) -> Generator {
     if device.kind != DeviceKind::Tpu {
-        return CPU.get_or_init(|| Generator::new(DEFAULT_SEED)).clone();
+        return CPU.get_or_init(|| Generator::new(fresh_seed())).clone();
     }
     let mut known = DEVICES.lock().unwrap_or_else(|e| e.into_inner());
     if let Some(g) = known.iter().find(|g| g.device() == device) {
         return g.clone();
     }
-    let g = Generator::on(device, SEED.load(Relaxed));
+    let seed = *SEED.lock().unwrap_or_else(|e| e.into_inner());
+    let g = Generator::on(device, seed.unwrap_or_else(fresh_seed));
     known.push(g.clone());
     g
 }
@@ -218,13 +224,13 @@ pub fn manual_seed(seed: u64) {
 /// Seeds the default generators of all `tpu` devices, as `torch.tpu.manual_seed_all`.
 pub fn manual_seed_devices(seed: u64) {
     let known = DEVICES.lock().unwrap_or_else(|e| e.into_inner());
-    SEED.store(seed, Relaxed);
+    *SEED.lock().unwrap_or_else(|e| e.into_inner()) = Some(seed);
     known.iter().for_each(|g| g.manual_seed(seed));
 }
 
 /// Seeds all default generators with a number that differs from run to run, and gives it, as `torch.seed`.
 pub fn seed() -> u64 {
-    let seed = HostGenerator::new(0).seed();
+    let seed = fresh_seed();
     manual_seed(seed);
     seed
 }

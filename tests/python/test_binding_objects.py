@@ -388,6 +388,16 @@ def test_random_streams():
     assert torch.equal(torch.rand(3, generator=g), a)
 
 
+def test_what_nobody_seeded_differs_from_run_to_run():
+    script = "import pytpu as t; print(t.initial_seed(), *t.rand(3).tolist(), *t.rand(3, device='tpu').tolist())"
+    runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True) for _ in range(2)]
+    (seed, *a), (other, *b) = (run.stdout.split() for run in runs)
+    assert len(a) == 6 and seed != other and all(x != y for x, y in zip(a, b))
+    # A generator of one's own always starts from the same number.
+    for device in ("cpu", "tpu"):
+        assert torch.Generator(device).initial_seed() == 67280421310721
+
+
 def test_forked_random_streams():
     torch.manual_seed(0)
     a = torch.rand(3)

@@ -7,11 +7,13 @@ from, unless ``map_location`` says otherwise, as it must where there is no such 
 """
 
 import collections
+import contextlib
 import importlib
 import io
 import os
 import pickle
 import pickletools
+import types
 import zipfile
 
 from . import _C
@@ -109,13 +111,15 @@ class _Pickler(pickle._Pickler):
     dispatch[_C.dtype] = save_dtype
 
     def save_global(self, obj, name=None):
-        module = getattr(obj, "__module__", None) or ""
-        if module == "pytpu" or module.startswith("pytpu.") or module == "torch":
+        module = _module_in_file(getattr(obj, "__module__", None) or "")
+        if module == "torch" or module.startswith("torch."):
             name = name or getattr(obj, "__qualname__", obj.__name__)
-            self.write(pickle.GLOBAL + f"torch{module.removeprefix('pytpu').removeprefix('torch')}\n{name}\n".encode())
+            self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
             self.memoize(obj)
             return
         super().save_global(obj, name)
+
+    dispatch[types.FunctionType] = save_global
 
     def save_type(self, obj):
         if obj in (type(None), type(NotImplemented), type(...)):
@@ -224,17 +228,40 @@ _SAFE.update({("torch", k): v for k, v in vars(_C).items() if isinstance(v, _C.d
 _user_safe = {}
 
 
+def _module_in_file(module):
+    """The name under which files know a module: the package is `torch` there."""
+    return "torch" + module.removeprefix("pytpu") if module == "pytpu" or module.startswith("pytpu.") else module
+
+
 def add_safe_globals(safe_globals):
-    """Classes and functions that ``load(weights_only=True)`` may call."""
+    """Classes and functions, or pairs of one and the full name that files have for it, that
+    ``load(weights_only=True)`` may call."""
     for g in safe_globals:
-        g, name = g if isinstance(g, tuple) else (g, f"{g.__module__}.{g.__qualname__}")
+        it, name = g if isinstance(g, tuple) else (g, f"{g.__module__}.{g.__qualname__}")
         module, _, attribute = name.rpartition(".")
-        _user_safe[(module, attribute)] = g
+        _user_safe[(_module_in_file(module), attribute)] = g
+
+
+def get_safe_globals():
+    """What ``add_safe_globals`` added."""
+    return list(_user_safe.values())
 
 
 def clear_safe_globals():
     """Forgets what ``add_safe_globals`` added."""
     _user_safe.clear()
+
+
+@contextlib.contextmanager
+def safe_globals(safe_globals):
+    """Adds to what ``load(weights_only=True)`` may call, inside a ``with`` only."""
+    before = dict(_user_safe)
+    add_safe_globals(safe_globals)
+    try:
+        yield
+    finally:
+        _user_safe.clear()
+        _user_safe.update(before)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -247,6 +274,7 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module, name):
         known = _SAFE.get((module, name)) or _user_safe.get((module, name))
+        known = known[0] if isinstance(known, tuple) else known
         if known is not None and not (name == "Parameter" and not self._weights_only):
             return known
         if self._weights_only:
