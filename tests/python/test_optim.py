@@ -199,6 +199,37 @@ def test_reduce_on_plateau_waits_for_patience():
     assert seen == [1.0, 1.0, 0.5, 0.5, 0.5]
 
 
+@pytest.mark.parametrize(
+    "make, refused",
+    [
+        # Steps that scale the rates of now change those of new groups too; others know of as many as there were.
+        (lambda o: S.ExponentialLR(o, 0.5), None),
+        (lambda o: S.LinearLR(o, 0.5, 1.0, 2), None),
+        (lambda o: S.LambdaLR(o, lambda e: 0.5**e), 2),
+        (lambda o: S.MultiplicativeLR(o, lambda e: 0.5), 2),
+        (lambda o: S.CosineAnnealingLR(o, 2), 3),
+        (lambda o: S.CosineAnnealingWarmRestarts(o, 3), 2),
+        (lambda o: S.CyclicLR(o, 0.1, 0.5, 3), 2),
+        (lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 9), S.ExponentialLR(o, 0.5)], [3]), 3),
+        (lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 9), S.ExponentialLR(o, 0.5)], [1]), None),
+    ],
+)
+def test_schedules_with_a_group_that_came_later(make, refused):
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0, momentum=0.9)
+    schedule = make(optimizer)
+    optimizer.step()
+    schedule.step()
+    optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))], "lr": 1.0})
+    for step in range(2, 5):
+        if step == refused:
+            with pytest.raises(ValueError, match="argument 2 is (shorter|longer) than argument"):
+                schedule.step()
+            return
+        schedule.step()
+        assert len(schedule.get_last_lr()) == 2
+    assert refused is None
+
+
 def test_stepping_a_schedule_first_warns():
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     schedule = S.StepLR(optimizer, 1)

@@ -1,6 +1,7 @@
-"""Parametrized tensors, and weights that are normalised. Numbers are PyTorch's."""
+"""Parametrized tensors, and weights that are normalised or orthogonal. Numbers are PyTorch's."""
 
 import copy
+import math
 import pickle
 import warnings
 
@@ -195,3 +196,140 @@ def test_spectral_norm_of_other_layers():
         parametrizations.spectral_norm(nn.Linear(2, 2), n_power_iterations=0)
     with pytest.raises(ValueError, match="has no parameter or buffer with name 'w'"):
         parametrizations.spectral_norm(nn.Linear(2, 2), name="w")
+
+
+def unit(m):
+    """How far columns, or rows where there are fewer, are from orthonormal."""
+    m = m.detach() if m.size(-2) >= m.size(-1) else m.detach().mT
+    return (m.mH @ m - torch.eye(m.size(-1), device=m.device)).abs().max().item()
+
+
+def original(layer, value):
+    layer.parametrizations.weight.original.data.copy_(torch.tensor(value))
+
+
+def test_maps_of_small_matrices(device):
+    layer = nn.Linear(2, 2, bias=False, device=device)
+    for name, angle in (("matrix_exp", 0.6), ("cayley", 2 * math.atan(0.3))):
+        turned = parametrizations.orthogonal(copy.deepcopy(layer), orthogonal_map=name, use_trivialization=False)
+        # What is above the diagonal has no influence, and what is on it has none on real matrices.
+        original(turned, [[3.0, 5], [0.6, -2]])
+        cos, sin = math.cos(angle), math.sin(angle)
+        assert turned.weight.flatten().tolist() == pytest.approx([cos, -sin, sin, cos], abs=1e-6)
+    layer = nn.Linear(1, 3, bias=False, device=device)
+    parametrizations.orthogonal(layer, use_trivialization=False)
+    # At (1, 2, -2) the first axis is reflected to (7, -4, 4) / 9.
+    original(layer, [[-1.0], [2], [-2]])
+    assert layer.weight.flatten().tolist() == pytest.approx([-7 / 9, 4 / 9, -4 / 9], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["matrix_exp", "cayley", "householder"])
+@pytest.mark.parametrize("shape", [(4, 4), (5, 9), (2, 4, 3), (1, 1)])
+def test_weights_stay_orthogonal(name, shape, device):
+    module = nn.Module()
+    module.weight = nn.Parameter(torch.randn(*shape, device=device))
+    before = module.weight.detach().clone()
+    assert parametrizations.orthogonal(module, orthogonal_map=name) is module
+    assert list(module.state_dict()) == ["parametrizations.weight.original", "parametrizations.weight.0.base"]
+    start, n = module.weight.detach(), max(shape[-2:])
+    assert module.parametrizations.weight[0].base.shape == (*shape[:-2], n, n) and unit(start) < 1e-5
+    # It is the nearest in this sense: what it was is it times a triangular matrix with a positive diagonal.
+    r = start.mT @ before if shape[-2] >= shape[-1] else start @ before.mT
+    assert (r.diagonal(dim1=-2, dim2=-1) > 0).all() and r.tril(-1).abs().max().item() < 1e-5
+    # Reflections need what is on the diagonal as it is.
+    apart = 1 - torch.eye(*shape[-2:], device=device)
+    module.parametrizations.weight.original.data.add_(torch.randn(*shape, device=device) * apart)
+    assert unit(module.weight) < 1e-5
+    moved = module.weight.detach()
+    assert shape == (1, 1) or (moved - start).abs().max().item() > 0.1
+    module.weight = moved * 3
+    assert torch.allclose(module.weight, moved, atol=1e-5)
+    twin = copy.deepcopy(module)
+    module.weight = start
+    twin.load_state_dict(module.state_dict())
+    assert torch.allclose(twin.weight, start, atol=1e-5)
+    parametrize.remove_parametrizations(module, "weight")
+    assert list(module.state_dict()) == ["weight"] and torch.equal(module.weight, twin.weight)
+
+
+@pytest.mark.parametrize("name", ["matrix_exp", "cayley", "householder"])
+def test_gradients_of_orthogonal_weights(name, device):
+    module = nn.Module()
+    module.weight = nn.Parameter(torch.randn(4, 3, dtype=torch.float64, device=device))
+    parametrizations.orthogonal(module, orthogonal_map=name)
+    map = module.parametrizations.weight[0]
+    on_diagonal = module.parametrizations.weight.original.detach()
+    x = torch.randn(4, 3, dtype=torch.float64, device=device, requires_grad=True)
+
+    def weight(x):
+        return map(on_diagonal + x.tril(-1))
+
+    assert torch.autograd.gradcheck(weight, (x,))
+    if device == "cpu":
+        assert torch.autograd.gradgradcheck(weight, (x,))
+
+
+@pytest.mark.parametrize(
+    "name, shape, expected",
+    [
+        ("matrix_exp", (3, 3), [18.00929, 2.52209, 2.59974, 2.67297]),
+        ("matrix_exp", (4, 2), [7.45647, 3.6195, 3.59368, 3.59274]),
+        ("cayley", (3, 3), [5.69447, 2.75607, 1.63436, 1.5946]),
+        ("cayley", (4, 2), [7.45647, 3.70337, 3.60527, 3.59486]),
+        ("householder", (3, 3), [5.69447, 10.78496, 8.70368, 8.94568]),
+        ("householder", (4, 2), [7.45647, 9.349, 6.17617, 4.57347]),
+    ],
+)
+def test_training_with_orthogonal_weights(name, shape, expected, device):
+    layers = {}
+    torch.manual_seed(3)
+    # In the order in which PyTorch was asked for the numbers.
+    for other in ("matrix_exp", "cayley", "householder"):
+        for sizes in ((3, 3), (4, 2)):
+            layer = layers[other, sizes] = nn.Linear(sizes[1], sizes[0], bias=False)
+            torch.manual_seed(5)
+            parametrizations.orthogonal(layer, orthogonal_map=other, use_trivialization=other != "householder")
+    layer = layers[name, shape].to(device)
+    x = (torch.arange(shape[1] * 2.0).reshape(2, -1) / 3).to(device)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.2)
+    losses = []
+    for _ in range(4):
+        loss = (layer(x) - 1).pow(2).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["matrix_exp", "cayley"])
+def test_unitary_and_far_weights(name, device):
+    module = nn.Module()
+    module.weight = nn.Parameter(torch.randn(4, 3, dtype=torch.complex64, device=device))
+    parametrizations.orthogonal(module, orthogonal_map=name)
+    module.parametrizations.weight.original.data.mul_(0.5 + 1j)
+    assert module.weight.is_complex() and unit(module.weight) < 1e-5
+    real = parametrizations.orthogonal(nn.Linear(6, 6, device=device), orthogonal_map=name)
+    original(real, (torch.randn(6, 6) * 1000).tolist())
+    # Of angles in the thousands the last digits are lost.
+    assert unit(real.weight) < 2e-2
+    original(real, [[math.nan] * 6] * 6)
+    assert real.weight.isnan().all()
+
+
+def test_what_has_no_orthogonal_map():
+    for layer, options, text in [
+        (nn.Linear(2, 3), {"name": "w"}, "has no parameter or buffer with name 'w'"),
+        (nn.Linear(2, 3), {"name": "bias"}, "Expected a matrix or batch of matrices. Got a tensor of 1 dimensions."),
+        (nn.Linear(2, 3), {"orthogonal_map": "exp"}, 'has to be one of "matrix_exp", "cayley", "householder". Got: exp'),
+        (nn.Linear(2, 2, dtype=torch.complex64), {"orthogonal_map": "householder"}, "does not support complex tensors"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            parametrizations.orthogonal(layer, **options)
+        assert not parametrize.is_parametrized(layer)
+    layer = parametrizations.orthogonal(nn.Linear(2, 2), use_trivialization=False)
+    with pytest.raises(NotImplementedError, match="not possible to assign to the matrix exponential or the Cayley"):
+        layer.weight = torch.eye(2)
+    layer = parametrizations.orthogonal(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match=r"matrices of shape torch.Size\(\[2, 2\]\). Got a tensor of shape torch.Size\(\[3\]\)"):
+        layer.weight = torch.ones(3)

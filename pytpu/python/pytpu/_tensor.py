@@ -260,10 +260,6 @@ _rebuild.__module__ = "pytpu._tensor"
 
 @method
 def __reduce_ex__(self, protocol):
-    if not self.is_leaf:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment"
-        )
     attributes = dict(self.__dict__) or None
     cls = None if type(self) is Tensor else type(self)
     args = (cls, _C._to_bytes(self), self.dtype, tuple(self.shape), str(self.device), self.requires_grad, attributes)

@@ -24,7 +24,7 @@ def __getattr__(name):
         # The functions take the place of the module of that name.
         globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
         return globals()[name]
-    if name in ("functional", "variable"):
+    if name in ("functional", "profiler", "variable"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
 

@@ -111,19 +111,23 @@ class LRScheduler:
                 stacklevel=2,
             )
         self._step_count += 1
+        if epoch is not None:
+            warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
+        self._update_lr(epoch)
+
+    def _update_lr(self, epoch=None):
         self._get_lr_called_within_step = True
         try:
             if epoch is None:
                 self.last_epoch += 1
                 values = self.get_lr()
             else:
-                warnings.warn(EPOCH_DEPRECATION_WARNING, UserWarning, stacklevel=2)
                 self.last_epoch = epoch
                 closed = getattr(self, "_get_closed_form_lr", None)
                 values = closed() if closed is not None else self.get_lr()
         finally:
             self._get_lr_called_within_step = False
-        for group, lr in zip(self.optimizer.param_groups, values):
+        for group, lr in zip(self.optimizer.param_groups, values, strict=True):
             _set(group, "lr", lr)
         self._last_lr = [_copied(group["lr"]) for group in self.optimizer.param_groups]
 
@@ -179,7 +183,7 @@ class LambdaLR(_LambdaBased):
 
     def get_lr(self):
         self._warn_outside_step()
-        return [base * fn(self.last_epoch) for fn, base in zip(self.lr_lambdas, self.base_lrs)]
+        return [base * fn(self.last_epoch) for fn, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
 class MultiplicativeLR(_LambdaBased):
@@ -189,7 +193,7 @@ class MultiplicativeLR(_LambdaBased):
         self._warn_outside_step()
         if self._is_initial:
             return self._current()
-        return [lr * fn(self.last_epoch) for fn, lr in zip(self.lr_lambdas, self._current())]
+        return [lr * fn(self.last_epoch) for fn, lr in zip(self.lr_lambdas, self._current(), strict=True)]
 
 
 class StepLR(LRScheduler):
@@ -342,7 +346,8 @@ class CosineAnnealingLR(LRScheduler):
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             # The ratio below has a zero denominator at the bottom of the curve.
             rise = (1 - math.cos(math.pi / self.T_max)) / 2
-            return [lr + (base - self.eta_min) * rise for base, lr in zip(self.base_lrs, self._current())]
+            rates = zip(self.base_lrs, self._current(), strict=True)
+            return [lr + (base - self.eta_min) * rise for base, lr in rates]
         now = 1 + math.cos(math.pi * self.last_epoch / self.T_max)
         before = 1 + math.cos(math.pi * (self.last_epoch - 1) / self.T_max)
         return [now / before * (lr - self.eta_min) + self.eta_min for lr in self._current()]
@@ -403,7 +408,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._step_count += 1
         self._get_lr_called_within_step = True
         try:
-            for group, lr in zip(self.optimizer.param_groups, self.get_lr()):
+            for group, lr in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
                 _set(group, "lr", lr)
         finally:
             self._get_lr_called_within_step = False
@@ -481,7 +486,8 @@ class CyclicLR(LRScheduler):
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         lrs = [low + (high - low) * height * scale for low, high in zip(self.base_lrs, self.max_lrs)]
         if self.cycle_momentum:
-            for low, high, group in zip(self.base_momentums, self.max_momentums, self.optimizer.param_groups):
+            momenta = zip(self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True)
+            for group, low, high in momenta:
                 momentum = high - (high - low) * height * scale
                 if self.use_beta1:
                     group["betas"] = (momentum, *group["betas"][1:])
@@ -675,9 +681,7 @@ class SequentialLR(LRScheduler):
         i = bisect_right(self._milestones, self.last_epoch)
         scheduler = self._schedulers[i]
         if i > 0 and self._milestones[i - 1] == self.last_epoch:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
-                scheduler.step(0)
+            scheduler._update_lr(0)
         else:
             scheduler.step()
         self._last_lr = scheduler.get_last_lr()

@@ -3,7 +3,7 @@
 
 def __getattr__(name):
     # Submodules are imported on first use, so that `import pytpu` stays quick.
-    if name in ("data", "hooks", "checkpoint", "dlpack", "model_zoo"):
+    if name in ("benchmark", "data", "hooks", "checkpoint", "dlpack", "model_zoo"):
         from importlib import import_module
 
         try:

@@ -1,4 +1,4 @@
-"""Normalised weights as parametrizations, as in `torch.nn.utils.parametrizations`."""
+"""Orthogonal and normalised weights as parametrizations, as in `torch.nn.utils.parametrizations`."""
 
 import pytpu as torch
 
@@ -6,6 +6,7 @@ from .. import functional as F
 from ..modules import conv
 from ..modules.module import Module
 from . import parametrize
+from .orthogonal import orthogonal
 
 _TRANSPOSED = (conv.ConvTranspose1d, conv.ConvTranspose2d, conv.ConvTranspose3d)
 
@@ -109,4 +110,4 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     return module
 
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]

@@ -1,0 +1,141 @@
+"""A softmax over many classes, of which some are frequent."""
+
+from collections import namedtuple
+from itertools import pairwise
+
+import pytpu as torch
+from pytpu.nn import functional as F
+
+from .container import ModuleList, Sequential
+from .linear import Linear
+from .module import Module
+
+_ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
+
+
+class AdaptiveLogSoftmaxWithLoss(Module):
+    """Log probabilities of targets, and their mean, negated, as the loss; classes are ordered from frequent to rare.
+
+    `cutoffs` divide the classes: those before the first are scored by `head`, and so is each cluster of the rest as a whole. The
+    classes of cluster `i` are scored by `tail[i]`, from features that are `div_value` times fewer for each cluster.
+    """
+
+    def __init__(self, in_features, n_classes, cutoffs, div_value=4.0, head_bias=False, device=None, dtype=None):
+        super().__init__()
+        cutoffs = list(cutoffs)
+        if len(cutoffs) == 0:
+            raise ValueError("cutoffs should be a sequence of length larger than 0")
+        if (
+            cutoffs != sorted(set(cutoffs))
+            or cutoffs[0] <= 0
+            or cutoffs[-1] > n_classes - 1
+            or any(int(c) != c for c in cutoffs)
+        ):
+            raise ValueError(
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value "
+                "is between 1 and n_classes-1"
+            )
+        self.in_features = in_features
+        self.n_classes = n_classes
+        self.cutoffs = [*cutoffs, n_classes]
+        self.div_value = div_value
+        self.head_bias = head_bias
+        self.shortlist_size = cutoffs[0]
+        self.n_clusters = len(cutoffs)
+        self.head_size = self.shortlist_size + self.n_clusters
+        like = {"device": device, "dtype": dtype}
+        self.head = Linear(in_features, self.head_size, bias=head_bias, **like)
+        self.tail = ModuleList()
+        for i, (low, high) in enumerate(pairwise(self.cutoffs)):
+            features = int(in_features // div_value ** (i + 1))
+            self.tail.append(
+                Sequential(
+                    Linear(in_features, features, bias=False, **like),
+                    Linear(features, high - low, bias=False, **like),
+                )
+            )
+
+    def reset_parameters(self):
+        """Draws new values."""
+        self.head.reset_parameters()
+        for first, second in self.tail:
+            first.reset_parameters()
+            second.reset_parameters()
+
+    def forward(self, input_, target_):
+        input, target = _batch(input_, target_)
+        bounds = list(pairwise([0, *self.cutoffs]))
+        members = [(target >= low) & (target < high) for low, high in bounds]
+        # The one thing that is read: a cluster without targets is not computed, and its weights get no gradient.
+        counts = torch.stack([inside.sum() for inside in members]).tolist()
+        if sum(counts) != len(target):
+            raise RuntimeError(
+                f"Target values should be in [0, {self.n_classes - 1}], but values in range "
+                f"[{target.min().item()}, {target.max().item()}] were found. "
+            )
+        in_head = target
+        output = input.new_zeros(len(target))
+        for i, ((low, high), inside) in enumerate(zip(bounds[1:], members[1:])):
+            if counts[i + 1] == 0:
+                continue
+            in_head = in_head.masked_fill(inside, self.shortlist_size + i)
+            if input.is_cpu:
+                rows = inside.nonzero().squeeze(1)
+                of_rows = _chosen(self.tail[i](input[rows]), target[rows] - low)
+                output = output.index_copy(0, rows, of_rows)
+            else:
+                # All rows, so that sizes are the same at each step and no program is new.
+                of_rows = _chosen(self.tail[i](input), (target - low).clamp(0, high - low - 1))
+                output = torch.where(inside, of_rows, output)
+        output = output + _chosen(self.head(input), in_head)
+        loss = (-output).mean()
+        return _ASMoutput(output if target_.dim() else output.squeeze(0), loss)
+
+    def _all(self, input, head):
+        """Log probabilities of all classes, from the scores of the head."""
+        head = F.log_softmax(head, dim=1)
+        parts = [head[:, : self.shortlist_size]]
+        for i, tail in enumerate(self.tail):
+            parts.append(F.log_softmax(tail(input), dim=1) + head[:, self.shortlist_size + i, None])
+        return torch.cat(parts, dim=1)
+
+    def log_prob(self, input):
+        """Log probabilities of all classes, for a batch."""
+        return self._all(input, self.head(input))
+
+    def predict(self, input):
+        """The most probable class for each of a batch.
+
+        The same as that of `log_prob`, but the tail only matters where the head prefers a cluster to all of its classes.
+        """
+        head = self.head(input)
+        best = head.argmax(dim=1)
+        rare = best >= self.shortlist_size
+        if not input.is_cpu:
+            return torch.where(rare, self._all(input, head).argmax(dim=1), best)
+        rows = rare.nonzero().squeeze(1)
+        return best.index_copy(0, rows, self._all(input[rows], head[rows]).argmax(dim=1)) if len(rows) else best
+
+
+def _batch(input, target):
+    """Both with a batch dimension."""
+    if target.dim() == 1:
+        if input.size(0) != target.size(0):
+            raise RuntimeError("Input and target should have the same size in the batch dimension.")
+        if input.dim() != 2:
+            raise RuntimeError(
+                f"1D target tensor expects 2D input tensors, but found inputs with size {input.size()}"
+            )
+        return input, target
+    if target.dim() == 0:
+        if input.dim() != 1:
+            raise RuntimeError(
+                f"0D target tensor expects 1D input tensors, but found inputs with size {input.size()}"
+            )
+        return input.unsqueeze(0), target.unsqueeze(0)
+    raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+
+
+def _chosen(scores, classes):
+    """The log probability of one class for each row."""
+    return F.log_softmax(scores, dim=1).gather(1, classes.unsqueeze(1)).squeeze(1)
