@@ -5,6 +5,7 @@
 //! entry or nothing, by device.
 
 use crate::op::{Layout, Outs, Prim};
+use crate::ops::shape::AsStrided;
 use crate::view::ViewInfo;
 use crate::{DeviceKind, Dims, Error, Meta, Result, Tensor, autocast, backend, graph, state};
 use smallvec::{SmallVec, smallvec};
@@ -161,21 +162,11 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
         tell(&op);
     }
     debug_assert!(op.is_view());
-    if let (Prim::AsStrided(w), Some(v)) = (&op, x.view_info()) {
-        // A leaf that is a view of what needs no gradient: the window is one on the leaf's own elements.
-        let same = x.dtype() == v.base.dtype() && !x.is_lazy();
-        if same
-            && !v.is_detached()
-            && state::grad_enabled()
-            && x.requires_grad()
-            && !v.base.requires_grad()
-            && let Some(own) = w.within(x)
-        {
-            let l = op.layout(&Layout::of(&v.base)).map_err(|e| e.in_op(op.name()))?;
-            let y = v.base.make_view(op.clone(), &x.meta().with_dims(l.dims), l.strides, l.offset)?;
-            graph::record(Prim::AsStrided(Box::new(own)), &[x], std::slice::from_ref(&y))?;
-            return Ok(y);
-        }
+    if let Prim::AsStrided(w) = &op
+        && !w.own
+        && let Some(own) = own_window(w, x)?
+    {
+        return call_view(Prim::AsStrided(Box::new(own)), x);
     }
     let seen;
     let untracked = |v: &ViewInfo| {
@@ -185,6 +176,7 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     };
     let (x, needs) = match (&op, x.view_info()) {
         // On a device the value of a detached view is all there is of it; places are those of the storage's owner.
+        (Prim::AsStrided(w), _) if w.own => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
         (Prim::AsStrided(_), Some(v)) if x.device().kind == DeviceKind::Tpu && untracked(v) => {
             let mut owner = v.base.clone();
             while let Some(b) = owner.view_info().map(|v| v.base.clone()) {
@@ -200,13 +192,7 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
             (&seen, seen.requires_grad())
         }
         // It speaks of the storage, so its history starts at the base.
-        (Prim::AsStrided(_), Some(v)) if !v.is_detached() => {
-            if x.device().kind == DeviceKind::Tpu && v.base.view_info().is_some_and(|b| !b.ops.is_empty()) {
-                return Err(Error::not_implemented("as_strided of a view of a detached view on tpu")
-                    .note("call .clone() on the detached tensor first"));
-            }
-            (&v.base, v.base.requires_grad())
-        }
+        (Prim::AsStrided(_), Some(v)) if !v.is_detached() => (&v.base, v.base.requires_grad()),
         _ => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
     };
     let l = op.layout(&Layout::of(x)).map_err(|e| e.in_op(op.name()))?;
@@ -217,6 +203,29 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     let y = x.make_view(op.clone(), &meta, l.strides, l.offset)?;
     graph::record(op, &[x], std::slice::from_ref(&y))?;
     Ok(y)
+}
+
+/// A window on the storage, as one on the elements of `x`: where its history begins at a view, or at a tensor which does not hold its
+/// storage from the start, row by row, such as a parameter whose `data` is a view.
+fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
+    let base = match x.view_info() {
+        Some(v) if !v.is_detached() => &v.base,
+        _ => x,
+    };
+    if !state::grad_enabled() || !(x.requires_grad() || base.requires_grad()) {
+        return Ok(None);
+    }
+    let begins_storage = base.storage_offset() == 0 && base.is_contiguous() && w.end() <= base.numel();
+    if begins_storage && (base.requires_grad() || !x.requires_grad()) || x.dtype() != base.dtype() || x.is_lazy() {
+        return Ok(None);
+    }
+    match w.within(x) {
+        None => Err(Error::not_implemented(
+            "as_strided, with a history, beyond the elements of a tensor whose data is a view",
+        )
+        .note("call .clone() on that view first")),
+        own => Ok(own),
+    }
 }
 
 /// Runs a pointwise op with its result written straight into `out`, which is as inferred, needs no gradient and is on

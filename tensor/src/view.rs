@@ -325,7 +325,7 @@ fn repeating_window(base: &Tensor, ops: &[Prim]) -> Option<crate::ops::shape::As
         l = op.layout(&l).ok()?;
         repeats |= l.dims.iter().zip(l.strides.iter()).any(|(n, s)| *n > 1 && *s == 0);
     }
-    repeats.then_some(crate::ops::shape::AsStrided { dims: l.dims, strides: l.strides, offset: l.offset })
+    repeats.then_some(crate::ops::shape::AsStrided { dims: l.dims, strides: l.strides, offset: l.offset, own: false })
 }
 
 /// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.

@@ -375,6 +375,41 @@ def test_small_things():
     assert torch.empty(3, 4).T.stride() == (1, 4)
 
 
+def test_what_a_file_may_call_can_be_widened():
+    from pytpu import nn, serialization
+
+    class Keeper(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.act = nn.Linear(2, 2), nn.functional.relu
+
+    Keeper.__qualname__, Keeper.__module__ = "Keeper", __name__
+    globals()["Keeper"] = Keeper
+    file = io.BytesIO()
+    torch.save(Keeper(), file)
+    # Names of the package are torch's in a file, those of functions too.
+    assert b"torch.nn.functional\nrelu" in file.getvalue() and b"pytpu" not in file.getvalue()
+
+    def load():
+        file.seek(0)
+        return torch.load(file)
+
+    with pytest.raises(pickle.UnpicklingError, match="was not an allowed global"):
+        load()
+    allowed = [Keeper, nn.Linear, nn.functional.relu]
+    with serialization.safe_globals(allowed):
+        assert serialization.get_safe_globals() == allowed
+        assert load().act is nn.functional.relu
+    assert serialization.get_safe_globals() == []
+    with pytest.raises(pickle.UnpicklingError):
+        load()
+    serialization.add_safe_globals([(Keeper, f"{__name__}.Keeper"), *allowed[1:]])
+    try:
+        assert isinstance(load(), Keeper)
+    finally:
+        serialization.clear_safe_globals()
+
+
 def test_random_streams():
     torch.manual_seed(0)
     a = torch.rand(3)

@@ -380,3 +380,65 @@ def test_diagonals_are_put_back_with_their_history(device):
         assert y.requires_grad
         (g,) = torch.autograd.grad((y**2).sum(), x)
         assert g.tolist() == [4, 6]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [lambda x: x.mT, lambda x: x[1:], lambda x: x[:, :2], lambda x: x[1:].mT, lambda x: x.flatten()[3:9].view(2, 3)],
+)
+@pytest.mark.parametrize(
+    "window",
+    [
+        lambda p: p.diagonal(),
+        lambda p: p.t().diagonal(),
+        lambda p: p[1:].diagonal(),
+        lambda p: p.unfold(0, 2, 1),
+        lambda p: p.unfold(1, 2, 1)[:, 0],
+        lambda p: p.as_strided((2,), (p.stride(1),)),
+    ],
+)
+def test_windows_on_a_parameter_whose_data_is_a_view(data, window, device):
+    x = torch.arange(12.0, device=device).view(4, 3)
+    p, q = (torch.nn.Parameter(torch.zeros_like(data(x))) for _ in range(2))
+    p.data = data(x)
+    q.data = data(x).contiguous().clone()
+    got = window(p)
+    # Where the elements of the window are in `p`, told by a tensor with the same strides on the host.
+    places = data(torch.arange(12).view(4, 3))
+    order = torch.full((12,), -1)
+    order[places] = torch.arange(p.numel()).view(p.shape)
+    seen = window(places)
+    want = q.flatten()[order[seen].to(device)]
+    weights = torch.arange(1.0, got.numel() + 1, device=device).view(got.shape)
+    assert got.shape == want.shape and torch.equal(got, want)
+    assert torch.equal(*(torch.autograd.grad((y * weights).sum(), leaf)[0] for y, leaf in ((got, p), (want, q))))
+    with torch.no_grad():
+        window(p).mul_(2)
+    assert not torch.equal(data(x), q) and torch.equal(p, data(x))
+
+
+def test_windows_beyond_a_parameter_have_no_history(device):
+    x = torch.arange(6.0, device=device).view(3, 2)
+    p = torch.nn.Parameter(torch.zeros(2, 2, device=device))
+    p.data = x[1:]
+    with pytest.raises(NotImplementedError, match="beyond the elements of a tensor whose data is a view"):
+        p.as_strided((2,), (2,), 0)
+    assert p.detach().as_strided((2,), (2,), 0).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "rows, inner, outer",
+    [((3,), 8, 0), ((2, 3), 8, 0), ((2, 3), 0, 4), ((0,), 8, 4), ((), 8, 0), ((0, 2), 0, 0)],
+)
+def test_linear_layers_without_features(rows, inner, outer, device):
+    x, w = (torch.ones(*s, device=device, requires_grad=True) for s in ((*rows, inner), (outer, inner)))
+    b = torch.ones(outer, device=device, requires_grad=True)
+    y = torch.nn.functional.linear(x, w, b)
+    assert y.shape == (*rows, outer) and (y == 1 + inner).all()
+    y.sum().backward()
+    count = 1
+    for n in rows:
+        count *= n
+    assert x.grad.shape == x.shape and (x.grad == outer).all()
+    assert w.grad.shape == w.shape and (w.grad == count).all()
+    assert b.grad.shape == b.shape and (b.grad == count).all()

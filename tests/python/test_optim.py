@@ -367,3 +367,36 @@ def test_one_cycle_state_is_what_pytorch_writes():
     t = np.arange(1, 8) / 7
     np.testing.assert_allclose(rates[:2], [0.52, 1.0])
     np.testing.assert_allclose(rates[2:], 4e-6 + (1 - 4e-6) * (np.cos(np.pi * t) + 1) / 2)
+
+
+COMPLEX_STEPS = {
+    # After three steps, from PyTorch 2.15.
+    "sgd": (lambda p: torch.optim.SGD(p, lr=0.1), [0.608 + 0.824j, 0.4 - 0.2j, 0.2572 - 1.1426j]),
+    "momentum": (
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+        [0.227 - 0.3153j, 1.5319 - 0.7659j, 0.2179 - 1.263j],
+    ),
+    "nesterov": (
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        [0.2834 - 0.1499j, 0.4 - 0.2j, 0.1894 - 1.3685j],
+    ),
+    "foreach=False": (
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=False),
+        [0.23 - 0.31j, 1.534 - 0.767j, 0.2194 - 1.2686j],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX_STEPS)
+def test_complex_parameters(name, device):
+    make, want = COMPLEX_STEPS[name]
+    p = torch.nn.Parameter(torch.tensor([1 + 2j, -1 + 0.5j, 0.3 - 1j], device=device))
+    w = torch.tensor([1 - 1j, 2 + 1j, 0.5j], device=device)
+    optimizer = make([p])
+    for _ in range(3):
+        optimizer.zero_grad()
+        ((p * w - 1).abs() ** 2).sum().backward()
+        optimizer.step()
+    assert torch.allclose(p.detach().cpu(), torch.tensor(want), atol=1e-4)
+    with pytest.raises(RuntimeError, match="`fused=True` requires all the params to be floating point Tensors"):
+        torch.optim.SGD([p], lr=0.1, fused=True)

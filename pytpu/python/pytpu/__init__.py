@@ -92,6 +92,7 @@ _LAZY_MODULES = {
     "mps",
     "multiprocessing",
     "nn",
+    "onnx",
     "ops",
     "optim",
     "overrides",
@@ -113,6 +114,7 @@ _LAZY_NAMES = {
     "from_dlpack": "utils.dlpack",
     "to_dlpack": "utils.dlpack",
 }
+_LAZY_NAMES["GradScaler"] = "amp"
 for _name in (
     "autocast",
     "get_autocast_cpu_dtype",

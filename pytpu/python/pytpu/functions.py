@@ -1,5 +1,6 @@
 """Functions of the ``torch`` module that are no ops: they ask about tensors, or change a setting."""
 
+import importlib as _importlib
 import math
 import warnings
 
@@ -7,8 +8,8 @@ from . import _C
 
 __all__ = [
     "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
-    "asarray", "compile", "frombuffer", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
-    "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "numel", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
+    "asarray", "compile", "frombuffer", "get_device_module", "get_num_interop_threads", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
+    "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "numel", "set_default_tensor_type", "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
     "get_deterministic_debug_mode", "set_deterministic_debug_mode", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
@@ -541,6 +542,50 @@ def set_num_threads(n):
 def get_num_threads():
     """Number of threads that ops on ``cpu`` use."""
     return _C._num_threads()
+
+
+def set_num_interop_threads(n):
+    """Kept for compatibility: ops on ``cpu`` run one after the other, each on all threads."""
+    if not isinstance(n, int):
+        raise TypeError(f"set_num_interop_threads expects an int, but got {type(n).__name__}")
+    if n <= 0:
+        raise RuntimeError("set_num_interop_threads expects a positive integer")
+
+
+def get_num_interop_threads():
+    """How many ops run at the same time on ``cpu``: one."""
+    return 1
+
+
+def set_flush_denormal(mode):
+    """Whether numbers too small for full precision can be made zero on ``cpu``: no. (On ``tpu`` they always are.)"""
+    return False
+
+
+def set_default_tensor_type(t):
+    """The older form of ``set_default_dtype``: a type such as ``torch.DoubleTensor``, or its name."""
+    if isinstance(t, str):
+        module, _, name = t.rpartition(".")
+        if module != "torch":
+            raise TypeError(f"invalid type object: {t}")
+        t = getattr(_importlib.import_module(f"{__package__}._legacy"), name, None)
+    dtype = getattr(t, "dtype", None)
+    if not isinstance(dtype, _C.dtype):
+        raise TypeError("invalid type object")
+    if not dtype.is_floating_point:
+        raise TypeError("only floating-point types are supported as the default type")
+    _C.set_default_dtype(dtype)
+
+
+def get_device_module(device=None):
+    """The module of a device by name: ``torch.tpu``, ``torch.cpu``; of the accelerator where none is named."""
+    if device is None:
+        name = "tpu"
+    elif isinstance(device, (str, _C.device)):
+        name = _C.device(device).type
+    else:
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    return _importlib.import_module(f"{__package__}.{name}")
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):

@@ -2,11 +2,13 @@
 
 import cmath as _cmath
 import collections.abc as _abc
+import math as _math
 import numbers as _numbers
+import warnings as _warnings
 
 import pytpu as _torch
 
-__all__ = ["assert_close"]
+__all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
 _TOLERANCES = {
     _torch.float16: (1e-3, 1e-5),
@@ -196,3 +198,88 @@ def _tensor(x, other):
 
 def _not_comparable(actual, expected):
     return TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
+
+
+def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=""):
+    """The older form of `assert_close`, which does not look at devices, dtypes and strides."""
+    _warnings.warn(
+        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. "
+        "Please use `torch.testing.assert_close()` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    actual, expected = (x if isinstance(x, _torch.Tensor) else _torch.tensor(x) for x in (actual, expected))
+    if rtol is None and atol is None:
+        both = [_TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (actual, expected)]
+        rtol, atol = (max(pair) for pair in zip(*both))
+    assert_close(
+        actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True, check_dtype=False, msg=msg or None
+    )
+
+
+def make_tensor(
+    *shape,
+    dtype,
+    device,
+    low=None,
+    high=None,
+    requires_grad=False,
+    noncontiguous=False,
+    exclude_zero=False,
+    memory_format=None,
+):
+    """A tensor of random numbers, from `low` to below `high`: where not given, from -9 to 9 (0 to 9 for bytes, 0 to 1 for booleans).
+
+    With `exclude_zero` zeros become the smallest positive number (one, for integers); with `noncontiguous` every other element of a
+    larger tensor is taken. Raises `ValueError` for limits that `dtype` cannot hold.
+    """
+    if len(shape) == 1 and isinstance(shape[0], _abc.Sequence):
+        shape = tuple(shape[0])
+    is_real = dtype.is_floating_point
+    if noncontiguous and memory_format is not None:
+        raise ValueError(
+            "The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
+            f"{noncontiguous=} and {memory_format=}"
+        )
+    if requires_grad and not (is_real or dtype.is_complex):
+        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
+    low, high = _limits(dtype, low, high)
+    if dtype.is_complex:
+        parts = dtype.to_real()
+        result = _torch.view_as_complex(_torch.empty(*shape, 2, device=device, dtype=parts).uniform_(low, high))
+    elif is_real:
+        result = _torch.empty(shape, device=device, dtype=dtype).uniform_(low, high)
+    else:
+        result = _torch.randint(low, high, shape, device=device, dtype=dtype)
+    if noncontiguous and result.numel() > 1:
+        result = _torch.repeat_interleave(result, 2, dim=-1)[..., ::2]
+    elif memory_format is not None:
+        result = result.clone(memory_format=memory_format)
+    if exclude_zero:
+        least = _torch.finfo(dtype).tiny if is_real or dtype.is_complex else 1
+        result[result == 0] = least
+    return result.requires_grad_(requires_grad)
+
+
+def _limits(dtype, low, high):
+    """From where to where the numbers of `make_tensor` are drawn."""
+    if dtype == _torch.bool:
+        least, most, usual = 0, 2, (0, 2)
+    elif dtype.is_floating_point or dtype.is_complex:
+        least, most, usual = _torch.finfo(dtype).min, _torch.finfo(dtype).max, (-9, 9)
+    else:
+        info = _torch.iinfo(dtype)
+        least, most, usual = info.min, info.max + 1, (0 if dtype == _torch.uint8 else -9, 10)
+    low, high = (given if given is not None else default for given, default in zip((low, high), usual))
+    if any(isinstance(x, float) and x != x for x in (low, high)):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
+    is_continuous = dtype.is_floating_point or dtype.is_complex
+    if low > high or low == high and not is_continuous:
+        raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
+    if low < least or high > most:
+        raise ValueError(
+            f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports [{least}, {most})"
+        )
+    if not is_continuous:
+        low, high = _math.ceil(low), _math.ceil(high)
+    return low, high

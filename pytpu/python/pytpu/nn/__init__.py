@@ -27,7 +27,7 @@ def __getattr__(name):
 
     if name == "DataParallel":
         return import_module(f"{__name__}.parallel").DataParallel
-    if name in ("utils", "parallel", "attention", "common_types"):
+    if name in ("attention", "common_types", "grad", "parallel", "utils"):
         try:
             return import_module(f"{__name__}.{name}")
         except ModuleNotFoundError as missing:

@@ -303,6 +303,14 @@ class Optimizer:
 
     # ---- what the steps of most optimisers share
 
+    def _check_fused(self):
+        """Refuses parameters that ``fused=True`` was not made for."""
+        for group in self.param_groups:
+            if group["fused"] and not all(p.is_floating_point() for p in group["params"]):
+                raise RuntimeError(
+                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', 'tpu']."
+                )
+
     @staticmethod
     def _loss(closure):
         if closure is None:

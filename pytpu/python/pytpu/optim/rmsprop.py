@@ -99,6 +99,7 @@ class Adagrad(PerParameter):
             "fused": fused,
         }
         super().__init__(params, defaults)
+        self._check_fused()
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p] = {"step": _step_tensor(group, p)}

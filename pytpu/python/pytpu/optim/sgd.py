@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _fused
+from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _fused, _real
 
 
 class SGD(Optimizer):
@@ -39,6 +39,7 @@ class SGD(Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
+        self._check_fused()
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -74,9 +75,9 @@ class SGD(Optimizer):
                     for state, p in zip(states, params):
                         state["momentum_buffer"] = torch.empty_like(p)
                 fused(
-                    params,
-                    grads,
-                    [s["momentum_buffer"] for s in states],
+                    _real(*params),
+                    _real(*grads),
+                    _real(*(s["momentum_buffer"] for s in states)),
                     weight_decay=group["weight_decay"],
                     momentum=momentum,
                     lr=group["lr"],

@@ -10,6 +10,11 @@ use crate::ops::pointwise::kernel_error;
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 
+/// How many vectors a tensor holds along its last dimension, be they without elements.
+fn rows(dims: &Dims) -> usize {
+    dims[..dims.len() - 1].iter().product()
+}
+
 /// `x w^T + b` over the last dimension: the fused op of linear layers.
 ///
 /// | operand | shape |
@@ -24,12 +29,11 @@ pub struct Linear;
 impl Fused for Linear {
     const NAME: &'static str = "linear";
     const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
-        let (rows, k) =
-            (x[0].numel() / x[0].dims().last().copied().unwrap_or(1).max(1), *x[1].dims().last().expect("2-d"));
-        let flat =
-            x[0].reshape_dims(Dims::new(&[if k == 0 { y[0].numel() / x[1].dims()[0].max(1) } else { rows }, k]))?;
+        let (n, k) = (x[1].dims()[0], x[1].dims()[1]);
+        let rows = rows(y[0].dims());
+        let flat = x[0].reshape_dims(Dims::new(&[rows, k]))?;
         let w = (swap_last(x[1].dims()), swap_last(x[1].strides()));
-        let out = y[0].reshape_dims(Dims::new(&[flat.dims()[0], x[1].dims()[0]]))?;
+        let out = y[0].reshape_dims(Dims::new(&[rows, n]))?;
         let bias = x.get(2).map(|b| b.view());
         torchtpu_kernels::matmul::addmm(&flat.view(), &x[1].view_as(&w.0, &w.1), bias.as_ref(), &mut out.view_mut())
             .map_err(kernel_error)
@@ -59,7 +63,7 @@ impl Fused for Linear {
     });
     const VJP: Option<VjpFn<Self>> = Some(|_, s, g| {
         let (n, k) = (s.meta(1).dims[0], s.meta(1).dims[1]);
-        let rows = g.numel() / n.max(1);
+        let rows = rows(g.dims());
         let g2 = g.reshape_dims(Dims::new(&[rows, n]))?;
         let gx = if s.needs(0) { Some(dot(&g2, &s.x(1).conj()?)?.reshape_dims(s.meta(0).dims)?) } else { None };
         let gw = if s.needs(1) {

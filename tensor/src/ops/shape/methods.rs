@@ -331,8 +331,12 @@ impl Tensor {
         if offset < 0 {
             return Err(Error::runtime(format!("Tensor: invalid storage offset {offset}")));
         }
-        let op =
-            AsStrided { dims: whole(sizes, "sizes")?, strides: whole(strides, "strides")?, offset: offset as usize };
+        let op = AsStrided {
+            dims: whole(sizes, "sizes")?,
+            strides: whole(strides, "strides")?,
+            offset: offset as usize,
+            own: false,
+        };
         dispatch::call_view(Prim::AsStrided(Box::new(op)), self)
     }
     /// The diagonal of two dimensions, as the last dimension of a view.

@@ -196,16 +196,57 @@ pub struct AsStrided {
     pub dims: Dims,
     /// Strides in elements.
     pub strides: Dims,
-    /// Index of the first element in the storage.
+    /// Index of the first element.
     pub offset: usize,
+    /// Strides and offset count the input's own elements, row major, and not those of the storage.
+    pub own: bool,
+}
+
+/// How many steps along each dimension make `distance`, where one step is as far as `strides` says; the farthest first.
+fn steps(mut distance: usize, dims: &Dims, strides: &Dims) -> Option<Dims> {
+    let mut steps = Dims::new(&vec![0; dims.len()]);
+    let mut order: Vec<usize> = (0..dims.len()).filter(|&d| dims[d] > 1).collect();
+    order.sort_by_key(|&d| std::cmp::Reverse(strides[d]));
+    for d in order {
+        if strides[d] > 0 {
+            steps[d] = distance / strides[d];
+            distance %= strides[d];
+        }
+    }
+    (distance == 0).then_some(steps)
+}
+
+/// Distance of so many steps along each dimension.
+fn distance(steps: &Dims, strides: &Dims) -> usize {
+    steps.iter().zip(strides).map(|(n, s)| n * s).sum()
 }
 
 impl AsStrided {
-    /// The same window counted from the first element of `x`, if `x` is contiguous and all of the window lies in it.
+    /// Index after the last element that a window can reach.
+    pub(crate) fn end(&self) -> usize {
+        let last: usize =
+            self.dims.iter().zip(&self.strides).map(|(n, s)| n.saturating_sub(1).saturating_mul(*s)).sum();
+        self.offset.saturating_add(last).saturating_add(1)
+    }
+    /// The same window on elements that lie as `to` says, where they lie as `from` says so far; `None` where it leaves them, or
+    /// does not walk along their dimensions.
+    fn moved(&self, from: &Layout, to: &Layout, own: bool) -> Option<AsStrided> {
+        if from.dims.iter().zip(&from.strides).any(|(n, s)| *n > 1 && *s == 0) {
+            return None;
+        }
+        let mut last = steps(self.offset.checked_sub(from.offset)?, &from.dims, &from.strides)?;
+        let mut w = AsStrided { offset: to.offset + distance(&last, &to.strides), own, ..*self };
+        for (k, (&n, &stride)) in self.dims.iter().zip(&self.strides).enumerate() {
+            // Where nothing is walked, the stride says nothing.
+            let step = steps(if n > 1 { stride } else { 0 }, &from.dims, &from.strides)?;
+            w.strides[k] = distance(&step, &to.strides);
+            last.iter_mut().zip(&step).for_each(|(l, s)| *l += n.saturating_sub(1) * s);
+        }
+        last.iter().zip(&from.dims).all(|(l, n)| l < n).then_some(w)
+    }
+    /// The same window counted in the elements of `x`, if all of it lies in them.
     pub(crate) fn within(&self, x: &Tensor) -> Option<AsStrided> {
-        let last: usize = self.dims.iter().zip(&self.strides).map(|(n, s)| n.saturating_sub(1) * s).sum();
-        let offset = self.offset.checked_sub(x.storage_offset())?;
-        (x.is_contiguous() && offset + last < x.numel()).then_some(AsStrided { offset, ..*self })
+        self.moved(&Layout::of(x), &Layout::contiguous(*x.dims()), true)
     }
     /// Type of the elements' positions in a program.
     fn ty(&self) -> torchtpu_stablehlo::Type {
@@ -237,8 +278,17 @@ impl AsStrided {
 
 impl ViewOp for AsStrided {
     const NAME: &'static str = "as_strided";
-    fn layout(&self, _: &Layout) -> Result<Layout> {
-        Ok(Layout { dims: self.dims, strides: self.strides, offset: self.offset })
+    fn layout(&self, x: &Layout) -> Result<Layout> {
+        let w = match self.own {
+            true => self.moved(&Layout::contiguous(x.dims), x, false).ok_or_else(|| {
+                Error::runtime(format!(
+                    "as_strided: a window of sizes {} leaves a tensor of sizes {}",
+                    self.dims, x.dims
+                ))
+            })?,
+            false => *self,
+        };
+        Ok(Layout { dims: w.dims, strides: w.strides, offset: w.offset })
     }
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         let first = f.splat_i64(self.offset as i64, &self.ty());
