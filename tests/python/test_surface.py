@@ -227,3 +227,51 @@ def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):
         assert torch.equal(state["bias"], model.bias)
     finally:
         torch.hub.set_dir(before)
+
+
+def test_settings_of_old():
+    torch.set_default_tensor_type("torch.DoubleTensor")
+    try:
+        assert torch.ones(1).dtype == torch.float64
+    finally:
+        torch.set_default_tensor_type(torch.FloatTensor)
+    assert torch.ones(1).dtype == torch.float32
+    with pytest.raises(TypeError, match="^only floating-point types are supported as the default type"):
+        torch.set_default_tensor_type(torch.IntTensor)
+    with pytest.raises(TypeError, match="invalid type object"):
+        torch.set_default_tensor_type("DoubleTensor")
+    assert torch.get_device_module("cpu") is torch.cpu and torch.get_device_module() is torch.tpu
+    torch.set_num_interop_threads(2)
+    assert torch.get_num_interop_threads() == 1 and not torch.set_flush_denormal(True)
+    assert torch.GradScaler is torch.amp.GradScaler
+
+
+def test_compiler_and_onnx_say_what_is_not_there():
+    def double(x):
+        return 2 * x
+
+    for decorated in (torch.compiler.disable(double), torch.compiler.disable(recursive=False)(double)):
+        assert decorated is double
+    with torch.compiler.set_stance("force_eager"):
+        assert not torch.compiler.is_compiling()
+    with pytest.raises(RuntimeError, match="invalid torch.compile stance 'lazy'"):
+        torch.compiler.set_stance("lazy")
+    assert not torch.onnx.is_in_onnx_export()
+    with pytest.raises(NotImplementedError, match="not exported to ONNX"):
+        torch.onnx.export(nn.Linear(1, 1), torch.ones(1), "model.onnx")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_gradients_of_convolutions(n, device):
+    convolve = getattr(nn.functional, f"conv{n}d")
+    x = torch.randn(2, 4, *[7] * n, device=device, requires_grad=True)
+    w = torch.randn(6, 2, *[3] * n, device=device, requires_grad=True)
+    y = convolve(x, w, None, 2, 1, 1, 2)
+    g = torch.randn(y.shape, device=device)
+    want = torch.autograd.grad(y, (x, w), g)
+    got = (
+        getattr(nn.grad, f"conv{n}d_input")(x.shape, w, g, 2, 1, 1, 2),
+        getattr(nn.grad, f"conv{n}d_weight")(x, w.shape, g, 2, 1, 1, 2),
+    )
+    for a, b in zip(got, want):
+        assert a.shape == b.shape and torch.allclose(a, b, atol=1e-4)

@@ -74,3 +74,33 @@ def test_what_cannot_be_compared_is_refused():
 
 def test_every_listed_module_is_there():
     assert [name for name in dir(torch) if not hasattr(torch, name)] == []
+
+
+def test_tensors_are_made(device):
+    x = torch.testing.make_tensor(3, 4, dtype=torch.float32, device=device, low=2, high=5, requires_grad=True)
+    assert x.shape == (3, 4) and x.requires_grad and (x >= 2).all() and (x < 5).all()
+    x = torch.testing.make_tensor((40, 5), dtype=torch.int8, device=device, noncontiguous=True, exclude_zero=True)
+    assert x.stride() == (10, 2) and (x != 0).all() and -9 <= x.min() < 0 < x.max() <= 9
+    assert torch.testing.make_tensor(2, dtype=torch.complex64, device=device).is_complex()
+    assert torch.testing.make_tensor((), dtype=torch.bool, device=device).shape == ()
+    make = {"device": device, "dtype": torch.uint8}
+    with pytest.raises(ValueError, match=r"specified by `low` and `high` is \[300, 400\), but torch.uint8 only supports \[0, 256\)"):
+        torch.testing.make_tensor(3, low=300, high=400, **make)
+    with pytest.raises(ValueError, match="`requires_grad=True` is not supported for boolean and integral dtypes"):
+        torch.testing.make_tensor(3, requires_grad=True, **make)
+    with pytest.raises(ValueError, match="`low` must be less than `high`, but got 3 >= 3"):
+        torch.testing.make_tensor(3, low=3, high=3, **make)
+
+
+def test_made_tensors_are_pytorchs():
+    # From PyTorch 2.15.
+    torch.manual_seed(0)
+    x = torch.testing.make_tensor((3, 4), dtype=torch.float32, device="cpu", noncontiguous=True)
+    assert_close([x.min().item(), x.max().item()], [-6.6824049949646, 5.993663311004639], rtol=1e-6, atol=0)
+
+
+def test_the_older_comparison():
+    with pytest.warns(FutureWarning, match="deprecated"):
+        torch.testing.assert_allclose(torch.ones(2), [1.0, 1.00005])
+    with pytest.warns(FutureWarning), pytest.raises(AssertionError, match=r"up to 0.0001 allowed"):
+        torch.testing.assert_allclose(torch.ones(2), torch.tensor([1.0, 1.0005], dtype=torch.float64))

@@ -571,7 +571,7 @@ def set_default_tensor_type(t):
         t = getattr(_importlib.import_module(f"{__package__}._legacy"), name, None)
     dtype = getattr(t, "dtype", None)
     if not isinstance(dtype, _C.dtype):
-        raise TypeError("invalid type object")
+        raise TypeError("invalid type object: only floating-point types are supported as the default type")
     if not dtype.is_floating_point:
         raise TypeError("only floating-point types are supported as the default type")
     _C.set_default_dtype(dtype)
