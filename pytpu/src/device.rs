@@ -12,10 +12,16 @@ use torchtpu_tensor::{Device, DeviceKind, Error, Result};
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyDevice {
     /// The device.
-    pub device: Device,
+    device: Device,
     /// Whether an index was given: `torch.device("tpu")` has none.
     indexed: bool,
+    /// The kind, where it is none of ours: such an object can be made, compared and printed, and no tensor can be there.
+    absent: Option<&'static str>,
 }
+
+/// Kinds that PyTorch knows of.
+const ABSENT: [&str; 11] =
+    ["cuda", "hip", "hpu", "ipu", "maia", "mps", "mtia", "privateuseone", "vulkan", "xla", "xpu"];
 
 thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
@@ -34,10 +40,11 @@ impl PyDevice {
     #[pyo3(signature = (r#type, index = None))]
     fn new(r#type: &Bound<'_, PyAny>, index: Option<u8>) -> PyResult<PyDevice> {
         if let Ok(d) = r#type.cast::<PyDevice>() {
-            return Ok(PyDevice { device: d.get().device, indexed: d.get().indexed });
+            let PyDevice { device, indexed, absent } = *d.get();
+            return Ok(PyDevice { device, indexed, absent });
         }
         if let Ok(i) = r#type.extract::<u8>() {
-            return Ok(PyDevice { device: Device { kind: DeviceKind::Tpu, index: i }, indexed: true });
+            return Ok(PyDevice { device: Device { kind: DeviceKind::Tpu, index: i }, indexed: true, absent: None });
         }
         let Ok(text) = r#type.extract::<String>() else {
             let name = r#type.get_type().name()?;
@@ -45,7 +52,14 @@ impl PyDevice {
                 "device(): argument 'type' (position 1) must be str, not {name}"
             )));
         };
-        let mut device = Device::parse(&text).or_raise()?;
+        let (name, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+        let absent = ABSENT.into_iter().find(|&a| a == name);
+        let mut device = match absent {
+            Some(_) => Device::parse(&format!("cpu{rest}"))
+                .map_err(|_| Error::runtime(format!("Invalid device string: '{text}'"))),
+            None => Device::parse(&text),
+        }
+        .or_raise()?;
         if let Some(i) = index {
             if text.contains(':') {
                 return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
@@ -54,11 +68,11 @@ impl PyDevice {
             }
             device.index = i;
         }
-        Ok(PyDevice { device, indexed: index.is_some() || text.contains(':') })
+        Ok(PyDevice { device, indexed: index.is_some() || text.contains(':'), absent })
     }
     #[getter]
     fn r#type(&self) -> &'static str {
-        self.device.type_name()
+        self.absent.unwrap_or(self.device.type_name())
     }
     #[getter]
     fn index(&self) -> Option<u8> {
@@ -66,14 +80,14 @@ impl PyDevice {
     }
     fn __str__(&self) -> String {
         match self.index() {
-            Some(i) => format!("{}:{i}", self.device.type_name()),
-            None => self.device.type_name().into(),
+            Some(i) => format!("{}:{i}", self.r#type()),
+            None => self.r#type().into(),
         }
     }
     fn __repr__(&self) -> String {
         match self.index() {
-            Some(i) => format!("device(type='{}', index={i})", self.device.type_name()),
-            None => format!("device(type='{}')", self.device.type_name()),
+            Some(i) => format!("device(type='{}', index={i})", self.r#type()),
+            None => format!("device(type='{}')", self.r#type()),
         }
     }
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
@@ -85,10 +99,10 @@ impl PyDevice {
     fn __deepcopy__(slf: Py<Self>, _memo: &Bound<'_, PyAny>) -> Py<Self> {
         slf
     }
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        let before = DEFAULT.replace(Some(slf.get().device));
+    fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
+        let before = DEFAULT.replace(Some(slf.get().present().or_raise()?));
         ENTERED.with_borrow_mut(|e| e.push(before));
-        slf
+        Ok(slf)
     }
     #[pyo3(signature = (*_args))]
     fn __exit__(&self, _args: &Bound<'_, pyo3::types::PyTuple>) {
@@ -96,9 +110,22 @@ impl PyDevice {
     }
 }
 
+impl PyDevice {
+    /// The device, if tensors can be there.
+    fn present(&self) -> Result<Device> {
+        match self.absent {
+            None => Ok(self.device),
+            Some(name) => Err(Error::runtime(format!(
+                "Torch not compiled with {} enabled: devices are cpu, tpu and meta",
+                name.to_uppercase()
+            ))),
+        }
+    }
+}
+
 /// The object of a tensor's device.
 pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
-    Bound::new(py, PyDevice { device, indexed: device.kind == DeviceKind::Tpu })
+    Bound::new(py, PyDevice { device, indexed: device.kind == DeviceKind::Tpu, absent: None })
 }
 
 /// A device argument: a device, a string, an index. `Ok(None)` when it is of another type.
@@ -119,7 +146,9 @@ pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
                 .map_err(|_| Error::runtime(format!("Device index must be between 0 and 255, got {i}")))?;
             return Ok(Some(Device { kind: DeviceKind::Tpu, index }));
         }
-        Ok(Python::attach(|py| Bound::from_borrowed_ptr(py, o).cast::<PyDevice>().ok().map(|d| d.get().device)))
+        Python::attach(|py| {
+            Bound::from_borrowed_ptr(py, o).cast::<PyDevice>().ok().map(|d| d.get().present()).transpose()
+        })
     }
 }
 

@@ -83,6 +83,7 @@ _LAZY_MODULES = {
     "distributions",
     "fft",
     "func",
+    "fx",
     "functional",
     "hub",
     "jit",
