@@ -442,3 +442,20 @@ def test_linear_layers_without_features(rows, inner, outer, device):
     assert x.grad.shape == x.shape and (x.grad == outer).all()
     assert w.grad.shape == w.shape and (w.grad == count).all()
     assert b.grad.shape == b.shape and (b.grad == count).all()
+
+
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "dropout2d", "feature_alpha_dropout"])
+def test_dropout_in_place_of_nothing_writes_nothing(name, device):
+    f = getattr(torch.nn.functional, name)
+    x = torch.randn(2, 3, 4, 5, device=device, requires_grad=True)
+    for p, training in ((0.5, False), (0.0, True)):
+        y = x.softmax(-1)
+        assert f(y, p, training, inplace=True) is y and y._version == 0
+        (y * y).sum().backward()
+        assert f(x, p, training, inplace=True) is x
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        f(x, 0.5, True, inplace=True)
+    with pytest.raises((RuntimeError, ValueError), match="dropout probability has to be between 0 and 1"):
+        f(x, 1.5, False, inplace=True)
+    y = torch.ones(4, 50, 2, 2, device=device)
+    assert f(y, 0.5, True, inplace=True) is y and y._version > 0 and len(y.unique()) == 2

@@ -15,6 +15,9 @@ from urllib.request import Request, urlopen
 
 _dir = None
 
+# The digits of a hash in the name of a file.
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
+
 
 def get_dir():
     """The folder."""
@@ -77,7 +80,7 @@ def load_state_dict_from_url(
     path = os.path.join(folder, name)
     if not os.path.exists(path):
         sys.stderr.write(f'Downloading: "{url}" to {path}\n')
-        found = re.search(r"-([a-f0-9]*)\.", name) if check_hash else None
+        found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, path, found.group(1) if found else None, progress=progress)
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

@@ -1,7 +1,7 @@
 //! Dropout and its kin: what is dropped is drawn by [`super::random::keep_mask`].
 
 use crate::ops::pointwise::{select, select_scalar};
-use crate::schema::{Call, Row, Sample, Scope, Tier, mask, n, t};
+use crate::schema::{Args, Call, Ret, Row, Sample, Scope, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor};
 
 /// Which elements share a draw.
@@ -16,6 +16,11 @@ fn check(p: f64) -> Result<()> {
         return Ok(());
     }
     Err(Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")))
+}
+
+/// Whether a dropout gives its input as it is.
+fn drops_nothing(x: &Tensor, p: f64, train: bool) -> bool {
+    !train || p == 0.0 || x.numel() == 0
 }
 
 /// Whether each element, or each channel of `[n, c, ..]`, is kept.
@@ -34,7 +39,7 @@ fn keeps(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
 
 fn drop(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
     check(p)?;
-    if !train || p == 0.0 || x.numel() == 0 {
+    if drops_nothing(x, p, train) {
         return Ok(x.clone());
     }
     if p == 1.0 {
@@ -61,7 +66,7 @@ pub fn dropout(x: &Tensor, p: f64, train: bool) -> Result<Tensor> {
 /// Dropout that keeps mean and variance of what SELU makes: what is dropped becomes SELU's lower limit.
 fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
     check(p)?;
-    if !train || p == 0.0 || x.numel() == 0 {
+    if drops_nothing(x, p, train) {
         return Ok(x.clone());
     }
     if p == 1.0 {
@@ -76,6 +81,17 @@ fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> 
     select_scalar(&gone, shift - LIMIT * scale, &y)
 }
 
+/// The in-place form of a dropout. Where nothing is dropped nothing is written, so that what needs the values for its gradient still
+/// has them.
+fn in_place(a: &Args<'_>, f: fn(&Tensor, f64, bool) -> Result<Tensor>) -> Result<Ret> {
+    let (x, p, train) = (a.tensor(0)?, a.float(1)?, a.bool(2)?);
+    check(p)?;
+    if !drops_nothing(x, p, train) {
+        crate::inplace::apply(x, |alias| f(alias, p, train))?;
+    }
+    Ok(x.clone().into())
+}
+
 macro_rules! dropout_row {
     ($schema:literal, $f:expr) => {
         Row::new(
@@ -87,7 +103,10 @@ macro_rules! dropout_row {
             },
             samples,
         )
-        .inplace()
+        .inplace_by({
+            const F: Call = |a| in_place(a, $f);
+            F
+        })
         .scope(Scope::Function)
     };
 }
