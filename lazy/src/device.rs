@@ -18,8 +18,6 @@ pub(crate) struct Device {
     environment: String,
     /// Overrides for the compiler; those that it does not know are taken out when it says so.
     overrides: Mutex<Vec<(String, OptionValue)>>,
-    /// The process that made the client: its threads do not survive a fork.
-    process: u32,
     pub(crate) dump_folder: Option<PathBuf>,
     /// Whose compiler it is, for lowerings that differ.
     pub(crate) platform: Platform,
@@ -96,8 +94,18 @@ fn load() -> Result<&'static Device> {
     Ok(DEVICE.get_or_init(|| device))
 }
 
+/// What every use of the device is told then.
+#[cold]
+pub(crate) fn forked() -> Failure {
+    Failure::new(
+        torchtpu_tensor::ErrorKind::Runtime,
+        "Cannot re-initialize TPU in forked subprocess. To use TPU with multiprocessing, you must use the 'spawn' start method",
+    )
+}
+
 impl Device {
     fn new(client: Arc<Client>, disk: Option<DiskCache>) -> Device {
+        torchtpu_pjrt::watch_forks();
         let mut overrides: Vec<(String, OptionValue)> = Vec::new();
         let is_cpu = client.platform_name().eq_ignore_ascii_case("cpu");
         if is_cpu {
@@ -119,7 +127,6 @@ impl Device {
             disk,
             environment,
             overrides: Mutex::new(overrides),
-            process: std::process::id(),
             dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
             platform: if is_cpu { Platform::Cpu { kernels: crate::kernels::register(&client) } } else { Platform::Any },
             client,
@@ -128,7 +135,7 @@ impl Device {
 
     /// Whether this process made the client, rather than one it was forked from.
     pub(crate) fn is_ours(&self) -> bool {
-        std::process::id() == self.process
+        !torchtpu_pjrt::is_forked()
     }
 
     /// Refuses to go on in a forked child, where every wait would be forever.
@@ -136,10 +143,7 @@ impl Device {
         if self.is_ours() {
             return Ok(());
         }
-        Err(Failure::new(
-            torchtpu_tensor::ErrorKind::Runtime,
-            "Cannot re-initialize TPU in forked subprocess. To use TPU with multiprocessing, you must use the 'spawn' start method",
-        ))
+        Err(forked())
     }
 
     /// Compiles, without the overrides that this plugin turns out not to know.

@@ -108,6 +108,21 @@ impl Slot {
     pub(crate) fn fail(&self, failure: Arc<Failure>) {
         let _ = self.outcome.set(Err(failure));
     }
+    /// Gives the outcome, which nobody else has seen, to another slot of the same description.
+    pub(crate) fn give(self: Arc<Self>, to: &Slot) {
+        let Ok(mut own) = Arc::try_unwrap(self) else {
+            debug_assert!(false, "a slot that is given away has one owner");
+            return to.fail(Arc::new(Failure::new(ErrorKind::Runtime, "a result of a piece was still in use")));
+        };
+        match own.outcome.take() {
+            Some(Ok(buffer)) => {
+                metrics::sub_live_bytes(own.meta.bytes().unwrap_or(0));
+                to.fill(buffer, own.origin.get(), *own.is_pooled.get_mut());
+            }
+            Some(Err(failure)) => to.fail(failure),
+            None => {}
+        }
+    }
     /// The outcome, as soon as there is one.
     pub(crate) fn wait(&self) -> &Outcome {
         self.outcome.wait()

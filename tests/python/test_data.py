@@ -1,8 +1,11 @@
 """Datasets, samplers and the loader: orders, seeds, workers."""
 
+import collections
+import gc
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -265,3 +268,61 @@ print("done")
     )
     out = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert out.stdout == "done\n", out.stdout + out.stderr
+
+
+class Wide(torch.utils.data.Dataset):
+    """Batches of it are more than a pipe holds."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return torch.zeros(3, 64, 64)
+
+
+class Bad(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        if i == 2:
+            raise ValueError("two")
+        return i
+
+
+def test_workers_end_when_nobody_takes_what_they_have():
+    start = time.monotonic()
+    assert next(iter(DataLoader(Wide(), batch_size=16, num_workers=2))).shape == (16, 3, 64, 64)
+    loader = DataLoader(Wide(), batch_size=16, num_workers=2, persistent_workers=True)
+    pool = iter(loader)._pool
+    processes = list(pool._processes)
+    del loader, pool
+    gc.collect()
+    for process in processes:
+        process.join(timeout=20)
+        # It ended by itself: it was not terminated.
+        assert process.exitcode == 0
+    assert time.monotonic() - start < 60
+
+
+def test_what_comes_after_a_bad_sample():
+    batches = iter(DataLoader(Bad(), batch_size=None, num_workers=1))
+    seen = []
+    for _ in range(10):
+        try:
+            seen.append(next(batches))
+        except ValueError:
+            seen.append("bad")
+        except StopIteration:
+            seen.append("end")
+            break
+    assert seen == [0, 1, "bad", 3, 4, 5, "end"]
+
+
+def test_batches_keep_their_kind():
+    for workers in (0, 1):
+        data = [collections.defaultdict(list, {"a": torch.tensor([1 + 2j]).conj()})]
+        (batch,) = DataLoader(data, batch_size=None, num_workers=workers, pin_memory=workers == 0)
+        assert batch.default_factory is list and batch["a"].tolist() == [1 - 2j]
+    with pytest.raises(AssertionError, match="prefetch_factor must be greater than 0"):
+        DataLoader([1], num_workers=1, prefetch_factor=0)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 
 import pytest
@@ -123,3 +124,50 @@ def _apply(values):
     model = nn.Linear(2, 1)
     model.load_state_dict({"weight": torch.tensor(values), "bias": torch.zeros(1)})
     return model.weight.tolist()
+
+
+def test_a_child_waits_for_no_lock_of_another_thread():
+    """Threads are recording on the device while others fork: the child is told so or does nothing, and ends."""
+    run(textwrap.dedent("""
+        import os, signal, threading, time
+        import pytpu as torch
+        t = torch.ones(5, device="tpu")
+        t.tolist()
+        stop = False
+        def busy():
+            w = torch.randn(8, 8, device="tpu", requires_grad=True)
+            while not stop:
+                y = w
+                for k in range(60):
+                    y = (y * w + k).tanh()
+                y.sum().backward()
+                w.grad = None
+        threads = [threading.Thread(target=busy) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        def drop():
+            global t
+            del t
+        for i in range(60):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    (lambda: t + 1, lambda: t.tolist(), drop)[i % 3]()
+                except RuntimeError as e:
+                    os._exit(0 if "Cannot re-initialize TPU in forked subprocess" in str(e) else 1)
+                os._exit(0 if i % 3 == 2 else 2)
+            end = time.monotonic() + 20
+            while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+                if time.monotonic() > end:
+                    os.kill(pid, signal.SIGKILL)
+                    stop = True
+                    raise SystemExit(f"child {i} hangs")
+                time.sleep(0.001)
+            if ended[1]:
+                stop = True
+                raise SystemExit(f"child {i} ended with {ended[1]}")
+        stop = True
+        for thread in threads:
+            thread.join()
+        print("fine")
+        """))

@@ -193,6 +193,10 @@ def _add(i, value):
         os._exit(7)
 
 
+def _fail_at_length(i):
+    raise ValueError("x" * 200_000)
+
+
 def test_spawned_processes_tell_how_they_failed():
     import pytpu.multiprocessing as mp
 
@@ -202,6 +206,10 @@ def test_spawned_processes_tell_how_they_failed():
     assert e.value.error_index == 1
     with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with exit code 7"):
         mp.spawn(_add, args=(9,), nprocs=1)
+    # What a process says may be more than a pipe holds.
+    with pytest.raises(mp.ProcessRaisedException) as e:
+        mp.spawn(_fail_at_length, nprocs=1)
+    assert len(str(e.value)) > 200_000
 
 
 def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):

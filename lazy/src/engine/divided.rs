@@ -57,10 +57,15 @@ impl Engine {
         let form = &body.form;
         let last = LastReaders::new(form, pieces);
         let mut slots: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
+        let mut leaves = vec![false; form.values.len()];
+        // What others can see, they may destroy once it is there: a result that a later piece reads is given to them after that.
+        let mut owed: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
         for (&v, slot) in form.outputs.iter().zip(&outputs.0) {
-            slots[v as usize] = Some(slot.clone());
+            let v = v as usize;
+            leaves[v] = true;
+            let place = if last.of_values[v].is_some() { &mut owed } else { &mut slots };
+            place[v] = Some(slot.clone());
         }
-        let leaves: Vec<bool> = slots.iter().map(Option::is_some).collect();
         let (mut result, mut compiled_ops) = (Ok(()), 0);
         for (p, nodes) in pieces.iter().enumerate() {
             let values: Vec<u32> = nodes
@@ -94,9 +99,11 @@ impl Engine {
             );
             let launched = self.launch_after(None, device, compiled, piece);
             result = result.and(launched);
-            // What nobody reads any more is freed.
-            for v in (0..slots.len()).filter(|&v| !leaves[v] && last.of_values[v] == Some(p)) {
-                slots[v] = None;
+            // What no piece reads any more is freed, or given to who waits for it.
+            for v in (0..slots.len()).filter(|&v| last.of_values[v] == Some(p)) {
+                if let (Some(slot), Some(owed)) = (slots[v].take(), owed[v].take()) {
+                    slot.give(&owed);
+                }
             }
         }
         if self.note(form.nodes.len(), compiled_ops > form.nodes.len() / 2) {

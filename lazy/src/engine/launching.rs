@@ -49,11 +49,12 @@ impl Engine {
                         return self.launch_pieces(device, hash, segment, &pieces, compile);
                     }
                     Some(Plan::Whole(whole)) => match whole.wait() {
-                        Some(whole) => {
+                        Some(whole) if whole.form == segment.body.form => {
                             self.pieces.is_whole(hash);
                             (Ok(self.cache.insert(hash, whole.clone())), segment)
                         }
-                        None => (self.compile(device, hash, &segment.body.form, segment.reason), segment),
+                        // Another program has the same hash, or it could not be compiled.
+                        _ => (self.compile(device, hash, &segment.body.form, segment.reason), segment),
                     },
                     None => match self.to_background(device, hash, segment) {
                         None => return Ok(()),

@@ -265,21 +265,16 @@ struct StreamGuard;
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         let id = STREAM.replace(NO_STREAM);
-        if id == NO_STREAM {
+        if id == NO_STREAM || torchtpu_pjrt::is_forked() {
             return;
         }
         let engine = crate::engine();
         engine.recording.lock().free_streams.push(id);
-        let is_ours = device::loaded().is_some_and(Device::is_ours);
-        if is_ours {
+        if device::loaded().is_some() {
             engine.await_background(true);
         }
         let launched = std::mem::take(&mut *engine.in_flight.lock());
-        if is_ours {
-            launched.iter().for_each(|l| drop(l.event.await_ready()));
-        } else {
-            std::mem::forget(launched); // A forked child would wait forever.
-        }
+        launched.iter().for_each(|l| drop(l.event.await_ready()));
     }
 }
 const NO_STREAM: u32 = u32::MAX;
@@ -334,6 +329,9 @@ impl Engine {
 
     /// Cuts the current thread's segment.
     pub(crate) fn cut(&self, reason: CutReason) {
+        if torchtpu_pjrt::is_forked() {
+            return;
+        }
         let mut guard = self.recording.lock();
         let id = guard.stream();
         let segment = self.take(&mut guard, id, reason);
@@ -345,6 +343,9 @@ impl Engine {
 
     /// Cuts all segments.
     pub(crate) fn cut_all(&self, reason: CutReason) {
+        if torchtpu_pjrt::is_forked() {
+            return;
+        }
         let mut guard = self.recording.lock();
         let segments: Vec<Segment> =
             (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, reason)).collect();

@@ -41,7 +41,7 @@ fn too_large(meta: &Meta) -> Error {
 impl Backend for Tpu {
     #[inline]
     fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
-        device::get()?;
+        device::get()?.check_process().map_err(|f| f.error())?;
         fit(y)?;
         let engine = crate::engine();
         let Some(segment) = engine.push(op, x, y, handles)? else { return Ok(()) };
@@ -57,6 +57,9 @@ impl Backend for Tpu {
 
     #[inline]
     fn retain(&self, handle: u64) {
+        if torchtpu_pjrt::is_forked() {
+            return;
+        }
         if let Ok(e) = crate::engine().recording.lock().entry(handle) {
             e.refs += 1;
         }
@@ -64,6 +67,9 @@ impl Backend for Tpu {
 
     #[inline]
     fn release(&self, handle: u64) {
+        if torchtpu_pjrt::is_forked() {
+            return;
+        }
         let mut guard = crate::engine().recording.lock();
         let r = &mut *guard;
         let Ok(e) = r.entry(handle) else { return };
@@ -88,12 +94,14 @@ impl Backend for Tpu {
     }
 
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
+        device::get()?.check_process().map_err(|f| f.error())?;
         let engine = crate::engine();
         engine.copy_out(handle, out, CutReason::Read)?;
         engine.answer_checks()
     }
 
     fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
+        device::get()?.check_process().map_err(|f| f.error())?;
         let engine = crate::engine();
         self.retain(handle);
         if mode::get() == EagerMode::Debug {

@@ -108,3 +108,41 @@ fn memory_of_what_is_overwritten_is_taken_across_pieces() {
         assert!(values(&w).iter().all(|v| *v == first));
     }
 }
+
+#[test]
+fn a_result_that_a_later_piece_reads_is_not_destroyed_by_another_thread() {
+    let _turn = turn();
+    lazy::set_divide(lazy::Divide::Always);
+    let x = tpu(&[0.5; 64], &[64]);
+    for _ in 0..100 {
+        let y = x.add(&x).unwrap();
+        let mut z = y.clone();
+        for i in 0..24 {
+            z = if i % 3 == 0 { z.mul(&y) } else { z.add(&y).unwrap().tanh() }.unwrap();
+        }
+        let reader = std::thread::spawn(move || values(&z));
+        y.mul_(&x).unwrap();
+        assert_eq!(values(&y), [0.5; 64]);
+        let z = reader.join().unwrap();
+        assert!(z[0] > 0.0 && z.iter().all(|v| *v == z[0]));
+    }
+}
+
+#[test]
+fn a_whole_is_not_taken_for_another_program_of_the_same_hash() {
+    let _turn = turn();
+    lazy::set_divide(lazy::Divide::Always);
+    lazy::set_hash_mask(0);
+    let a = tpu(&[1.0; 4], &[4]);
+    let sums = || values(&(0..6).fold(a.clone(), |h, _| h.add(&a).unwrap()));
+    let others = || values(&(0..6).fold(a.clone(), |h, i| if i % 2 == 0 { h.mul(&a) } else { h.sub(&a) }.unwrap()));
+    let mut wrong = Vec::new();
+    for i in 0..70 {
+        for _ in 0..1 + usize::from(i == 20) {
+            wrong.extend((sums() != [7.0; 4]).then_some((i, "sums")));
+        }
+        wrong.extend((others() != [-2.0; 4]).then_some((i, "others")));
+    }
+    lazy::set_hash_mask(u64::MAX);
+    assert_eq!(wrong, []);
+}

@@ -54,12 +54,22 @@ class ProcessContext:
 
     def __init__(self, processes, errors):
         self.processes = processes
-        self._errors = errors
         self._left = {process.sentinel: index for index, process in enumerate(processes)}
+        self._listening = {receiver: index for index, receiver in enumerate(errors)}
+        self._texts = {}
 
     def pids(self):
         """Their process ids."""
         return [process.pid for process in self.processes]
+
+    def _hear(self, receivers):
+        for receiver in list(receivers):
+            index = self._listening.pop(receiver)
+            try:
+                self._texts[index] = receiver.recv()
+            except (EOFError, OSError):  # It ended without a word.
+                pass
+            receiver.close()
 
     def join(self, timeout=None, grace_period=None):
         """Waits for one of them or for `timeout` seconds; whether all have ended.
@@ -69,7 +79,12 @@ class ProcessContext:
         if not self._left:
             return True
         failed = None
-        for sentinel in _connection.wait(self._left, timeout=timeout):
+        ready = _connection.wait([*self._left, *self._listening], timeout=timeout)
+        # A process ends when what it has to say has been heard.
+        self._hear(receiver for receiver in ready if receiver in self._listening)
+        for sentinel in ready:
+            if sentinel not in self._left:
+                continue
             index = self._left.pop(sentinel)
             self.processes[index].join()
             if self.processes[index].exitcode != 0 and failed is None:
@@ -83,13 +98,10 @@ class ProcessContext:
             if process.is_alive():
                 process.kill()
                 process.join()
-        process, errors = self.processes[failed], self._errors[failed]
-        try:
-            text = errors.recv()
-        except EOFError:  # It ended without a word.
-            pass
-        else:
-            text = f"\n\n-- Process {failed} terminated with the following error:\n{text}"
+        self._hear([receiver for receiver, index in self._listening.items() if index == failed])
+        process = self.processes[failed]
+        if failed in self._texts:
+            text = f"\n\n-- Process {failed} terminated with the following error:\n{self._texts[failed]}"
             raise ProcessRaisedException(text, failed, process.pid)
         code = process.exitcode
         if code < 0:

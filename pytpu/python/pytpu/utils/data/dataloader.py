@@ -9,7 +9,7 @@ import pytpu as torch
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
-from .worker import WorkerPool, get_worker_info
+from .worker import WorkerPool, get_worker_info, like
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
@@ -113,6 +113,8 @@ class DataLoader:
             prefetch_factor = 2
         if prefetch_factor is not None and prefetch_factor < 0:
             raise ValueError("prefetch_factor option should be non-negative")
+        if prefetch_factor == 0:
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
         if num_workers == 0 and multiprocessing_context is not None:
@@ -204,8 +206,8 @@ class DataLoader:
         if self.persistent_workers:
             if self._pool is None:
                 self._pool = WorkerPool(self, draw_seed(self.generator))
-            return self._pool.epoch(shared=True)
-        return WorkerPool(self, draw_seed(self.generator)).epoch(shared=False)
+            return self._pool.epoch(self, shared=True)
+        return WorkerPool(self, draw_seed(self.generator)).epoch(self, shared=False)
 
 
 class _LocalIterator:
@@ -253,7 +255,7 @@ def pinned(batch):
     if isinstance(batch, torch.Tensor):
         return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
     if isinstance(batch, dict):
-        return type(batch)({k: pinned(v) for k, v in batch.items()})
+        return like(batch, {k: pinned(v) for k, v in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(pinned(v) for v in batch))
     if isinstance(batch, (tuple, list)):

@@ -6,11 +6,13 @@ computes on the host. Batches travel as NumPy arrays, which pickle without help 
 could leak.
 """
 
+import copy
 import os
 import queue
 import random
 import sys
 import threading
+import time
 import traceback
 
 _worker_info = None
@@ -39,7 +41,8 @@ class _Packed:
 
         self.dtype = str(tensor.dtype).rpartition(".")[2]
         # NumPy has no bfloat16: those bits travel as integers.
-        self.array = (tensor.view(torch.int16) if self.dtype == "bfloat16" else tensor).detach().cpu().numpy()
+        tensor = tensor.detach().resolve_conj().resolve_neg()
+        self.array = (tensor.view(torch.int16) if self.dtype == "bfloat16" else tensor).cpu().numpy()
 
     def unpack(self):
         """The tensor again."""
@@ -49,11 +52,21 @@ class _Packed:
         return tensor.view(torch.bfloat16) if self.dtype == "bfloat16" else tensor
 
 
+def like(batch, values):
+    """A dictionary of `values` that is of the kind of `batch`, where that can be had."""
+    try:
+        made = copy.copy(batch)
+        made.update(values)
+        return made
+    except Exception:
+        return values
+
+
 def _mapped(batch, kind, fn):
     if isinstance(batch, kind):
         return fn(batch)
     if isinstance(batch, dict):
-        return type(batch)({k: _mapped(v, kind, fn) for k, v in batch.items()})
+        return like(batch, {k: _mapped(v, kind, fn) for k, v in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(_mapped(v, kind, fn) for v in batch))
     if type(batch) in (tuple, list):
@@ -117,6 +130,8 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
         failure = _Failure(worker_id)
     stream = None
     parent = os.getppid()
+    # What nobody takes any more must not keep this process from ending.
+    results.cancel_join_thread()
     while True:
         try:
             request = requests.get(timeout=5)
@@ -155,7 +170,6 @@ class WorkerPool:
         import multiprocessing
 
         context = loader.multiprocessing_context or multiprocessing.get_context()
-        self._loader = loader
         self._results = context.Queue()
         self._requests = []
         self._processes = []
@@ -180,10 +194,10 @@ class WorkerPool:
             self._requests.append(requests)
             self._processes.append(process)
 
-    def epoch(self, shared):
-        """An iterator over one epoch; the pool ends with it unless shared."""
+    def epoch(self, loader, shared):
+        """An iterator over one epoch of the loader; the pool ends with it unless shared."""
         self._epoch += 1
-        return _WorkerIterator(self, self._loader, self._epoch, close_at_end=not shared)
+        return _WorkerIterator(self, loader, self._epoch, close_at_end=not shared)
 
     def send(self, worker_id, request):
         """Asks a worker for a batch."""
@@ -191,27 +205,28 @@ class WorkerPool:
 
     def receive(self, timeout):
         """The next answer of any worker; notices workers that died and the loader's time limit."""
-        waited = 0
-        while True:
-            step = 5 if not timeout else min(5, timeout - waited)
-            try:
-                return self._results.get(timeout=step)
-            except queue.Empty:
-                waited += step
-            dead = [str(p.pid) for p in self._processes if not p.is_alive()]
-            if dead:
-                raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(dead)}) exited unexpectedly")
-            if timeout and waited >= timeout:
-                raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+        from multiprocessing import connection
+
+        arrived = self._results._reader
+        ready = connection.wait([arrived, *(p.sentinel for p in self._processes)], timeout or None)
+        if arrived in ready:
+            return self._results.get()
+        if not ready:
+            raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
+        dead = [str(p.pid) for p in self._processes if p.sentinel in ready]
+        raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(dead)}) exited unexpectedly")
 
     def close(self):
         """Ends the workers."""
         processes, self._processes = self._processes, []
+        if not processes:
+            return
         for requests in self._requests:
             requests.put(None)
             requests.close()
+        deadline = time.monotonic() + 5
         for process in processes:
-            process.join(timeout=5)
+            process.join(timeout=max(0, deadline - time.monotonic()))
             if process.is_alive():
                 process.terminate()
                 process.join()
@@ -281,7 +296,6 @@ class _WorkerIterator:
                 if answer is StopIteration:
                     continue
                 if isinstance(answer, _Failure):
-                    self._finish()
                     answer.reraise()
                 return self._unpacked(answer)
             if not self._pending:
