@@ -1,6 +1,7 @@
 """Parametrized tensors, and weights that are normalised or orthogonal. Numbers are PyTorch's."""
 
 import copy
+import gc
 import math
 import pickle
 import warnings
@@ -333,3 +334,28 @@ def test_what_has_no_orthogonal_map():
     layer = parametrizations.orthogonal(nn.Linear(2, 2))
     with pytest.raises(ValueError, match=r"matrices of shape torch.Size\(\[2, 2\]\). Got a tensor of shape torch.Size\(\[3\]\)"):
         layer.weight = torch.ones(3)
+
+
+def test_the_dimension_of_a_weight_norm_may_be_counted_from_the_end(device):
+    kinds = (parametrizations.weight_norm, "parametrizations.weight.original0"), (nn.utils.weight_norm, "weight_g")
+    for make, size in kinds:
+        m = make(nn.Conv2d(2, 3, 2).to(device), dim=-2)
+        assert m.state_dict()[size].shape == (1, 1, 2, 1)
+        with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-4, 3\], but got 4\)"):
+            make(nn.Conv2d(2, 3, 2), dim=4)
+
+
+def test_what_is_cached_is_not_taken_for_another_module():
+    class Double(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    with nn.utils.parametrize.cached():
+        for k in range(50):
+            m = nn.Linear(3, 3)
+            with torch.no_grad():
+                m.weight.fill_(float(k))
+            nn.utils.parametrize.register_parametrization(m, "weight", Double())
+            assert m.weight[0, 0].item() == 2 * k
+            del m
+            gc.collect()

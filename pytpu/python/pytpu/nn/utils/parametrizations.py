@@ -20,6 +20,10 @@ def norm_but(weight, dim):
     """Norms over all dimensions but one, which keep their dimensions; of everything, a number, where `dim` is -1."""
     if dim == -1:
         return weight.norm()
+    rank = weight.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    dim %= rank
     return torch.linalg.vector_norm(weight, dim=[d for d in range(weight.dim()) if d != dim], keepdim=True)
 
 

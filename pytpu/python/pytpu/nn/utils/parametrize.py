@@ -180,8 +180,9 @@ def _property(name):
             return self.parametrizations[name]()
         key = (id(self), name)
         if key not in _cache:
-            _cache[key] = self.parametrizations[name]()
-        return _cache[key]
+            # The module is kept with it, so that no other one can come to have its id.
+            _cache[key] = self, self.parametrizations[name]()
+        return _cache[key][1]
 
     def write(self, value):
         self.parametrizations[name].right_inverse(value)
