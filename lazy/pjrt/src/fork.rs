@@ -12,8 +12,8 @@ pub fn watch_forks() {
             FORKED.store(true, Relaxed);
         }
         static ONCE: std::sync::Once = std::sync::Once::new();
-        // SAFETY: all that the handler does is a store to an atomic, which is allowed after a fork.
         ONCE.call_once(|| {
+            // SAFETY: all that the handler does is a store to an atomic, which is allowed after a fork.
             let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
     }

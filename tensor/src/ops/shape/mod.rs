@@ -208,8 +208,8 @@ fn steps(mut distance: usize, dims: &Dims, strides: &Dims) -> Option<Dims> {
     let mut order: Vec<usize> = (0..dims.len()).filter(|&d| dims[d] > 1).collect();
     order.sort_by_key(|&d| std::cmp::Reverse(strides[d]));
     for d in order {
-        if strides[d] > 0 {
-            steps[d] = distance / strides[d];
+        if let Some(n) = distance.checked_div(strides[d]) {
+            steps[d] = n;
             distance %= strides[d];
         }
     }
