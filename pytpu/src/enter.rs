@@ -9,6 +9,12 @@ use std::ptr::null_mut;
 use torchtpu_tensor::{Error, ErrorKind};
 
 pyo3::create_exception!(torch, OutOfMemoryError, PyRuntimeError, "Memory for a tensor could not be had.");
+pyo3::create_exception!(
+    torch.linalg,
+    LinAlgError,
+    PyRuntimeError,
+    "A matrix is singular, or not positive, or iterations did not converge."
+);
 
 /// Why a call gives no result. One word.
 pub enum Failure {
@@ -52,6 +58,7 @@ pub fn exception(mut e: Error) -> PyErr {
         ErrorKind::NotImplemented => PyNotImplementedError::new_err(text),
         ErrorKind::Buffer => PyBufferError::new_err(text),
         ErrorKind::OutOfMemory => OutOfMemoryError::new_err(text),
+        ErrorKind::LinAlg => LinAlgError::new_err(text),
         ErrorKind::Key => PyKeyError::new_err(text),
         ErrorKind::Attribute => PyAttributeError::new_err(text),
         ErrorKind::Interrupted => PyKeyboardInterrupt::new_err(text),
@@ -178,5 +185,6 @@ pub fn work<R>(elements: usize, f: impl FnOnce() -> R) -> R {
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     torchtpu_tensor::warning::install(warn);
+    m.add("_LinAlgError", m.py().get_type::<LinAlgError>())?;
     m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())
 }

@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Attribute,
     /// `KeyboardInterrupt`: Ctrl-C while waiting.
     Interrupted,
+    /// `torch.linalg.LinAlgError`, a `RuntimeError`: a matrix that is singular, or not positive, or iterations that did not converge.
+    LinAlg,
     /// An exception that user code raised inside a callback; the binding keeps the object and restores it.
     Callback,
 }
@@ -73,6 +75,11 @@ impl Error {
     #[cold]
     pub fn not_implemented(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::NotImplemented, message)
+    }
+    /// A [`ErrorKind::LinAlg`] error.
+    #[cold]
+    pub fn linalg(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::LinAlg, message)
     }
     /// Names the op that failed; the first name given stays.
     #[cold]

@@ -592,6 +592,10 @@ pub enum Fill {
     Index(i64),
     /// True and false.
     Mask,
+    /// Symmetric matrices whose eigenvalues are positive.
+    Definite,
+    /// Rows to change places with, from one: each of a line its own or the next but the last.
+    Pivots,
 }
 
 /// One argument of a sample.

@@ -65,6 +65,8 @@ pub fn values(n: usize, fill: Fill, salt: usize) -> Vec<f64> {
                 Fill::Fraction => u * 0.8 + 0.1,
                 Fill::Index(bound) => ((i * 3 + salt) as i64 % bound.max(1)) as f64,
                 Fill::Mask => (i * 5 + salt).is_multiple_of(3) as u8 as f64,
+                Fill::Definite => unreachable!("made of rows and columns"),
+                Fill::Pivots => (i + 1 + (i + 1 < n) as usize) as f64,
             }
         })
         .collect()
@@ -74,8 +76,15 @@ pub fn tensor(dims: &[usize], fill: Fill, salt: usize, dtype: DType) -> Result<T
     let dtype = match fill {
         Fill::Index(_) => DType::I64,
         Fill::Mask => DType::Bool,
+        Fill::Pivots => DType::I32,
         _ => dtype,
     };
+    if fill == Fill::Definite {
+        // A product with its own transpose, and something on the diagonal.
+        let a = tensor(dims, Fill::Normal, salt, dtype)?;
+        let n = dims[dims.len() - 1] as i64;
+        return a.matmul(&a.transpose(-2, -1)?.conj()?)?.add(&Tensor::eye(n, n, dtype, Device::CPU)?);
+    }
     let v = values(dims.iter().product(), fill, salt);
     if dtype.is_complex() {
         // Imaginary parts small enough that no function is asked across a branch cut.

@@ -246,6 +246,23 @@ op_table! {
         fused GridSampleBackward = grid::GridSampleBackward;
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
+        fused SolveTriangular = linalg::SolveTriangular;
+        fused Solve = linalg::Solve;
+        fused Inverse = linalg::Inverse;
+        fused Det = linalg::Det;
+        fused Slogdet = linalg::Slogdet;
+        fused Cholesky = linalg::Cholesky;
+        fused LuFactor = linalg::LuFactor;
+        fused Permutation = linalg::Permutation;
+        fused Geqrf = linalg::Geqrf;
+        fused Qr = linalg::Qr;
+        fused Eigh = linalg::Eigh;
+        fused Eig = linalg::Eig;
+        fused Svd = linalg::Svd;
+        fused Pinv = linalg::Pinv;
+        fused LdlFactor = linalg::LdlFactor;
+        fused LdlSolve = linalg::LdlSolve;
+        fused MatrixExp = linalg::MatrixExp;
     }
     boxed {
         fused LayerNormBackward = norm::LayerNormBackward;
@@ -300,6 +317,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("indexing", indexing::triangle::ROWS),
     ("matmul", matmul::ROWS),
     ("einsum", einsum::ROWS),
+    ("linalg", linalg::PRODUCT_ROWS),
     ("linalg", linalg::ROWS),
     ("pointwise", frexp::ROWS),
     ("statistics", statistics::ROWS),

@@ -1,7 +1,7 @@
 //! Products and norms of vectors and matrices that need no decomposition.
 
-use super::concat::{cat, flip, stack};
-use super::reduce::{ReduceKind, reduce};
+use crate::ops::concat::{cat, flip, stack};
+use crate::ops::reduce::{ReduceKind, reduce};
 use crate::op::normalize_dim;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
@@ -140,8 +140,8 @@ fn multi_dot(xs: &[&Tensor]) -> Result<Tensor> {
         if x.dtype() != xs[0].dtype() {
             return Err(Error::runtime(format!(
                 "multi_dot(): all tensors must have be the same dtype but tensor 0 is {} and tensor {i} {}",
-                super::dtype::c_name(xs[0].dtype()),
-                super::dtype::c_name(x.dtype())
+                crate::ops::dtype::c_name(xs[0].dtype()),
+                crate::ops::dtype::c_name(x.dtype())
             )));
         }
         if x.device() != xs[0].device() {
@@ -218,12 +218,12 @@ fn matrix_power(x: &Tensor, p: i64) -> Result<Tensor> {
     }
     if p < 0 {
         expect_float("linalg.matrix_power", x)?;
-        return matrix_power(&inverse(x)?, p.checked_neg().unwrap_or(i64::MAX));
+        return matrix_power(&super::rows::inv("linalg.inv", x)?, p.checked_neg().unwrap_or(i64::MAX));
     }
     if p == 0 {
-        let i = super::indexing::count_up(rows, x.device())?;
+        let i = crate::ops::indexing::count_up(rows, x.device())?;
         let one = i.unsqueeze(1)?.eq(&i)?.to_dtype(x.dtype())?;
-        return super::pointwise::independent_of(x, one.expand(&shape(x))?.copy()?);
+        return crate::ops::pointwise::independent_of(x, one.expand(&shape(x))?.copy()?);
     }
     let (mut y, mut square): (Option<Tensor>, Tensor) = (None, x.clone());
     let mut left = p;
@@ -240,46 +240,6 @@ fn matrix_power(x: &Tensor, p: i64) -> Result<Tensor> {
         }
         square = square.matmul(&square)?;
     }
-}
-
-/// The inverse of each matrix, by Gauss and Jordan with pivots. A singular one is an error on `cpu`.
-///
-/// Meant for negative powers: elementary steps on whole rows, which run, and differentiate, wherever tensors do.
-fn inverse(x: &Tensor) -> Result<Tensor> {
-    let rank = x.dims().len();
-    let size = x.dims()[rank - 1];
-    let i = super::indexing::count_up(size, x.device())?;
-    let one = i.unsqueeze(1)?.eq(&i)?.to_dtype(x.dtype())?.expand(&shape(x))?;
-    let mut m = cat(&[x, &one], -1)?;
-    for k in 0..size as i64 {
-        // The row with the greatest pivot changes places with row k.
-        let column = m.select(-1, k)?.detach().abs()?;
-        let done = i.lt_scalar(k)?;
-        let column = super::pointwise::select_scalar(&done, -1.0, &column)?;
-        let pivot = column.argmax(Some(-1), true)?;
-        let at_k = i.eq_scalar(k)?;
-        let is_pivot = i.eq(&pivot)?;
-        let order = super::pointwise::select(&at_k, &pivot.expand_dims(is_pivot.dims())?, &{
-            let k = Tensor::number(Scalar::Int(k), DType::I64)?;
-            super::pointwise::select(&is_pivot, &k, &i)?
-        })?;
-        let rows = order.unsqueeze(-1)?.expand(&shape(&m))?;
-        m = super::indexing::gather(&m, rank as i64 - 2, &rows)?;
-        let row = m.narrow(-2, k, 1)?;
-        let p = row.narrow(-1, k, 1)?;
-        if x.device().kind == crate::DeviceKind::Cpu
-            && reduce(ReduceKind::Any, &p.eq_scalar(0.0)?, None, false)?.item()?.to_i64() != 0
-        {
-            return Err(Error::runtime(
-                "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is singular.",
-            ));
-        }
-        let row = row.div(&p)?;
-        let factor = m.narrow(-1, k, 1)?;
-        let others = m.sub(&factor.mul(&row)?)?;
-        m = super::pointwise::select(&at_k.unsqueeze(1)?, &row.expand(&shape(&m))?, &others)?;
-    }
-    m.narrow(-1, size as i64, size as i64)
 }
 
 // ------------------------------------------------------------------------------------------------ norms
@@ -323,16 +283,17 @@ pub fn vector_norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool, dtyp
             }
         }
     }
-    super::reduce::norm(&x, p, dims, keep)
+    crate::ops::reduce::norm(&x, p, dims, keep)
 }
 
 /// The order of a matrix norm.
-enum Order<'a> {
+#[derive(Clone, Copy)]
+pub(super) enum Order<'a> {
     Number(f64),
     Name(&'a str),
 }
 
-fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+pub(super) fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Option<DType>) -> Result<Tensor> {
     const NAME: &str = "linalg.matrix_norm";
     let rank = x.dims().len();
     if rank < 2 {
@@ -360,15 +321,16 @@ fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Op
     }
     let x = norm_operand(NAME, x, dtype)?;
     let (sum_over, fold_over) = match order {
-        Order::Name("fro") => return super::reduce::norm(&x, Scalar::Int(2), Some(&[a as i64, b as i64]), keep),
+        Order::Name("fro") => return crate::ops::reduce::norm(&x, Scalar::Int(2), Some(&[a as i64, b as i64]), keep),
         Order::Number(p) if p.abs() == 1.0 => (a, b),
         Order::Number(p) if p.is_infinite() => (b, a),
-        ref other => {
-            return Err(Error::not_implemented(format!(
-                "{NAME}: order {} is made of singular values, which are not implemented",
-                shown(other)
-            )));
-        }
+        Order::Number(p) if p > 0.0 => return singular_norm(&x, a, b, keep, |s| match s.dims().last() {
+            // Of no values the greatest is zero.
+            Some(0) => s.sum_dim(&[-1], true),
+            _ => s.amax(&[-1], true),
+        }),
+        Order::Number(_) => return singular_norm(&x, a, b, keep, |s| s.amin(&[-1], true)),
+        Order::Name(_) => return singular_norm(&x, a, b, keep, |s| s.sum_dim(&[-1], true)),
     };
     let sums = x.abs()?.sum_dim(&[sum_over as i64], true)?;
     let least = matches!(order, Order::Number(p) if p < 0.0);
@@ -384,6 +346,21 @@ fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Op
     }
     let (low, high) = (a.min(b) as i64, a.max(b) as i64);
     y.squeeze(high)?.squeeze(low)
+}
+
+/// What `fold` makes of the singular values of the matrices that dimensions `a` and `b` hold.
+fn singular_norm(
+    x: &Tensor,
+    a: usize,
+    b: usize,
+    keep: bool,
+    fold: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let y = fold(&super::rows::svdvals(&x.movedim(&[a as i64, b as i64], &[-2, -1])?)?)?.squeeze(-1)?;
+    if !keep {
+        return Ok(y);
+    }
+    y.unsqueeze(a.min(b) as i64)?.unsqueeze(a.max(b) as i64)
 }
 
 /// `torch.linalg.norm`: of vectors or matrices, by what is given.

@@ -1,0 +1,232 @@
+//! What `faer` computes: Cholesky factors, solutions with triangles, eigenvalues and singular values.
+
+use crate::columns::Columns;
+use crate::number::{Eigen, Number};
+use faer::diag::DiagMut;
+use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
+use faer::linalg::cholesky::llt::factor as llt;
+use faer::linalg::evd::{self, ComputeEigenvectors};
+use faer::linalg::svd::{self as faer_svd, ComputeSvdVectors};
+use faer::linalg::triangular_solve as triangular;
+use faer::traits::RealField;
+use faer::{ColMut, MatMut, MatRef, Par};
+use num_complex::Complex;
+use num_traits::Float;
+
+/// Calls `f` with memory to work in.
+fn with_memory<R>(needs: StackReq, f: impl FnOnce(&mut MemStack) -> R) -> R {
+    f(MemStack::new(&mut MemBuffer::new(needs)))
+}
+
+fn diagonal<T>(of: &mut [T]) -> DiagMut<'_, T> {
+    ColMut::from_slice_mut(of).as_diagonal_mut()
+}
+
+/// `L` with `a = L L^H`, zeros above its diagonal, in place of `a`, whose elements above the diagonal are not read. Returns zero, or the
+/// order of the first leading minor that is not positive.
+pub fn cholesky<T: Number>(a: &mut [T], n: usize) -> i32 {
+    let mut c = Columns::from_rows(a, n, n);
+    let result = with_memory(llt::cholesky_in_place_scratch::<T>(n, Par::Seq, Default::default()), |stack| {
+        llt::cholesky_in_place(c.view_mut(), Default::default(), Par::Seq, stack, Default::default())
+    });
+    for j in 0..n {
+        c.column_mut(j)[..j].fill(T::ZERO);
+    }
+    c.write_rows(a);
+    match result {
+        Ok(_) => 0,
+        Err(llt::LltError::NonPositivePivot { index }) => index as i32 + 1,
+    }
+}
+
+/// `x` of `a x = b` in place of `b`, of `n` by `k` elements, for a triangle `a`: the upper or the lower, with what is on its diagonal
+/// or ones.
+pub fn solve_triangular<T: Number>(a: &[T], b: &mut [T], n: usize, k: usize, upper: bool, unit: bool) {
+    if n == 0 || k == 0 {
+        return;
+    }
+    let a = MatRef::from_row_major_slice(a, n, n);
+    let b = MatMut::from_row_major_slice_mut(b, n, k);
+    match (upper, unit) {
+        (false, false) => triangular::solve_lower_triangular_in_place(a, b, Par::Seq),
+        (false, true) => triangular::solve_unit_lower_triangular_in_place(a, b, Par::Seq),
+        (true, false) => triangular::solve_upper_triangular_in_place(a, b, Par::Seq),
+        (true, true) => triangular::solve_unit_upper_triangular_in_place(a, b, Par::Seq),
+    }
+}
+
+/// Eigenvalues, from the least, of the Hermitian matrix whose lower (or upper) triangle `a` has, and where wanted its
+/// eigenvectors as columns. Returns whether they converged.
+pub fn eigh<T: Number>(a: &[T], n: usize, upper: bool, values: &mut [T::Part], vectors: Option<&mut [T]>) -> bool {
+    let mut c = Columns::from_rows(a, n, n);
+    if upper {
+        for j in 0..n {
+            for i in j + 1..n {
+                *c.at(i, j) = c.get(j, i).conjugated();
+            }
+        }
+    }
+    for i in 0..n {
+        *c.at(i, i) = T::real(c.get(i, i).re());
+    }
+    if !c.data.iter().all(|v| v.modulus().is_finite()) {
+        return false;
+    }
+    let compute = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
+    let mut w = vec![T::ZERO; n];
+    let mut u = vectors.is_some().then(|| Columns::zeros(n, n));
+    let needs = evd::self_adjoint_evd_scratch::<T>(n, compute, Par::Seq, Default::default());
+    let done = with_memory(needs, |stack| {
+        let u = u.as_mut().map(Columns::view_mut);
+        evd::self_adjoint_evd(c.view(), diagonal(&mut w), u, Par::Seq, stack, Default::default())
+    });
+    for (value, w) in values.iter_mut().zip(&w) {
+        *value = w.re();
+    }
+    if let (Some(out), Some(u)) = (vectors, u) {
+        u.write_rows(out);
+    }
+    done.is_ok()
+}
+
+/// `a = u s vh` of `m` by `n` elements: singular values, from the greatest, and where wanted the vectors: as many as there are values,
+/// or with `full` all of them. Returns whether they converged.
+pub fn svd<T: Number>(
+    a: &[T],
+    m: usize,
+    n: usize,
+    full: bool,
+    s: &mut [T::Part],
+    vectors: Option<(&mut [T], &mut [T])>,
+) -> bool {
+    if !a.iter().all(|v| v.modulus().is_finite()) {
+        return false;
+    }
+    let c = Columns::from_rows(a, m, n);
+    let compute = match (&vectors, full) {
+        (None, _) => ComputeSvdVectors::No,
+        (_, false) => ComputeSvdVectors::Thin,
+        (_, true) => ComputeSvdVectors::Full,
+    };
+    let few = m.min(n);
+    let mut w = vec![T::ZERO; few];
+    let mut parts = vectors.is_some().then(|| {
+        (Columns::zeros(m, if full { m } else { few }), Columns::<T>::zeros(n, if full { n } else { few }))
+    });
+    let needs = faer_svd::svd_scratch::<T>(m, n, compute, compute, Par::Seq, Default::default());
+    let done = with_memory(needs, |stack| {
+        let (u, v) = match &mut parts {
+            Some((u, v)) => (Some(u.view_mut()), Some(v.view_mut())),
+            None => (None, None),
+        };
+        faer_svd::svd(c.view(), diagonal(&mut w), u, v, Par::Seq, stack, Default::default())
+    });
+    for (s, w) in s.iter_mut().zip(&w) {
+        *s = w.re();
+    }
+    if let (Some((u_out, vh_out)), Some((u, v))) = (vectors, parts) {
+        u.write_rows(u_out);
+        // The rows of vh are the columns of v, conjugated.
+        for (out, v) in vh_out.iter_mut().zip(&v.data) {
+            *out = v.conjugated();
+        }
+    }
+    done.is_ok()
+}
+
+/// Eigenvalues of `a`, and where wanted its eigenvectors as columns of length one. Returns whether they converged.
+pub fn eig<T: Number>(
+    a: &[T],
+    n: usize,
+    values: &mut [Complex<T::Part>],
+    vectors: Option<&mut [Complex<T::Part>]>,
+) -> bool {
+    if !a.iter().all(|v| v.modulus().is_finite()) {
+        return false;
+    }
+    let c = Columns::from_rows(a, n, n);
+    let Some((w, mut v)) = T::eigen(&c.data, n, vectors.is_some()) else { return false };
+    values.copy_from_slice(&w);
+    let Some(out) = vectors else { return true };
+    for column in v.chunks_exact_mut(n.max(1)) {
+        let length = column.iter().fold(T::Part::ZERO, |s, v| s.hypot(v.re.hypot(v.im)));
+        // The greatest element becomes real.
+        let greatest = column.iter().copied().fold(Complex::new(T::Part::ZERO, T::Part::ZERO), |best: Complex<T::Part>, v| {
+            if v.re.hypot(v.im) > best.re.hypot(best.im) { v } else { best }
+        });
+        let size = greatest.re.hypot(greatest.im);
+        if length > T::Part::ZERO && size > T::Part::ZERO {
+            let turn = match greatest.im == T::Part::ZERO {
+                true => Complex::new(T::Part::ONE / length, T::Part::ZERO),
+                false => Complex::new(greatest.re / size / length, -greatest.im / size / length),
+            };
+            for v in column {
+                *v = *v * turn;
+            }
+        }
+    }
+    for i in 0..n {
+        for j in 0..n {
+            out[i * n + j] = v[j * n + i];
+        }
+    }
+    true
+}
+
+fn compute(vectors: bool) -> ComputeEigenvectors {
+    if vectors { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No }
+}
+
+pub(crate) fn of_real<P: Number<Part = P> + Float + RealField>(a: &[P], n: usize, vectors: bool) -> Option<Eigen<P>> {
+    if n == 0 {
+        return Some((Vec::new(), Vec::new()));
+    }
+    let (mut re, mut im) = (vec![P::ZERO; n], vec![P::ZERO; n]);
+    let mut u = vec![P::ZERO; if vectors { n * n } else { 0 }];
+    let needs = evd::evd_scratch::<P>(n, ComputeEigenvectors::No, compute(vectors), Par::Seq, Default::default());
+    with_memory(needs, |stack| {
+        let u = vectors.then(|| MatMut::from_column_major_slice_mut(&mut u, n, n));
+        let a = MatRef::from_column_major_slice(a, n, n);
+        evd::evd_real(a, diagonal(&mut re), diagonal(&mut im), None, u, Par::Seq, stack, Default::default())
+    })
+    .ok()?;
+    let values = re.iter().zip(&im).map(|(&re, &im)| Complex { re, im }).collect();
+    // Two columns hold the parts of one vector, whose conjugate belongs to the conjugate value.
+    let mut v = vec![Complex::new(P::ZERO, P::ZERO); u.len()];
+    let mut j = 0;
+    while vectors && j < n {
+        let is_pair = im[j] != P::ZERO && j + 1 < n;
+        for i in 0..n {
+            if is_pair {
+                let (re, im) = (u[j * n + i], u[(j + 1) * n + i]);
+                v[j * n + i] = Complex { re, im };
+                v[(j + 1) * n + i] = Complex { re, im: -im };
+            } else {
+                v[j * n + i] = Complex { re: u[j * n + i], im: P::ZERO };
+            }
+        }
+        j += if is_pair { 2 } else { 1 };
+    }
+    Some((values, v))
+}
+
+pub(crate) fn of_complex<P>(a: &[Complex<P>], n: usize, vectors: bool) -> Option<Eigen<P>>
+where
+    P: Float + RealField,
+    Complex<P>: Number<Part = P>,
+{
+    if n == 0 {
+        return Some((Vec::new(), Vec::new()));
+    }
+    let mut w = vec![Complex::<P>::ZERO; n];
+    let mut v = vec![Complex::<P>::ZERO; if vectors { n * n } else { 0 }];
+    let needs =
+        evd::evd_scratch::<Complex<P>>(n, ComputeEigenvectors::No, compute(vectors), Par::Seq, Default::default());
+    with_memory(needs, |stack| {
+        let v = vectors.then(|| MatMut::from_column_major_slice_mut(&mut v, n, n));
+        let a = MatRef::from_column_major_slice(a, n, n);
+        evd::evd_cplx(a, diagonal(&mut w), None, v, Par::Seq, stack, Default::default())
+    })
+    .ok()?;
+    Some((w, v))
+}

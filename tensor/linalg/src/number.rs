@@ -1,0 +1,104 @@
+//! The four element types.
+
+use faer::traits::{ComplexField, RealField};
+use num_complex::Complex;
+use num_traits::{Float, NumAssign};
+use std::ops::Neg;
+
+/// `f32`, `f64` or a complex number of them.
+pub trait Number: ComplexField + Copy + NumAssign + Neg<Output = Self> {
+    /// Nothing.
+    const ZERO: Self;
+    /// The unit.
+    const ONE: Self;
+    /// The type of a real part.
+    type Part: Number<Part = Self::Part> + Float + RealField;
+    /// The same kind of number with twice the precision, where there is one: what `f32` is computed in where that costs nothing that matters.
+    type Wide: Number<Part = f64>;
+    /// A number from its parts; the second is dropped by real numbers.
+    fn of(re: Self::Part, im: Self::Part) -> Self;
+    /// The real part.
+    fn re(self) -> Self::Part;
+    /// The imaginary part.
+    fn im(self) -> Self::Part;
+    /// The conjugate.
+    fn conjugated(self) -> Self {
+        Self::of(self.re(), -self.im())
+    }
+    /// The absolute value.
+    fn modulus(self) -> Self::Part {
+        self.re().hypot(self.im())
+    }
+    /// What LAPACK compares complex numbers by: the sum of the parts' absolute values.
+    fn size(self) -> Self::Part {
+        Float::abs(self.re()) + Float::abs(self.im())
+    }
+    /// A real number as one of this kind.
+    fn real(re: Self::Part) -> Self {
+        Self::of(re, Self::Part::ZERO)
+    }
+    /// In twice the precision.
+    fn wide(self) -> Self::Wide;
+    /// From twice the precision.
+    fn narrow(v: Self::Wide) -> Self;
+    /// Eigenvalues of `n` by `n` elements in columns, and eigenvectors where wanted. `None`: they did not converge.
+    fn eigen(a: &[Self], n: usize, vectors: bool) -> Option<Eigen<Self::Part>>;
+}
+
+/// Eigenvalues, and eigenvectors in columns.
+pub type Eigen<P> = (Vec<Complex<P>>, Vec<Complex<P>>);
+
+macro_rules! numbers {
+    ($($t:ident)*) => {$(
+        impl Number for $t {
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            type Part = $t;
+            type Wide = f64;
+            fn of(re: $t, _: $t) -> $t {
+                re
+            }
+            fn re(self) -> $t {
+                self
+            }
+            fn im(self) -> $t {
+                0.0
+            }
+            fn wide(self) -> f64 {
+                self.into()
+            }
+            fn narrow(v: f64) -> $t {
+                v as $t
+            }
+            fn eigen(a: &[$t], n: usize, vectors: bool) -> Option<Eigen<$t>> {
+                crate::eigen::of_real(a, n, vectors)
+            }
+        }
+        impl Number for Complex<$t> {
+            const ZERO: Complex<$t> = Complex { re: 0.0, im: 0.0 };
+            const ONE: Complex<$t> = Complex { re: 1.0, im: 0.0 };
+            type Part = $t;
+            type Wide = Complex<f64>;
+            fn of(re: $t, im: $t) -> Complex<$t> {
+                Complex { re, im }
+            }
+            fn re(self) -> $t {
+                self.re
+            }
+            fn im(self) -> $t {
+                self.im
+            }
+            fn wide(self) -> Complex<f64> {
+                Complex { re: self.re.into(), im: self.im.into() }
+            }
+            fn narrow(v: Complex<f64>) -> Complex<$t> {
+                Complex { re: v.re as $t, im: v.im as $t }
+            }
+            fn eigen(a: &[Complex<$t>], n: usize, vectors: bool) -> Option<Eigen<$t>> {
+                crate::eigen::of_complex(a, n, vectors)
+            }
+        }
+    )*};
+}
+numbers! { f32 f64 }
+

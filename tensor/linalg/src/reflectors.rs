@@ -1,0 +1,76 @@
+//! Orthogonal factors as products of reflectors.
+
+use crate::columns::{Columns, add_product, adjoint_product};
+use crate::number::Number;
+use num_traits::Float;
+
+/// Reflectors that are applied together.
+const BLOCK: usize = 32;
+
+/// Turns `x` into a multiple of the first unit vector: the vector of the reflector, whose first element is one, takes the place of
+/// `x[1..]`, and the multiple that of `x[0]`. Returns the reflector's factor.
+fn reflector<T: Number>(x: &mut [T]) -> T {
+    let rest = x[1..].iter().fold(T::Part::ZERO, |n, v| n.hypot(v.modulus()));
+    let first = x[0];
+    if rest == T::Part::ZERO && first.im() == T::Part::ZERO {
+        return T::ZERO;
+    }
+    let length = first.modulus().hypot(rest);
+    let multiple = if first.re() >= T::Part::ZERO { -length } else { length };
+    let scale = T::ONE / (first - T::real(multiple));
+    for v in &mut x[1..] {
+        *v *= scale;
+    }
+    x[0] = T::real(multiple);
+    T::of((multiple - first.re()) / multiple, -first.im() / multiple)
+}
+
+/// Vectors of reflectors `from..to` of a packed matrix, from row `from` on, and the triangle `t` with which their product is
+/// `1 - v t v^H`.
+fn block<T: Number>(packed: &Columns<T>, tau: &[T], from: usize, to: usize) -> (Columns<T>, Columns<T>) {
+    let mut v = Columns::identity(packed.rows - from, to - from);
+    for j in from..to {
+        v.column_mut(j - from)[j - from + 1..].copy_from_slice(&packed.column(j)[j + 1..]);
+    }
+    let overlap = adjoint_product(v.view(), v.view());
+    let mut t = Columns::zeros(to - from, to - from);
+    for i in 0..to - from {
+        let factor = tau[from + i];
+        *t.at(i, i) = factor;
+        for row in 0..i {
+            let sum = (row..i).fold(T::ZERO, |s, k| s + t.get(row, k) * overlap.get(k, i));
+            *t.at(row, i) = -factor * sum;
+        }
+    }
+    (v, t)
+}
+
+/// `a = Q R` of `m` by `n` elements: `R`, and below its diagonal the reflectors' vectors, take the place of `a`; their
+/// factors go to `tau`.
+pub fn qr<T: Number>(a: &mut [T], m: usize, n: usize, tau: &mut [T]) {
+    let mut c = Columns::from_rows(a, m, n);
+    let all = m.min(n);
+    for from in (0..all).step_by(BLOCK) {
+        let to = (from + BLOCK).min(all);
+        for j in from..to {
+            tau[j] = reflector(&mut c.column_mut(j)[j..]);
+            let factor = tau[j].conjugated();
+            for k in j + 1..to {
+                let (v, x) = c.two_columns(j, k);
+                let (v, x) = (&v[j + 1..], &mut x[j..]);
+                let along = v.iter().zip(&x[1..]).fold(x[0], |s, (v, &x)| s + v.conjugated() * x) * factor;
+                x[0] -= along;
+                for (x, &v) in x[1..].iter_mut().zip(v) {
+                    *x -= v * along;
+                }
+            }
+        }
+        if to < n {
+            let (v, t) = block(&c, tau, from, to);
+            let rest = c.view_mut().submatrix_mut(from, to, m - from, n - to);
+            let along = adjoint_product(t.view(), adjoint_product(v.view(), rest.as_ref()).view());
+            add_product(rest, -T::ONE, v.view(), along.view());
+        }
+    }
+    c.write_rows(a);
+}
