@@ -71,8 +71,8 @@ class GeneralizedPareto(Distribution):
         if isinstance(value, Number):
             value = torch.as_tensor(value, dtype=self.loc.dtype, device=self.loc.device)
         log_survival = torch.log1p(-value)
-        z = torch.where(self._is_exponential(), -log_survival, torch.expm1(-k * log_survival) / k)
-        return self.loc + self.scale * z
+        excess = self.scale / k * torch.expm1(-k * log_survival)
+        return self.loc + torch.where(self._is_exponential(), -self.scale * log_survival, excess)
 
     @property
     def mean(self):

@@ -226,7 +226,8 @@ def _expfamily_expfamily(p, q):
     slopes = torch.autograd.grad(p_norm.sum(), p_params, create_graph=True)
     kl = q._log_normalizer(*q._natural_params) - p_norm
     for q_param, p_param, slope in zip(q._natural_params, p_params, slopes, strict=True):
-        kl = kl - _sum_rightmost((q_param - p_param) * slope, len(q.event_shape))
+        change = (q_param - p_param) * slope
+        kl = kl - _sum_rightmost(change, change.dim() - len(p.batch_shape))
     return kl
 
 

@@ -25,7 +25,7 @@ class Wishart(ExponentialFamily):
     """Sums of the outer products of `df` normal vectors `[p]`, of the covariance that is given, its inverse, or its factor.
 
     `df` may be any number above `p - 1`. Samples are made by Bartlett's decomposition; those that turn out to be singular are
-    drawn anew, at most `max_try_correction` times.
+    drawn again, a few times at most.
 
     Raises:
         ValueError: where `df` is at most `p - 1`; where shapes do not fit
@@ -148,24 +148,21 @@ class Wishart(ExponentialFamily):
         return factor @ factor.mT
 
     def rsample(self, sample_shape=torch.Size(), max_try_correction=None):
-        """Draws; singular ones are drawn again at most `max_try_correction` times (3, or 10 for one `df` in a trace)."""
-        if max_try_correction is None:
-            max_try_correction = 3
+        """Draws. With `max_try_correction=0` singular ones are left as they are."""
+        tries = 3 if max_try_correction is None else max_try_correction
         sample_shape = torch.Size(sample_shape)
         sample = self._bartlett_sampling(sample_shape)
-        singular = ~self.support.check(sample)
-        if self._batch_shape:
-            singular = singular.amax(self._batch_dims)
-        if singular.any():
+        # PyTorch takes its first draws for singular if they are not; they are drawn again here too, for the same numbers.
+        singular = torch.ones(sample_shape, dtype=torch.bool, device=sample.device)
+        for _ in range(tries):
+            again = self._bartlett_sampling(sample_shape)
+            sample = torch.where(singular.reshape(singular.shape + (1,) * (sample.dim() - singular.dim())), again, sample)
+            singular = ~self.support.check(sample)
+            if self._batch_dims:
+                singular = singular.amax(self._batch_dims)
+            if not singular.any():
+                break
             warnings.warn("Singular sample detected.", stacklevel=2)
-            for _ in range(max_try_correction):
-                again = self._bartlett_sampling(sample[singular].shape[: singular.sum().dim()] if False else sample_shape)
-                sample = torch.where(singular.reshape(singular.shape + (1,) * (sample.dim() - singular.dim())), again, sample)
-                singular = ~self.support.check(sample)
-                if self._batch_shape:
-                    singular = singular.amax(self._batch_dims)
-                if not singular.any():
-                    break
         return sample
 
     def _log_det(self):
