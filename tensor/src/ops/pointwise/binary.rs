@@ -50,6 +50,7 @@ impl analytic::OfTwo for SpecialBinary {
         match (self.0, polynomial(self.0)) {
             (BinaryKind::Igamma, _) => special::igamma(a, b),
             (BinaryKind::Igammac, _) => special::igammac(a, b),
+            (BinaryKind::GammaSlope, _) => special::gamma_slope(a, b),
             (BinaryKind::Zeta, _) => special::zeta(a, b),
             (_, Some(p)) => special::orthogonal(p, a, b),
             (kind, None) => unreachable!("{} is no special function", kind.name()),
@@ -100,6 +101,7 @@ impl Op for Binary {
                 dtype == DType::Bool
             }
             BinaryKind::LeftShift | BinaryKind::RightShift => dtype.is_float() || dtype == DType::Bool,
+            BinaryKind::GammaSlope => !matches!(dtype, DType::F32 | DType::F64),
             BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
             kind => is_bitwise(kind) && dtype.is_float(),
         };
@@ -236,6 +238,12 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
         Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
         | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
             return analytic::binary(f, SpecialBinary(kind), a, b);
+        }
+        GammaSlope => {
+            // Sums that cancel.
+            let (a, b) = (f.convert(a, ElementType::F64), f.convert(b, ElementType::F64));
+            let y = analytic::binary(f, SpecialBinary(kind), &a, &b);
+            return f.convert(&y, e);
         }
         Remainder => {
             let zero = if e.is_float() { f.splat(0.0, a.ty()) } else { f.splat_i64(0, a.ty()) };
@@ -509,6 +517,9 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             let d = mul(g, &density)?;
             (None, when(nb, &|| if kind == Igamma { Ok(d.clone()) } else { d.neg() })?)
         }
+        GammaSlope => {
+            return Err(Error::not_implemented("the derivative for '_standard_gamma_grad' is not implemented."));
+        }
         Zeta => {
             if na {
                 return Err(no_derivative("zeta", "input"));
@@ -600,6 +611,10 @@ fn incomplete_gammas() -> Vec<crate::schema::Sample> {
     vec![crate::schema::Sample::new(vec![positive(&[2, 3]), positive(&[3])]).no_gradient().dtypes(&[DType::F64])]
 }
 
+fn gamma_slopes() -> Vec<crate::schema::Sample> {
+    vec![crate::schema::Sample::new(vec![positive(&[2, 3]), positive(&[3])]).no_gradient().dtypes(&[DType::F32, DType::F64])]
+}
+
 fn two_masks() -> Vec<crate::schema::Sample> {
     vec![
         crate::schema::Sample::new(vec![mask(&[2, 3]), mask(&[3])]).no_gradient(),
@@ -630,6 +645,7 @@ binary_rows! {
     "lcm(Tensor self, Tensor other) -> Tensor" Lcm two_integer_tensors;
     "igamma(Tensor self, Tensor other) -> Tensor" Igamma incomplete_gammas;
     "igammac(Tensor self, Tensor other) -> Tensor" Igammac incomplete_gammas;
+    "_standard_gamma_grad(Tensor self, Tensor output) -> Tensor" GammaSlope gamma_slopes;
     "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers;
     "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers;
     "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers;

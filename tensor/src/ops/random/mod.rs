@@ -8,9 +8,11 @@
 
 mod bits;
 mod distribution;
+mod rejection;
 
 pub use bits::RandomBits;
 pub use distribution::Distribution;
+pub use rejection::{DirichletGrad, Pathwise, ROWS as REJECTION_ROWS, Rejection};
 pub(super) use distribution::largest;
 use distribution::{Source, digits, working};
 
