@@ -9,32 +9,6 @@ from .exp_family import ExponentialFamily
 __all__ = ["Dirichlet"]
 
 
-def _slope(x, concentration, g):
-    """The gradient of draws `x` in the concentrations, times `g`.
-
-    Moving one concentration moves its entry by the rate of a beta distribution, and takes from the others in proportion.
-    """
-    total = concentration.sum(-1, True).expand_as(concentration)
-    rate = torch._dirichlet_grad(x, concentration, total)
-    return rate * (g - (x * g).sum(-1, True))
-
-
-class _Draw(torch.autograd.Function):
-    """Draws, differentiable once in the concentrations."""
-
-    @staticmethod
-    def forward(ctx, concentration):
-        x = torch._sample_dirichlet(concentration)
-        ctx.save_for_backward(x, concentration)
-        return x
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, g):
-        x, concentration = ctx.saved_tensors
-        return _slope(x, concentration, g)
-
-
 class Dirichlet(ExponentialFamily):
     """Vectors of the last dimension that are positive and sum to one, of the density `prod(x^(concentration - 1)) / B`."""
 
@@ -50,7 +24,7 @@ class Dirichlet(ExponentialFamily):
         super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
     def rsample(self, sample_shape=()):
-        return _Draw.apply(self.concentration.expand(self._extended_shape(sample_shape)))
+        return torch._sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value):
         if self._validate_args:
@@ -67,8 +41,8 @@ class Dirichlet(ExponentialFamily):
         a = self.concentration
         over = (a - 1).clamp(min=0.0)
         inner = over / over.sum(-1, True)
-        # Where all are below one, the density is greatest at a corner.
-        corner = one_hot(a.argmax(-1), a.shape[-1]).to(a)
+        # Where all are below one, the density is infinite at each corner: the first one.
+        corner = one_hot(torch.zeros_like(a[..., 0], dtype=torch.long), a.shape[-1]).to(a)
         return torch.where((a < 1).all(-1, keepdim=True), corner, inner)
 
     @property

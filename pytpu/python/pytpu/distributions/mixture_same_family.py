@@ -109,7 +109,10 @@ class MixtureSameFamily(Distribution):
 
     def sample(self, sample_shape=torch.Size()):
         with torch.no_grad():
-            which = self.mixture_distribution.sample(sample_shape)
+            mixture = self.mixture_distribution
+            if mixture.batch_shape != self.batch_shape:
+                mixture = mixture.expand(self.batch_shape)
+            which = mixture.sample(sample_shape)
             values = self.component_distribution.sample(sample_shape)
             dim = len(sample_shape) + len(self.batch_shape)
             event = self.event_shape

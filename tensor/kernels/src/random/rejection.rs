@@ -224,14 +224,14 @@ fn successes<T: Rounded>(g: &mut Generator, n: f64, p: f64) -> f64 {
 pub fn standard_gamma(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match alpha.dtype() {
         DType::F64 => map::<f64>(alpha, out, |alpha| {
-            let (boost, alpha) = boosted(g, alpha, |a| 1.0 / a, |a| a + 1.0);
-            let d = alpha - f64::from(1.0f32 / 3.0);
+            let (boost, shape) = boosted(g, alpha, |a| 1.0 / a, |a| a + 1.0);
+            let d = shape - f64::from(1.0f32 / 3.0);
             if alpha == 0.0 { f64::MIN_POSITIVE } else { gamma(g, boost, d).max(f64::MIN_POSITIVE) }
         }),
         DType::F32 => map::<f32>(alpha, out, |alpha| {
-            let (boost, alpha) =
+            let (boost, shape) =
                 boosted(g, f64::from(alpha), |a| f64::from(1.0 / a as f32), |a| f64::from(a as f32 + 1.0));
-            let d = alpha as f32 - 1.0f32 / 3.0;
+            let d = shape as f32 - 1.0f32 / 3.0;
             if alpha == 0.0 { f32::MIN_POSITIVE } else { (gamma(g, boost, f64::from(d)) as f32).max(f32::MIN_POSITIVE) }
         }),
         other => {
@@ -244,7 +244,7 @@ pub fn standard_gamma(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Res
 
 /// A shape below one is sampled as that shape plus one times a power of a uniform; zero stays zero and draws nothing.
 fn boosted(g: &mut Generator, alpha: f64, inverse: impl Fn(f64) -> f64, plus_one: impl Fn(f64) -> f64) -> (f64, f64) {
-    if alpha == 0.0 || alpha >= 1.0 {
+    if alpha == 0.0 || !(alpha < 1.0) {
         return (1.0, alpha);
     }
     ((1.0 - g.next_f64()).powf(inverse(alpha)), plus_one(alpha))

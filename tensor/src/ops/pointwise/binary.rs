@@ -611,10 +611,6 @@ fn incomplete_gammas() -> Vec<crate::schema::Sample> {
     vec![crate::schema::Sample::new(vec![positive(&[2, 3]), positive(&[3])]).no_gradient().dtypes(&[DType::F64])]
 }
 
-fn gamma_slopes() -> Vec<crate::schema::Sample> {
-    vec![crate::schema::Sample::new(vec![positive(&[2, 3]), positive(&[3])]).no_gradient().dtypes(&[DType::F32, DType::F64])]
-}
-
 fn two_masks() -> Vec<crate::schema::Sample> {
     vec![
         crate::schema::Sample::new(vec![mask(&[2, 3]), mask(&[3])]).no_gradient(),
@@ -645,7 +641,6 @@ binary_rows! {
     "lcm(Tensor self, Tensor other) -> Tensor" Lcm two_integer_tensors;
     "igamma(Tensor self, Tensor other) -> Tensor" Igamma incomplete_gammas;
     "igammac(Tensor self, Tensor other) -> Tensor" Igammac incomplete_gammas;
-    "_standard_gamma_grad(Tensor self, Tensor output) -> Tensor" GammaSlope gamma_slopes;
     "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseAnd two_integers;
     "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseOr two_integers;
     "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor" BitwiseXor two_integers;

@@ -12,7 +12,7 @@ mod rejection;
 
 pub use bits::RandomBits;
 pub use distribution::Distribution;
-pub use rejection::{DirichletGrad, Pathwise, ROWS as REJECTION_ROWS, Rejection};
+pub use rejection::{DirichletGrad, Pathwise, Proposal, ROWS as REJECTION_ROWS, Rejection};
 pub(super) use distribution::largest;
 use distribution::{Source, digits, working};
 

@@ -408,8 +408,9 @@ fn recorded_gamma(shape: &Tensor, g: &Generator) -> Result<Tensor> {
     let boosted = y.mul(&log.div(shape)?.exp()?)?;
     let least = if dtype == DType::F64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
     let y = select(&small, &boosted, &y)?;
-    // What is not above is NaN, or below.
-    select_scalar(&y.gt_scalar(least)?.logical_not()?, least, &y)
+    // No shape, or a negative one, gives the least number, as one that is too small does.
+    let above = y.gt_scalar(least)?.logical_and(&shape.gt_scalar(0.0)?)?;
+    select_scalar(&above.logical_not()?, least, &y)
 }
 
 /// `torch._standard_gamma`: gamma numbers of the shapes in a tensor, and of scale one. They have a gradient.
@@ -465,6 +466,13 @@ fn entries() -> Vec<Sample> {
     vec![Sample::new(of(&[3, 4])).no_gradient().dtypes(&[DType::F32, DType::F64])]
 }
 
+fn slopes() -> Vec<Sample> {
+    vec![
+        Sample::new(vec![positive(&[2, 3]), positive(&[3])]).no_gradient().dtypes(&[DType::F32, DType::F64]),
+        Sample::new(vec![probability(&[4]), positive(&[4])]).no_gradient().dtypes(&[DType::F64]),
+    ]
+}
+
 /// Rows of the functions that draw until something fits.
 pub const ROWS: &[Row] = &[
     Row::new(
@@ -496,6 +504,14 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(sample_dirichlet(a.tensor(0)?, a.opt_generator(1)?)?.into()),
         rates,
+    )
+    .scope(crate::schema::Scope::Function)
+    .no_out(),
+    Row::new(
+        "_standard_gamma_grad(Tensor self, Tensor output) -> Tensor",
+        Tier::Prim,
+        |a| Ok(arith(BinaryKind::GammaSlope, a.operand(0)?, a.operand(1)?)?.into()),
+        slopes,
     )
     .scope(crate::schema::Scope::Function)
     .no_out(),
