@@ -123,7 +123,9 @@ impl Op for Rejection {
             return Err(Error::runtime("rejection: bits: must be int64")); // C1
         }
         if bits.dims != a.dims || bits.dims != b.dims || a.dtype != b.dtype || working(a.dtype) != a.dtype {
-            return Err(Error::runtime("rejection: parameters: must be of the sizes of the bits, and float32 or float64")); // C2
+            return Err(Error::runtime(
+                "rejection: parameters: must be of the sizes of the bits, and float32 or float64",
+            )); // C2
         }
         same_device(x)?;
         Ok(*a)
@@ -357,9 +359,7 @@ pub fn binomial(count: &Tensor, prob: &Tensor, generator: Option<&Generator>) ->
     for (x, what) in [(count, "count"), (prob, "prob")] {
         if !x.dtype().is_float() {
             let name = x.dtype().scalar_type();
-            return Err(Error::value(format!(
-                "binomial only supports floating-point dtypes for {what}, got: {name}"
-            )));
+            return Err(Error::value(format!("binomial only supports floating-point dtypes for {what}, got: {name}")));
         }
     }
     if prob.dtype() != dtype {
