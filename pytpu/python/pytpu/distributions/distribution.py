@@ -13,10 +13,11 @@ __all__ = ["Distribution"]
 class Distribution:
     """A batch of probability distributions.
 
-    `batch_shape` counts distributions, which are independent but not identical; `event_shape` is the shape of one draw. A sample has the
-    shape `sample_shape + batch_shape + event_shape`, a logarithm of a density `sample_shape + batch_shape`.
+    `batch_shape` counts distributions, which are independent but not identical; `event_shape` is the shape of one draw. A sample
+    has the shape `sample_shape + batch_shape + event_shape`, a logarithm of a density `sample_shape + batch_shape`.
 
-    Subclasses state `arg_constraints` (a constraint for each parameter) and `support`, which are checked unless `validate_args=False`.
+    Subclasses state `arg_constraints` (a constraint for each parameter) and `support`, which are checked unless
+    `validate_args=False`.
 
     Raises:
         ValueError: where a parameter is outside of its constraint
