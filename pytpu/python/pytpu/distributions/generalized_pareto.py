@@ -13,7 +13,7 @@ __all__ = ["GeneralizedPareto"]
 
 
 class GeneralizedPareto(Distribution):
-    """What exceeds `loc`: `P(x > loc + scale z) = (1 + concentration z)^(-1 / concentration)`, `exp(-z)` for a concentration of zero.
+    """What exceeds `loc`: `P(x > loc + scale z) = (1 + concentration z)^(-1 / concentration)`; for a concentration of zero `exp(-z)`.
 
     For a negative concentration values end at `loc - scale / concentration`. The mean exists below a concentration of 1, the
     variance below 1/2; they are NaN elsewhere.

@@ -97,24 +97,19 @@ class Transform:
 
     def __call__(self, x):
         """The transform of `x`."""
-        if self._cache_size == 0:
-            return self._call(x)
-        x_old, y_old = self._cached_x_y
-        if x is x_old:
-            return y_old
-        y = self._call(x)
-        self._cached_x_y = x, y
-        return y
+        return self._remembered(0, x, self._call)
 
     def _inv_call(self, y):
+        return self._remembered(1, y, self._inverse)
+
+    def _remembered(self, side, value, compute):
+        """The other one of a pair, of which `value` is the argument (side 0) or the result (side 1)."""
         if self._cache_size == 0:
-            return self._inverse(y)
-        x_old, y_old = self._cached_x_y
-        if y is y_old:
-            return x_old
-        x = self._inverse(y)
-        self._cached_x_y = x, y
-        return x
+            return compute(value)
+        if value is not self._cached_x_y[side]:
+            pair = value, compute(value)
+            self._cached_x_y = pair if side == 0 else pair[::-1]
+        return self._cached_x_y[1 - side]
 
     def _call(self, x):
         raise NotImplementedError
@@ -220,26 +215,24 @@ class ComposeTransform(Transform):
 
     @constraints.dependent_property(is_discrete=False)
     def domain(self):
-        if not self.parts:
-            return constraints.real
-        domain = self.parts[0].domain
-        # A later part may act on more dimensions: they are counted back from the end.
-        event_dim = self.parts[-1].codomain.event_dim
-        for part in reversed(self.parts):
-            event_dim = max(event_dim + part.domain.event_dim - part.codomain.event_dim, part.domain.event_dim)
-        more = event_dim - domain.event_dim
-        return constraints.independent(domain, more) if more > 0 else domain
+        return self._end(self.parts[::-1], "codomain", "domain")
 
     @constraints.dependent_property(is_discrete=False)
     def codomain(self):
-        if not self.parts:
+        return self._end(self.parts, "domain", "codomain")
+
+    @staticmethod
+    def _end(parts, entrance, exit):
+        """The constraint after the last of `parts`, for values that enter each by one of its sides and leave by the other."""
+        if not parts:
             return constraints.real
-        codomain = self.parts[-1].codomain
-        event_dim = self.parts[0].domain.event_dim
-        for part in self.parts:
-            event_dim = max(event_dim + part.codomain.event_dim - part.domain.event_dim, part.codomain.event_dim)
-        more = event_dim - codomain.event_dim
-        return constraints.independent(codomain, more) if more > 0 else codomain
+        event_dim = 0
+        for part in parts:
+            # A part takes dimensions of the event, as far as they go; those that it does not take stay.
+            event_dim = max(event_dim - getattr(part, entrance).event_dim, 0) + getattr(part, exit).event_dim
+        end = getattr(parts[-1], exit)
+        more = event_dim - end.event_dim
+        return constraints.independent(end, more) if more > 0 else end
 
     @property
     def bijective(self):
