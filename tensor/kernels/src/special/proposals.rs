@@ -4,20 +4,20 @@
 
 use super::{Analytic, ndtri};
 
-/// What Stirling's formula leaves out of `ln k!`.
+/// What Stirling's formula leaves out of `ln k!`, of `k >= 1`: Stieltjes' continued fraction, to 6e-6 at one and 1e-8 from two on. A
+/// program that asks for `lgamma` instead takes a TPU's compiler up to two minutes in `f64`.
 fn stirling_rest<T: Analytic>(k: &T) -> T {
-    // Half of the logarithm of 2 pi.
-    const ROOT: f64 = 0.918_938_533_204_672_7;
-    let few = k.below(15.0);
-    let near = || {
-        let k = T::choose(&few, || k.clone(), || k.of(1.0));
-        (k.clone() + 1.0).lgamma() - (k.clone() + 0.5) * k.ln() + k - ROOT
-    };
-    let far = || {
-        let z = k.squared().inverse();
-        ((z.clone() * (1.0 / 1260.0) - 1.0 / 360.0) * z + 1.0 / 12.0) / k.clone()
-    };
-    T::choose(&few, near, far)
+    const STIELTJES: [f64; 7] = [
+        1.0 / 12.0,
+        1.0 / 30.0,
+        53.0 / 210.0,
+        195.0 / 371.0,
+        22_999.0 / 22_737.0,
+        29_944_523.0 / 19_733_142.0,
+        109_535_241_009.0 / 48_264_275_462.0,
+    ];
+    let rest = STIELTJES[1..].iter().rev().fold(k.of(0.0), |rest, &c| k.of(c) / (k.clone() + rest));
+    k.of(STIELTJES[0]) / (k.clone() + rest)
 }
 
 /// `x ln(x / mean) + mean - x`, of `x > 0`, without the cancellation between the terms.
