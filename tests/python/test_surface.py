@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
@@ -120,6 +121,67 @@ def test_functional_call_ties_and_checks_names():
         from pytpu.nn.utils.stateless import functional_call
 
         assert functional_call(model, {"a.weight": two}, x).tolist() == [[4.0, 4.0]]
+
+
+def test_functional_call_puts_what_is_given_where_the_name_says():
+    call, x, ones = torch.func.functional_call, torch.ones(1, 2), torch.ones(2, 2)
+    bare = nn.Linear(2, 2, bias=False)
+    assert call(bare, {"weight": ones, "bias": torch.ones(2)}, x).tolist() == [[3.0, 3.0]]
+    assert bare.bias is None and "bias" in bare._parameters
+    plain = nn.Linear(2, 2)
+    assert call(plain, {"weight": ones, "bias": None}, x).tolist() == [[2.0, 2.0]]
+    assert isinstance(plain.bias, nn.Parameter)
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.held = torch.ones(1)
+
+        def forward(self, x):
+            self.held = self.held * 3
+            return getattr(self, "extra", None), self.held
+
+    model, held = Reads(), {"held": torch.full((1,), 7.0)}
+    extra, value = call(model, ({"extra": ones}, held), x)
+    assert extra is ones and value.item() == 21 and held["held"].item() == 21
+    assert model.held.item() == 1 and "extra" not in vars(model)
+
+    class Halved(nn.Module):
+        def forward(self, x):
+            return 2 * x
+
+        def right_inverse(self, x):
+            return x / 2
+
+    layer = nn.utils.parametrize.register_parametrization(nn.Linear(2, 2, bias=False), "weight", Halved())
+    own = layer.weight.detach().clone()
+    assert call(layer, {"weight": 3 * ones}, x).tolist() == [[6.0, 6.0]]
+    assert torch.equal(layer.weight, own)
+
+
+@pytest.mark.parametrize(
+    "name, value, kind, words",
+    [
+        ("weight", 3, TypeError, "3 is not an instance of torch.Tensor"),
+        ("training", torch.ones(1), TypeError, "attribute `training`: True is not an instance of torch.Tensor"),
+        ("a.b", torch.ones(1), AttributeError, "Linear has no attribute `a`"),
+        ("weight.b", torch.ones(1), TypeError, "submodule `weight`: Parameter containing:"),
+        ("", torch.ones(1), KeyError, "tensor name can't be empty string"),
+    ],
+)
+def test_functional_call_refuses_what_it_cannot_put_there(name, value, kind, words):
+    model = nn.Linear(2, 2)
+    own = model.bias
+    with pytest.raises(kind, match=re.escape(words).replace("'", ".{1,2}")):
+        torch.func.functional_call(model, {"bias": torch.zeros(2), name: value}, torch.ones(1, 2))
+    assert model.bias is own
+
+
+def test_states_of_modules_that_learn_in_part_are_not_stacked():
+    models = [nn.Linear(2, 2), nn.Linear(2, 2).requires_grad_(False)]
+    with pytest.raises(RuntimeError, match="Expected weight from each model to have the same .requires_grad"):
+        torch.func.stack_module_state(models)
+    assert not torch.func.stack_module_state(models[1:])[0]["weight"].requires_grad
 
 
 def test_states_of_modules_are_stacked():
