@@ -14,6 +14,10 @@ from .worker import WorkerPool, get_worker_info, like
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 
+# What an iterator may already be at work with.
+_FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
+
+
 class _Forever(Sampler):
     """What a stream is sampled with: nothing to choose."""
 
@@ -117,13 +121,6 @@ class DataLoader:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
-        if num_workers == 0 and multiprocessing_context is not None:
-            raise ValueError(
-                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
-                f"num_workers={num_workers}"
-            )
-        if multiprocessing_context is not None:
-            multiprocessing_context = _context(multiprocessing_context)
         _warn_of_many(num_workers)
         self.dataset = dataset
         self.num_workers = num_workers
@@ -181,6 +178,28 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
         self._pool = None
+        self._fixed = True
+
+    def __setattr__(self, name, value):
+        if name in _FIXED and self.__dict__.get("_fixed"):
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    @property
+    def multiprocessing_context(self):
+        """How workers are started: a context of `multiprocessing`, or `None` for its own choice. Names of methods can be assigned."""
+        return self._multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, given):
+        if given is not None:
+            if self.num_workers == 0:
+                raise ValueError(
+                    "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                    f"num_workers={self.num_workers}"
+                )
+            given = _context(given)
+        self._multiprocessing_context = given
 
     @property
     def _auto_collation(self):
