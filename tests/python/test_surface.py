@@ -286,7 +286,10 @@ def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):
         for _ in range(2):
             state = torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
             assert torch.equal(state["weight"], model.weight)
-        assert capsys.readouterr().err.count("Downloading") == 1
+        shown = capsys.readouterr()
+        assert shown.out.count("Downloading") == 1 and "Downloading" not in shown.err and "100" in shown.err
+        file = tmp_path / "hub" / "checkpoints" / f"weights-{digest[:8]}.pth"
+        assert file.stat().st_mode == (tmp_path / file.name).stat().st_mode  # not private to the user
         other = tmp_path / "weights-00000000.pth"
         other.write_bytes((tmp_path / f"weights-{digest[:8]}.pth").read_bytes())
         with pytest.raises(RuntimeError, match='invalid hash value .expected "00000000", got "' + digest):
@@ -294,10 +297,36 @@ def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):
         assert os.listdir(tmp_path / "hub" / "checkpoints") == [f"weights-{digest[:8]}.pth"]
         with zipfile.ZipFile(tmp_path / "old.zip", "w") as archive:
             archive.write(tmp_path / f"weights-{digest[:8]}.pth", "inner.pth")
-        state = torch.utils.model_zoo.load_url((tmp_path / "old.zip").as_uri())
+        with pytest.warns(FutureWarning, match="Falling back to the old format"):
+            state = torch.utils.model_zoo.load_url((tmp_path / "old.zip").as_uri(), progress=False)
         assert torch.equal(state["bias"], model.bias)
     finally:
         torch.hub.set_dir(before)
+
+
+def test_isinstance_looks_into_containers():
+    from typing import Dict, List, Optional, Tuple, Union
+
+    of = torch.jit.isinstance
+    x = torch.ones(1)
+    for value, kind in (
+        ([x], List[torch.Tensor]), ((1, "a"), Tuple[int, str]), ({"a": [1]}, Dict[str, List[int]]), (None, Optional[int]),
+        ([None, 1], List[Optional[int]]), (1, Union[int, str]), (1, int | None), ([1], (List[str], List[int])), (1, int),
+    ):
+        assert of(value, kind), (value, kind)
+    for value, kind in (
+        ([1], List[float]), ((1, "a"), Tuple[int]), ({"a": ["b"]}, Dict[str, List[int]]), (["a"], Optional[List[int]]),
+        ((1, 2), List[int]), ({1}, set[int]), ([1], (List[str], List[float])), (1.5, Union[int, str]),
+    ):
+        assert not of(value, kind), (value, kind)
+    with pytest.warns(UserWarning, match="The inner type of a container is lost"):
+        assert of([], List[int])
+    with pytest.raises(RuntimeError, match=r"use List without a contained type. Please add a contained type, e.g. List\[int\]"):
+        of([1], List)
+    with pytest.raises(RuntimeError, match=r"use dict without contained types. Please add contained type, e.g. dict\[int, int\]"):
+        of({}, (int, dict))
+    with pytest.raises(RuntimeError, match="must be a type or a tuple of types"):
+        of(1, "int")
 
 
 def test_settings_of_old():
