@@ -1,6 +1,5 @@
 """Methods of ``Tensor`` that are rarely called, or read better in Python; they are attached to the type at the end."""
 
-from weakref import WeakValueDictionary
 
 from . import _C
 
@@ -317,35 +316,26 @@ def cuda(self, device=None, non_blocking=False):
     raise AssertionError('Torch not compiled with CUDA enabled; use .to("tpu")')
 
 
-_shared = WeakValueDictionary()  # memory that forked processes share, by address
-
-
 @method
 def is_shared(self):
-    """Whether processes forked from now on share its memory; what is on the device always is in PyTorch's words."""
-    return self.device.type != "cpu" or self.untyped_storage().data_ptr() in _shared
+    """Whether other processes can have its memory; what is on the device always is in PyTorch's words."""
+    if self.device.type != "cpu":
+        return True
+    from . import _sharing
+
+    return _sharing.is_shared(self)
 
 
 @method
 def share_memory_(self):
-    """Moves the tensor to memory that processes forked afterwards share, in place; nothing on the device.
+    """Moves the tensor, in place, to memory that it shares with processes which get it; nothing on the device.
 
-    Other tensors on the same memory stay where they are.
+    It takes along all of the memory that it is a view of. Other tensors on that memory stay where they are.
     """
-    if self.is_shared() or self.numel() == 0:
-        return self
-    import mmap
+    if self.numel() != 0 and not self.is_shared():
+        from . import _sharing
 
-    import numpy
-
-    from . import from_numpy, no_grad
-
-    memory = mmap.mmap(-1, self.numel() * self.element_size())
-    with no_grad():
-        moved = from_numpy(numpy.frombuffer(memory, dtype=numpy.uint8)).view(self.dtype).view(self.shape)
-        moved.copy_(self.detach())
-        self.data = moved
-    _shared[self.data_ptr()] = memory
+        _sharing.share(self)
     return self
 
 
