@@ -97,6 +97,9 @@ def test_several_originals_copies_and_pickles(device):
     assert twin.weight is not twin.weight
     other = parametrize.transfer_parametrizations_and_params(twin, nn.Linear(2, 2, device=device))
     assert torch.equal(other.weight, twin.weight)
+    # Both have the same modules and tensors, which learn as one.
+    mine, theirs = other.parametrizations.weight, twin.parametrizations.weight
+    assert mine is not theirs and mine[0] is theirs[0] and mine.original is theirs.original
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing():
