@@ -399,4 +399,22 @@ def test_complex_parameters(name, device):
         optimizer.step()
     assert torch.allclose(p.detach().cpu(), torch.tensor(want), atol=1e-4)
     with pytest.raises(RuntimeError, match="`fused=True` requires all the params to be floating point Tensors"):
-        torch.optim.SGD([p], lr=0.1, fused=True)
+        torch.optim.SGD([p], lr=0.1, fused=True).step()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_a_fused_step_refuses_what_it_is_not_for(name):
+    make = getattr(torch.optim, name)
+    real, whole = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    nowhere = torch.nn.Parameter(torch.ones(2, device="meta"))
+    for p, text in ((whole, "torch.complex64 and cpu"), (nowhere, "torch.float32 and meta")):
+        # Not before the step: a group may come later, and say that it is fused.
+        optimizer = make([{"params": [real]}, {"params": [p], "fused": True}], lr=0.1)
+        optimizer.step()
+        p.grad = torch.ones_like(p)
+        with pytest.raises(RuntimeError, match=f"floating point Tensors of supported devices: .* but {text}$"):
+            optimizer.step()
+    with pytest.raises(RuntimeError, match="`fused` and `foreach` cannot be `True` together."):
+        make([real], lr=0.1, fused=True, foreach=True)
+    with pytest.raises(RuntimeError, match="`fused` does not support `differentiable`"):
+        make([real], lr=0.1, fused=True, differentiable=True)

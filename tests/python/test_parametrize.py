@@ -99,7 +99,7 @@ def test_several_originals_copies_and_pickles(device):
     assert torch.equal(other.weight, twin.weight)
     # Both have the same modules and tensors, which learn as one.
     mine, theirs = other.parametrizations.weight, twin.parametrizations.weight
-    assert mine is not theirs and mine[0] is theirs[0] and mine.original is theirs.original
+    assert mine is not theirs and mine[0] is theirs[0] and mine.original0 is theirs.original0
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing():

@@ -303,14 +303,6 @@ class Optimizer:
 
     # ---- what the steps of most optimisers share
 
-    def _check_fused(self):
-        """Refuses parameters that ``fused=True`` was not made for."""
-        for group in self.param_groups:
-            if group["fused"] and not all(p.is_floating_point() for p in group["params"]):
-                raise RuntimeError(
-                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', 'tpu']."
-                )
-
     @staticmethod
     def _loss(closure):
         if closure is None:
@@ -326,6 +318,11 @@ class Optimizer:
                 continue
             if sparse_error is not None and getattr(p.grad, "is_sparse", False):
                 raise RuntimeError(sparse_error)
+            if group.get("fused") and not (p.is_floating_point() and p.device.type in ("cpu", "tpu")):
+                raise RuntimeError(
+                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', 'tpu'] but "
+                    f"{p.dtype} and {p.device.type}"
+                )
             params.append(p)
             grads.append(p.grad)
         return params, grads
