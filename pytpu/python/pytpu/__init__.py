@@ -102,6 +102,7 @@ _LAZY_MODULES = {
     "serialization",
     "signal",
     "special",
+    "storage",
     "testing",
     "tpu",
     "types",
@@ -132,6 +133,9 @@ for _name in (
     _LAZY_NAMES[_name] = "amp.autocast_mode"
 for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
     _LAZY_NAMES[f"{_name}Tensor"] = "_legacy"
+    _LAZY_NAMES[f"{_name}Storage"] = "storage"
+for _name in ("ComplexDouble", "ComplexFloat", "Typed", "Untyped"):
+    _LAZY_NAMES[f"{_name}Storage"] = "storage"
 del _name
 
 

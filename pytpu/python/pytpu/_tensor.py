@@ -400,8 +400,17 @@ def fill_diagonal_(self, fill_value, wrap=False):
 
 
 @method
-def set_(self, source=None):
-    """Makes this tensor look at another's memory."""
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Makes this tensor look at another's memory, or at a storage from an offset with sizes and strides."""
+    if source is not None and (not isinstance(source, _C.Tensor) or size is not None):
+        flat = source.detach() if isinstance(source, _C.Tensor) else source._flat()
+        flat = flat if flat.dtype == self.dtype else flat.view(self.dtype)
+        size = [flat.numel()] if size is None else [size] if isinstance(size, int) else list(size)
+        if stride is None:
+            stride = [1] * len(size)
+            for i in range(len(size) - 1, 0, -1):
+                stride[i - 1] = stride[i] * max(size[i], 1)
+        source = _C._strided(flat, storage_offset, size, list(stride))
     _C._swap_tensor(self, self.new_empty((0,)) if source is None else source)
     return self
 
@@ -448,34 +457,21 @@ def sum_to_size(self, *size):
     return x
 
 
-class UntypedStorage:
-    """The memory behind a tensor."""
+@method
+def untyped_storage(self):
+    """The memory behind the tensor, as bytes."""
+    from .storage import UntypedStorage
 
-    def __init__(self, tensor):
-        self._tensor = tensor.detach()
-
-    def data_ptr(self):
-        return self._tensor.data_ptr() - self._tensor.storage_offset() * self._tensor.element_size()
-
-    def nbytes(self):
-        return self._tensor._storage_bytes()
-
-    size = __len__ = nbytes
-
-    @property
-    def device(self):
-        return self._tensor.device
-
-    def __eq__(self, other):
-        return isinstance(other, UntypedStorage) and self._tensor._storage_id() == other._tensor._storage_id()
-
-    def __hash__(self):
-        return hash(self._tensor._storage_id())
+    return UntypedStorage._of(self)
 
 
 @method
-def untyped_storage(self):
-    return UntypedStorage(self)
+def storage(self):
+    """The memory behind the tensor, as elements; the older form of `untyped_storage`."""
+    from . import storage
+
+    storage._warn()
+    return storage.TypedStorage._of(self)
 
 
 @method

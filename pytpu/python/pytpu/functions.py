@@ -83,8 +83,11 @@ def is_inference_mode_enabled():
 
 
 def is_storage(obj):
-    """Whether ``obj`` is a storage; storages have no objects here."""
-    return False
+    """Whether ``obj`` is a storage."""
+    import sys
+
+    there = sys.modules.get("pytpu.storage")
+    return there is not None and isinstance(obj, (there.TypedStorage, there.UntypedStorage))
 
 
 def is_warn_always_enabled():

@@ -2,5 +2,6 @@
 
 from .data_parallel import DataParallel, data_parallel
 from .distributed import DistributedDataParallel
+from .scatter_gather import gather, parallel_apply, replicate, scatter
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
