@@ -4,9 +4,11 @@ import copy
 import io
 import json
 import os
+import pickle
 import struct
 import sys
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -285,3 +287,45 @@ def test_tensors_go_back_to_their_device():
         assert y.device.type == "cpu" and y.tolist() == both[key].tolist()
     for y in _saved_and_loaded(both, map_location={"cpu": "tpu:0", "tpu:0": "cpu"}).values():
         assert y.device.type == ("tpu" if y.numel() == 4 else "cpu")
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_files_keep_attributes_and_classes_of_tensors(tmp_path, is_new):
+    x, p = torch.arange(4.0), nn.Parameter(torch.ones(2))
+    x.foo, p.tag = {"a": 1}, "t"
+    marked = torch.ones(2).as_subclass(Marked)
+    marked.z = 5
+    path = tmp_path / "file.pt"
+    torch.save({"x": x, "p": p, "view": x[1:3], "marked": marked}, path, _use_new_zipfile_serialization=is_new)
+    assert zipfile.is_zipfile(path) == is_new
+    with torch.serialization.safe_globals([Marked]):
+        back = torch.load(path)
+    assert back["x"].foo == {"a": 1} and back["p"].tag == "t" and type(back["p"]) is nn.Parameter
+    assert type(back["marked"]) is Marked and back["marked"].z == 5
+    back["x"].zero_()
+    assert back["view"].tolist() == [0, 0]
+    with pytest.raises(pickle.UnpicklingError, match=r"Please use `torch.serialization.add_safe_globals\(\[.*Marked\]\)`"):
+        torch.load(path)
+    if is_new:
+        assert [n.rpartition(".")[2] for n in torch.serialization.get_unsafe_globals_in_checkpoint(path)] == ["Marked"]
+
+
+def test_what_cannot_be_saved_or_loaded_is_refused_in_pytorchs_words(tmp_path):
+    with pytest.raises(RuntimeError, match="Parent directory .*nowhere does not exist."):
+        torch.save(1, tmp_path / "nowhere" / "file.pt")
+    with pytest.raises(AttributeError, match="expected 'f' to be string, path, or a file-like object with a 'write' attribute"):
+        torch.save(1, 3)
+    with pytest.raises(AttributeError, match="Can't pickle local object '.*<lambda>'"):
+        torch.save(lambda: 1, io.BytesIO())
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'seek'. You can only torch.load from a file that is"):
+        torch.load(3)
+    with pytest.raises(ValueError, match="f must be a file path in order to use the mmap argument"):
+        torch.load(io.BytesIO(), mmap=True)
+    torch.save(torch.ones(1), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(RuntimeError, match="mmap can only be used with files saved with"):
+        torch.load(tmp_path / "old.pt", mmap=True)
+    assert torch.load(tmp_path / "old.pt").tolist() == [1]

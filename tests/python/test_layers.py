@@ -353,3 +353,19 @@ def test_an_encoder_says_why_it_keeps_padding(settings, reason):
     layer = torch.nn.TransformerEncoderLayer(8, 2, 8, **settings)
     with pytest.warns(UserWarning, match="enable_nested_tensor is True, but self.use_nested_tensor is False because.*" + reason):
         torch.nn.TransformerEncoder(layer, 1)
+
+
+def test_what_recurrent_layers_and_packing_refuse():
+    rnn = nn.utils.rnn
+    with pytest.raises(ValueError, match="input_size must be greater than zero"):
+        nn.LSTM(0, 4)
+    with pytest.raises(ValueError, match="RNN: Expected input to be 2D or 3D, got 4D tensor instead"):
+        nn.RNN(2, 3)(torch.ones(1, 1, 1, 2))
+    with pytest.raises(ValueError, match="GRU: Expected input to be 2D or 3D, got 4D instead"):
+        nn.GRU(2, 3)(torch.ones(1, 1, 1, 2))
+    with pytest.raises(RuntimeError, match="Expected padding_side to be one of left or right, but got zzz."):
+        rnn.pad_sequence([torch.ones(1)], padding_side="zzz")
+    with pytest.raises(RuntimeError, match="pad_sequence: Expected iterable for input sequences, but got arg of type: <class 'int'>"):
+        rnn.pad_sequence(3)
+    packed = rnn.pack_sequence([torch.ones(2), torch.ones(1)])
+    assert packed.half().data.dtype == torch.float16 and packed.long().data.dtype == torch.int64 and not packed.is_pinned()

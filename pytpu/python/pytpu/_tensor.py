@@ -23,35 +23,22 @@ def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=
     _C._backward((self,), (gradient,), retain_graph, create_graph, inputs)
 
 
-class _Handle:
-    """Removes a hook."""
+def _handle(owner):
+    from .utils.hooks import TensorHandle
 
-    def __init__(self, owner):
-        self._owner = owner
-        self.id = id(self)
-
-    def remove(self):
-        if self._owner is not None:
-            self._owner.remove()
-            self._owner = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
+    return TensorHandle(owner)
 
 
 @method
 def register_hook(self, hook):
     """Calls ``hook(grad)`` when this tensor's gradient is known; what it returns, unless None, replaces the gradient."""
-    return _Handle(_C._register_hook(self, hook))
+    return _handle(_C._register_hook(self, hook))
 
 
 @method
 def register_post_accumulate_grad_hook(self, hook):
     """Calls ``hook(self)`` after a gradient was accumulated into ``grad`` of this leaf."""
-    return _Handle(_C._register_post_accumulate_grad_hook(self, hook))
+    return _handle(_C._register_post_accumulate_grad_hook(self, hook))
 
 
 @method

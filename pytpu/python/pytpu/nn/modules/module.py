@@ -1,6 +1,7 @@
 """`Module`: a tree of parameters, buffers and submodules with a `forward`."""
 
 import itertools
+import weakref
 from collections import OrderedDict, namedtuple
 
 import pytpu as torch
@@ -39,6 +40,23 @@ def _register(hooks, hook, *, prepend=False, flags=()):
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
+
+
+class _ModuleHook:
+    """A hook that is given its module first. It does not keep it, and goes with it where that is copied or pickled."""
+
+    def __init__(self, hook, module):
+        self.hook = hook
+        self.module = weakref.ref(module)
+
+    def __call__(self, *args):
+        return self.hook(self.module(), *args)
+
+    def __getstate__(self):
+        return {"hook": self.hook, "module": self.module()}
+
+    def __setstate__(self, state):
+        self.__init__(**state)
 
 
 def register_module_forward_pre_hook(hook):
@@ -597,12 +615,7 @@ class Module:
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
-        if with_module:
-            def bound(*args):
-                return hook(self, *args)
-        else:
-            bound = hook
-        return _register(self._load_state_dict_pre_hooks, bound)
+        return _register(self._load_state_dict_pre_hooks, _ModuleHook(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook):
         """Calls `hook(module, incompatible_keys)` after loading; it may edit the lists in place."""
