@@ -369,3 +369,22 @@ def test_what_recurrent_layers_and_packing_refuse():
         rnn.pad_sequence(3)
     packed = rnn.pack_sequence([torch.ones(2), torch.ones(1)])
     assert packed.half().data.dtype == torch.float16 and packed.long().data.dtype == torch.int64 and not packed.is_pinned()
+
+
+def test_elements_of_what_has_no_shape_yet_are_not_counted():
+    layer = nn.LazyLinear(3)
+    with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter in .*numel.*parameter.UninitializedParameter"):
+        layer.weight.numel()
+    layer(torch.ones(1, 2))
+    assert layer.weight.numel() == 6
+
+
+def test_words_of_warnings():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1, enable_nested_tensor=False)
+    padding = torch.zeros(1, 3, dtype=torch.bool)
+    with pytest.warns(UserWarning, match="Support for mismatched src_key_padding_mask and mask is deprecated"):
+        encoder(torch.ones(1, 3, 4), mask=torch.zeros(3, 3), src_key_padding_mask=padding)
+    with pytest.warns(UserWarning, match="Support for mismatched src_key_padding_mask and src_mask is deprecated"):
+        encoder.layers[0](torch.ones(1, 3, 4), src_mask=torch.zeros(3, 3), src_key_padding_mask=padding)
+    with pytest.warns(UserWarning, match="mean is more than 2 std from .* in nn.init.trunc_normal_"):
+        nn.init.trunc_normal_(torch.empty(2), mean=5.0)

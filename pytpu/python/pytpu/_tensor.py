@@ -259,6 +259,8 @@ def _type(self, dtype=None, non_blocking=False):
         return f"{prefix}{self.dtype._scalar_type}Tensor"
     if isinstance(dtype, str):
         names = {d._scalar_type + "Tensor": d for d in vars(_C).values() if isinstance(d, _C.dtype)}
+        if dtype.rpartition(".")[2] not in names:
+            raise ValueError(f"invalid type: '{dtype}'")
         dtype = names[dtype.rpartition(".")[2]]
     elif isinstance(dtype, type):
         dtype = dtype.dtype

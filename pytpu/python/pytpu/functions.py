@@ -129,11 +129,16 @@ def broadcast_shapes(*shapes):
     shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     rank = max((len(s) for s in shapes), default=0)
     out = [1] * rank
-    for s in shapes:
+    for at, s in enumerate(shapes):
         for i, n in enumerate(reversed(s), 1):
+            if n < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
             if n != 1 and out[-i] != n:
                 if out[-i] != 1:
-                    raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
+                    raise RuntimeError(
+                        f"Attempting to broadcast a dimension of length {n} at {-i}! Mismatching argument at index {at} had {s}; "
+                        f"but expected shape should be broadcastable to {out}"
+                    )
                 out[-i] = n
     return _size(out)
 
