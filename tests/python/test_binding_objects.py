@@ -561,3 +561,16 @@ def test_typed_storages_are_deprecated_once():
     script = "import pytpu as torch, warnings; warnings.simplefilter('always'); [torch.ones(1).storage() for _ in range(3)]"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stderr.count("TypedStorage is deprecated") == 1, done.stderr
+
+
+def test_generators_are_copied_with_their_state(device):
+    import copy
+    import pickle
+
+    generator = torch.Generator(device).manual_seed(7)
+    torch.rand(3, generator=generator, device=device)
+    twins = [copy.deepcopy(generator), pickle.loads(pickle.dumps(generator)), generator.clone_state()]
+    want = torch.rand(4, generator=generator, device=device).tolist()
+    for twin in twins:
+        assert twin is not generator and twin.initial_seed() == 7 and twin.device == generator.device
+        assert torch.rand(4, generator=twin, device=device).tolist() == want

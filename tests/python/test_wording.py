@@ -206,3 +206,8 @@ def test_shapes_that_do_not_broadcast_are_named():
 def test_names_of_types_that_are_not_there():
     with pytest.raises(ValueError, match="invalid type: 'torch.ZzzTensor'"):
         torch.ones(1).type("torch.ZzzTensor")
+
+
+def test_grids_are_spanned_by_vectors():
+    with pytest.raises(RuntimeError, match=r"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: tensor\(\[\["):
+        torch.meshgrid(torch.ones(2), torch.ones(2, 2), indexing="ij")

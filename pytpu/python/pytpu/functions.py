@@ -288,7 +288,11 @@ def meshgrid(*tensors, indexing=None):
     if indexing is None:
         _once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"
-    return _C._ops.meshgrid(_several(tensors), indexing=indexing)
+    tensors = _several(tensors)
+    for t in tensors:
+        if isinstance(t, _C.Tensor) and t.dim() > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}")
+    return _C._ops.meshgrid(tensors, indexing=indexing)
 
 
 def _atleast(name):
