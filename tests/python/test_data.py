@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -425,3 +426,24 @@ def test_stacked_datasets_are_asked_for_a_batch_at_once():
         pair.__getitems__([1, 2, 3])
     with pytest.warns(FutureWarning, match="is renamed to `cumulative_sizes`"):
         assert ConcatDataset([range(2), range(3)]).cummulative_sizes == [2, 5]
+
+
+class Understated(IterableDataset):
+    def __iter__(self):
+        return iter(range(4))
+
+    def __len__(self):
+        return 3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_that_gives_more_than_was_said_is_warned_of(workers):
+    loader = DataLoader(Understated(), num_workers=workers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sum(1 for _ in loader) == 4  # Nobody asked.
+    assert len(loader) == 3
+    text = "was reported to be 3.when accessing len.dataloader.., but 4 samples have been fetched."
+    with pytest.warns(UserWarning, match=text + (" For multiprocessing" if workers else "")) as seen:
+        assert sum(1 for _ in loader) == 4
+    assert len(seen) == 1 and seen[0].filename == __file__

@@ -288,3 +288,8 @@ def test_backward_hooks_without_inputs_that_need_gradients_are_warned_of():
     with pytest.warns(UserWarning, match="Full backward hook is firing when gradients are computed with respect to module outputs"):
         model(torch.ones(1, 2)).sum().backward()
     assert seen == [(None,)]
+
+
+def test_a_module_without_data_says_how_to_get_some():
+    with pytest.raises(NotImplementedError, match=r"no data! Please use torch.nn.Module.to_empty\(\) instead of torch.nn.Module.to\(\)"):
+        nn.Linear(2, 2, device="meta").to("cpu")

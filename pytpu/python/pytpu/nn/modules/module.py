@@ -489,7 +489,18 @@ class Module:
                 return t if target is None else t.to(target)
             return t.to(device, non_blocking=non_blocking) if target is None else t.to(device, target, non_blocking)
 
-        return self._apply(convert)
+        def converted(t):
+            try:
+                return convert(t)
+            except NotImplementedError as error:
+                if not str(error).startswith("Cannot copy out of meta tensor; no data!"):
+                    raise
+                raise NotImplementedError(
+                    "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+                    "torch.nn.Module.to() when moving module from meta to a different device."
+                ) from None
+
+        return self._apply(converted)
 
     def to_empty(self, *, device, recurse=True):
         """Moves to a device without copying the values."""
