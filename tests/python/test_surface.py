@@ -484,3 +484,43 @@ def test_events_and_streams_of_cuda_can_be_named_but_not_made():
         cuda.nvtx.range_push("step")
     with pytest.raises(RuntimeError, match="NVTX functions not installed"), cuda.nvtx.range("step"):
         pass
+
+
+def test_functions_of_symbolic_sizes_are_those_of_numbers():
+    assert (torch.sym_int(-3.7), torch.sym_float(3), torch.sym_not(True), torch.sym_sum([1, 2]), torch.sym_sqrt(4)) == (-3, 3.0, False, 3, 2)
+    assert type(torch.sym_max(3, 2.0)) is float and type(torch.sym_min(True, 2)) is int
+    assert torch.sym_ite(False, 1, 2) == 2
+    with pytest.raises(AssertionError, match="expected SymBool or bool, got <class 'int'>"):
+        torch.sym_ite(1, 1, 2)
+
+
+def test_a_condition_chooses_a_function(device):
+    x = torch.ones(2, device=device)
+    for pred, want in ((True, 2), (False, 0), (x.sum() > 1, 2), (x.sum() > 3, 0)):
+        assert torch.cond(pred, lambda x: x + 1, lambda x: x - 1, (x,)).tolist() == [want, want]
+    with pytest.raises(RuntimeError, match="Expected pred to be bool or single-element tensor, but got tensor"):
+        torch.cond(x > 0, torch.sin, torch.cos, (x,))
+
+
+def test_names_from_other_times(device):
+    x = torch.arange(6.0, device=device).view(2, 3)
+    assert torch.functional.einsum is torch.einsum and set(torch.functional.__all__) <= set(dir(torch))
+    assert x.to_dense() is x and x.to_dense(torch.float64).dtype == torch.float64 and (x.sparse_dim(), x.dense_dim()) == (0, 2)
+    with pytest.raises(RuntimeError, match="coalesce expected sparse coordinate tensor layout but got Strided"):
+        x.coalesce()
+    with pytest.warns(UserWarning, match="non-inplace resize is deprecated"):
+        assert x.resize(3, 2).shape == (3, 2)
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match=r"requested resize to 5 \(5 elements in total\), but the given"):
+        x.resize_as(torch.ones(5))
+    assert x.__div__(2).tolist() == (x / 2).tolist() and x[0, 1].__nonzero__() is True
+    assert torch.norm_except_dim(x, 1, 1).tolist() == [[3, 5, 7]] and torch.norm_except_dim(x, 2, -1).shape == ()
+    z = torch.tensor([1 + 2j], device=device)
+    pair = torch.view_as_real_copy(z).zero_()
+    assert z.tolist() == [1 + 2j] and torch.view_as_complex_copy(pair).tolist() == [0j]
+
+
+def test_batch_norms_without_statistics(device):
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)).to(device).eval()
+    assert torch.func.replace_all_batch_norm_modules_(model) is model and model[0].running_mean is None
+    x = torch.tensor([[1.0, 2.0], [3.0, 6.0]], device=device)
+    assert torch.allclose(model[0](x), torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device), atol=1e-4)

@@ -339,6 +339,80 @@ def is_pinned(self, device=None):
 
 
 @method
+def is_distributed(self):
+    """No."""
+    return False
+
+
+@method
+def to_dense(self, dtype=None, *, masked_grad=None):
+    """Itself, as all tensors are dense; of another dtype, if one is given."""
+    return self if dtype is None else self.to(dtype)
+
+
+@method
+def sparse_dim(self):
+    """How many dimensions are sparse: none."""
+    return 0
+
+
+@method
+def dense_dim(self):
+    """How many dimensions are dense: all."""
+    return self.dim()
+
+
+def _of_sparse_tensors(name):
+    def f(self):
+        raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got Strided")
+
+    f.__name__ = name
+    f.__doc__ = "Raises: no tensor is sparse."
+    return f
+
+
+for _name in ("coalesce", "indices", "is_coalesced", "values"):
+    method(_of_sparse_tensors(_name))
+
+
+@method
+def resize(self, *sizes):
+    """A tensor of other sizes with the same elements; an older form of ``reshape``."""
+    import warnings
+
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return _resized(self, tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+
+
+@method
+def resize_as(self, tensor):
+    """A tensor with the sizes of another one and these elements; an older form of ``reshape_as``."""
+    import warnings
+
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return _resized(self, tuple(tensor.shape))
+
+
+def _resized(self, sizes):
+    import math
+
+    if math.prod(sizes) != self.numel():
+        wanted, there = ("x".join(map(str, s)) for s in (sizes, self.shape))
+        raise RuntimeError(
+            f"requested resize to {wanted} ({math.prod(sizes)} elements in total), but the given tensor has a size of {there} "
+            f"({self.numel()} elements). autograd's resize can only change the shape of a given tensor, while preserving the number "
+            "of elements. "
+        )
+    return self.reshape(sizes)
+
+
+@method
+def const_data_ptr(self):
+    """The address of the first element."""
+    return self.data_ptr()
+
+
+@method
 def is_inference(self):
     return False
 
@@ -541,6 +615,10 @@ def _convert(result, cls):
         return type(result)([_convert(r, cls) for r in result])
     return result
 
+
+# Their names in older versions of Python.
+for _name, _f in (("__nonzero__", "__bool__"), ("__long__", "__int__"), ("__div__", "__truediv__"), ("__idiv__", "__itruediv__")):
+    setattr(Tensor, _name, getattr(Tensor, _f))
 
 for _name, _f in _METHODS.items():
     _f.__qualname__ = f"Tensor.{_name}"

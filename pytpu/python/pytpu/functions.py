@@ -15,6 +15,8 @@ __all__ = [
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
     "block_diag", "cartesian_prod", "combinations", "dist", "row_stack",
     "chain_matmul", "einsum", "histogramdd", "unravel_index",
+    "cond", "is_distributed", "norm_except_dim", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
+    "view_as_complex_copy", "view_as_real_copy",
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
 ]
 
@@ -680,3 +682,84 @@ for _k in ("allclose", "isclose", "count_nonzero", "diff", "inner", "is_same_siz
     elif not hasattr(_C.Tensor, _k) and _k != "tensordot":
         setattr(_C.Tensor, _k, globals()[_k])
 del _k
+
+
+def norm_except_dim(v, pow=2, dim=0):
+    """Norms of order ``pow`` over all dimensions but ``dim``, which keep their dimensions; of everything where ``dim`` is -1."""
+    if dim == -1:
+        return _C._ops.norm(v, pow)
+    rank = v.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    return _C._ops.norm(v, pow, [d for d in range(rank) if d != dim % rank], True)
+
+
+def is_distributed(input):
+    """No."""
+    return False
+
+
+def view_as_real_copy(input, *, out=None):
+    """What ``view_as_real`` views, as a tensor of its own."""
+    y = _C._ops.view_as_real(input)
+    return y.clone() if out is None else out.resize_(y.shape).copy_(y)
+
+
+def view_as_complex_copy(input, *, out=None):
+    """What ``view_as_complex`` views, as a tensor of its own."""
+    y = _C._ops.view_as_complex(input)
+    return y.clone() if out is None else out.resize_(y.shape).copy_(y)
+
+
+def cond(pred, true_fn, false_fn, operands=()):
+    """``true_fn(*operands)`` or ``false_fn(*operands)``, as ``pred`` says: a truth value, or a tensor of one element."""
+    if isinstance(pred, _C.Tensor) and pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+    return (true_fn if pred else false_fn)(*operands)
+
+
+# Sizes are numbers here, so that functions of symbolic ones are those of numbers.
+
+
+def sym_int(a):
+    """The number without its fraction."""
+    return int(a)
+
+
+def sym_float(a):
+    """The number as a float."""
+    return float(a)
+
+
+def sym_not(a):
+    """The opposite."""
+    return not a
+
+
+def sym_max(a, b):
+    """The greater, as a float if one of them is."""
+    greater = max(a, b)
+    return float(greater) if isinstance(a, float) or isinstance(b, float) else int(greater)
+
+
+def sym_min(a, b):
+    """The smaller, as a float if one of them is."""
+    smaller = min(a, b)
+    return float(smaller) if isinstance(a, float) or isinstance(b, float) else int(smaller)
+
+
+def sym_ite(b, t, f):
+    """``t`` if ``b`` holds, else ``f``."""
+    if not isinstance(b, bool):
+        raise AssertionError(f"expected SymBool or bool, got {type(b)}")
+    return t if b else f
+
+
+def sym_sum(args):
+    """The sum of numbers."""
+    return sum(args)
+
+
+def sym_sqrt(a):
+    """The square root."""
+    return math.sqrt(a)
