@@ -42,21 +42,26 @@ def _register(hooks, hook, *, prepend=False, flags=()):
     return handle
 
 
-class _ModuleHook:
-    """A hook that is given its module first. It does not keep it, and goes with it where that is copied or pickled."""
+class _WrappedHook:
+    """A hook, given its module first where there is one. It does not keep it, and goes with it where that is copied or pickled.
 
-    def __init__(self, hook, module):
+    Its name and its state are PyTorch's, as files have them.
+    """
+
+    def __init__(self, hook, module=None):
         self.hook = hook
-        self.module = weakref.ref(module)
+        self.with_module = module is not None
+        self.module = weakref.ref(module) if self.with_module else None
 
     def __call__(self, *args):
-        return self.hook(self.module(), *args)
+        return self.hook(self.module(), *args) if self.with_module else self.hook(*args)
 
     def __getstate__(self):
-        return {"hook": self.hook, "module": self.module()}
+        state = {"hook": self.hook, "with_module": self.with_module}
+        return {**state, "module": self.module()} if self.with_module else state
 
     def __setstate__(self, state):
-        self.__init__(**state)
+        self.__init__(state["hook"], state.get("module"))
 
 
 def register_module_forward_pre_hook(hook):
@@ -626,7 +631,7 @@ class Module:
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
-        return _register(self._load_state_dict_pre_hooks, _ModuleHook(hook, self) if with_module else hook)
+        return _register(self._load_state_dict_pre_hooks, _WrappedHook(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook):
         """Calls `hook(module, incompatible_keys)` after loading; it may edit the lists in place."""

@@ -88,6 +88,13 @@ class RNNBase(Module):
                 self._all_weights.append(names)
         self.reset_parameters()
 
+    def __getstate__(self):
+        # PyTorch, which may read the file, looks for this list.
+        return {**super().__getstate__(), "_flat_weights": [getattr(self, name, None) for name in self._flat_weights_names]}
+
+    def __setstate__(self, state):
+        super().__setstate__({k: v for k, v in state.items() if k != "_flat_weights"})
+
     @property
     def _flat_weights(self):
         return [getattr(self, name) for name in self._flat_weights_names]

@@ -72,28 +72,28 @@ class SpectralNorm:
         return (v * (sigma.cpu().double() / torch.dot(u, matrix.mv(v)))).to(weight)
 
 
-class _Saved:
+class SpectralNormStateDictHook:
     """Notes in a state dictionary's metadata which form of it the hook wrote."""
 
-    def __init__(self, hook):
-        self.hook = hook
+    def __init__(self, fn):
+        self.fn = fn
 
     def __call__(self, module, state_dict, prefix, local_metadata):
-        versions, key = local_metadata.setdefault("spectral_norm", {}), f"{self.hook.name}.version"
+        versions, key = local_metadata.setdefault("spectral_norm", {}), f"{self.fn.name}.version"
         if key in versions:
             raise RuntimeError(f"Unexpected key in metadata['spectral_norm']: {key}")
         versions[key] = SpectralNorm._version
 
 
-class _Loaded:
+class SpectralNormLoadStateDictPreHook:
     """Makes of an older state dictionary, with the weight itself and without `v`, one of today."""
 
-    def __init__(self, hook):
-        self.hook = hook
+    def __init__(self, fn):
+        self.fn = fn
 
     def __call__(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
-        weight = prefix + self.hook.name
-        version = local_metadata.get("spectral_norm", {}).get(f"{self.hook.name}.version")
+        weight = prefix + self.fn.name
+        version = local_metadata.get("spectral_norm", {}).get(f"{self.fn.name}.version")
         if version is not None and version >= 1:
             return
         if version is None and weight not in state_dict and all(f"{weight}_{s}" in state_dict for s in ("orig", "u", "v")):
@@ -106,7 +106,7 @@ class _Loaded:
         with torch.no_grad():
             orig = state_dict[f"{weight}_orig"]
             sigma = (orig / state_dict.pop(weight)).mean()
-            state_dict[f"{weight}_v"] = self.hook.vector_of(orig, state_dict[f"{weight}_u"], sigma)
+            state_dict[f"{weight}_v"] = self.fn.vector_of(orig, state_dict[f"{weight}_u"], sigma)
 
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
@@ -135,8 +135,8 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     module.register_buffer(f"{name}_u", u)
     module.register_buffer(f"{name}_v", v)
     module.register_forward_pre_hook(hook)
-    module._register_state_dict_hook(_Saved(hook))
-    module._register_load_state_dict_pre_hook(_Loaded(hook))
+    module._register_state_dict_hook(SpectralNormStateDictHook(hook))
+    module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(hook))
     return module
 
 
@@ -150,7 +150,9 @@ def remove_spectral_norm(module, name="weight"):
     for part in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
         delattr(module, part)
     module.register_parameter(name, Parameter(weight.detach()))
-    for hooks, kind in ((module._state_dict_hooks, _Saved), (module._load_state_dict_pre_hooks, _Loaded)):
-        for key in [k for k, hook in hooks.items() if isinstance(hook, kind) and hook.hook.name == name]:
-            del hooks[key]
+    for hooks, kind in ((module._state_dict_hooks, SpectralNormStateDictHook), (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook)):
+        for key, hook in list(hooks.items()):
+            hook = getattr(hook, "hook", hook)  # from a file of PyTorch, it is wrapped
+            if isinstance(hook, kind) and hook.fn.name == name:
+                del hooks[key]
     return module
