@@ -574,3 +574,26 @@ def test_generators_are_copied_with_their_state(device):
     for twin in twins:
         assert twin is not generator and twin.initial_seed() == 7 and twin.device == generator.device
         assert torch.rand(4, generator=twin, device=device).tolist() == want
+
+
+def test_what_is_named_torch_is_pickled_without_such_a_module():
+    import pickle
+
+    for thing in (torch.relu, torch.add, torch.nn.functional.gelu, torch.strided, torch.channels_last, len, torch.float32):
+        assert pickle.loads(pickle.dumps(thing)) is thing
+    assert pickle.loads(pickle.dumps([1].append)).__name__ == "append"
+    result = torch.tensor([[1.0, 3.0]]).max(1)
+    again = pickle.loads(pickle.dumps(result))
+    assert type(again) is type(result) and again.values.tolist() == [3] and again.indices.tolist() == [1]
+    # Files have PyTorch's names.
+    import io
+    import zipfile
+
+    file = io.BytesIO()
+    torch.save([torch.relu, result, torch.nn.functional.gelu, torch.nn.functional.logsigmoid], file)
+    text = zipfile.ZipFile(file).read("archive/data.pkl")
+    assert b"torch\nrelu" in text and b"torch._C._nn\ngelu" in text and b"_pickling" not in text
+    file.seek(0)
+    back = torch.load(file, weights_only=False)
+    assert back[0] is torch.relu and type(back[1]) is type(result) and back[2] is torch.nn.functional.gelu
+    assert back[3](torch.zeros(1)).item() == pytest.approx(-0.6931472)

@@ -55,9 +55,11 @@ for _k, _v in vars(_C).items():
 del _k, _v
 
 return_types = _C._return_types
+_sys.modules[f"{__name__}.return_types"] = return_types
 
 newaxis = None
 
+from . import _pickling  # noqa: E402,F401
 from . import _tensor as _tensor_methods  # noqa: E402
 from ._info import finfo, iinfo  # noqa: E402,F401
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401

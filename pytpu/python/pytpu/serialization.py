@@ -8,6 +8,7 @@ from, unless ``map_location`` says otherwise, as it must where there is no such 
 
 import collections
 import contextlib
+import copyreg
 import importlib
 import io
 import os
@@ -16,7 +17,7 @@ import pickletools
 import types
 import zipfile
 
-from . import _C
+from . import _C, _pickling
 from ._size import Size
 
 _STORAGES = {
@@ -75,6 +76,7 @@ class _Pickler(pickle._Pickler):
 
     def __init__(self, file, protocol):
         super().__init__(file, protocol)
+        self.dispatch_table = {k: v for k, v in copyreg.dispatch_table.items() if k not in _pickling.REDUCERS}
         self.storages = {}
         self.keys = {}
         self.kept = []
@@ -121,6 +123,8 @@ class _Pickler(pickle._Pickler):
         module = _module_in_file(getattr(obj, "__module__", None) or "")
         if module == "torch" or module.startswith("torch."):
             name = name or getattr(obj, "__qualname__", obj.__name__)
+            if isinstance(obj, types.BuiltinFunctionType) and not hasattr(importlib.import_module("pytpu"), name):
+                module = "torch._C._nn"  # where PyTorch has what only `nn.functional` names
             self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
             self.memoize(obj)
             return
@@ -351,9 +355,16 @@ class _Unpickler(pickle.Unpickler):
                 "https://pytorch.org/docs/stable/generated/torch.load.html."
             )
         if module == "torch" or module.startswith("torch."):
-            module = "pytpu" + module.removeprefix("torch")
-            found = importlib.import_module(module)
-            for part in name.split("."):
+            first, _, rest = name.partition(".")
+            if module == "torch._C" and first in ("_VariableFunctions", "_VariableFunctionsClass"):
+                # What holds PyTorch's functions.
+                found, name = importlib.import_module("pytpu"), rest
+            elif module == "torch._C._nn":
+                found = importlib.import_module("pytpu.nn.functional")
+                found = found if hasattr(found, first) else _C._ops
+            else:
+                found = importlib.import_module("pytpu" + module.removeprefix("torch"))
+            for part in name.split(".") if name else ():
                 found = getattr(found, part)
             return found
         return super().find_class(module, name)
