@@ -578,6 +578,10 @@ def set_flush_denormal(mode):
 
 def set_default_tensor_type(t):
     """The older form of ``set_default_dtype``: a type such as ``torch.DoubleTensor``, or its name."""
+    _once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives."
+    )
     if isinstance(t, str):
         module, _, name = t.rpartition(".")
         if module != "torch":
@@ -658,6 +662,10 @@ def get_float32_matmul_precision():
     return _settings["matmul_precision"]
 
 
+_COMPILE_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+_BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs", "onnxrt", "openxla", "tpu", "tvm")
+
+
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
     """Makes each call of a function or module one program on ``tpu``.
 
@@ -666,6 +674,16 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     """
     from ._compiled import OptimizedModule, around
 
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if backend == "inductor" and mode is not None and mode not in _COMPILE_MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_COMPILE_MODES)}")
+    if isinstance(backend, str) and backend not in _BACKENDS:
+        raise RuntimeError(f"Invalid backend: '{backend}'. There are {', '.join(_BACKENDS)}, which all do the same.")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise AssertionError(f"Expected enable to be a bool, got {type(dynamic)}")
+    if model is not None and not callable(model):
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if model is None:
         return lambda m: compile(
             m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
