@@ -232,8 +232,8 @@ def make_tensor(
 ):
     """A tensor of random numbers, from `low` to below `high`: where not given, from -9 to 9 (0 to 9 for bytes, 0 to 1 for booleans).
 
-    Limits beyond what `dtype` holds are drawn in. With `exclude_zero` zeros become the smallest positive number (one, for integers); with `noncontiguous` every other element of a
-    larger tensor is taken. Raises `ValueError` for limits between which `dtype` has no number.
+    Limits beyond what `dtype` holds are drawn in. With `exclude_zero` zeros become the smallest positive number (one, for integers); with
+    `noncontiguous` every other element of a larger tensor is taken. Raises `ValueError` for limits between which `dtype` has no number.
     """
     if len(shape) == 1 and isinstance(shape[0], _abc.Sequence):
         shape = tuple(shape[0])

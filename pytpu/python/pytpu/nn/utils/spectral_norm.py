@@ -150,7 +150,10 @@ def remove_spectral_norm(module, name="weight"):
     for part in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
         delattr(module, part)
     module.register_parameter(name, Parameter(weight.detach()))
-    for hooks, kind in ((module._state_dict_hooks, SpectralNormStateDictHook), (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook)):
+    for hooks, kind in (
+        (module._state_dict_hooks, SpectralNormStateDictHook),
+        (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook),
+    ):
         for key, hook in list(hooks.items()):
             hook = getattr(hook, "hook", hook)  # from a file of PyTorch, it is wrapped
             if isinstance(hook, kind) and hook.fn.name == name:
