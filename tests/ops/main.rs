@@ -162,7 +162,7 @@ thread_local! {
 
 /// Nodes whose rows have no samples because their results are random or their effect is in place; they have tests of
 /// their own.
-const NOT_SAMPLED: &[&str] = &["RandomBits", "AdamW", "Sgd"];
+const NOT_SAMPLED: &[&str] = &["RandomBits", "Rejection", "Pathwise", "AdamW", "Sgd"];
 
 #[test]
 fn broadcasting_follows_numpy() {
@@ -173,6 +173,35 @@ fn broadcasting_follows_numpy() {
         e.to_string(),
         "The size of tensor a (2) must match the size of tensor b (4) at non-singleton dimension 0"
     );
+}
+
+#[test]
+fn what_is_tried_until_it_fits_is_the_same_in_a_kernel_and_a_program() {
+    use torchtpu::ops::random::{Proposal, Rejection};
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    let bits: Vec<i64> = (0..64).map(|i: i64| i.wrapping_mul(0x2545_F491_4F6C_DD1D)).collect();
+    let bits = Tensor::from_slice_on(&bits, &[64], Device::CPU).unwrap();
+    for (kind, a, b) in [
+        (Proposal::Gamma, 1.5, 1.5),
+        (Proposal::Poisson, 4.0, 4.0),
+        (Proposal::Poisson, 40.0, 40.0),
+        (Proposal::Binomial, 12.0, 0.25),
+        (Proposal::Binomial, 300.0, 0.25),
+    ] {
+        let draw = |device: Device| {
+            let full = |v: f64| Tensor::from_slice_on(&[v; 64], &[64], device).unwrap();
+            let x = [bits.to_device(device).unwrap(), full(a), full(b)];
+            let op = ops::Prim::Rejection(Rejection(kind));
+            let y = torchtpu::dispatch::call(op, &[&x[0], &x[1], &x[2]]).unwrap();
+            y.to_device(Device::CPU).unwrap().to_vec::<f64>().unwrap()
+        };
+        let (host, program) = (draw(Device::CPU), draw(tpu));
+        let near = host.iter().zip(&program).all(|(h, p)| (h - p).abs() <= 1e-9 * h.abs());
+        assert!(near, "{kind:?}: {host:?} {program:?}");
+        assert!(host.iter().any(|&v| v != host[0]), "{kind:?}");
+    }
 }
 
 #[test]

@@ -236,13 +236,18 @@ def test_losses_are_in_full(name, device):
 
 
 def test_what_is_not_here_is_said():
-    for name in ("cuda", "mps"):
-        with pytest.warns(UserWarning, match=f"User provided device_type of '{name}'.*Disabling"):
+    for name, text in (("cuda", "^CUDA is not available .* Disabling autocast.$"), ("mps", "device_type of 'mps'.*Disabling")):
+        with pytest.warns(UserWarning, match=text):
             block = torch.autocast(name, dtype=torch.float16)
         x = torch.ones(2, 2)
         with block:
             assert (x @ x).dtype == F32
-    with pytest.warns(UserWarning, match="is not available"):
+    for name in ("autocast", "GradScaler"):
+        for kind in ("cpu", "cuda"):
+            text = rf"`torch.{kind}.amp.{name}\(args...\)` is deprecated. Please use `torch.amp.{name}\('{kind}', args...\)`"
+            with pytest.warns(FutureWarning, match=text):
+                getattr(getattr(torch, kind).amp, name)(enabled=False)
+    with pytest.warns(FutureWarning), pytest.warns(UserWarning, match="is not available"):
         assert torch.cuda.amp.GradScaler().scale(2) == 2
     with pytest.warns(UserWarning, match="target dtype is not supported"):
         assert not torch.autocast("cpu", dtype=torch.float64)._enabled

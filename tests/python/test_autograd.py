@@ -608,3 +608,27 @@ def test_generators_hold_their_mode_only_while_they_run():
     next(g)
     g.close()
     assert seen == [False] * 3 and torch.is_grad_enabled()
+
+
+def test_functions_are_not_called_as_objects():
+    class Old(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x
+
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+        old = Old()
+    with pytest.raises(RuntimeError, match="Legacy autograd function with non-static forward method is deprecated"):
+        old(torch.ones(1))
+
+
+def test_hooks_of_tensors_have_handles_like_others():
+    x = torch.ones(2, requires_grad=True)
+    handle = x.register_hook(lambda g: g * 3)
+    assert isinstance(handle, torch.utils.hooks.RemovableHandle)
+    handle.remove()
+    handle.remove()
+    with x.register_hook(lambda g: g * 5):
+        x.sum().backward()
+    x.sum().backward()
+    assert x.grad.tolist() == [6, 6]

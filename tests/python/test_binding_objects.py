@@ -521,3 +521,79 @@ def test_damaged_files_of_the_old_format(tmp_path):
         torch.load(path)
     with pytest.raises(FileNotFoundError):
         torch.load(tmp_path / "missing.pt")
+
+
+def test_storages_are_the_memory_of_tensors(device):
+    x = torch.arange(6.0, device=device).view(2, 3)
+    bytes_, elements = x.untyped_storage(), x[1:].storage()
+    assert isinstance(bytes_, torch.UntypedStorage) and isinstance(elements, torch.FloatStorage)
+    assert not isinstance(elements, torch.LongStorage) and torch.is_storage(elements) and not torch.is_storage(x)
+    assert (len(bytes_), len(elements), elements.nbytes(), elements.element_size()) == (24, 6, 24, 4)
+    assert elements.tolist() == [0, 1, 2, 3, 4, 5] and elements[4] == 4 and elements.dtype == torch.float32
+    assert bytes_.tolist()[:8] == [0, 0, 0, 0, 0, 0, 128, 63] and bytes_.device == x.device
+    assert bytes_ == x.view(-1).untyped_storage() and bytes_ != x.clone().untyped_storage()
+    assert elements.long().tolist() == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(RuntimeError, match="slices are only supported in UntypedStorage"):
+        elements[1:3]
+    assert repr(torch.ones(1).untyped_storage()) == " 0\n 0\n 128\n 63\n[torch.storage.UntypedStorage(device=cpu) of size 4]"
+    again = torch.empty(0, device=device).set_(elements, 1, (2, 2), (2, 1))
+    assert again.tolist() == [[1, 2], [3, 4]]
+
+
+def test_storages_can_be_written_to_and_made():
+    x = torch.arange(6.0)
+    x.storage()[0] = 9
+    x.untyped_storage()[7] = 64
+    assert x.tolist() == [9, 4, 2, 3, 4, 5]
+    x.storage().copy_(torch.FloatStorage([5, 4, 3, 2, 1, 0]))
+    assert x.tolist() == [5, 4, 3, 2, 1, 0]
+    y = torch.empty(0).set_(x.untyped_storage(), 2, (2,))
+    y.zero_()
+    assert x.tolist() == [5, 4, 0, 0, 1, 0] and x.storage().clone().fill_(1).tolist() == [1] * 6 and x[0] == 5
+    assert torch.UntypedStorage.from_buffer(b"ab").tolist() == [97, 98] and torch.UntypedStorage(3).nbytes() == 3
+    assert torch.TypedStorage(wrap_storage=x.untyped_storage(), dtype=torch.int32).tolist()[2] == 0
+
+
+def test_typed_storages_are_deprecated_once():
+    import subprocess
+    import sys
+
+    script = "import pytpu as torch, warnings; warnings.simplefilter('always'); [torch.ones(1).storage() for _ in range(3)]"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stderr.count("TypedStorage is deprecated") == 1, done.stderr
+
+
+def test_generators_are_copied_with_their_state(device):
+    import copy
+    import pickle
+
+    generator = torch.Generator(device).manual_seed(7)
+    torch.rand(3, generator=generator, device=device)
+    twins = [copy.deepcopy(generator), pickle.loads(pickle.dumps(generator)), generator.clone_state()]
+    want = torch.rand(4, generator=generator, device=device).tolist()
+    for twin in twins:
+        assert twin is not generator and twin.initial_seed() == 7 and twin.device == generator.device
+        assert torch.rand(4, generator=twin, device=device).tolist() == want
+
+
+def test_what_is_named_torch_is_pickled_without_such_a_module():
+    import pickle
+
+    for thing in (torch.relu, torch.add, torch.nn.functional.gelu, torch.strided, torch.channels_last, len, torch.float32):
+        assert pickle.loads(pickle.dumps(thing)) is thing
+    assert pickle.loads(pickle.dumps([1].append)).__name__ == "append"
+    result = torch.tensor([[1.0, 3.0]]).max(1)
+    again = pickle.loads(pickle.dumps(result))
+    assert type(again) is type(result) and again.values.tolist() == [3] and again.indices.tolist() == [1]
+    # Files have PyTorch's names.
+    import io
+    import zipfile
+
+    file = io.BytesIO()
+    torch.save([torch.relu, result, torch.nn.functional.gelu, torch.nn.functional.logsigmoid], file)
+    text = zipfile.ZipFile(file).read("archive/data.pkl")
+    assert b"torch\nrelu" in text and b"torch._C._nn\ngelu" in text and b"_pickling" not in text
+    file.seek(0)
+    back = torch.load(file, weights_only=False)
+    assert back[0] is torch.relu and type(back[1]) is type(result) and back[2] is torch.nn.functional.gelu
+    assert back[3](torch.zeros(1)).item() == pytest.approx(-0.6931472)

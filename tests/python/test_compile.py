@@ -60,3 +60,20 @@ def test_functions_and_decorators(device):
     assert torch.compile(f, disable=True) is f
     with pytest.raises(ZeroDivisionError):
         torch.compile(lambda: 1 / 0)()
+
+
+def test_options_of_compile_that_are_not_there_are_refused():
+    def f(x):
+        return x
+
+    for options, kind, text in (
+        ({"mode": "zzz"}, RuntimeError, "Unrecognized mode=zzz, should be one of: default, lite, reduce-overhead"),
+        ({"mode": "default", "options": {}}, RuntimeError, "Either mode or options can be specified, but both can't"),
+        ({"backend": "zzz"}, RuntimeError, "Invalid backend: 'zzz'"),
+        ({"dynamic": 3}, AssertionError, "Expected enable to be a bool, got <class 'int'>"),
+    ):
+        with pytest.raises(kind, match=text):
+            torch.compile(f, **options)
+    with pytest.raises(AssertionError, match="A callable function is expected, but <class 'int'> is provided."):
+        torch.compile(3)
+    assert torch.compile(f, backend="eager", mode="zzz")(3) == 3

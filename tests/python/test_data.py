@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -326,3 +327,123 @@ def test_batches_keep_their_kind():
         assert batch.default_factory is list and batch["a"].tolist() == [1 - 2j]
     with pytest.raises(AssertionError, match="prefetch_factor must be greater than 0"):
         DataLoader([1], num_workers=1, prefetch_factor=0)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"])
+def test_what_a_loader_is_made_of_cannot_be_changed(name):
+    class Mine(DataLoader):
+        pass
+
+    loader = Mine(Squares())
+    with pytest.raises(ValueError, match=f"^{name} attribute should not be set after Mine is initialized$"):
+        setattr(loader, name, None)
+    loader.collate_fn = None
+    assert loader.collate_fn is None
+
+
+def test_how_workers_start_can_be_chosen_later():
+    loader = DataLoader(Squares(), num_workers=1)
+    loader.multiprocessing_context = "spawn"
+    assert loader.multiprocessing_context.get_start_method() == "spawn"
+    with pytest.raises(ValueError, match="should specify a valid start method"):
+        loader.multiprocessing_context = "elsewhere"
+    with pytest.raises(TypeError, match="valid context object or a string"):
+        loader.multiprocessing_context = 3
+    with pytest.raises(ValueError, match="can only be used with multi-process loading"):
+        DataLoader(Squares()).multiprocessing_context = "spawn"
+
+
+class Items(collections.abc.MutableSequence):
+    def __init__(self, items):
+        self.items = list(items)
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+    def __setitem__(self, i, value):
+        self.items[i] = value
+
+    def __delitem__(self, i):
+        del self.items[i]
+
+    def __len__(self):
+        return len(self.items)
+
+    def insert(self, i, value):
+        self.items.insert(i, value)
+
+    def __copy__(self):
+        return Items(self.items)
+
+
+class Row(list):
+    def __init__(self, a, b):
+        super().__init__([a, b])
+
+
+def test_sequences_keep_their_kind():
+    array = np.ones(2, dtype=np.float32)
+    for make in (Row, lambda a, b: Items([a, b]), lambda a, b: collections.deque([a, b])):
+        sample = make(array, 1)
+        for made in (torch.utils.data.default_convert(sample), default_collate([sample, sample])):
+            assert type(made) is type(sample) and isinstance(made[0], torch.Tensor)
+        assert isinstance(sample[0], np.ndarray)
+    assert torch.utils.data.default_convert(range(2)) == [0, 1]
+
+
+def test_a_table_says_how_samples_are_collated():
+    from pytpu.utils.data._utils.collate import collate, default_collate_fn_map
+
+    class Box:
+        pass
+
+    def count(batch, *, collate_fn_map=None):
+        return len(batch)
+
+    assert collate([[Box(), "a"], [Box(), "b"]], collate_fn_map={Box: count, str: count}) == [2, 2]
+    with pytest.raises(TypeError, match="found <class 'int'>"):
+        collate([[Box(), 1]], collate_fn_map={Box: count})
+    default_collate_fn_map[Box] = count
+    try:
+        assert default_collate([(Box(), 1.5)])[0] == 1
+    finally:
+        del default_collate_fn_map[Box]
+    assert default_collate_fn_map[np.ndarray] is not None
+
+
+def test_stacked_datasets_are_asked_for_a_batch_at_once():
+    asked = []
+
+    class Many(Squares):
+        def __getitems__(self, indices):
+            asked.append(indices)
+            return [i * 10 for i in indices[:2]]
+
+    pair = torch.utils.data.StackDataset(Many(), range(10))
+    assert pair.__getitems__([3, 4]) == [(30, 3), (40, 4)] and asked == [[3, 4]]
+    assert torch.utils.data.StackDataset(a=range(3)).__getitems__([2, 0]) == [{"a": 2}, {"a": 0}]
+    with pytest.raises(ValueError, match="output size mismatch. Expected 3, got 2"):
+        pair.__getitems__([1, 2, 3])
+    with pytest.warns(FutureWarning, match="is renamed to `cumulative_sizes`"):
+        assert ConcatDataset([range(2), range(3)]).cummulative_sizes == [2, 5]
+
+
+class Understated(IterableDataset):
+    def __iter__(self):
+        return iter(range(4))
+
+    def __len__(self):
+        return 3
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_that_gives_more_than_was_said_is_warned_of(workers):
+    loader = DataLoader(Understated(), num_workers=workers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert sum(1 for _ in loader) == 4  # Nobody asked.
+    assert len(loader) == 3
+    text = "was reported to be 3.when accessing len.dataloader.., but 4 samples have been fetched."
+    with pytest.warns(UserWarning, match=text + (" For multiprocessing" if workers else "")) as seen:
+        assert sum(1 for _ in loader) == 4
+    assert len(seen) == 1 and seen[0].filename == __file__

@@ -4,9 +4,11 @@ import copy
 import io
 import json
 import os
+import pickle
 import struct
 import sys
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -285,3 +287,99 @@ def test_tensors_go_back_to_their_device():
         assert y.device.type == "cpu" and y.tolist() == both[key].tolist()
     for y in _saved_and_loaded(both, map_location={"cpu": "tpu:0", "tpu:0": "cpu"}).values():
         assert y.device.type == ("tpu" if y.numel() == 4 else "cpu")
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_files_keep_attributes_and_classes_of_tensors(tmp_path, is_new):
+    x, p = torch.arange(4.0), nn.Parameter(torch.ones(2))
+    x.foo, p.tag = {"a": 1}, "t"
+    marked = torch.ones(2).as_subclass(Marked)
+    marked.z = 5
+    path = tmp_path / "file.pt"
+    torch.save({"x": x, "p": p, "view": x[1:3], "marked": marked}, path, _use_new_zipfile_serialization=is_new)
+    assert zipfile.is_zipfile(path) == is_new
+    with torch.serialization.safe_globals([Marked]):
+        back = torch.load(path)
+    assert back["x"].foo == {"a": 1} and back["p"].tag == "t" and type(back["p"]) is nn.Parameter
+    assert type(back["marked"]) is Marked and back["marked"].z == 5
+    back["x"].zero_()
+    assert back["view"].tolist() == [0, 0]
+    with pytest.raises(pickle.UnpicklingError, match=r"Please use `torch.serialization.add_safe_globals\(\[.*Marked\]\)`"):
+        torch.load(path)
+    if is_new:
+        assert [n.rpartition(".")[2] for n in torch.serialization.get_unsafe_globals_in_checkpoint(path)] == ["Marked"]
+
+
+def test_what_cannot_be_saved_or_loaded_is_refused_in_pytorchs_words(tmp_path):
+    with pytest.raises(RuntimeError, match="Parent directory .*nowhere does not exist."):
+        torch.save(1, tmp_path / "nowhere" / "file.pt")
+    with pytest.raises(AttributeError, match="expected 'f' to be string, path, or a file-like object with a 'write' attribute"):
+        torch.save(1, 3)
+    with pytest.raises(AttributeError, match="Can't pickle local object '.*<lambda>'"):
+        torch.save(lambda: 1, io.BytesIO())
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'seek'. You can only torch.load from a file that is"):
+        torch.load(3)
+    with pytest.raises(ValueError, match="f must be a file path in order to use the mmap argument"):
+        torch.load(io.BytesIO(), mmap=True)
+    torch.save(torch.ones(1), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(RuntimeError, match="mmap can only be used with files saved with"):
+        torch.load(tmp_path / "old.pt", mmap=True)
+    assert torch.load(tmp_path / "old.pt").tolist() == [1]
+
+
+HOMES = {
+    "nn.modules": {
+        "Flatten": "flatten", "Unflatten": "flatten", "Upsample": "upsampling", "InstanceNorm2d": "instancenorm", "Fold": "fold",
+        "PixelShuffle": "pixelshuffle", "CosineSimilarity": "distance", "ChannelShuffle": "channelshuffle", "Linear": "linear",
+        "BatchNorm2d": "batchnorm", "ReLU": "activation", "Sequential": "container", "Dropout": "dropout",
+    },
+    "optim": {
+        "AdamW": "adamw", "Adagrad": "adagrad", "NAdam": "nadam", "RAdam": "radam", "Rprop": "rprop", "ASGD": "asgd", "Adamax": "adamax",
+        "Adadelta": "adadelta", "SGD": "sgd", "Adam": "adam", "RMSprop": "rmsprop",
+    },
+}
+
+
+@pytest.mark.parametrize("package, name, home", [(p, n, h) for p, names in HOMES.items() for n, h in names.items()])
+def test_classes_are_in_the_modules_that_files_name(package, name, home):
+    import importlib
+
+    where = f"pytpu.{package}.{home}"
+    kind = getattr(importlib.import_module(f"pytpu.{package}"), name)
+    assert kind.__module__ == where and getattr(importlib.import_module(where), name) is kind
+    assert pickle.loads(pickle.dumps(kind)) is kind
+
+
+def test_a_file_names_modules_as_pytorch_does():
+    model = nn.Sequential(nn.Upsample(scale_factor=2), nn.Flatten(), nn.InstanceNorm1d(2))
+    file = io.BytesIO()
+    torch.save(model, file)
+    with zipfile.ZipFile(file) as archive:
+        text = archive.read("archive/data.pkl")
+    for name in (b"torch.nn.modules.upsampling\nUpsample", b"torch.nn.modules.flatten\nFlatten", b"torch.nn.modules.instancenorm"):
+        assert name in text
+    file.seek(0)
+    assert repr(torch.load(file, weights_only=False)) == repr(model)
+
+
+def test_files_hold_what_pytorch_looks_for():
+    def state(module):
+        file = io.BytesIO()
+        torch.save(module, file)
+        file.seek(0)
+        return torch.load(file, weights_only=False), module.__getstate__()
+
+    lstm, saved = state(nn.LSTM(2, 3))
+    assert [w.shape for w in saved["_flat_weights"]] == [w.shape for w in lstm._flat_weights] and "_flat_weights" not in vars(lstm)
+    layers = [nn.TransformerEncoderLayer(4, 2, 8, activation=a) for a in ("relu", "gelu", torch.sin)]
+    assert [layer.activation_relu_or_gelu for layer in layers] == [1, 2, 0]
+    normed, saved = state(nn.utils.spectral_norm(nn.Linear(2, 2)))
+    assert [type(h).__name__ for h in saved["_state_dict_hooks"].values()] == ["SpectralNormStateDictHook"]
+    assert normed.state_dict()._metadata[""]["spectral_norm"] == {"weight.version": 1}
+    nn.utils.remove_spectral_norm(normed)
+    assert not normed._state_dict_hooks and not normed._load_state_dict_pre_hooks
+    assert torch.optim.Adafactor.__module__ == torch.optim.Muon.__module__ == "pytpu.optim"

@@ -353,3 +353,38 @@ def test_an_encoder_says_why_it_keeps_padding(settings, reason):
     layer = torch.nn.TransformerEncoderLayer(8, 2, 8, **settings)
     with pytest.warns(UserWarning, match="enable_nested_tensor is True, but self.use_nested_tensor is False because.*" + reason):
         torch.nn.TransformerEncoder(layer, 1)
+
+
+def test_what_recurrent_layers_and_packing_refuse():
+    rnn = nn.utils.rnn
+    with pytest.raises(ValueError, match="input_size must be greater than zero"):
+        nn.LSTM(0, 4)
+    with pytest.raises(ValueError, match="RNN: Expected input to be 2D or 3D, got 4D tensor instead"):
+        nn.RNN(2, 3)(torch.ones(1, 1, 1, 2))
+    with pytest.raises(ValueError, match="GRU: Expected input to be 2D or 3D, got 4D instead"):
+        nn.GRU(2, 3)(torch.ones(1, 1, 1, 2))
+    with pytest.raises(RuntimeError, match="Expected padding_side to be one of left or right, but got zzz."):
+        rnn.pad_sequence([torch.ones(1)], padding_side="zzz")
+    with pytest.raises(RuntimeError, match="pad_sequence: Expected iterable for input sequences, but got arg of type: <class 'int'>"):
+        rnn.pad_sequence(3)
+    packed = rnn.pack_sequence([torch.ones(2), torch.ones(1)])
+    assert packed.half().data.dtype == torch.float16 and packed.long().data.dtype == torch.int64 and not packed.is_pinned()
+
+
+def test_elements_of_what_has_no_shape_yet_are_not_counted():
+    layer = nn.LazyLinear(3)
+    with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter in .*numel.*parameter.UninitializedParameter"):
+        layer.weight.numel()
+    layer(torch.ones(1, 2))
+    assert layer.weight.numel() == 6
+
+
+def test_words_of_warnings():
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1, enable_nested_tensor=False)
+    padding = torch.zeros(1, 3, dtype=torch.bool)
+    with pytest.warns(UserWarning, match="Support for mismatched src_key_padding_mask and mask is deprecated"):
+        encoder(torch.ones(1, 3, 4), mask=torch.zeros(3, 3), src_key_padding_mask=padding)
+    with pytest.warns(UserWarning, match="Support for mismatched src_key_padding_mask and src_mask is deprecated"):
+        encoder.layers[0](torch.ones(1, 3, 4), src_mask=torch.zeros(3, 3), src_key_padding_mask=padding)
+    with pytest.warns(UserWarning, match="mean is more than 2 std from .* in nn.init.trunc_normal_"):
+        nn.init.trunc_normal_(torch.empty(2), mean=5.0)

@@ -262,3 +262,34 @@ def test_lazy_linear_learns_its_input_size():
 def test_default_initialisation_is_torchs(close):
     torch.manual_seed(0)
     close(nn.Linear(2, 2).weight, [[-0.0052939, 0.3792945], [-0.5819557, -0.5203872]], rtol=1e-4)
+
+
+class Counts(nn.Linear):
+    def __init__(self):
+        super().__init__(1, 1)
+        self.register_load_state_dict_pre_hook(Counts.count)
+        self.counted = 0
+
+    def count(self, *args):
+        self.counted += 1
+
+
+def test_hooks_of_loading_go_with_a_copy():
+    model = Counts()
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        twin.load_state_dict(model.state_dict())
+        assert (model.counted, twin.counted) == (0, 1)
+
+
+def test_backward_hooks_without_inputs_that_need_gradients_are_warned_of():
+    model = nn.Linear(2, 1)
+    seen = []
+    model.register_full_backward_hook(lambda m, grad_input, grad_output: seen.append(grad_input))
+    with pytest.warns(UserWarning, match="Full backward hook is firing when gradients are computed with respect to module outputs"):
+        model(torch.ones(1, 2)).sum().backward()
+    assert seen == [(None,)]
+
+
+def test_a_module_without_data_says_how_to_get_some():
+    with pytest.raises(NotImplementedError, match=r"no data! Please use torch.nn.Module.to_empty\(\) instead of torch.nn.Module.to\(\)"):
+        nn.Linear(2, 2, device="meta").to("cpu")

@@ -399,4 +399,37 @@ def test_complex_parameters(name, device):
         optimizer.step()
     assert torch.allclose(p.detach().cpu(), torch.tensor(want), atol=1e-4)
     with pytest.raises(RuntimeError, match="`fused=True` requires all the params to be floating point Tensors"):
-        torch.optim.SGD([p], lr=0.1, fused=True)
+        torch.optim.SGD([p], lr=0.1, fused=True).step()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_a_fused_step_refuses_what_it_is_not_for(name):
+    make = getattr(torch.optim, name)
+    real, whole = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    nowhere = torch.nn.Parameter(torch.ones(2, device="meta"))
+    for p, text in ((whole, "torch.complex64 and cpu"), (nowhere, "torch.float32 and meta")):
+        # Not before the step: a group may come later, and say that it is fused.
+        optimizer = make([{"params": [real]}, {"params": [p], "fused": True}], lr=0.1)
+        optimizer.step()
+        p.grad = torch.ones_like(p)
+        with pytest.raises(RuntimeError, match=f"floating point Tensors of supported devices: .* but {text}$"):
+            optimizer.step()
+    with pytest.raises(RuntimeError, match="`fused` and `foreach` cannot be `True` together."):
+        make([real], lr=0.1, fused=True, foreach=True)
+    with pytest.raises(RuntimeError, match="`fused` does not support `differentiable`"):
+        make([real], lr=0.1, fused=True, differentiable=True)
+
+
+def test_parameters_in_a_set_are_warned_of():
+    with pytest.warns(FutureWarning, match="but the ordering of tensors in sets will change between runs"):
+        torch.optim.SGD({torch.nn.Parameter(torch.ones(1))}, lr=0.1)
+
+
+def test_words_of_schedules_and_averages():
+    swa = torch.optim.swa_utils
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    with pytest.raises(ValueError, match=r"Invalid decay value 1.5 provided. Please provide a value in \[0,1\] range."):
+        swa.get_ema_multi_avg_fn(1.5)
+    with pytest.raises(ValueError, match="anneal_strategy must be one of 'cos' or 'linear', instead got zzz"):
+        swa.SWALR(optimizer, 0.1, anneal_strategy="zzz")
+    assert torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2).state_dict()["_step_count"] == 0

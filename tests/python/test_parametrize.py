@@ -97,6 +97,9 @@ def test_several_originals_copies_and_pickles(device):
     assert twin.weight is not twin.weight
     other = parametrize.transfer_parametrizations_and_params(twin, nn.Linear(2, 2, device=device))
     assert torch.equal(other.weight, twin.weight)
+    # Both have the same modules and tensors, which learn as one.
+    mine, theirs = other.parametrizations.weight, twin.parametrizations.weight
+    assert mine is not theirs and mine[0] is theirs[0] and mine.original0 is theirs.original0
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing():
@@ -185,6 +188,44 @@ def test_hooks_are_removed_and_not_doubled():
     # The largest singular value is one: so it is the root of the greatest eigenvalue of a 2 x 2 matrix.
     (a, b), (_, d) = (layer.weight.detach().T @ layer.weight.detach()).tolist()
     assert ((a + d) / 2 + (((a - d) / 2) ** 2 + b * b) ** 0.5) == pytest.approx(1, abs=1e-4)
+
+
+def test_spectral_norm_reads_checkpoints_of_older_versions(device):
+    layer = nn.utils.spectral_norm(nn.Linear(3, 2)).to(device)
+    layer(torch.ones(1, 3, device=device))
+    layer.eval()
+    want = layer(torch.ones(1, 3, device=device))
+    saved = layer.state_dict()
+    assert saved._metadata[""] == {"version": 1, "spectral_norm": {"weight.version": 1}}
+    # Version 1 before there was a note of it, and version 0: with the weight, without `v`.
+    first = dict(saved)
+    zeroth = {"weight": layer.weight.detach().clone(), **saved}
+    del zeroth["weight_v"]
+    for state in (first, zeroth):
+        other = nn.utils.spectral_norm(nn.Linear(3, 2)).to(device).eval()
+        other.load_state_dict(state)
+        assert torch.allclose(other(torch.ones(1, 3, device=device)), want)
+        assert torch.allclose(other.weight_v, layer.weight_v, atol=1e-5)
+    del zeroth["weight_orig"]
+    with pytest.raises(RuntimeError, match='Missing key.s. in state_dict: "weight_orig"'):
+        other.load_state_dict(zeroth)
+
+
+def test_a_removed_spectral_norm_leaves_nothing_behind():
+    layer = nn.utils.spectral_norm(nn.utils.spectral_norm(nn.Linear(3, 2)), "bias")
+    nn.utils.remove_spectral_norm(layer, "bias")
+    assert layer.state_dict()._metadata[""]["spectral_norm"] == {"weight.version": 1}
+    nn.utils.remove_spectral_norm(layer)
+    assert list(layer.state_dict()._metadata[""]) == ["version"]
+    layer.load_state_dict({"weight": torch.ones(2, 3), "bias": torch.zeros(2)})
+    assert layer.weight.tolist() == torch.ones(2, 3).tolist()
+
+
+def test_weight_norm_of_nothing():
+    with pytest.warns(FutureWarning), pytest.raises(
+        TypeError, match=r"norm_except_dim\(\): argument 'v' \(position 1\) must be Tensor, not NoneType"
+    ):
+        nn.utils.weight_norm(nn.Linear(2, 3, bias=False), "bias")
 
 
 def test_spectral_norm_of_other_layers():

@@ -126,6 +126,69 @@ def _apply(values):
     return model.weight.tolist()
 
 
+def _write(i, x, part, model):
+    assert part.is_shared() and model.weight.requires_grad and x.stride() == (1, 2)
+    x[0, 1] = 42.0
+    part.add_(1)
+    with torch.no_grad():
+        model.weight.fill_(7)
+        model.running_mean.fill_(5)
+
+
+def _start_another(i, x):
+    torch.multiprocessing.spawn(_write_one, (x,))
+
+
+def _write_one(i, x):
+    x.fill_(1)
+
+
+def _serve(requests, answers):
+    shared, copied = requests.get()
+    shared.fill_(3)
+    copied.fill_(3)
+    answers.put("done")
+
+
+def test_spawned_processes_write_to_shared_memory():
+    model = nn.BatchNorm1d(2).share_memory()
+    x = torch.zeros(3, 2).t().share_memory_()
+    torch.multiprocessing.spawn(_write, (x, x[1], model))
+    assert x.tolist() == [[0, 42, 0], [1, 1, 1]]
+    assert model.weight.tolist() == [7, 7] and model.running_mean.tolist() == [5, 5]
+    torch.multiprocessing.spawn(_start_another, (x,))
+    assert x.tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_shared_memory_goes_through_queues():
+    context = torch.multiprocessing.get_context("spawn")
+    requests, answers = context.Queue(), context.Queue()
+    process = context.Process(target=_serve, args=(requests, answers))
+    process.start()
+    shared, copied = torch.zeros(3).share_memory_(), torch.zeros(3)
+    requests.put((shared, copied))
+    assert answers.get(timeout=60) == "done"
+    process.join()
+    assert shared.tolist() == [3, 3, 3] and copied.tolist() == [0, 0, 0]
+    queue = context.SimpleQueue()
+    queue.put(shared)
+    queue.get()[0] = 8
+    assert shared.tolist() == [8, 3, 3]
+    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor which requires_grad"):
+        queue.put(torch.ones(1, requires_grad=True) * 2)
+
+
+def test_shared_memory_keeps_views_and_is_given_back():
+    part = torch.arange(6.0)[2:].share_memory_()
+    assert part.tolist() == [2, 3, 4, 5] and part.storage_offset() == 2 and part.is_shared() and part[1:].is_shared()
+    assert not part.clone().is_shared()
+    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    for _ in range(50):
+        torch.ones(3).share_memory_()
+    if before:
+        assert len(os.listdir("/proc/self/fd")) <= before + 2
+
+
 def test_a_child_waits_for_no_lock_of_another_thread():
     """Threads are recording on the device while others fork: the child is told so or does nothing, and ends."""
     run(textwrap.dedent("""

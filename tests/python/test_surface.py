@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
@@ -59,6 +60,37 @@ def test_switches_of_backends_can_be_set_for_a_block():
     torch.backends.cuda.enable_flash_sdp(False)
     assert not torch.backends.cuda.flash_sdp_enabled()
     torch.backends.cuda.enable_flash_sdp(True)
+
+
+def test_flags_that_are_not_named_are_off_inside_of_a_block():
+    cudnn = torch.backends.cudnn
+    cudnn.deterministic = True
+    try:
+        with cudnn.flags(benchmark=True):
+            assert (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32) == (False, True, False, True)
+        assert (cudnn.enabled, cudnn.benchmark, cudnn.deterministic) == (True, False, True)
+        assert cudnn.set_flags(_deterministic=False) == (True, False, 10, True, True)
+    finally:
+        cudnn.deterministic = False
+    with pytest.raises(TypeError, match="unexpected keyword argument 'zzz'"):
+        cudnn.flags(zzz=1)
+    with pytest.raises(RuntimeError, match="set_enabled_cudnn expects a bool, but got int"):
+        cudnn.enabled = 3
+    assert cudnn.enabled is True
+
+
+def test_switches_of_cuda_have_names_and_types():
+    matmul = torch.backends.cuda.matmul
+    for attempt in (lambda: matmul.zzz, lambda: setattr(matmul, "zzz", 3)):
+        with pytest.raises(AttributeError, match="^Unknown attribute zzz$"):
+            attempt()
+    with pytest.raises(RuntimeError, match="set_allow_tf32_cublas expects a bool, but got str"):
+        matmul.allow_tf32 = "ieee"
+    with pytest.raises(TypeError, match="allow_fp16_reduced_precision_reduction expects a bool or a tuple/list of bools"):
+        matmul.allow_fp16_reduced_precision_reduction = "ieee"
+    with pytest.warns(FutureWarning, match="sdp_kernel.* is deprecated"), torch.backends.cuda.sdp_kernel(enable_flash=False):
+        assert not torch.backends.cuda.flash_sdp_enabled()
+    assert torch.backends.cuda.flash_sdp_enabled()
 
 
 def test_wrappers_that_need_more_say_so():
@@ -120,6 +152,67 @@ def test_functional_call_ties_and_checks_names():
         from pytpu.nn.utils.stateless import functional_call
 
         assert functional_call(model, {"a.weight": two}, x).tolist() == [[4.0, 4.0]]
+
+
+def test_functional_call_puts_what_is_given_where_the_name_says():
+    call, x, ones = torch.func.functional_call, torch.ones(1, 2), torch.ones(2, 2)
+    bare = nn.Linear(2, 2, bias=False)
+    assert call(bare, {"weight": ones, "bias": torch.ones(2)}, x).tolist() == [[3.0, 3.0]]
+    assert bare.bias is None and "bias" in bare._parameters
+    plain = nn.Linear(2, 2)
+    assert call(plain, {"weight": ones, "bias": None}, x).tolist() == [[2.0, 2.0]]
+    assert isinstance(plain.bias, nn.Parameter)
+
+    class Reads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.held = torch.ones(1)
+
+        def forward(self, x):
+            self.held = self.held * 3
+            return getattr(self, "extra", None), self.held
+
+    model, held = Reads(), {"held": torch.full((1,), 7.0)}
+    extra, value = call(model, ({"extra": ones}, held), x)
+    assert extra is ones and value.item() == 21 and held["held"].item() == 21
+    assert model.held.item() == 1 and "extra" not in vars(model)
+
+    class Halved(nn.Module):
+        def forward(self, x):
+            return 2 * x
+
+        def right_inverse(self, x):
+            return x / 2
+
+    layer = nn.utils.parametrize.register_parametrization(nn.Linear(2, 2, bias=False), "weight", Halved())
+    own = layer.weight.detach().clone()
+    assert call(layer, {"weight": 3 * ones}, x).tolist() == [[6.0, 6.0]]
+    assert torch.equal(layer.weight, own)
+
+
+@pytest.mark.parametrize(
+    "name, value, kind, words",
+    [
+        ("weight", 3, TypeError, "3 is not an instance of torch.Tensor"),
+        ("training", torch.ones(1), TypeError, "attribute `training`: True is not an instance of torch.Tensor"),
+        ("a.b", torch.ones(1), AttributeError, "Linear has no attribute `a`"),
+        ("weight.b", torch.ones(1), TypeError, "submodule `weight`: Parameter containing:"),
+        ("", torch.ones(1), KeyError, "tensor name can't be empty string"),
+    ],
+)
+def test_functional_call_refuses_what_it_cannot_put_there(name, value, kind, words):
+    model = nn.Linear(2, 2)
+    own = model.bias
+    with pytest.raises(kind, match=re.escape(words).replace("'", ".{1,2}")):
+        torch.func.functional_call(model, {"bias": torch.zeros(2), name: value}, torch.ones(1, 2))
+    assert model.bias is own
+
+
+def test_states_of_modules_that_learn_in_part_are_not_stacked():
+    models = [nn.Linear(2, 2), nn.Linear(2, 2).requires_grad_(False)]
+    with pytest.raises(RuntimeError, match="Expected weight from each model to have the same .requires_grad"):
+        torch.func.stack_module_state(models)
+    assert not torch.func.stack_module_state(models[1:])[0]["weight"].requires_grad
 
 
 def test_states_of_modules_are_stacked():
@@ -224,7 +317,10 @@ def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):
         for _ in range(2):
             state = torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
             assert torch.equal(state["weight"], model.weight)
-        assert capsys.readouterr().err.count("Downloading") == 1
+        shown = capsys.readouterr()
+        assert shown.out.count("Downloading") == 1 and "Downloading" not in shown.err and "100" in shown.err
+        file = tmp_path / "hub" / "checkpoints" / f"weights-{digest[:8]}.pth"
+        assert file.stat().st_mode == (tmp_path / file.name).stat().st_mode  # not private to the user
         other = tmp_path / "weights-00000000.pth"
         other.write_bytes((tmp_path / f"weights-{digest[:8]}.pth").read_bytes())
         with pytest.raises(RuntimeError, match='invalid hash value .expected "00000000", got "' + digest):
@@ -232,10 +328,36 @@ def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):
         assert os.listdir(tmp_path / "hub" / "checkpoints") == [f"weights-{digest[:8]}.pth"]
         with zipfile.ZipFile(tmp_path / "old.zip", "w") as archive:
             archive.write(tmp_path / f"weights-{digest[:8]}.pth", "inner.pth")
-        state = torch.utils.model_zoo.load_url((tmp_path / "old.zip").as_uri())
+        with pytest.warns(FutureWarning, match="Falling back to the old format"):
+            state = torch.utils.model_zoo.load_url((tmp_path / "old.zip").as_uri(), progress=False)
         assert torch.equal(state["bias"], model.bias)
     finally:
         torch.hub.set_dir(before)
+
+
+def test_isinstance_looks_into_containers():
+    from typing import Dict, List, Optional, Tuple, Union
+
+    of = torch.jit.isinstance
+    x = torch.ones(1)
+    for value, kind in (
+        ([x], List[torch.Tensor]), ((1, "a"), Tuple[int, str]), ({"a": [1]}, Dict[str, List[int]]), (None, Optional[int]),
+        ([None, 1], List[Optional[int]]), (1, Union[int, str]), (1, int | None), ([1], (List[str], List[int])), (1, int),
+    ):
+        assert of(value, kind), (value, kind)
+    for value, kind in (
+        ([1], List[float]), ((1, "a"), Tuple[int]), ({"a": ["b"]}, Dict[str, List[int]]), (["a"], Optional[List[int]]),
+        ((1, 2), List[int]), ({1}, set[int]), ([1], (List[str], List[float])), (1.5, Union[int, str]),
+    ):
+        assert not of(value, kind), (value, kind)
+    with pytest.warns(UserWarning, match="The inner type of a container is lost"):
+        assert of([], List[int])
+    with pytest.raises(RuntimeError, match=r"use List without a contained type. Please add a contained type, e.g. List\[int\]"):
+        of([1], List)
+    with pytest.raises(RuntimeError, match=r"use dict without contained types. Please add contained type, e.g. dict\[int, int\]"):
+        of({}, (int, dict))
+    with pytest.raises(RuntimeError, match="must be a type or a tuple of types"):
+        of(1, "int")
 
 
 def test_settings_of_old():
@@ -322,3 +444,84 @@ def test_marks_of_tracing():
     assert not isinstance(torch.ones(1), torch.fx.Proxy)
     with pytest.raises(NotImplementedError, match="graphs of Python code are not made"):
         torch.fx.symbolic_trace(nn.Linear(1, 1))
+
+
+def test_parts_of_data_parallel_for_the_one_device():
+    from pytpu.nn.parallel import gather, parallel_apply, replicate, scatter
+
+    x = torch.arange(6.0).view(3, 2)
+    (args,) = scatter((x, {"n": [x, 3]}), [0])
+    assert args[0].device.type == args[1]["n"][0].device.type == "tpu" and args[1]["n"][1] == 3
+    model = nn.Sequential(nn.Linear(2, 1)).to("tpu")
+    (replica,) = replicate(model, [0])
+    assert replica is not model and replica[0] is not model[0] and replica[0].weight is model[0].weight
+    outputs = parallel_apply([replica, replica], [(args[0],), args[0]])
+    y = gather(outputs, "cpu")
+    assert y.shape == (6, 1) and y.device.type == "cpu" and torch.equal(y[:3], model(args[0]).cpu())
+    assert gather([(outputs[0], None)], -1)[0].device.type == "cpu"
+    with pytest.raises(RuntimeError, match="2 devices were named"):
+        scatter(x, [0, 1])
+    with pytest.raises(AssertionError, match="Gather function not implemented for CPU tensors"):
+        gather([x, x], "cpu")
+    with pytest.raises(AssertionError, match="Broadcast function not implemented for CPU tensors"):
+        replicate(nn.Linear(2, 1), [0])
+    with pytest.raises(AssertionError, match="number of modules 2 is not equal to the number of inputs 1"):
+        parallel_apply([model, model], [x])
+
+
+def test_events_and_streams_of_cuda_can_be_named_but_not_made():
+    cuda = torch.cuda
+    for name in ("Event", "Stream", "CUDAGraph"):
+        assert not isinstance(3, getattr(cuda, name))
+        with pytest.raises(RuntimeError, match=f"^Tried to instantiate dummy base class {name}$"):
+            getattr(cuda, name)()
+    with cuda.device(None), cuda.stream(None), cuda.device_of(torch.ones(1)):
+        pass
+    for refused in (cuda.device(0).__enter__, cuda.current_stream, cuda.init):
+        with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+            refused()
+    with pytest.raises(RuntimeError, match="NVTX functions not installed"):
+        cuda.nvtx.range_push("step")
+    with pytest.raises(RuntimeError, match="NVTX functions not installed"), cuda.nvtx.range("step"):
+        pass
+
+
+def test_functions_of_symbolic_sizes_are_those_of_numbers():
+    assert (torch.sym_int(-3.7), torch.sym_float(3), torch.sym_not(True)) == (-3, 3.0, False)
+    assert (torch.sym_sum([1, 2]), torch.sym_sqrt(4)) == (3, 2)
+    assert type(torch.sym_max(3, 2.0)) is float and type(torch.sym_min(True, 2)) is int
+    assert torch.sym_ite(False, 1, 2) == 2
+    with pytest.raises(AssertionError, match="expected SymBool or bool, got <class 'int'>"):
+        torch.sym_ite(1, 1, 2)
+
+
+def test_a_condition_chooses_a_function(device):
+    x = torch.ones(2, device=device)
+    for pred, want in ((True, 2), (False, 0), (x.sum() > 1, 2), (x.sum() > 3, 0)):
+        assert torch.cond(pred, lambda x: x + 1, lambda x: x - 1, (x,)).tolist() == [want, want]
+    with pytest.raises(RuntimeError, match="Expected pred to be bool or single-element tensor, but got tensor"):
+        torch.cond(x > 0, torch.sin, torch.cos, (x,))
+
+
+def test_names_from_other_times(device):
+    x = torch.arange(6.0, device=device).view(2, 3)
+    assert torch.functional.einsum is torch.einsum and set(torch.functional.__all__) <= set(dir(torch))
+    assert x.to_dense() is x and x.to_dense(torch.float64).dtype == torch.float64 and (x.sparse_dim(), x.dense_dim()) == (0, 2)
+    with pytest.raises(RuntimeError, match="coalesce expected sparse coordinate tensor layout but got Strided"):
+        x.coalesce()
+    with pytest.warns(UserWarning, match="non-inplace resize is deprecated"):
+        assert x.resize(3, 2).shape == (3, 2)
+    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match=r"requested resize to 5 \(5 elements in total\), but the given"):
+        x.resize_as(torch.ones(5))
+    assert x.__div__(2).tolist() == (x / 2).tolist() and x[0, 1].__nonzero__() is True
+    assert torch.norm_except_dim(x, 1, 1).tolist() == [[3, 5, 7]] and torch.norm_except_dim(x, 2, -1).shape == ()
+    z = torch.tensor([1 + 2j], device=device)
+    pair = torch.view_as_real_copy(z).zero_()
+    assert z.tolist() == [1 + 2j] and torch.view_as_complex_copy(pair).tolist() == [0j]
+
+
+def test_batch_norms_without_statistics(device):
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)).to(device).eval()
+    assert torch.func.replace_all_batch_norm_modules_(model) is model and model[0].running_mean is None
+    x = torch.tensor([[1.0, 2.0], [3.0, 6.0]], device=device)
+    assert torch.allclose(model[0](x), torch.tensor([[-1.0, -1.0], [1.0, 1.0]], device=device), atol=1e-4)

@@ -35,7 +35,7 @@ UNEQUAL = [
     ([1.0], [1.0, 3.0], "The length of the sequences mismatch: 1 != 2"),
     (t([1.0]), t([1.0, 2.0]), "The values for attribute 'shape' do not match: torch.Size([1]) != torch.Size([2])."),
     (t([1.0]), t([1.0]).double(), "The values for attribute 'dtype' do not match: torch.float32 != torch.float64."),
-    (t([1.0]), t([1.0]).to("tpu"), "The values for attribute 'device' do not match: 'cpu' != 'tpu:0'."),
+    (t([1.0]), t([1.0]).to("tpu"), "The values for attribute 'device' do not match: cpu != tpu:0."),
     (True, False, "Booleans mismatch: True is not False"),
     (1, 2.0, "The (d)types do not match: <class 'int'> != <class 'float'>."),
 ]
@@ -68,8 +68,17 @@ def test_what_cannot_be_compared_is_refused():
         assert_close(1.0, 1.0, rtol=0.1)
     with pytest.raises(TypeError, match="No comparison pair"):
         assert_close("a", "a")
+    x = t([1.0])
+    for actual, expected in ((x, 1.0), (x, [1.0]), ((1.0,), x), (x, np.ones(1, dtype=np.float32)), (x, "a")):
+        kinds = f"of type {type(actual)} and {type(expected)}."
+        with pytest.raises(TypeError, match=f"No comparison pair was able to handle inputs {kinds}$"):
+            assert_close(actual, expected)
+    with pytest.raises(TypeError, match=r"No comparison pair.*\n\nThe failure occurred for item \[1\]\['a'\]"):
+        assert_close([x, {"a": x}], [x, {"a": [1.0]}])
     with pytest.raises(TypeError, match="No comparison pair"):
-        assert_close(t(1.0), 1.0)
+        assert_close(x, torch.nn.Parameter(x), allow_subclasses=False)
+    assert_close(x, torch.nn.Parameter(x))
+    assert_close(x.to("meta"), x.to("meta"))
 
 
 def test_every_listed_module_is_there():
@@ -90,6 +99,19 @@ def test_tensors_are_made(device):
         torch.testing.make_tensor(3, requires_grad=True, **make)
     with pytest.raises(ValueError, match="`low` must be less than `high`, but got 3 >= 3"):
         torch.testing.make_tensor(3, low=3, high=3, **make)
+
+
+def test_limits_are_drawn_in():
+    make = torch.testing.make_tensor
+    torch.manual_seed(0)
+    # From PyTorch 2.15.
+    assert make(3, dtype=torch.uint8, device="cpu", low=-3, high=3).tolist() == [2, 0, 2]
+    torch.manual_seed(0)
+    assert make(3, dtype=torch.int8, device="cpu", low=-500, high=500).tolist() == [44, -81, -11]
+    torch.manual_seed(0)
+    assert make(3, dtype=torch.float16, device="cpu", low=-1e300, high=1e300).tolist() == [-490.5, 35136.0, -53920.0]
+    with pytest.warns(FutureWarning, match="Passing `low==high`"):
+        assert make(2, dtype=torch.float32, device="cpu", low=1, high=1).tolist() == [1, 1]
 
 
 def test_made_tensors_are_pytorchs():

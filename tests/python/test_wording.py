@@ -189,3 +189,25 @@ def test_some_warnings_are_given_once():
         "Creating a tensor from a list of numpy.n",
         "Using backward() with create_graph=True ",
     ]
+
+
+def test_shapes_that_do_not_broadcast_are_named():
+    text = (
+        r"dimension of length 4 at -1! Mismatching argument at index 1 had \(3, 4\); but expected shape should be broadcastable "
+        r"to \[1, 2\]"
+    )
+    with pytest.raises(RuntimeError, match=text):
+        torch.broadcast_shapes((2,), (3, 4), (5, 4))
+    with pytest.raises(ValueError, match="Attempting to broadcast a dimension with negative length!"):
+        torch.broadcast_shapes((-1,), (2,))
+    assert torch.broadcast_shapes(3, (2, 1)) == (2, 3)
+
+
+def test_names_of_types_that_are_not_there():
+    with pytest.raises(ValueError, match="invalid type: 'torch.ZzzTensor'"):
+        torch.ones(1).type("torch.ZzzTensor")
+
+
+def test_grids_are_spanned_by_vectors():
+    with pytest.raises(RuntimeError, match=r"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: tensor\(\[\["):
+        torch.meshgrid(torch.ones(2), torch.ones(2, 2), indexing="ij")

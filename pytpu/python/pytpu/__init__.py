@@ -55,9 +55,11 @@ for _k, _v in vars(_C).items():
 del _k, _v
 
 return_types = _C._return_types
+_sys.modules[f"{__name__}.return_types"] = return_types
 
 newaxis = None
 
+from . import _pickling  # noqa: E402,F401
 from . import _tensor as _tensor_methods  # noqa: E402
 from ._info import finfo, iinfo  # noqa: E402,F401
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled  # noqa: E402,F401
@@ -102,6 +104,7 @@ _LAZY_MODULES = {
     "serialization",
     "signal",
     "special",
+    "storage",
     "testing",
     "tpu",
     "types",
@@ -132,6 +135,9 @@ for _name in (
     _LAZY_NAMES[_name] = "amp.autocast_mode"
 for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
     _LAZY_NAMES[f"{_name}Tensor"] = "_legacy"
+    _LAZY_NAMES[f"{_name}Storage"] = "storage"
+for _name in ("ComplexDouble", "ComplexFloat", "Typed", "Untyped"):
+    _LAZY_NAMES[f"{_name}Storage"] = "storage"
 del _name
 
 

@@ -27,6 +27,8 @@ class tensortype(type):
             if not isinstance(data, cls):
                 raise TypeError(f"expected torch.{cls.__name__} (got {data.type()})")
             return data.detach()
+        if torch.is_storage(data):
+            return torch.empty(0, dtype=cls.dtype).set_(data)
         if isinstance(data, str):
             raise TypeError("new(): invalid data type 'str'")
         if not hasattr(data, "__len__"):

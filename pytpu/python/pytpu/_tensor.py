@@ -1,6 +1,5 @@
 """Methods of ``Tensor`` that are rarely called, or read better in Python; they are attached to the type at the end."""
 
-from weakref import WeakValueDictionary
 
 from . import _C
 
@@ -24,35 +23,22 @@ def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=
     _C._backward((self,), (gradient,), retain_graph, create_graph, inputs)
 
 
-class _Handle:
-    """Removes a hook."""
+def _handle(owner):
+    from .utils.hooks import TensorHandle
 
-    def __init__(self, owner):
-        self._owner = owner
-        self.id = id(self)
-
-    def remove(self):
-        if self._owner is not None:
-            self._owner.remove()
-            self._owner = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
+    return TensorHandle(owner)
 
 
 @method
 def register_hook(self, hook):
     """Calls ``hook(grad)`` when this tensor's gradient is known; what it returns, unless None, replaces the gradient."""
-    return _Handle(_C._register_hook(self, hook))
+    return _handle(_C._register_hook(self, hook))
 
 
 @method
 def register_post_accumulate_grad_hook(self, hook):
     """Calls ``hook(self)`` after a gradient was accumulated into ``grad`` of this leaf."""
-    return _Handle(_C._register_post_accumulate_grad_hook(self, hook))
+    return _handle(_C._register_post_accumulate_grad_hook(self, hook))
 
 
 @method
@@ -273,6 +259,8 @@ def _type(self, dtype=None, non_blocking=False):
         return f"{prefix}{self.dtype._scalar_type}Tensor"
     if isinstance(dtype, str):
         names = {d._scalar_type + "Tensor": d for d in vars(_C).values() if isinstance(d, _C.dtype)}
+        if dtype.rpartition(".")[2] not in names:
+            raise ValueError(f"invalid type: '{dtype}'")
         dtype = names[dtype.rpartition(".")[2]]
     elif isinstance(dtype, type):
         dtype = dtype.dtype
@@ -317,35 +305,26 @@ def cuda(self, device=None, non_blocking=False):
     raise AssertionError('Torch not compiled with CUDA enabled; use .to("tpu")')
 
 
-_shared = WeakValueDictionary()  # memory that forked processes share, by address
-
-
 @method
 def is_shared(self):
-    """Whether processes forked from now on share its memory; what is on the device always is in PyTorch's words."""
-    return self.device.type != "cpu" or self.untyped_storage().data_ptr() in _shared
+    """Whether other processes can have its memory; what is on the device always is in PyTorch's words."""
+    if self.device.type != "cpu":
+        return True
+    from . import _sharing
+
+    return _sharing.is_shared(self)
 
 
 @method
 def share_memory_(self):
-    """Moves the tensor to memory that processes forked afterwards share, in place; nothing on the device.
+    """Moves the tensor, in place, to memory that it shares with processes which get it; nothing on the device.
 
-    Other tensors on the same memory stay where they are.
+    It takes along all of the memory that it is a view of. Other tensors on that memory stay where they are.
     """
-    if self.is_shared() or self.numel() == 0:
-        return self
-    import mmap
+    if self.numel() != 0 and not self.is_shared():
+        from . import _sharing
 
-    import numpy
-
-    from . import from_numpy, no_grad
-
-    memory = mmap.mmap(-1, self.numel() * self.element_size())
-    with no_grad():
-        moved = from_numpy(numpy.frombuffer(memory, dtype=numpy.uint8)).view(self.dtype).view(self.shape)
-        moved.copy_(self.detach())
-        self.data = moved
-    _shared[self.data_ptr()] = memory
+        _sharing.share(self)
     return self
 
 
@@ -357,6 +336,80 @@ def pin_memory(self, device=None):
 @method
 def is_pinned(self, device=None):
     return False
+
+
+@method
+def is_distributed(self):
+    """No."""
+    return False
+
+
+@method
+def to_dense(self, dtype=None, *, masked_grad=None):
+    """Itself, as all tensors are dense; of another dtype, if one is given."""
+    return self if dtype is None else self.to(dtype)
+
+
+@method
+def sparse_dim(self):
+    """How many dimensions are sparse: none."""
+    return 0
+
+
+@method
+def dense_dim(self):
+    """How many dimensions are dense: all."""
+    return self.dim()
+
+
+def _of_sparse_tensors(name):
+    def f(self):
+        raise RuntimeError(f"{name} expected sparse coordinate tensor layout but got Strided")
+
+    f.__name__ = name
+    f.__doc__ = "Raises: no tensor is sparse."
+    return f
+
+
+for _name in ("coalesce", "indices", "is_coalesced", "values"):
+    method(_of_sparse_tensors(_name))
+
+
+@method
+def resize(self, *sizes):
+    """A tensor of other sizes with the same elements; an older form of ``reshape``."""
+    import warnings
+
+    warnings.warn("non-inplace resize is deprecated", stacklevel=2)
+    return _resized(self, tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
+
+
+@method
+def resize_as(self, tensor):
+    """A tensor with the sizes of another one and these elements; an older form of ``reshape_as``."""
+    import warnings
+
+    warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
+    return _resized(self, tuple(tensor.shape))
+
+
+def _resized(self, sizes):
+    import math
+
+    if math.prod(sizes) != self.numel():
+        wanted, there = ("x".join(map(str, s)) for s in (sizes, self.shape))
+        raise RuntimeError(
+            f"requested resize to {wanted} ({math.prod(sizes)} elements in total), but the given tensor has a size of {there} "
+            f"({self.numel()} elements). autograd's resize can only change the shape of a given tensor, while preserving the number "
+            "of elements. "
+        )
+    return self.reshape(sizes)
+
+
+@method
+def const_data_ptr(self):
+    """The address of the first element."""
+    return self.data_ptr()
 
 
 @method
@@ -410,8 +463,17 @@ def fill_diagonal_(self, fill_value, wrap=False):
 
 
 @method
-def set_(self, source=None):
-    """Makes this tensor look at another's memory."""
+def set_(self, source=None, storage_offset=0, size=None, stride=None):
+    """Makes this tensor look at another's memory, or at a storage from an offset with sizes and strides."""
+    if source is not None and (not isinstance(source, _C.Tensor) or size is not None):
+        flat = source.detach() if isinstance(source, _C.Tensor) else source._flat()
+        flat = flat if flat.dtype == self.dtype else flat.view(self.dtype)
+        size = [flat.numel()] if size is None else [size] if isinstance(size, int) else list(size)
+        if stride is None:
+            stride = [1] * len(size)
+            for i in range(len(size) - 1, 0, -1):
+                stride[i - 1] = stride[i] * max(size[i], 1)
+        source = _C._strided(flat, storage_offset, size, list(stride))
     _C._swap_tensor(self, self.new_empty((0,)) if source is None else source)
     return self
 
@@ -458,34 +520,21 @@ def sum_to_size(self, *size):
     return x
 
 
-class UntypedStorage:
-    """The memory behind a tensor."""
+@method
+def untyped_storage(self):
+    """The memory behind the tensor, as bytes."""
+    from .storage import UntypedStorage
 
-    def __init__(self, tensor):
-        self._tensor = tensor.detach()
-
-    def data_ptr(self):
-        return self._tensor.data_ptr() - self._tensor.storage_offset() * self._tensor.element_size()
-
-    def nbytes(self):
-        return self._tensor._storage_bytes()
-
-    size = __len__ = nbytes
-
-    @property
-    def device(self):
-        return self._tensor.device
-
-    def __eq__(self, other):
-        return isinstance(other, UntypedStorage) and self._tensor._storage_id() == other._tensor._storage_id()
-
-    def __hash__(self):
-        return hash(self._tensor._storage_id())
+    return UntypedStorage._of(self)
 
 
 @method
-def untyped_storage(self):
-    return UntypedStorage(self)
+def storage(self):
+    """The memory behind the tensor, as elements; the older form of `untyped_storage`."""
+    from . import storage
+
+    storage._warn()
+    return storage.TypedStorage._of(self)
 
 
 @method
@@ -566,6 +615,10 @@ def _convert(result, cls):
         return type(result)([_convert(r, cls) for r in result])
     return result
 
+
+# Their names in older versions of Python.
+for _name, _f in (("__nonzero__", "__bool__"), ("__long__", "__int__"), ("__div__", "__truediv__"), ("__idiv__", "__itruediv__")):
+    setattr(Tensor, _name, getattr(Tensor, _f))
 
 for _name, _f in _METHODS.items():
     _f.__qualname__ = f"Tensor.{_name}"

@@ -31,6 +31,52 @@ def _joined(dictionaries):
     return given
 
 
+_ABSENT = object()
+
+
+def _owner(module, path):
+    """The submodule at a dotted path."""
+    from .nn import Module
+
+    for name in path.split(".") if path else ():
+        if not hasattr(module, name):
+            raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+        below = getattr(module, name)
+        if not isinstance(below, Module):
+            raise TypeError(f"submodule `{path}`: {below} is not an instance of torch.nn.Module")
+        module = below
+    return module
+
+
+def _exchange(module, name, value, restore=False):
+    """Puts `value` where a dotted name says, and gives what was there: a parameter, a buffer, an attribute, or nothing.
+
+    Raises `TypeError` for what is not a tensor, there or given, unless it is restored.
+    """
+    import pytpu as torch
+
+    path, _, key = name.rpartition(".")
+    owner = _owner(module, path)
+    if not key:
+        raise KeyError('tensor name can\'t be empty string ""')
+    if not restore and value is not None and not isinstance(value, torch.Tensor):
+        raise TypeError(f"{value} is not an instance of torch.Tensor")
+    for table in (owner._parameters, owner._buffers):
+        if key in table:
+            before = table[key]
+            table[key] = value
+            return before
+    before = getattr(owner, key, _ABSENT)
+    if before is not None and before is not _ABSENT and not isinstance(before, torch.Tensor):
+        raise TypeError(f"attribute `{key}`: {before} is not an instance of torch.Tensor")
+    if value is _ABSENT:
+        if before is not _ABSENT:
+            delattr(owner, key)
+    else:
+        setattr(owner, key, value)
+    return before
+
+
 def _check_names(module, slots, given):
     missing, unexpected = sorted(slots.keys() - given.keys()), sorted(given.keys() - slots.keys())
     lines = [
@@ -64,9 +110,11 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     """Calls `module` with other parameters and buffers, by their names; it keeps its own.
 
     `parameter_and_buffer_dicts` is a dictionary or several, `args` one argument or a tuple of them. A tensor that the module has under
-    several names is replaced under all of them (`tie_weights`). What `forward` assigns to a buffer is put into its dictionary.
+    several names is replaced under all of them (`tie_weights`). What `forward` assigns to a buffer is put into its dictionary. A name
+    that the module lacks is an attribute of it during the call, and a parametrized one is assigned to.
 
-    Raises `ValueError` for a name that is given twice, and with `strict` `RuntimeError` for names that are missing or unknown.
+    Raises `ValueError` for a name that is given twice, `AttributeError` for one in a submodule that is not there, `TypeError` for
+    what is not a tensor, and with `strict` `RuntimeError` for names that are missing or unknown.
     """
     slots = _slots(module)
     given = _joined(parameter_and_buffer_dicts)
@@ -75,29 +123,32 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
     if strict:
         _check_names(module, slots, given)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    given = {name: pair for name, pair in given.items() if name in slots}
-    own = {name: slots[name][0][slots[name][1]] for name in given}
+    own = {}
     try:
         for name, (value, _) in given.items():
-            table, key = slots[name]
-            table[key] = value
+            own[name] = _exchange(module, name, value)
         return module(*args, **(kwargs or {}))
     finally:
-        for name, (value, source) in given.items():
-            table, key = slots[name]
-            if source is not None and table.get(key) is not value:
-                source[name] = table.get(key)
-            table[key] = own[name]
+        for name, value in own.items():
+            if name in slots:
+                table, key = slots[name]
+                assigned, table[key] = table.get(key, _ABSENT), value
+            else:
+                assigned = _exchange(module, name, value, restore=True)
+            given_value, source = given[name]
+            if source is not None and assigned is not given_value and assigned is not _ABSENT:
+                source[name] = assigned
 
 
 def stack_module_state(models):
     """Parameters and buffers of modules of one kind, each stacked along a new first dimension: two dictionaries.
 
-    Raises `RuntimeError` for no modules, for modules of several types and for those that are partly in training mode.
+    Raises `RuntimeError` for no modules, for modules of several types, for those that are partly in training mode, and for
+    parameters of which some learn.
     """
     import pytpu as torch
 
-    if not models:
+    if len(models) == 0:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
     if len({m.training for m in models}) > 1:
         raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
@@ -108,6 +159,8 @@ def stack_module_state(models):
         result = {}
         for name in tables[0]:
             tensors = [table[name] for table in tables]
+            if learn and len({t.requires_grad for t in tensors}) > 1:
+                raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
             y = torch.stack(tensors).detach()
             result[name] = y.requires_grad_(tensors[0].requires_grad) if learn else y
         return result
@@ -115,3 +168,14 @@ def stack_module_state(models):
     return stacked([dict(m.named_parameters()) for m in models], True), stacked(
         [dict(m.named_buffers()) for m in models], False
     )
+
+
+def replace_all_batch_norm_modules_(root):
+    """Has all batch norms in a module, and itself, use the statistics of each batch and keep none; returns it."""
+    from .nn.modules.batchnorm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root

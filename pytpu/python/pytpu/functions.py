@@ -15,6 +15,8 @@ __all__ = [
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
     "block_diag", "cartesian_prod", "combinations", "dist", "row_stack",
     "chain_matmul", "einsum", "histogramdd", "unravel_index",
+    "cond", "is_distributed", "norm_except_dim", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
+    "view_as_complex_copy", "view_as_real_copy",
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
 ]
 
@@ -83,8 +85,11 @@ def is_inference_mode_enabled():
 
 
 def is_storage(obj):
-    """Whether ``obj`` is a storage; storages have no objects here."""
-    return False
+    """Whether ``obj`` is a storage."""
+    import sys
+
+    there = sys.modules.get("pytpu.storage")
+    return there is not None and isinstance(obj, (there.TypedStorage, there.UntypedStorage))
 
 
 def is_warn_always_enabled():
@@ -126,11 +131,16 @@ def broadcast_shapes(*shapes):
     shapes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
     rank = max((len(s) for s in shapes), default=0)
     out = [1] * rank
-    for s in shapes:
+    for at, s in enumerate(shapes):
         for i, n in enumerate(reversed(s), 1):
+            if n < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
             if n != 1 and out[-i] != n:
                 if out[-i] != 1:
-                    raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
+                    raise RuntimeError(
+                        f"Attempting to broadcast a dimension of length {n} at {-i}! Mismatching argument at index {at} had {s}; "
+                        f"but expected shape should be broadcastable to {out}"
+                    )
                 out[-i] = n
     return _size(out)
 
@@ -280,7 +290,11 @@ def meshgrid(*tensors, indexing=None):
     if indexing is None:
         _once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.")
         indexing = "ij"
-    return _C._ops.meshgrid(_several(tensors), indexing=indexing)
+    tensors = _several(tensors)
+    for t in tensors:
+        if isinstance(t, _C.Tensor) and t.dim() > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {t}")
+    return _C._ops.meshgrid(tensors, indexing=indexing)
 
 
 def _atleast(name):
@@ -564,6 +578,10 @@ def set_flush_denormal(mode):
 
 def set_default_tensor_type(t):
     """The older form of ``set_default_dtype``: a type such as ``torch.DoubleTensor``, or its name."""
+    _once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives."
+    )
     if isinstance(t, str):
         module, _, name = t.rpartition(".")
         if module != "torch":
@@ -644,6 +662,10 @@ def get_float32_matmul_precision():
     return _settings["matmul_precision"]
 
 
+_COMPILE_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+_BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs", "onnxrt", "openxla", "tpu", "tvm")
+
+
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):
     """Makes each call of a function or module one program on ``tpu``.
 
@@ -652,6 +674,16 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     """
     from ._compiled import OptimizedModule, around
 
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if backend == "inductor" and mode is not None and mode not in _COMPILE_MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_COMPILE_MODES)}")
+    if isinstance(backend, str) and backend not in _BACKENDS:
+        raise RuntimeError(f"Invalid backend: '{backend}'. There are {', '.join(_BACKENDS)}, which all do the same.")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise AssertionError(f"Expected enable to be a bool, got {type(dynamic)}")
+    if model is not None and not callable(model):
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if model is None:
         return lambda m: compile(
             m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
@@ -668,3 +700,84 @@ for _k in ("allclose", "isclose", "count_nonzero", "diff", "inner", "is_same_siz
     elif not hasattr(_C.Tensor, _k) and _k != "tensordot":
         setattr(_C.Tensor, _k, globals()[_k])
 del _k
+
+
+def norm_except_dim(v, pow=2, dim=0):
+    """Norms of order ``pow`` over all dimensions but ``dim``, which keep their dimensions; of everything where ``dim`` is -1."""
+    if dim == -1:
+        return _C._ops.norm(v, pow)
+    rank = v.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    return _C._ops.norm(v, pow, [d for d in range(rank) if d != dim % rank], True)
+
+
+def is_distributed(input):
+    """No."""
+    return False
+
+
+def view_as_real_copy(input, *, out=None):
+    """What ``view_as_real`` views, as a tensor of its own."""
+    y = _C._ops.view_as_real(input)
+    return y.clone() if out is None else out.resize_(y.shape).copy_(y)
+
+
+def view_as_complex_copy(input, *, out=None):
+    """What ``view_as_complex`` views, as a tensor of its own."""
+    y = _C._ops.view_as_complex(input)
+    return y.clone() if out is None else out.resize_(y.shape).copy_(y)
+
+
+def cond(pred, true_fn, false_fn, operands=()):
+    """``true_fn(*operands)`` or ``false_fn(*operands)``, as ``pred`` says: a truth value, or a tensor of one element."""
+    if isinstance(pred, _C.Tensor) and pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+    return (true_fn if pred else false_fn)(*operands)
+
+
+# Sizes are numbers here, so that functions of symbolic ones are those of numbers.
+
+
+def sym_int(a):
+    """The number without its fraction."""
+    return int(a)
+
+
+def sym_float(a):
+    """The number as a float."""
+    return float(a)
+
+
+def sym_not(a):
+    """The opposite."""
+    return not a
+
+
+def sym_max(a, b):
+    """The greater, as a float if one of them is."""
+    greater = max(a, b)
+    return float(greater) if isinstance(a, float) or isinstance(b, float) else int(greater)
+
+
+def sym_min(a, b):
+    """The smaller, as a float if one of them is."""
+    smaller = min(a, b)
+    return float(smaller) if isinstance(a, float) or isinstance(b, float) else int(smaller)
+
+
+def sym_ite(b, t, f):
+    """``t`` if ``b`` holds, else ``f``."""
+    if not isinstance(b, bool):
+        raise AssertionError(f"expected SymBool or bool, got {type(b)}")
+    return t if b else f
+
+
+def sym_sum(args):
+    """The sum of numbers."""
+    return sum(args)
+
+
+def sym_sqrt(a):
+    """The square root."""
+    return math.sqrt(a)

@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import sys
-import tempfile
+import uuid
+import warnings
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
@@ -40,18 +41,55 @@ def download_url_to_file(url, dst, hash_prefix=None, progress=True):
     Raises `RuntimeError` when its SHA-256, in hexadecimal digits, does not begin with `hash_prefix`.
     """
     dst = os.path.expanduser(dst)
-    partial = tempfile.NamedTemporaryFile(dir=os.path.dirname(dst) or ".", suffix=".partial", delete=False)
+    # Beside it, and made as any file is: with the rights that the process gives.
+    partial = f"{dst}.{uuid.uuid4().hex}.partial"
     try:
-        with partial, urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as response:
-            shutil.copyfileobj(response, partial)
+        with open(partial, "xb") as file, urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as response:
+            length = response.headers.get("Content-Length")
+            with _Progress(None if length is None else int(length), progress) as shown:
+                while block := response.read(128 << 10):
+                    file.write(block)
+                    shown.update(len(block))
         if hash_prefix is not None:
-            digest = _digest(partial.name)
+            digest = _digest(partial)
             if not digest.startswith(hash_prefix):
                 raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest}")')
-        os.replace(partial.name, dst)
+        shutil.move(partial, dst)
     finally:
-        if os.path.exists(partial.name):
-            os.remove(partial.name)
+        if os.path.exists(partial):
+            os.remove(partial)
+
+
+class _Progress:
+    """How much has come, on the error stream: tqdm's bar where that is installed, else a number."""
+
+    def __init__(self, total, wanted):
+        self.total, self.wanted = total, wanted
+        self.bar, self.done = None, 0
+
+    def __enter__(self):
+        if self.wanted:
+            try:
+                from tqdm.auto import tqdm
+            except ImportError:
+                pass
+            else:
+                self.bar = tqdm(total=self.total, unit="B", unit_scale=True, unit_divisor=1024)
+        return self
+
+    def update(self, count):
+        self.done += count
+        if self.bar is not None:
+            self.bar.update(count)
+        elif self.wanted:
+            sys.stderr.write(f"\r{100 * self.done / self.total:.1f}%" if self.total else f"\r{self.done:.1f} bytes")
+            sys.stderr.flush()
+
+    def __exit__(self, *_):
+        if self.bar is not None:
+            self.bar.close()
+        elif self.wanted:
+            sys.stderr.write("\n")
 
 
 def _digest(path):
@@ -79,12 +117,18 @@ def load_state_dict_from_url(
     name = os.path.basename(urlparse(url).path) if file_name is None else file_name
     path = os.path.join(folder, name)
     if not os.path.exists(path):
-        sys.stderr.write(f'Downloading: "{url}" to {path}\n')
+        sys.stdout.write(f'Downloading: "{url}" to {path}\n')
         found = HASH_REGEX.search(name) if check_hash else None
         download_url_to_file(url, path, found.group(1) if found else None, progress=progress)
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             if len(members) == 1 and not members[0].is_dir():
+                warnings.warn(
+                    "Falling back to the old format < 1.6. This support will be deprecated in favor of default zipfile format "
+                    "introduced in 1.6. Please redo torch.save() to save it in the new zipfile format.",
+                    FutureWarning,
+                    stacklevel=2,
+                )
                 path = archive.extract(members[0], folder)
     return torch.load(path, map_location=map_location, weights_only=weights_only)

@@ -1,7 +1,7 @@
 """Processes, as Python's `multiprocessing` has them, and `spawn`.
 
-A tensor that goes through a queue or a pipe is copied. One in shared memory (`Tensor.share_memory_`, `Module.share_memory`) is the same
-for processes that are forked afterwards, as PyTorch's is.
+A tensor in shared memory (`Tensor.share_memory_`, `Module.share_memory`) is the same for all processes that get it: forked, started
+afresh, or through a queue or a pipe. Other tensors are copied on the way, and stay where they are; PyTorch moves them to shared memory.
 """
 
 import multiprocessing as _multiprocessing
@@ -11,9 +11,18 @@ import sys as _sys
 import traceback as _traceback
 from multiprocessing import *  # noqa: F403
 
+from . import _sharing
+from ._C import Tensor as _Tensor
+from .nn.parameter import Parameter as _Parameter
+
 __all__ = [*_multiprocessing.__all__, "ProcessContext", "ProcessException", "ProcessExitedException",
            "ProcessRaisedException", "spawn", "start_processes", "get_all_sharing_strategies",
            "get_sharing_strategy", "set_sharing_strategy"]
+
+
+for _kind in (_Tensor, _Parameter):
+    _sharing.register(_kind)
+del _kind
 
 
 class ProcessException(Exception):
@@ -142,7 +151,7 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
 
 
 def get_all_sharing_strategies():
-    """One: memory that a process has shared is inherited."""
+    """One: shared memory is a file, of which processes hand each other the descriptor."""
     return {"file_descriptor"}
 
 

@@ -1,10 +1,25 @@
 """Random number generators."""
 
 import contextlib
+import copyreg
 
 from . import _C
 
 default_generator = _C.default_generator
+
+
+def _rebuilt(device, seed, state):
+    return _C.Generator(device).manual_seed(seed).set_state(state)
+
+
+def _clone_state(self):
+    """A generator that goes on as this one does."""
+    return _rebuilt(self.device, self.initial_seed(), self.get_state())
+
+
+# Copies and pickles hold the seed and the state.
+copyreg.pickle(_C.Generator, lambda g: (_rebuilt, (str(g.device), g.initial_seed(), g.get_state())))
+_C.Generator.clone_state = _clone_state
 
 
 def manual_seed(seed):

@@ -8,6 +8,7 @@ from, unless ``map_location`` says otherwise, as it must where there is no such 
 
 import collections
 import contextlib
+import copyreg
 import importlib
 import io
 import os
@@ -16,7 +17,7 @@ import pickletools
 import types
 import zipfile
 
-from . import _C
+from . import _C, _pickling
 from ._size import Size
 
 _STORAGES = {
@@ -71,9 +72,11 @@ class _Storage:
 
 class _Pickler(pickle._Pickler):
     dispatch = pickle._Pickler.dispatch.copy()
+    is_legacy = False
 
     def __init__(self, file, protocol):
         super().__init__(file, protocol)
+        self.dispatch_table = {k: v for k, v in copyreg.dispatch_table.items() if k not in _pickling.REDUCERS}
         self.storages = {}
         self.keys = {}
         self.kept = []
@@ -88,7 +91,8 @@ class _Pickler(pickle._Pickler):
             self.storages[self.keys[key]] = _whole_storage(t)
             self.kept.append(t)
         data = self.storages[self.keys[key]]
-        return ("storage", _Global("torch", _STORAGE_OF[t.dtype]), self.keys[key], str(t.device), data.numel())
+        saved = ("storage", _Global("torch", _STORAGE_OF[t.dtype]), self.keys[key], str(t.device), data.numel())
+        return (*saved, None) if self.is_legacy else saved
 
     def reducer_override(self, obj):
         if isinstance(obj, _C.Tensor):
@@ -111,9 +115,16 @@ class _Pickler(pickle._Pickler):
     dispatch[_C.dtype] = save_dtype
 
     def save_global(self, obj, name=None):
+        if obj is _C.Tensor:
+            return self.save_name(_Global("torch", "Tensor"))
+        path = name or getattr(obj, "__qualname__", "")
+        if "<locals>" in path:
+            raise AttributeError(f"Can't pickle local object {path!r}")
         module = _module_in_file(getattr(obj, "__module__", None) or "")
         if module == "torch" or module.startswith("torch."):
             name = name or getattr(obj, "__qualname__", obj.__name__)
+            if isinstance(obj, types.BuiltinFunctionType) and not hasattr(importlib.import_module("pytpu"), name):
+                module = "torch._C._nn"  # where PyTorch has what only `nn.functional` names
             self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
             self.memoize(obj)
             return
@@ -141,9 +152,21 @@ def _reduce_tensor(t):
     from .nn.parameter import Parameter
 
     hooks = collections.OrderedDict()
-    if isinstance(t, Parameter):
-        return _Global("torch._utils", "_rebuild_parameter"), (t.detach(), t.requires_grad, hooks)
-    d = t.detach()
+    state = dict(t.__dict__)
+    if type(t) is Parameter:
+        args = t.detach(), t.requires_grad, hooks
+        if state:
+            return _Global("torch._utils", "_rebuild_parameter_with_state"), (*args, state)
+        return _Global("torch._utils", "_rebuild_parameter"), args
+    if type(t) is not _C.Tensor or state:
+        # The tensor as it would be without its class and attributes, and these.
+        plain, args = _reduce_plain(t, hooks)
+        return _Global("torch._tensor", "_rebuild_from_type_v2"), (plain, type(t), args, state)
+    return _reduce_plain(t, hooks)
+
+
+def _reduce_plain(t, hooks):
+    d = t.detach().as_subclass(_C.Tensor)
     # A file holds memory, not what a view makes of it.
     d = d.resolve_conj().resolve_neg()
     args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
@@ -151,11 +174,22 @@ def _reduce_tensor(t):
 
 
 def save(obj, f, pickle_module=pickle, pickle_protocol=2, _use_new_zipfile_serialization=True):
-    """Writes an object to a file, a path or an open file."""
+    """Writes an object to a file, a path or an open file; in PyTorch's format before 1.6 where the new one is not wanted."""
+    is_path = isinstance(f, (str, os.PathLike))
+    if not is_path and not hasattr(f, "write"):
+        raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
     text = io.BytesIO()
     p = _Pickler(text, pickle_protocol)
+    p.is_legacy = not _use_new_zipfile_serialization
     p.dump(obj)
-    is_path = isinstance(f, (str, os.PathLike))
+    if p.is_legacy:
+        with open(f, "wb") if is_path else contextlib.nullcontext(f) as file:
+            _write_legacy(file, p, text.getvalue(), pickle_protocol)
+        return
+    if is_path:
+        folder = os.path.dirname(os.fspath(f))
+        if folder and not os.path.isdir(folder):
+            raise RuntimeError(f"Parent directory {folder} does not exist.")
     name = "archive"
     if is_path:
         name = os.path.splitext(os.path.basename(os.fspath(f)))[0] or name
@@ -165,6 +199,20 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=2, _use_new_zipfile_seria
         for key, t in p.storages.items():
             _write(z, f"{name}/data/{key}", _C._to_bytes(t))
         _write(z, f"{name}/version", b"3\n")
+
+
+def _write_legacy(file, pickler, text, protocol):
+    """Pickles one after the other, and behind them the memory of each storage."""
+    sizes = {"short": 2, "int": 4, "long": 4}
+    for part in (_MAGIC, _PROTOCOL, {"protocol_version": _PROTOCOL, "little_endian": True, "type_sizes": sizes}):
+        pickle.dump(part, file, protocol)
+    file.write(text)
+    keys = sorted(pickler.storages)
+    pickle.dump(keys, file, protocol)
+    for key in keys:
+        t = pickler.storages[key]
+        file.write(t.numel().to_bytes(8, "little"))
+        file.write(_C._to_bytes(t))
 
 
 def _write(z, name, data):
@@ -197,6 +245,19 @@ def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
     return p
 
 
+def _rebuild_from_type_v2(rebuild, kind, args, state):
+    t = rebuild(*args)
+    if kind is not _C.Tensor:
+        t = t.as_subclass(kind)
+    if isinstance(state, tuple):
+        attributes, slots = state
+        for name, value in slots.items():
+            setattr(t, name, value)
+        state = attributes
+    t.__dict__.update(state or {})
+    return t
+
+
 def _device(*args):
     try:
         return _C.device(*args)
@@ -210,6 +271,7 @@ _SAFE = {
     ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
     ("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter_with_state,
+    ("torch._tensor", "_rebuild_from_type_v2"): _rebuild_from_type_v2,
     ("torch", "Size"): Size,
     ("torch", "device"): _device,
     ("torch", "Tensor"): _C.Tensor,
@@ -278,19 +340,31 @@ class _Unpickler(pickle.Unpickler):
         if known is not None and not (name == "Parameter" and not self._weights_only):
             return known
         if self._weights_only:
+            full = f"{module.replace('__builtin__', 'builtins')}.{name}"
             raise pickle.UnpicklingError(
-                "Weights only load failed. This file can still be loaded, to do so you have two options, do those steps only "
-                "if you trust the source of the checkpoint.\n\t(1) In PyTorch 2.6, we changed the default value of the "
-                "`weights_only` argument in `torch.load` from `False` to `True`. Re-running `torch.load` with `weights_only` "
-                "set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only if you got the "
-                f"file from a trusted source.\n\t(2) Unsupported global: GLOBAL {module}.{name} was not an allowed global by "
-                "default. Please use `torch.serialization.add_safe_globals` to allowlist this global if you trust this "
-                "class/function."
+                "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps "
+                "only if you trust the source of the checkpoint\033[0m. \n\t(1) In PyTorch 2.6, we changed the default value "
+                "of the `weights_only` argument in `torch.load` from `False` to `True`. Re-running `torch.load` with "
+                "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only "
+                "if you got the file from a trusted source.\n\t(2) Alternatively, to load with `weights_only=True` please "
+                "check the recommended steps in the following error message.\n\tWeightsUnpickler error: Unsupported global: "
+                f"GLOBAL {full} was not an allowed global by default. Please use "
+                f"`torch.serialization.add_safe_globals([{full}])` or the `torch.serialization.safe_globals([{full}])` "
+                "context manager to allowlist this global if you trust this class/function.\n\nCheck the documentation of "
+                "torch.load to learn more about types accepted by default with weights_only "
+                "https://pytorch.org/docs/stable/generated/torch.load.html."
             )
         if module == "torch" or module.startswith("torch."):
-            module = "pytpu" + module.removeprefix("torch")
-            found = importlib.import_module(module)
-            for part in name.split("."):
+            first, _, rest = name.partition(".")
+            if module == "torch._C" and first in ("_VariableFunctions", "_VariableFunctionsClass"):
+                # What holds PyTorch's functions.
+                found, name = importlib.import_module("pytpu"), rest
+            elif module == "torch._C._nn":
+                found = importlib.import_module("pytpu.nn.functional")
+                found = found if hasattr(found, first) else _C._ops
+            else:
+                found = importlib.import_module("pytpu" + module.removeprefix("torch"))
+            for part in name.split(".") if name else ():
                 found = getattr(found, part)
             return found
         return super().find_class(module, name)
@@ -384,15 +458,49 @@ def _load_legacy(f, place, weights_only, encoding):
     return _Unpickler(objects, data.__getitem__, place, weights_only, encoding).load()
 
 
+def get_unsafe_globals_in_checkpoint(f):
+    """The full names in a file that `load` would refuse: those of classes and functions that it may not call."""
+    names = []
+    with open(f, "rb") if isinstance(f, (str, os.PathLike)) else contextlib.nullcontext(f) as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("Expected input to be a checkpoint returned by torch.save")
+        with zipfile.ZipFile(file) as z:
+            text = z.read(next(n for n in z.namelist() if n.endswith("/data.pkl")))
+    strings = []
+    for code, argument, _ in pickletools.genops(text):
+        if "UNICODE" in code.name:
+            strings.append(argument)
+        elif code.name == "GLOBAL":
+            names.append(tuple(argument.split(" ", 1)))
+        elif code.name == "STACK_GLOBAL":
+            names.append(tuple(strings[-2:]))
+    return list(dict.fromkeys(".".join(n) for n in names if n not in _SAFE and n not in _user_safe))
+
+
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, encoding="utf-8"):
     """Reads an object that ``save``, here or in PyTorch, has written.
 
-    Unless ``weights_only=False``, nothing but tensors and plain containers is made: a file cannot run code.
+    Unless ``weights_only=False``, nothing but tensors and plain containers is made: a file cannot run code. Files are read, whether
+    ``mmap`` says that they may be mapped or not; it is refused where PyTorch cannot.
     """
     weights_only = True if weights_only is None else weights_only
+    if mmap and not isinstance(f, (str, os.PathLike)):
+        raise ValueError("f must be a file path in order to use the mmap argument")
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
+            if mmap and not zipfile.is_zipfile(file):
+                raise RuntimeError(
+                    f"mmap can only be used with files saved with `torch.save({os.fspath(f)}, "
+                    "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in order to use mmap."
+                )
+            file.seek(0)
             return load(file, map_location, weights_only=weights_only, encoding=encoding)
+    for name in ("seek", "tell", "read"):
+        if not hasattr(f, name):
+            raise AttributeError(
+                f"{type(f).__name__!r} object has no attribute {name!r}. You can only torch.load from a file that is seekable. "
+                "Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
+            )
     start = f.tell()
     is_zip = zipfile.is_zipfile(f)
     f.seek(start)

@@ -89,9 +89,14 @@ class _Check:
         elif isinstance(actual, _numbers.Number) and isinstance(expected, _numbers.Number):
             self.numbers(actual, expected, place)
         else:
-            if isinstance(actual, _numbers.Number) or isinstance(expected, _numbers.Number):
-                raise _not_comparable(actual, expected)
-            self.tensors(_tensor(actual, expected), _tensor(expected, actual), place)
+            related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
+            if not related or not self.subclasses and type(actual) is not type(expected):
+                raise _not_comparable(actual, expected, place)
+            try:
+                tensors = [_torch.as_tensor(x) for x in (actual, expected)]
+            except Exception:
+                raise _not_comparable(actual, expected, place) from None
+            self.tensors(*tensors, place)
 
     def tolerances(self, *dtypes):
         if self.rtol is not None:
@@ -118,18 +123,17 @@ class _Check:
         _fail("\n".join(lines), place)
 
     def tensors(self, actual, expected, place):
-        if not self.subclasses and type(actual) is not type(expected):
-            _fail(f"Not exactly the same type: {type(actual)} and {type(expected)}", place)
         for is_checked, what in ((True, "shape"), (self.device, "device"), (self.dtype, "dtype")):
             a, e = getattr(actual, what), getattr(expected, what)
             if is_checked and a != e:
-                values = f"{str(a)!r} != {str(e)!r}" if what == "device" else f"{a} != {e}"
-                _fail(f"The values for attribute '{what}' do not match: {values}.", place)
+                _fail(f"The values for attribute '{what}' do not match: {a} != {e}.", place)
         if self.stride and actual.stride() != expected.stride():
             _fail(
                 f"The values for attribute 'stride()' do not match: {actual.stride()} != {expected.stride()}.",
                 place,
             )
+        if actual.is_meta or expected.is_meta:
+            return
         rtol, atol = self.tolerances(actual.dtype, expected.dtype)
         actual, expected = actual.detach().cpu(), expected.detach().cpu()
         if actual.dtype != expected.dtype:
@@ -173,8 +177,12 @@ def _report(actual, expected, close, rtol, atol):
 
 def _fail(text, place):
     """Raises for what is found at ``place``."""
+    raise AssertionError(_with_place(text, place))
+
+
+def _with_place(text, place):
     where = "".join(f"[{key!r}]" if isinstance(key, str) else f"[{key}]" for key in place)
-    raise AssertionError(f"{text}\n\nThe failure occurred for item {where}" if place else text)
+    return f"{text}\n\nThe failure occurred for item {where}" if place else text
 
 
 def _kind(x):
@@ -187,24 +195,17 @@ def _is_sequence(x):
     return isinstance(x, _abc.Sequence) and not isinstance(x, str)
 
 
-def _tensor(x, other):
-    if isinstance(x, _torch.Tensor):
-        return x
-    try:
-        return _torch.as_tensor(x)
-    except Exception:
-        raise _not_comparable(x, other) from None
-
-
-def _not_comparable(actual, expected):
-    return TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
+def _not_comparable(actual, expected, place):
+    text = f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+    return TypeError(_with_place(text, place))
 
 
 def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=""):
     """The older form of `assert_close`, which does not look at devices, dtypes and strides."""
     _warnings.warn(
         "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. "
-        "Please use `torch.testing.assert_close()` instead.",
+        "Please use `torch.testing.assert_close()` instead. You can find detailed upgrade instructions in "
+        "https://github.com/pytorch/pytorch/issues/61844.",
         FutureWarning,
         stacklevel=2,
     )
@@ -231,8 +232,8 @@ def make_tensor(
 ):
     """A tensor of random numbers, from `low` to below `high`: where not given, from -9 to 9 (0 to 9 for bytes, 0 to 1 for booleans).
 
-    With `exclude_zero` zeros become the smallest positive number (one, for integers); with `noncontiguous` every other element of a
-    larger tensor is taken. Raises `ValueError` for limits that `dtype` cannot hold.
+    Limits beyond what `dtype` holds are drawn in. With `exclude_zero` zeros become the smallest positive number (one, for integers); with
+    `noncontiguous` every other element of a larger tensor is taken. Raises `ValueError` for limits between which `dtype` has no number.
     """
     if len(shape) == 1 and isinstance(shape[0], _abc.Sequence):
         shape = tuple(shape[0])
@@ -252,7 +253,10 @@ def make_tensor(
         parts = dtype.to_real()
         result = _torch.view_as_complex(_torch.empty(*shape, 2, device=device, dtype=parts).uniform_(low, high))
     elif is_real:
-        result = _torch.empty(shape, device=device, dtype=dtype).uniform_(low, high)
+        result = _torch.empty(shape, device=device, dtype=dtype)
+        # An interval may be longer than the greatest number.
+        half = high - low > _torch.finfo(dtype).max
+        result = result.uniform_(low / 2, high / 2).mul_(2) if half else result.uniform_(low, high)
     else:
         result = _torch.randint(low, high, shape, device=device, dtype=dtype)
     if noncontiguous:
@@ -274,17 +278,25 @@ def _limits(dtype, low, high):
     else:
         info = _torch.iinfo(dtype)
         # `randint` cannot draw the greatest int64.
-        least, most, usual = info.min, info.max + (dtype != _torch.int64), (0 if dtype == _torch.uint8 else -9, 10)
+        least, most, usual = info.min, info.max + (dtype != _torch.int64), (-9, 10)
     low, high = (given if given is not None else default for given, default in zip((low, high), usual))
     if any(isinstance(x, float) and x != x for x in (low, high)):
         raise ValueError(f"`low` and `high` cannot be NaN, but got {low=} and {high=}")
     is_continuous = dtype.is_floating_point or dtype.is_complex
     if low > high or low == high and not is_continuous:
         raise ValueError(f"`low` must be less than `high`, but got {low} >= {high}")
-    if low < least or high > most:
+    if low >= most or high < least:
         raise ValueError(
             f"The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports [{least}, {most})"
         )
+    low, high = max(low, least), min(high, most)
     if not is_continuous:
-        low, high = _math.ceil(low), _math.ceil(high)
+        return _math.ceil(low), _math.ceil(high)
+    if low == high:
+        _warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 and will "
+            "be removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+            stacklevel=3,
+        )
     return low, high

@@ -150,12 +150,21 @@ fn run(function: &str, d: DType, key: &str) -> Option<Result<Vec<u8>, KernelErro
             "multinomial(norepl,k=n/2)" => n.div_ceil(2),
             "multinomial(norepl,k=n)" => n,
             "multinomial(norepl,k=3)" => 3,
+            // "k=1", with or without replacement.
             _ => 1,
         };
         let mut table = Buffer::of(d, &weights(n).repeat(rows));
         (table.sizes, table.strides) = (vec![rows, n], vec![n, 1]);
         let mut out = Buffer::new(DType::I64, &[rows, k], &[k, 1]);
         return Some(multinomial(g, &table.view(), args[0] == "repl", &mut out.view_mut()).map(|()| out.bytes()));
+    }
+    if name == "_sample_dirichlet" {
+        let k = if args[0] == "k=4" { 4 } else { 100 };
+        let alpha: Vec<f64> = (0..k * n).map(|i| (i % 13) as f64 * 0.37 + 0.05).collect();
+        let mut table = Buffer::of(d, &alpha);
+        (table.sizes, table.strides) = (vec![n, k], vec![k, 1]);
+        let mut out = Buffer::new(d, &[n, k], &[k, 1]);
+        return Some(sample_dirichlet(g, &table.view(), &mut out.view_mut()).map(|()| out.bytes()));
     }
     let mut out = Buffer::flat(d, n);
     let o = &mut out.view_mut();
@@ -192,6 +201,11 @@ fn run(function: &str, d: DType, key: &str) -> Option<Result<Vec<u8>, KernelErro
         "poisson" => {
             let (a, b) = if args[0] == "big" { (10.0, 1e6) } else { (0.0, 40.0) };
             poisson(g, &Buffer::of(d, &linspace(n, a, b)).view(), o)
+        }
+        "binomial" => {
+            let count: Vec<f64> = linspace(n, 0.0, 200.0).into_iter().map(f64::floor).collect();
+            let prob: Vec<f64> = (0..n).map(|i| (i as f64 * 0.6180339887) % 1.0).collect();
+            binomial(g, &Buffer::of(d, &count).view(), &Buffer::of(d, &prob).view(), o)
         }
         "_standard_gamma" => {
             let alpha: Vec<f64> = (0..n).map(|i| (i % 13) as f64 * 0.37 + 0.05).collect();

@@ -242,3 +242,11 @@ entry! {
     /// Appends a function of two values; types narrower than `f32` are computed in `f32`.
     binary OfTwo (a, b)
 }
+entry! {
+    /// Appends a function of three values; types narrower than `f32` are computed in `f32`.
+    ternary OfThree (a, b, c)
+}
+entry! {
+    /// Appends a function of four values; types narrower than `f32` are computed in `f32`.
+    quaternary OfFour (a, b, c, d)
+}

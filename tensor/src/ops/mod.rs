@@ -213,6 +213,9 @@ op_table! {
         prim  TopK = sort::TopK;
         prim  Pick = sort::Pick;
         prim  RandomBits = random::RandomBits;
+        prim  Rejection = random::Rejection;
+        prim  DirichletGrad = random::DirichletGrad;
+        prim  Pathwise = random::Pathwise;
         prim  Frexp = frexp::Frexp;
         view  Permute = shape::Permute;
         view  Expand = shape::Expand;
@@ -301,6 +304,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("complex", complex::ROWS),
     ("creation", creation::ROWS),
     ("random", random::ROWS),
+    ("random", random::REJECTION_ROWS),
     ("shape", shape::ROWS),
     ("shape", shape::COPY_ROWS),
     ("concat", concat::ROWS),

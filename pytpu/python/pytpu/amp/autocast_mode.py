@@ -96,10 +96,10 @@ class autocast:
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if device_type in _ABSENT and enabled:
-            name = device_type.upper()
-            warnings.warn(
-                f"User provided device_type of '{device_type}', but {name} is not available. Disabling", stacklevel=2
-            )
+            text = f"User provided device_type of '{device_type}', but {device_type.upper()} is not available. Disabling"
+            if device_type == "cuda":
+                text = "CUDA is not available or torch_xla is imported. Disabling autocast."
+            warnings.warn(text, stacklevel=2)
             enabled = False
         if enabled and self.fast_dtype not in (torch.bfloat16, torch.float16):
             name = device_type.upper()

@@ -74,6 +74,22 @@ def _flatten(outputs):
 class Function(FunctionCtx, metaclass=FunctionMeta):
     """Subclass it with static methods ``forward(ctx, *args)`` and ``backward(ctx, *grads)``, and call ``apply``."""
 
+    def __init__(self, *args, **kwargs):
+        import warnings
+
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on "
+            "the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+            "static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
     @staticmethod
     def forward(*args, **kwargs):
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")

@@ -5,7 +5,7 @@ import threading
 from collections import namedtuple
 
 from .. import _C
-from .._tensor import _Handle
+from .._tensor import _handle
 
 __all__ = [
     "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
@@ -134,7 +134,7 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
                 last[0] = task
             fn(grad)
 
-        return _Handle(_Handles([t.register_hook(first) for t in tensors if t.requires_grad]))
+        return _handle(_Handles([t.register_hook(first) for t in tensors if t.requires_grad]))
     nodes = [_C._gradient_edge(t)[0] if t.requires_grad else None for t in tensors]
     expected, seen, buffers = {}, {}, {}
 
@@ -157,4 +157,4 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
 
         return hook
 
-    return _Handle(_Handles([t.register_hook(hook_for(i)) for i, t in enumerate(tensors) if t.requires_grad]))
+    return _handle(_Handles([t.register_hook(hook_for(i)) for i, t in enumerate(tensors) if t.requires_grad]))

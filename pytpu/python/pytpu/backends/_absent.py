@@ -1,13 +1,34 @@
 """What the modules of libraries that are not here share."""
 
+import sys
+import types
 from contextlib import contextmanager
 
 
 class Switches:
-    """Attributes that can be set."""
+    """Attributes that can be set, each to a value of the type that it has; there are no others.
 
-    def __init__(self, **values):
+    A name of `setters` says in an error what a boolean was given to; without one the switch takes pairs of booleans as well.
+    """
+
+    def __init__(self, setters, **values):
         self.__dict__.update(values)
+        self.__dict__["_setters"] = setters
+
+    def __getattr__(self, name):
+        raise AttributeError(f"Unknown attribute {name}")
+
+    def __setattr__(self, name, value):
+        if name not in self.__dict__:
+            raise AttributeError(f"Unknown attribute {name}")
+        if isinstance(self.__dict__[name], bool) and not isinstance(value, bool):
+            setter = self._setters.get(name)
+            if setter is not None:
+                raise RuntimeError(f"{setter} expects a bool, but got {type(value).__name__}")
+            if not isinstance(value, (tuple, list)) or not all(isinstance(v, bool) for v in value):
+                raise TypeError(f"{name} expects a bool or a tuple/list of bools, but got {type(value)}")
+            value = all(value)
+        self.__dict__[name] = value
 
 
 def is_available():
@@ -17,16 +38,37 @@ def is_available():
 is_built = is_available
 
 
-def scope(names):
-    """A context manager over the switches in `names`, a module's dictionary: they are set inside and as before outside."""
+def check_booleans(module, **setters):
+    """Has a module's attributes take booleans only; a setter's name is what the error says."""
 
-    @contextmanager
-    def flags(**values):
-        before = {name: names[name] for name in values if name in names}
-        names.update(values)
-        try:
-            yield
-        finally:
-            names.update(before)
+    class Checked(types.ModuleType):
+        def __setattr__(self, name, value):
+            if name in setters and not isinstance(value, bool):
+                raise RuntimeError(f"{setters[name]} expects a bool, but got {type(value).__name__}")
+            super().__setattr__(name, value)
 
-    return flags
+    sys.modules[module].__class__ = Checked
+
+
+def setter(module, names):
+    """`set_flags` of a module: sets what is not `None`, and gives what was there."""
+
+    def set_flags(*values):
+        there = sys.modules[module]
+        before = tuple(getattr(there, name) for name in names)
+        for name, value in zip(names, values):
+            if value is not None:
+                setattr(there, name, value)
+        return before
+
+    return set_flags
+
+
+@contextmanager
+def during(set_flags, *values):
+    """Flags that are set inside of a block, and as before outside."""
+    before = set_flags(*values)
+    try:
+        yield
+    finally:
+        set_flags(*before)

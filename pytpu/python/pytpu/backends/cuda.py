@@ -1,14 +1,17 @@
 """Switches of CUDA, which is not here; it is used through the device ``tpu``."""
 
+import warnings
 from contextlib import contextmanager
 
 from ._absent import Switches, is_built  # noqa: F401
 
 matmul = Switches(
+    {"allow_tf32": "set_allow_tf32_cublas", "allow_fp16_accumulation": "set_allow_fp16_accumulation_cublas"},
     allow_tf32=False,
     allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True,
     allow_fp16_accumulation=False,
+    fp32_precision="none",
 )
 _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
@@ -31,9 +34,19 @@ math_sdp_enabled, enable_math_sdp = _pair("math")
 cudnn_sdp_enabled, enable_cudnn_sdp = _pair("cudnn")
 
 
-@contextmanager
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
     """Allows or forbids ways of computing attention inside of a block."""
+    warnings.warn(
+        "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please see "
+        "`torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _allowing(enable_flash, enable_math, enable_mem_efficient, enable_cudnn)
+
+
+@contextmanager
+def _allowing(enable_flash, enable_math, enable_mem_efficient, enable_cudnn):
     before = dict(_attention)
     _attention.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
     try:

@@ -1,13 +1,29 @@
 """Switches of cuDNN, which is not here."""
 
-from ._absent import is_available, scope  # noqa: F401
+from ._absent import Switches, check_booleans, during, is_available, setter  # noqa: F401
 
 enabled = True
 benchmark = False
 benchmark_limit = 10
 deterministic = False
 allow_tf32 = True
-flags = scope(globals())
+conv = Switches({}, fp32_precision="none")
+rnn = Switches({}, fp32_precision="none")
+_set = setter(__name__, ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"))
+check_booleans(
+    __name__, enabled="set_enabled_cudnn", benchmark="set_benchmark_cudnn", deterministic="set_deterministic_cudnn",
+    allow_tf32="set_allow_tf32_cublas",
+)
+
+
+def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None):
+    """Sets those that are given, and gives what they were."""
+    return _set(_enabled, _benchmark, _benchmark_limit, _deterministic, _allow_tf32)
+
+
+def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True):
+    """A context manager: inside, all of them are as given, so off unless named."""
+    return during(set_flags, enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
 
 
 def version():

@@ -1,6 +1,16 @@
 """NNPACK, which is not here."""
 
-from ._absent import is_available, scope  # noqa: F401
+from ._absent import during, is_available, setter  # noqa: F401
 
 enabled = False
-flags = scope(globals())
+_set = setter(__name__, ("enabled",))
+
+
+def set_flags(_enabled):
+    """Sets the switch, and gives what it was."""
+    return _set(_enabled)
+
+
+def flags(enabled=False):
+    """A context manager: inside, the switch is as given."""
+    return during(set_flags, enabled)

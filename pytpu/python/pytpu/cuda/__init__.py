@@ -13,12 +13,30 @@ from .._absent import manual_seed as manual_seed
 from .._absent import manual_seed_all as manual_seed_all
 
 from . import amp as amp
+from . import nvtx as nvtx
 
+default_generators = ()
 memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = _absent.no_memory
 
 
-def is_bf16_supported():
+def is_bf16_supported(including_emulation=True):
     return False
+
+
+def is_current_stream_capturing():
+    return False
+
+
+def get_arch_list():
+    """None."""
+    return []
+
+
+def seed():
+    """Nothing to seed."""
+
+
+seed_all = seed
 
 
 def memory_stats(device=None):
@@ -42,4 +60,58 @@ def _none(*_args, **_kwargs):
 
 
 current_device = get_device_capability = get_device_name = get_device_properties = set_device = synchronize = _none
+current_stream = default_stream = init = _lazy_init = initial_seed = cudart = can_device_access_peer = _none
+set_per_process_memory_fraction = memory_summary = memory_snapshot = _none
 mem_get_info = ipc_collect = reset_peak_memory_stats = get_rng_state = set_rng_state = _none
+
+
+def _refused(name):
+    """A class that can be named, in annotations and for `isinstance`, and not be made."""
+
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError(f"Tried to instantiate dummy base class {name}")
+
+    return type(name, (), {"__init__": __init__, "__module__": "torch.cuda", "__doc__": "Raises `RuntimeError` when it is made."})
+
+
+Event, Stream, ExternalStream, CUDAGraph = map(_refused, ("Event", "Stream", "ExternalStream", "CUDAGraph"))
+
+
+class device:
+    """Chooses a device inside of a block: none, with `None` or a negative number; any other raises when it is entered."""
+
+    def __init__(self, device):
+        self.idx = -1 if device is None else device
+
+    def __enter__(self):
+        if not isinstance(self.idx, int) or self.idx >= 0:
+            _none()
+
+    def __exit__(self, *_):
+        return False
+
+
+class device_of(device):
+    """Chooses the device that a tensor is on, where that is one of CUDA's: none is."""
+
+    def __init__(self, obj):
+        super().__init__(None)
+
+
+class StreamContext:
+    """Chooses a stream inside of a block; there is none but `None`."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        if self.stream is not None:
+            _none()
+
+    def __exit__(self, *_):
+        return False
+
+
+def stream(stream):
+    """A `StreamContext`."""
+    return StreamContext(stream)

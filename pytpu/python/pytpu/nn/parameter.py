@@ -100,7 +100,7 @@ _SHAPELESS = (
 )
 _LAZY_MESSAGE = (
     "Attempted to use an uninitialized parameter in {}. This error happens when you are using a `LazyModule` or "
-    "explicitly manipulating `torch.nn.parameter.UninitializedParameter` objects. When using LazyModules Call "
+    "explicitly manipulating `torch.nn.parameter.{}` objects. When using LazyModules Call "
     "`forward` with a dummy batch to initialize the parameters before calling torch functions"
 )
 
@@ -120,6 +120,12 @@ class UninitializedTensorMixin:
         """Raises: there is none yet."""
         raise RuntimeError(_SHAPELESS)
 
+    def numel(self):
+        """Raises: there is no shape yet."""
+        raise ValueError(_LAZY_MESSAGE.format("numel", type(self).__name__))
+
+    nelement = numel
+
     def share_memory_(self):
         """Raises: there is nothing to share yet."""
         raise RuntimeError(
@@ -136,7 +142,7 @@ class UninitializedTensorMixin:
         # Properties reach this as the `__get__`/`__set__` of a descriptor.
         if name in _ALLOWED_UNINITIALIZED or name in ("__get__", "__set__"):
             return super().__torch_function__(func, types, args, kwargs or {})
-        raise ValueError(_LAZY_MESSAGE.format(func))
+        raise ValueError(_LAZY_MESSAGE.format(func, cls.__name__))
 
 
 _ALLOWED_UNINITIALIZED = frozenset(

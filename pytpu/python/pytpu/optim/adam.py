@@ -59,7 +59,6 @@ class Adam(Optimizer):
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
-        self._check_fused()
 
     def __setstate__(self, state):
         super().__setstate__(state)

@@ -58,7 +58,7 @@ class LRScheduler:
                         f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
                         f"last_epoch >= 0.\nThis typically happens when:\n"
                         "1. You're trying to resume training from a checkpoint but haven't properly loaded the optimizer "
-                        "state\n2. You're using last_epoch >= 0 for a fresh training run (not supported)"
+                        "state\n2. You're using last_epoch >= 0 for a fresh training run (not recommended)"
                     )
         self.base_lrs = [_copied(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
@@ -405,7 +405,6 @@ class CosineAnnealingWarmRestarts(LRScheduler):
                 self.T_cur = epoch - self.T_0 * (self.T_mult**n - 1) / (self.T_mult - 1)
                 self.T_i = self.T_0 * self.T_mult**n
         self.last_epoch = math.floor(epoch)
-        self._step_count += 1
         self._get_lr_called_within_step = True
         try:
             for group, lr in zip(self.optimizer.param_groups, self.get_lr(), strict=True):

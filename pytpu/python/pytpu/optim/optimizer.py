@@ -82,6 +82,13 @@ class Optimizer:
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
                 + torch.typename(params)
             )
+        if isinstance(params, set):
+            warnings.warn(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+                "change between runs. Please use a list instead. This will be an error in a future release.",
+                FutureWarning,
+                stacklevel=3,
+            )
         self.state = defaultdict(dict)
         self.param_groups = []
         groups = list(params)
@@ -303,14 +310,6 @@ class Optimizer:
 
     # ---- what the steps of most optimisers share
 
-    def _check_fused(self):
-        """Refuses parameters that ``fused=True`` was not made for."""
-        for group in self.param_groups:
-            if group["fused"] and not all(p.is_floating_point() for p in group["params"]):
-                raise RuntimeError(
-                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', 'tpu']."
-                )
-
     @staticmethod
     def _loss(closure):
         if closure is None:
@@ -326,6 +325,11 @@ class Optimizer:
                 continue
             if sparse_error is not None and getattr(p.grad, "is_sparse", False):
                 raise RuntimeError(sparse_error)
+            if group.get("fused") and not (p.is_floating_point() and p.device.type in ("cpu", "tpu")):
+                raise RuntimeError(
+                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', 'tpu'] but "
+                    f"{p.dtype} and {p.device.type}"
+                )
             params.append(p)
             grads.append(p.grad)
         return params, grads

@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import PerParameter, _check_lr, _check_not_negative, _step_tensor
+from .optimizer import PerParameter, _check_forms, _check_lr, _check_not_negative, _step_tensor
 
 
 class RMSprop(PerParameter):
@@ -87,6 +87,7 @@ class Adagrad(PerParameter):
         _check_not_negative(
             lr_decay=lr_decay, weight_decay=weight_decay, initial_accumulator_value=initial_accumulator_value, eps=eps
         )
+        _check_forms(foreach, fused, differentiable)
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -99,7 +100,6 @@ class Adagrad(PerParameter):
             "fused": fused,
         }
         super().__init__(params, defaults)
-        self._check_fused()
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p] = {"step": _step_tensor(group, p)}

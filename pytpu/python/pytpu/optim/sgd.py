@@ -39,7 +39,6 @@ class SGD(Optimizer):
             "fused": fused,
         }
         super().__init__(params, defaults)
-        self._check_fused()
 
     def __setstate__(self, state):
         super().__setstate__(state)

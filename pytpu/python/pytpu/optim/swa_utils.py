@@ -8,7 +8,6 @@ import pytpu as torch
 from pytpu.nn import Module
 
 from .lr_scheduler import LRScheduler
-from .optimizer import _check
 
 __all__ = [
     "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
@@ -16,9 +15,14 @@ __all__ = [
 ]
 
 
+def _check_decay(decay):
+    if not 0.0 <= decay <= 1.0:
+        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+
+
 def get_ema_avg_fn(decay=0.999):
     """Moves an average towards a parameter by ``1 - decay``."""
-    _check("decay value", decay, 0.0 <= decay <= 1.0)
+    _check_decay(decay)
 
     def update(average, current, count):
         return decay * average + (1 - decay) * current
@@ -28,7 +32,7 @@ def get_ema_avg_fn(decay=0.999):
 
 def get_ema_multi_avg_fn(decay=0.999):
     """``get_ema_avg_fn`` for lists."""
-    _check("decay value", decay, 0.0 <= decay <= 1.0)
+    _check_decay(decay)
 
     def update(averages, currents, _):
         for a, c in zip(averages, currents):
@@ -140,7 +144,7 @@ class SWALR(LRScheduler):
         for group, rate in zip(optimizer.param_groups, rates):
             group["swa_lr"] = rate
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
         self._anneal_strategy = anneal_strategy

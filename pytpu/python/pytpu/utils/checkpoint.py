@@ -215,9 +215,9 @@ class _Frame:
         raise CheckpointError(
             "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
             f"recomputation.\nNumber of tensors saved during forward: {len(self.expected)}\nNumber of tensors saved during "
-            f"recomputation: {got}.\nTip: To see a more detailed error message, either pass `debug=True` to "
-            "`torch.utils.checkpoint.checkpoint(...)` or wrap the code block with "
-            "`with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):`"
+            f"recomputation: {got}.\n\nTip: To see a more detailed error message, either pass `debug=True` to\n"
+            "`torch.utils.checkpoint.checkpoint(...)` or wrap the code block\n"
+            "with `with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):` to\nenable checkpoint\u2011debug mode globally.\n"
         )
 
     def _recompute(self):

@@ -39,6 +39,20 @@ class RemovableHandle:
         self.remove()
 
 
+class TensorHandle(RemovableHandle):
+    """Removes a hook of a tensor."""
+
+    def __init__(self, owner):
+        super().__init__(OrderedDict())
+        self._owner = owner
+
+    def remove(self):
+        """Removes the hook. Harmless when it is gone already."""
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.remove()
+
+
 def unserializable_hook(f):
     """Marks a hook that must not be saved with its owner."""
     f.__torch_unserializable__ = True
@@ -119,6 +133,15 @@ class BackwardHook:
         self.grad_outputs = self._scatter(grads, self.output_positions, self.n_outputs)
         if self.input_positions is None:
             # No input needs a gradient: this is the only moment at which the hooks can run.
+            if self.user_hooks:
+                import warnings
+
+                warnings.warn(
+                    "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs "
+                    "require gradients. See https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html"
+                    "#torch.nn.Module.register_full_backward_hook for more details.",
+                    stacklevel=5,
+                )
             for hook in self.user_hooks:
                 if hook(self.module, self._scatter((), (), self.n_inputs), self.grad_outputs) is not None:
                     raise RuntimeError(

@@ -14,7 +14,7 @@ kinds! {
         LeftShift "bitwise_left_shift", RightShift "bitwise_right_shift", LogicalAnd "logical_and",
         LogicalOr "logical_or", LogicalXor "logical_xor", NextAfter "nextafter", Copysign "copysign",
         LogAddExp "logaddexp", Complex "complex",
-        Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u", ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w", ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t", ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u", ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v", ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h", HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l", Legendre "special_legendre_polynomial_p",
+        Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", GammaSlope "_standard_gamma_grad", Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u", ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w", ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t", ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u", ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v", ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h", HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l", Legendre "special_legendre_polynomial_p",
     }
 }
 
@@ -109,6 +109,7 @@ macro_rules! floats {
                 vector Copysign => $t: |a, b| a.copysign(b);
                 scalar Igamma => $t: |a, b| special::igamma(&(a as f64), &(b as f64)) as $t;
                 scalar Igammac => $t: |a, b| special::igammac(&(a as f64), &(b as f64)) as $t;
+                scalar GammaSlope => $t: |a, b| special::gamma_slope(&(a as f64), &(b as f64)) as $t;
                 scalar Zeta => $t: |a, b| special::zeta(&(a as f64), &(b as f64)) as $t;
                 scalar ChebyshevT => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevT, &(a as f64), &(b as f64)) as $t;
                 scalar ChebyshevU => $t: |a, b| special::orthogonal(PolynomialKind::ChebyshevU, &(a as f64), &(b as f64)) as $t;

@@ -164,7 +164,8 @@ pub fn multinomial(g: &mut Generator, weights: &View, replacement: bool, out: &m
                 return fail("invalid multinomial distribution (sum of probabilities <= 0)");
             }
         }
-        let picked = if replacement {
+        // One draw each is a race too, as in PyTorch.
+        let picked = if replacement && draws > 1 {
             with_replacement(g, &table, categories, draws)
         } else {
             without_replacement(g, &table, categories, draws)

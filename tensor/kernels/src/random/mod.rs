@@ -30,6 +30,6 @@ pub use discrete::{bernoulli_, bernoulli_tensor, dropout_mask, geometric_, multi
 pub use generator::{DEFAULT_SEED, Generator, STATE_BYTES};
 pub use integer::{permutation, randint, random_, random_from, randperm};
 pub use normal::{log_normal_, normal_};
-pub use rejection::{poisson, standard_gamma};
+pub use rejection::{binomial, dirichlet_grad, poisson, sample_dirichlet, standard_gamma};
 pub use truncated::trunc_normal_;
 pub use uniform::uniform_;

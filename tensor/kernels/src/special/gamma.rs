@@ -1,6 +1,6 @@
-//! The incomplete gamma functions and the zeta function of Hurwitz.
+//! The incomplete gamma functions, how draws move with the shape of their distribution, and the zeta function of Hurwitz.
 
-use super::{Analytic, polynomial};
+use super::{Analytic, polynomial, single};
 use std::f64::consts::PI;
 
 /// Terms of a series or steps of a fraction after which it is given up.
@@ -202,6 +202,84 @@ pub fn igamma<T: Analytic>(a: &T, x: &T) -> T {
 /// The regularised upper incomplete gamma function `Q(a, x)`.
 pub fn igammac<T: Analytic>(a: &T, x: &T) -> T {
     incomplete(a, x, true)
+}
+
+/// Sums `c_k g_k` over `k >= 0`, of `c_0 = g`'s first factor `c` and of `g_0 = gap`; `next` gives, for each `k`, what `c` is multiplied with
+/// and what is added to `g`.
+///
+/// The factors `c_k` grow before they fall, and `g_k` may change its sign where they are greatest, so the sum ends when the factor falls
+/// and the largest that `g_k` has been would change nothing.
+fn weighted_sum<T: Analytic>(c: &T, gap: &T, next: impl Fn(&T) -> (T, T)) -> T {
+    let eps = c.epsilon() * 0.25;
+    let [sum, ..] = T::repeat(
+        [c.clone() * gap.clone(), c.clone(), gap.clone(), c.of(2.0), c.of(0.0)],
+        |[sum, c, gap, ratio, k]| {
+            let size = c.clone() * (gap.abs() + 1.0);
+            let live = T::either(&(sum.abs() * eps).less(&size), &ratio.above(1.0));
+            T::both(&live, &k.below(STEPS))
+        },
+        |[sum, c, gap, _, k]| {
+            let k = k + 1.0;
+            let (ratio, more) = next(&k);
+            let (c, gap) = (c * ratio.clone(), gap + more);
+            [sum + c.clone() * gap.clone(), c, gap, ratio, k]
+        },
+    );
+    sum
+}
+
+/// How fast a number `x` of the gamma distribution of shape `a` moves with `a`, while the probability of numbers below stays: minus the
+/// derivative of `P(a, x)` in `a` over that in `x`. In `f64`.
+pub fn gamma_slope<T: Analytic>(a: &T, x: &T) -> T {
+    let large = a.above(1e4);
+    let series = || {
+        let (a, x) = (T::choose(&large, || a.of(1.0), || a.clone()), T::choose(&large, || a.of(1.0), || x.clone()));
+        // Terms of the power series of P over the density, x^(k + 1) / (a (a + 1) .. (a + k)), times the derivative of their logarithm.
+        let gap = single::digamma(&(a.clone() + 1.0)) - x.ln();
+        let sum = weighted_sum(&a.inverse(), &gap, |k| {
+            let place = (a.clone() + k.clone()).inverse();
+            (x.clone() * place.clone(), place)
+        });
+        x.clone() * sum
+    };
+    // x moves so that the signed root of its deviance stays: the first two terms of the expansion in 1 / a.
+    let expansion = || {
+        let u = (x.clone() - a.clone()) / a.clone();
+        let log = T::choose(&u.is(0.0), || u.of(1.0), || u.ln_1p() / u.clone());
+        (u.clone() + 1.0) * log + (u * (1.0 / 12.0) + 1.0 / 6.0) / a.clone()
+    };
+    let y = T::choose(&large, expansion, series);
+    T::choose(&x.is(0.0), || x.of(0.0), || y.clone())
+}
+
+/// How fast an entry `x` of a Dirichlet draw moves with its concentration `a`, over `1 - x`; the concentrations sum to `total`. It is a
+/// number of the beta distribution of `a` and `total - a`, and moves as that of [`gamma_slope`]. In `f64`.
+pub fn dirichlet_slope<T: Analytic>(x: &T, a: &T, total: &T) -> T {
+    let b = total.clone() - a.clone();
+    let large = T::both(&a.above(1e6), &b.above(1e6));
+    let series = || {
+        let safe = |v: &T, otherwise: f64| T::choose(&large, || v.of(otherwise), || v.clone());
+        let (x, a, b, total) = (safe(x, 0.5), safe(a, 1.0), safe(&b, 1.0), safe(total, 2.0));
+        let gap = x.ln() - single::digamma(&a) + single::digamma(&total);
+        // The power series in x of the distribution function, or that in 1 - x of its complement.
+        let lower = T::not(&x.above(0.5));
+        let of = |low: T, high: T| T::choose(&lower, || low.clone(), || high.clone());
+        let (s, c) = (of(x.clone(), -x.clone() + 1.0), of(a.clone(), b.clone()));
+        let first = of(x.of(1.0), x.of(0.0));
+        let gap = gap - first.clone() / a.clone();
+        let sum = weighted_sum(&c.inverse(), &gap, |k| {
+            let before = total.clone() + (k.clone() - 1.0);
+            let place = c.clone() + k.clone();
+            (s.clone() * before.clone() / place.clone(), before.inverse() - first.clone() / place)
+        });
+        x.clone() * of(-sum.clone(), sum)
+    };
+    // As above, to the first term.
+    let expansion = || {
+        let w = (a.clone() / total.clone() - x.clone()) / x.clone();
+        T::choose(&w.is(0.0), || w.of(1.0), || w.ln_1p() / w.clone()) / total.clone()
+    };
+    T::choose(&large, expansion, series)
 }
 
 /// The zeta function of Hurwitz: the sum over `k >= 0` of `(q + k)^-s`. Some terms, and the rest by Euler and Maclaurin.

@@ -8,6 +8,7 @@ mod bessel;
 mod gamma;
 mod normal;
 mod polynomial;
+mod proposals;
 pub mod single;
 mod tables;
 mod wide;
@@ -16,6 +17,7 @@ pub use bessel::*;
 pub use gamma::*;
 pub use normal::*;
 pub use polynomial::*;
+pub use proposals::*;
 pub(crate) use wide::Wide;
 pub use wide::{EXPONENT_BIAS, MANTISSA, ROOT_HALF, WHOLE};
 

@@ -50,6 +50,7 @@ impl analytic::OfTwo for SpecialBinary {
         match (self.0, polynomial(self.0)) {
             (BinaryKind::Igamma, _) => special::igamma(a, b),
             (BinaryKind::Igammac, _) => special::igammac(a, b),
+            (BinaryKind::GammaSlope, _) => special::gamma_slope(a, b),
             (BinaryKind::Zeta, _) => special::zeta(a, b),
             (_, Some(p)) => special::orthogonal(p, a, b),
             (kind, None) => unreachable!("{} is no special function", kind.name()),
@@ -100,6 +101,7 @@ impl Op for Binary {
                 dtype == DType::Bool
             }
             BinaryKind::LeftShift | BinaryKind::RightShift => dtype.is_float() || dtype == DType::Bool,
+            BinaryKind::GammaSlope => !matches!(dtype, DType::F32 | DType::F64),
             BinaryKind::Zeta => matches!(dtype, DType::F16 | DType::BF16),
             kind => is_bitwise(kind) && dtype.is_float(),
         };
@@ -236,6 +238,12 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
         Igamma | Igammac | Zeta | ChebyshevT | ChebyshevU | ChebyshevV | ChebyshevW | ShiftedChebyshevT
         | ShiftedChebyshevU | ShiftedChebyshevV | ShiftedChebyshevW | HermiteH | HermiteHe | Laguerre | Legendre => {
             return analytic::binary(f, SpecialBinary(kind), a, b);
+        }
+        GammaSlope => {
+            // Sums that cancel.
+            let (a, b) = (f.convert(a, ElementType::F64), f.convert(b, ElementType::F64));
+            let y = analytic::binary(f, SpecialBinary(kind), &a, &b);
+            return f.convert(&y, e);
         }
         Remainder => {
             let zero = if e.is_float() { f.splat(0.0, a.ty()) } else { f.splat_i64(0, a.ty()) };
@@ -508,6 +516,9 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             let density = mul(&less, &x.log()?)?.sub(x)?.sub(&a.lgamma()?)?.exp()?;
             let d = mul(g, &density)?;
             (None, when(nb, &|| if kind == Igamma { Ok(d.clone()) } else { d.neg() })?)
+        }
+        GammaSlope => {
+            return Err(Error::not_implemented("the derivative for '_standard_gamma_grad' is not implemented."));
         }
         Zeta => {
             if na {

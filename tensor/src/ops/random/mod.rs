@@ -8,11 +8,13 @@
 
 mod bits;
 mod distribution;
+mod rejection;
 
 pub use bits::RandomBits;
 pub use distribution::Distribution;
 pub(super) use distribution::largest;
 use distribution::{Source, digits, working};
+pub use rejection::{DirichletGrad, Pathwise, Proposal, ROWS as REJECTION_ROWS, Rejection};
 
 use crate::ops::creation::sizes;
 use crate::ops::pointwise::{self, kernel_error};

@@ -12,7 +12,7 @@ from .vision import pad
 _ops = _C._ops
 
 
-def _attention_mask(mask, name, dtype, other=None, check_other=True):
+def _attention_mask(mask, name, dtype, other=None, check_other=True, other_name="attn_mask"):
     """A boolean mask as additive floats; anything else must be floating already."""
     if mask is None:
         return None
@@ -20,7 +20,7 @@ def _attention_mask(mask, name, dtype, other=None, check_other=True):
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if check_other and other is not None and mask.dtype != other.dtype:
         warnings.warn(
-            f"Support for mismatched {name} and attn_mask is deprecated. Use same type for both instead.", stacklevel=3
+            f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both instead.", stacklevel=3
         )
     if mask.dtype == torch.bool:
         return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))

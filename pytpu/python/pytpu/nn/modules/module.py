@@ -1,6 +1,7 @@
 """`Module`: a tree of parameters, buffers and submodules with a `forward`."""
 
 import itertools
+import weakref
 from collections import OrderedDict, namedtuple
 
 import pytpu as torch
@@ -39,6 +40,28 @@ def _register(hooks, hook, *, prepend=False, flags=()):
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
+
+
+class _WrappedHook:
+    """A hook, given its module first where there is one. It does not keep it, and goes with it where that is copied or pickled.
+
+    Its name and its state are PyTorch's, as files have them.
+    """
+
+    def __init__(self, hook, module=None):
+        self.hook = hook
+        self.with_module = module is not None
+        self.module = weakref.ref(module) if self.with_module else None
+
+    def __call__(self, *args):
+        return self.hook(self.module(), *args) if self.with_module else self.hook(*args)
+
+    def __getstate__(self):
+        state = {"hook": self.hook, "with_module": self.with_module}
+        return {**state, "module": self.module()} if self.with_module else state
+
+    def __setstate__(self, state):
+        self.__init__(state["hook"], state.get("module"))
 
 
 def register_module_forward_pre_hook(hook):
@@ -471,7 +494,18 @@ class Module:
                 return t if target is None else t.to(target)
             return t.to(device, non_blocking=non_blocking) if target is None else t.to(device, target, non_blocking)
 
-        return self._apply(convert)
+        def converted(t):
+            try:
+                return convert(t)
+            except NotImplementedError as error:
+                if not str(error).startswith("Cannot copy out of meta tensor; no data!"):
+                    raise
+                raise NotImplementedError(
+                    "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+                    "torch.nn.Module.to() when moving module from meta to a different device."
+                ) from None
+
+        return self._apply(converted)
 
     def to_empty(self, *, device, recurse=True):
         """Moves to a device without copying the values."""
@@ -597,12 +631,7 @@ class Module:
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def _register_load_state_dict_pre_hook(self, hook, with_module=False):
-        if with_module:
-            def bound(*args):
-                return hook(self, *args)
-        else:
-            bound = hook
-        return _register(self._load_state_dict_pre_hooks, bound)
+        return _register(self._load_state_dict_pre_hooks, _WrappedHook(hook, self) if with_module else hook)
 
     def register_load_state_dict_post_hook(self, hook):
         """Calls `hook(module, incompatible_keys)` after loading; it may edit the lists in place."""

@@ -47,6 +47,8 @@ class RNNBase(Module):
             )
         if not isinstance(hidden_size, int):
             raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+        if input_size <= 0:
+            raise ValueError("input_size must be greater than zero")
         if hidden_size <= 0:
             raise ValueError("hidden_size must be greater than zero")
         if num_layers <= 0:
@@ -85,6 +87,13 @@ class RNNBase(Module):
                 self._flat_weights_names += names
                 self._all_weights.append(names)
         self.reset_parameters()
+
+    def __getstate__(self):
+        # PyTorch, which may read the file, looks for this list.
+        return {**super().__getstate__(), "_flat_weights": [getattr(self, name, None) for name in self._flat_weights_names]}
+
+    def __setstate__(self, state):
+        super().__setstate__({k: v for k, v in state.items() if k != "_flat_weights"})
 
     @property
     def _flat_weights(self):
@@ -160,8 +169,10 @@ class RNNBase(Module):
         else:
             batch_sizes = sorted_indices = unsorted_indices = None
             if input.dim() not in (2, 3):
+                # PyTorch's words differ from class to class.
+                kind = "D tensor" if self.mode.startswith("RNN") else "D"
                 raise ValueError(
-                    f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead"
+                    f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}{kind} instead"
                 )
             batched = input.dim() == 3
             batch_dim = 0 if self.batch_first else 1

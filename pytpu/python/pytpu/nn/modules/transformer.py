@@ -82,13 +82,19 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _activation(activation)
+        # Not read here; PyTorch does, in a layer from a file.
+        is_relu = self.activation is F.relu or isinstance(self.activation, ReLU)
+        is_gelu = self.activation is F.gelu or isinstance(self.activation, GELU)
+        self.activation_relu_or_gelu = 1 if is_relu else 2 if is_gelu else 0
 
     def __setstate__(self, state):
         super().__setstate__(state)
         self.__dict__.setdefault("activation", F.relu)
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
-        src_key_padding_mask = F._attention_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype, src_mask)
+        src_key_padding_mask = F._attention_mask(
+            src_key_padding_mask, "src_key_padding_mask", src.dtype, src_mask, other_name="src_mask"
+        )
         src_mask = F._attention_mask(src_mask, "src_mask", src.dtype, check_other=False)
         x = src
         if self.norm_first:
@@ -132,7 +138,9 @@ class TransformerEncoder(Module):
             self.use_nested_tensor = False
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
-        src_key_padding_mask = F._attention_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype, mask)
+        src_key_padding_mask = F._attention_mask(
+            src_key_padding_mask, "src_key_padding_mask", src.dtype, mask, other_name="mask"
+        )
         mask = F._attention_mask(mask, "mask", src.dtype, check_other=False)
         first = self.layers[0] if len(self.layers) else None
         batch_first = getattr(getattr(first, "self_attn", None), "batch_first", False)

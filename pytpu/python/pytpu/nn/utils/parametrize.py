@@ -287,20 +287,23 @@ def type_before_parametrizations(module):
 
 
 def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
-    """Gives `to_module` copies of the parametrizations of `from_module`, and the tensors they are computed from; returns it.
+    """Gives `to_module` the parametrizations of `from_module` and the tensors they are computed from, which both then have; returns it.
 
-    Of all its tensors, or of the one named.
+    Of all its tensors, or of the one named; where that is not parametrized, the tensor itself.
     """
     if is_parametrized(from_module):
         names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]
         for name in names:
-            source = from_module.parametrizations[name]
             if not hasattr(to_module, name):
                 setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
+            source = from_module.parametrizations[name]
             for parametrization in source:
-                register_parametrization(to_module, name, copy.deepcopy(parametrization), unsafe=source.unsafe)
-            for mine, theirs in zip(to_module.parametrizations[name]._originals(), source._originals()):
-                mine.data = theirs.detach().clone()
+                register_parametrization(to_module, name, parametrization, unsafe=source.unsafe)
+            target = to_module.parametrizations[name]
+            for key in ["original"] if source.is_tensor else [f"original{i}" for i in range(source.ntensors)]:
+                if hasattr(target, key):
+                    delattr(target, key)
+                _register(target, key, getattr(source, key))
     elif tensor_name is not None:
         setattr(to_module, tensor_name, getattr(from_module, tensor_name))
     return to_module

@@ -53,6 +53,38 @@ class PackedSequence(_Packed):
         """Casts the data to float32."""
         return self.to(dtype=torch.float32)
 
+    def half(self):
+        """Casts the data to float16."""
+        return self.to(dtype=torch.float16)
+
+    def long(self):
+        """Casts the data to int64."""
+        return self.to(dtype=torch.int64)
+
+    def int(self):
+        """Casts the data to int32."""
+        return self.to(dtype=torch.int32)
+
+    def short(self):
+        """Casts the data to int16."""
+        return self.to(dtype=torch.int16)
+
+    def char(self):
+        """Casts the data to int8."""
+        return self.to(dtype=torch.int8)
+
+    def byte(self):
+        """Casts the data to uint8."""
+        return self.to(dtype=torch.uint8)
+
+    def pin_memory(self):
+        """With all tensors in pinned memory, where they can be."""
+        return type(self)(*(None if t is None else t.pin_memory() for t in self))
+
+    def is_pinned(self):
+        """Whether the data is in pinned memory."""
+        return self.data.is_pinned()
+
     @property
     def is_cuda(self):
         """Whether the data is on a CUDA device."""
@@ -132,9 +164,14 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     """Stacks sequences, padded to the longest."""
     if isinstance(sequences, torch.Tensor):
         sequences = sequences.unbind(0)
-    sequences = list(sequences)
+    try:
+        sequences = list(sequences)
+    except TypeError:
+        raise RuntimeError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        ) from None
     if padding_side not in ("left", "right"):
-        raise ValueError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
     longest = max(s.size(0) for s in sequences)

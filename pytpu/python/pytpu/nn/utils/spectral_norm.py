@@ -8,8 +8,30 @@ from .parametrizations import output_dim
 from .weight_norm import find_hook
 
 
+def _least_squares(a, b):
+    """The shortest `x` that makes `|a x - b|` least, by conjugate gradients on the normal equations."""
+    x = a.new_zeros(a.shape[1])
+    rest, towards = b.clone(), a.t().mv(b)
+    size = first = towards.dot(towards).item()
+    direction = towards
+    for _ in range(2 * min(a.shape)):
+        if size <= 1e-30 * first:
+            break
+        image = a.mv(direction)
+        step = size / image.dot(image).item()
+        x = x + step * direction
+        rest = rest - step * image
+        towards = a.t().mv(rest)
+        before, size = size, towards.dot(towards).item()
+        direction = towards + (size / before) * direction
+    return x
+
+
 class SpectralNorm:
     """The hook: `name` is `name_orig` over its largest singular value, estimated with `name_u` and `name_v`."""
+
+    # Of what state dictionaries hold: before 1 the weight, and no `v`.
+    _version = 1
 
     def __init__(self, name="weight", n_power_iterations=1, dim=0, eps=1e-12):
         if n_power_iterations <= 0:
@@ -23,7 +45,8 @@ class SpectralNorm:
 
     def reshape_weight_to_matrix(self, weight):
         """The weight with `dim` as rows."""
-        return weight.movedim(self.dim, 0).flatten(1)
+        weight = weight.movedim(self.dim, 0)
+        return weight.reshape(weight.shape[0], -1)
 
     def compute_weight(self, module, do_power_iteration):
         """The weight, after a step of the iteration or without."""
@@ -40,6 +63,50 @@ class SpectralNorm:
 
     def __call__(self, module, inputs):
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
+
+    def vector_of(self, weight, u, sigma):
+        """The `v` for which `u` is along `weight v`, and the two give the singular value `sigma`."""
+        matrix = self.reshape_weight_to_matrix(weight).cpu().double()
+        u = u.cpu().double()
+        v = _least_squares(matrix, u)
+        return (v * (sigma.cpu().double() / torch.dot(u, matrix.mv(v)))).to(weight)
+
+
+class SpectralNormStateDictHook:
+    """Notes in a state dictionary's metadata which form of it the hook wrote."""
+
+    def __init__(self, fn):
+        self.fn = fn
+
+    def __call__(self, module, state_dict, prefix, local_metadata):
+        versions, key = local_metadata.setdefault("spectral_norm", {}), f"{self.fn.name}.version"
+        if key in versions:
+            raise RuntimeError(f"Unexpected key in metadata['spectral_norm']: {key}")
+        versions[key] = SpectralNorm._version
+
+
+class SpectralNormLoadStateDictPreHook:
+    """Makes of an older state dictionary, with the weight itself and without `v`, one of today."""
+
+    def __init__(self, fn):
+        self.fn = fn
+
+    def __call__(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+        weight = prefix + self.fn.name
+        version = local_metadata.get("spectral_norm", {}).get(f"{self.fn.name}.version")
+        if version is not None and version >= 1:
+            return
+        if version is None and weight not in state_dict and all(f"{weight}_{s}" in state_dict for s in ("orig", "u", "v")):
+            return
+        missing = [key for key in (f"{weight}_orig", weight, f"{weight}_u") if key not in state_dict]
+        if missing:
+            if strict:
+                missing_keys.extend(missing)
+            return
+        with torch.no_grad():
+            orig = state_dict[f"{weight}_orig"]
+            sigma = (orig / state_dict.pop(weight)).mean()
+            state_dict[f"{weight}_v"] = self.fn.vector_of(orig, state_dict[f"{weight}_u"], sigma)
 
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
@@ -68,6 +135,8 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     module.register_buffer(f"{name}_u", u)
     module.register_buffer(f"{name}_v", v)
     module.register_forward_pre_hook(hook)
+    module._register_state_dict_hook(SpectralNormStateDictHook(hook))
+    module._register_load_state_dict_pre_hook(SpectralNormLoadStateDictPreHook(hook))
     return module
 
 
@@ -81,4 +150,12 @@ def remove_spectral_norm(module, name="weight"):
     for part in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
         delattr(module, part)
     module.register_parameter(name, Parameter(weight.detach()))
+    for hooks, kind in (
+        (module._state_dict_hooks, SpectralNormStateDictHook),
+        (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook),
+    ):
+        for key, hook in list(hooks.items()):
+            hook = getattr(hook, "hook", hook)  # from a file of PyTorch, it is wrapped
+            if isinstance(hook, kind) and hook.fn.name == name:
+                del hooks[key]
     return module

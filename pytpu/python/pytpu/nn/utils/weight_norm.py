@@ -50,6 +50,8 @@ def weight_norm(module, name="weight", dim=0):
             "before applying weight normalization"
         )
     del module._parameters[name]
+    if not isinstance(weight, torch.Tensor):
+        raise TypeError(f"norm_except_dim(): argument 'v' (position 1) must be Tensor, not {type(weight).__name__}")
     with torch.no_grad():
         size = norm_but(weight, hook.dim)
     module.register_parameter(f"{name}_g", Parameter(size))

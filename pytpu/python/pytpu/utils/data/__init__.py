@@ -1,6 +1,6 @@
 """Datasets, samplers and the `DataLoader`, as in `torch.utils.data`."""
 
-from . import dataloader, dataset, sampler
+from . import _utils, dataloader, dataset, distributed, sampler
 from .collate import default_collate, default_convert
 from .dataloader import DataLoader, get_worker_info
 from .dataset import (

@@ -14,6 +14,10 @@ from .worker import WorkerPool, get_worker_info, like
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 
+# What an iterator may already be at work with.
+_FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
+
+
 class _Forever(Sampler):
     """What a stream is sampled with: nothing to choose."""
 
@@ -117,13 +121,6 @@ class DataLoader:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
-        if num_workers == 0 and multiprocessing_context is not None:
-            raise ValueError(
-                "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
-                f"num_workers={num_workers}"
-            )
-        if multiprocessing_context is not None:
-            multiprocessing_context = _context(multiprocessing_context)
         _warn_of_many(num_workers)
         self.dataset = dataset
         self.num_workers = num_workers
@@ -181,6 +178,30 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
         self._pool = None
+        # What `len` has said of a stream, which may give more.
+        self._length_said = None
+        self._fixed = True
+
+    def __setattr__(self, name, value):
+        if name in _FIXED and self.__dict__.get("_fixed"):
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    @property
+    def multiprocessing_context(self):
+        """How workers are started: a context of `multiprocessing`, or `None` for its own choice. Names of methods can be assigned."""
+        return self._multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, given):
+        if given is not None:
+            if self.num_workers == 0:
+                raise ValueError(
+                    "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+                    f"num_workers={self.num_workers}"
+                )
+            given = _context(given)
+        self._multiprocessing_context = given
 
     @property
     def _auto_collation(self):
@@ -193,7 +214,7 @@ class DataLoader:
     def __len__(self):
         if not self._streams:
             return len(self._index_sampler)
-        length = len(self.dataset)
+        length = self._length_said = len(self.dataset)
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
@@ -217,6 +238,7 @@ class _LocalIterator:
         self._loader = loader
         self._indices = iter(loader._index_sampler)
         self._stream = iter(loader.dataset) if loader._streams else None
+        self._length = loader._length_said
         self._yielded = 0
 
     def __iter__(self):
@@ -234,20 +256,25 @@ class _LocalIterator:
             batch = fetch_stream(
                 self._stream, indices, loader._auto_collation, loader.collate_fn, loader.drop_last
             )
-            self._warn_beyond_length()
+            self._yielded += 1
+            warn_beyond_length(loader, self._length, self._yielded)
         return pinned(batch) if loader.pin_memory else batch
 
-    def _warn_beyond_length(self):
-        self._yielded += 1
-        if not hasattr(self._loader.dataset, "__len__"):
-            return
-        length = len(self._loader)
-        if self._yielded > length:
-            warnings.warn(
-                f"Length of IterableDataset {self._loader.dataset} was reported to be {length}(when accessing "
-                f"len(dataloader)), but {self._yielded} samples have been fetched. ",
-                stacklevel=2,
-            )
+
+def warn_beyond_length(loader, length, yielded):
+    """Warns when a stream, of which ``len`` was asked, gives more batches than its dataset said it has samples."""
+    if length is None or yielded <= length:
+        return
+    text = (
+        f"Length of IterableDataset {loader.dataset} was reported to be {length}(when accessing len(dataloader)), but {yielded} "
+        "samples have been fetched. "
+    )
+    if loader.num_workers > 0:
+        text += (
+            "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica at "
+            "each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+        )
+    warnings.warn(text, stacklevel=3)
 
 
 def pinned(batch):

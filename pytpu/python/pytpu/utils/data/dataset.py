@@ -51,7 +51,11 @@ class StackDataset(Dataset):
 
     def __init__(self, *args, **kwargs):
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, but both types are given.")
+            # The missing space is PyTorch's.
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or"
+                "``dict``- (via ``kwargs``) like input/output, but both types are given."
+            )
         if not args and not kwargs:
             raise ValueError("At least one dataset should be passed")
         self.datasets = args or kwargs
@@ -64,6 +68,21 @@ class StackDataset(Dataset):
         if isinstance(self.datasets, dict):
             return {k: dataset[index] for k, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
+
+    def __getitems__(self, indices):
+        """The samples at several indices, of which each dataset is asked at once where it can be."""
+        named = isinstance(self.datasets, dict)
+        columns = []
+        for dataset in self.datasets.values() if named else self.datasets:
+            if callable(getattr(dataset, "__getitems__", None)):
+                column = dataset.__getitems__(indices)
+                if len(column) != len(indices):
+                    raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}")
+            else:
+                column = [dataset[i] for i in indices]
+            columns.append(column)
+        rows = [tuple(column[i] for column in columns) for i in range(len(indices))]
+        return [dict(zip(self.datasets, row)) for row in rows] if named else rows
 
     def __len__(self):
         return self._length
@@ -91,6 +110,12 @@ class ConcatDataset(Dataset):
         which = bisect.bisect_right(self.cumulative_sizes, idx)
         before = self.cumulative_sizes[which - 1] if which else 0
         return self.datasets[which][idx - before]
+
+    @property
+    def cummulative_sizes(self):
+        """The older spelling of `cumulative_sizes`."""
+        warnings.warn("`cummulative_sizes` attribute is renamed to `cumulative_sizes`", FutureWarning, stacklevel=2)
+        return self.cumulative_sizes
 
 
 class ChainDataset(IterableDataset):

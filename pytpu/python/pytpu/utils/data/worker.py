@@ -252,6 +252,8 @@ class _WorkerIterator:
         self._next = 0
         self._arrived = {}
         self._pending = set()
+        self._length = loader._length_said
+        self._yielded = 0
         if loader._streams:
             for worker_id in self._workers:
                 pool.send(worker_id, (epoch, None, None))
@@ -297,7 +299,13 @@ class _WorkerIterator:
                     continue
                 if isinstance(answer, _Failure):
                     answer.reraise()
-                return self._unpacked(answer)
+                batch = self._unpacked(answer)
+                if self._length is not None:
+                    from .dataloader import warn_beyond_length
+
+                    self._yielded += 1
+                    warn_beyond_length(self._loader, self._length, self._yielded)
+                return batch
             if not self._pending:
                 self._finish()
                 raise StopIteration

@@ -1,15 +1,26 @@
 """``torch.cuda.amp``, where there is no CUDA: scripts that ask are told so, and go on in full precision."""
 
+import warnings as _warnings
+
 import pytpu.amp as _amp
 from pytpu import float16 as _float16
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
+def _warn(name):
+    _warnings.warn(
+        f"`torch.cuda.amp.{name}(args...)` is deprecated. Please use `torch.amp.{name}('cuda', args...)` instead.",
+        FutureWarning,
+        stacklevel=3,
+    )
+
+
 class autocast(_amp.autocast):
     """``torch.autocast("cuda", ...)``."""
 
     def __init__(self, enabled=True, dtype=_float16, cache_enabled=True):
+        _warn("autocast")
         super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
 
@@ -19,14 +30,25 @@ class GradScaler(_amp.GradScaler):
     def __init__(
         self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True
     ):
+        _warn("GradScaler")
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 
 
 def custom_fwd(fwd=None, *, cast_inputs=None):
     """``torch.amp.custom_fwd`` for CUDA."""
+    _warnings.warn(
+        "`torch.cuda.amp.custom_fwd(args...)` is deprecated. Please use `torch.amp.custom_fwd(args..., device_type='cuda')` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
     return _amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
 
 def custom_bwd(bwd):
     """``torch.amp.custom_bwd`` for CUDA."""
+    _warnings.warn(
+        "`torch.cuda.amp.custom_bwd(args...)` is deprecated. Please use `torch.amp.custom_bwd(args..., device_type='cuda')` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
     return _amp.custom_bwd(bwd, device_type="cuda")

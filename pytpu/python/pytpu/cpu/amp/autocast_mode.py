@@ -1,0 +1,5 @@
+"""Autocasting, under PyTorch's name for the module."""
+
+from . import autocast
+
+__all__ = ["autocast"]

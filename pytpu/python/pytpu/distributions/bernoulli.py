@@ -1,0 +1,67 @@
+"""Zeros and ones."""
+
+import pytpu as torch
+from pytpu.nn.functional import binary_cross_entropy_with_logits
+
+from . import constraints
+from ._parameters import ProbsOrLogits, nan_where, one_of
+from .exp_family import ExponentialFamily
+from .utils import broadcast_all
+
+__all__ = ["Bernoulli"]
+
+
+class Bernoulli(ProbsOrLogits, ExponentialFamily):
+    """Ones with the probabilities `probs`, or `sigmoid(logits)`; zeros otherwise."""
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.boolean
+    has_enumerate_support = True
+    _mean_carrier_measure = 0
+    _expanded = {"probs": 0, "logits": 0}
+
+    def __init__(self, probs=None, logits=None, validate_args=None):
+        one_of(probs, logits)
+        if probs is not None:
+            (self.probs,) = broadcast_all(probs)
+        else:
+            (self.logits,) = broadcast_all(logits)
+        super().__init__(self._param.size(), validate_args=validate_args)
+
+    @property
+    def mean(self):
+        return self.probs
+
+    @property
+    def mode(self):
+        return nan_where(self.probs == 0.5, (self.probs >= 0.5).to(self.probs))
+
+    @property
+    def variance(self):
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape=torch.Size()):
+        shape = self._extended_shape(sample_shape)
+        with torch.no_grad():
+            return torch.bernoulli(self.probs.expand(shape))
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        return -binary_cross_entropy_with_logits(logits, value, reduction="none")
+
+    def entropy(self):
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+    def enumerate_support(self, expand=True):
+        values = torch.arange(2, dtype=self._param.dtype, device=self._param.device)
+        values = values.view((-1,) + (1,) * len(self._batch_shape))
+        return values.expand((-1,) + self._batch_shape) if expand else values
+
+    @property
+    def _natural_params(self):
+        return (torch.logit(self.probs),)
+
+    def _log_normalizer(self, x):
+        return torch.log1p(torch.exp(x))

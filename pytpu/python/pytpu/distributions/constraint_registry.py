@@ -1,0 +1,131 @@
+"""Which transform leads to a constraint.
+
+`biject_to(constraint)` is a bijection from all numbers, whose determinant is known; `transform_to(constraint)` is any map onto
+the set, often one that optimisers like better.
+"""
+
+import numbers
+
+from . import constraints, transforms
+
+__all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
+
+
+class ConstraintRegistry:
+    """Functions that make transforms, by the classes of constraints."""
+
+    def __init__(self):
+        self._registry = {}
+        super().__init__()
+
+    def register(self, constraint, factory=None):
+        """Says what makes the transform of a constraint; without `factory` it is a decorator.
+
+        Raises:
+            TypeError: where `constraint` is neither a constraint nor a class of them
+        """
+        if factory is None:
+            return lambda factory: self.register(constraint, factory)
+        if isinstance(constraint, constraints.Constraint):
+            constraint = type(constraint)
+        if not isinstance(constraint, type) or not issubclass(constraint, constraints.Constraint):
+            raise TypeError(
+                f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}"
+            )
+        self._registry[constraint] = factory
+        return factory
+
+    def __call__(self, constraint):
+        """The transform of a constraint.
+
+        Raises:
+            NotImplementedError: where its class has none
+        """
+        try:
+            factory = self._registry[type(constraint)]
+        except KeyError:
+            raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints") from None
+        return factory(constraint)
+
+
+biject_to = ConstraintRegistry()
+transform_to = ConstraintRegistry()
+
+
+def _register(*kinds, registries=(biject_to, transform_to)):
+    def decorator(factory):
+        for registry in registries:
+            for kind in kinds:
+                registry.register(kind, factory)
+        return factory
+
+    return decorator
+
+
+@_register(constraints.real)
+def _to_real(constraint):
+    return transforms.identity_transform
+
+
+@_register(constraints.positive, constraints.nonnegative, constraints.greater_than, constraints.greater_than_eq)
+def _to_greater_than(constraint):
+    return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)])
+
+
+@_register(constraints.less_than)
+def _to_less_than(constraint):
+    return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)])
+
+
+@_register(constraints.interval, constraints.half_open_interval)
+def _to_interval(constraint):
+    low, high = constraint.lower_bound, constraint.upper_bound
+    if isinstance(low, numbers.Number) and low == 0 and isinstance(high, numbers.Number) and high == 1:
+        return transforms.SigmoidTransform()
+    return transforms.ComposeTransform([transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])
+
+
+@_register(constraints.corr_cholesky)
+def _to_corr_cholesky(constraint):
+    return transforms.CorrCholeskyTransform()
+
+
+@_register(constraints.simplex, registries=(biject_to,))
+def _bijection_to_simplex(constraint):
+    return transforms.StickBreakingTransform()
+
+
+@_register(constraints.simplex, registries=(transform_to,))
+def _to_simplex(constraint):
+    return transforms.SoftmaxTransform()
+
+
+@_register(constraints.lower_cholesky, registries=(transform_to,))
+def _to_lower_cholesky(constraint):
+    return transforms.LowerCholeskyTransform()
+
+
+@_register(constraints.positive_definite, constraints.positive_semidefinite, registries=(transform_to,))
+def _to_positive_definite(constraint):
+    return transforms.PositiveDefiniteTransform()
+
+
+def _register_nested(registry):
+    """Constraints that are made of others: their transforms are made of the others' transforms."""
+
+    @registry.register(constraints.independent)
+    def of_independent(constraint):
+        base = registry(constraint.base_constraint)
+        return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
+
+    @registry.register(constraints.cat)
+    def of_cat(constraint):
+        return transforms.CatTransform([registry(c) for c in constraint.cseq], constraint.dim, constraint.lengths)
+
+    @registry.register(constraints.stack)
+    def of_stack(constraint):
+        return transforms.StackTransform([registry(c) for c in constraint.cseq], constraint.dim)
+
+
+_register_nested(biject_to)
+_register_nested(transform_to)

@@ -1,0 +1,116 @@
+"""A continuous relative of zeros and ones."""
+
+import math
+
+import pytpu as torch
+from pytpu.nn.functional import binary_cross_entropy_with_logits
+
+from . import constraints
+from ._parameters import ProbsOrLogits, one_of
+from .exp_family import ExponentialFamily
+from .utils import broadcast_all, clamp_probs
+
+__all__ = ["ContinuousBernoulli"]
+
+
+class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
+    """The density `C(p) p^x (1 - p)^(1 - x)` on `[0, 1]`, for `p` of `probs`, or `sigmoid(logits)`.
+
+    The formulas lose all digits near `p = 1 / 2`; for `p` in `lims` Taylor series take their place.
+
+    Raises:
+        ValueError: unless exactly one of `probs` and `logits` is given
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
+    support = constraints.unit_interval
+    has_rsample = True
+    _mean_carrier_measure = 0
+    _expanded = {"probs": 0, "logits": 0}
+    _kept = ("_lims",)
+
+    def __init__(self, probs=None, logits=None, lims=(0.499, 0.501), validate_args=None):
+        one_of(probs, logits)
+        if probs is not None:
+            (self.probs,) = broadcast_all(probs)
+            # Clamping would hide what is wrong.
+            if validate_args and not self.arg_constraints["probs"].check(self.probs).all():
+                raise ValueError("The parameter probs has invalid values")
+            self.probs = clamp_probs(self.probs)
+        else:
+            (self.logits,) = broadcast_all(logits)
+        self._lims = lims
+        super().__init__(self._param.size(), validate_args=validate_args)
+
+    def _is_far(self):
+        """Where `p` is far enough from a half."""
+        return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
+
+    def _far_probs(self):
+        """`p`, and the lower limit where it is near a half."""
+        return torch.where(self._is_far(), self.probs, self._lims[0])
+
+    def _cont_bern_log_norm(self):
+        """The logarithm of `C(p)`: of `2 atanh(1 - 2 p) / (1 - 2 p)`."""
+        p = self._far_probs()
+        below = torch.where(p <= 0.5, p, 0.0)
+        above = torch.where(p >= 0.5, p, 1.0)
+        width = torch.where(p <= 0.5, torch.log1p(-2.0 * below), torch.log(2.0 * above - 1.0))
+        far = torch.log(torch.abs(torch.log1p(-p) - torch.log(p))) - width
+        x = (self.probs - 0.5) ** 2
+        return torch.where(self._is_far(), far, math.log(2.0) + (4.0 / 3.0 + 104.0 / 45.0 * x) * x)
+
+    @property
+    def mean(self):
+        p = self._far_probs()
+        far = p / (2.0 * p - 1.0) + 1.0 / (torch.log1p(-p) - torch.log(p))
+        x = self.probs - 0.5
+        return torch.where(self._is_far(), far, 0.5 + (1.0 / 3.0 + 16.0 / 45.0 * x**2) * x)
+
+    @property
+    def stddev(self):
+        return torch.sqrt(self.variance)
+
+    @property
+    def variance(self):
+        p = self._far_probs()
+        far = p * (p - 1.0) / (1.0 - 2.0 * p) ** 2 + 1.0 / (torch.log1p(-p) - torch.log(p)) ** 2
+        x = (self.probs - 0.5) ** 2
+        return torch.where(self._is_far(), far, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
+
+    def rsample(self, sample_shape=torch.Size()):
+        shape = self._extended_shape(sample_shape)
+        return self.icdf(torch.rand(shape, dtype=self.probs.dtype, device=self.probs.device))
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        return -binary_cross_entropy_with_logits(logits, value, reduction="none") + self._cont_bern_log_norm()
+
+    def cdf(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        p = self._far_probs()
+        far = (torch.pow(p, value) * torch.pow(1.0 - p, 1.0 - value) + p - 1.0) / (2.0 * p - 1.0)
+        return torch.where(self._is_far(), far, value).clamp(0, 1)
+
+    def icdf(self, value):
+        p = self._far_probs()
+        far = (torch.log1p(-p + value * (2.0 * p - 1.0)) - torch.log1p(-p)) / (torch.log(p) - torch.log1p(-p))
+        return torch.where(self._is_far(), far, value)
+
+    def entropy(self):
+        log_zero, log_one = torch.log1p(-self.probs), torch.log(self.probs)
+        return self.mean * (log_zero - log_one) - self._cont_bern_log_norm() - log_zero
+
+    @property
+    def _natural_params(self):
+        return (self.logits,)
+
+    def _log_normalizer(self, x):
+        """`log((exp(x) - 1) / x)`, by its series around zero."""
+        is_far = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
+        far = torch.where(is_far, x, self._lims[0] - 0.5)
+        log_norm = torch.log(torch.abs(torch.special.expm1(far))) - torch.log(torch.abs(far))
+        return torch.where(is_far, log_norm, 0.5 * x + x**2 / 24.0 - x**4 / 2880.0)

@@ -1,0 +1,68 @@
+"""Probabilities of classes."""
+
+import pytpu as torch
+from pytpu.nn.functional import one_hot
+
+from . import constraints
+from .exp_family import ExponentialFamily
+
+__all__ = ["Dirichlet"]
+
+
+class Dirichlet(ExponentialFamily):
+    """Vectors of the last dimension that are positive and sum to one, of the density `prod(x^(concentration - 1)) / B`."""
+
+    arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
+    support = constraints.simplex
+    has_rsample = True
+    _expanded = {"concentration": 1}
+
+    def __init__(self, concentration, validate_args=None):
+        if concentration.dim() < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration = concentration
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
+
+    def rsample(self, sample_shape=()):
+        return torch._sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        a = self.concentration
+        return torch.xlogy(a - 1.0, value).sum(-1) + torch.lgamma(a.sum(-1)) - torch.lgamma(a).sum(-1)
+
+    @property
+    def mean(self):
+        return self.concentration / self.concentration.sum(-1, True)
+
+    @property
+    def mode(self):
+        a = self.concentration
+        over = (a - 1).clamp(min=0.0)
+        inner = over / over.sum(-1, True)
+        # Where all are below one, the density is infinite at each corner: the first one.
+        corner = one_hot(torch.zeros_like(a[..., 0], dtype=torch.long), a.shape[-1]).to(a)
+        return torch.where((a < 1).all(-1, keepdim=True), corner, inner)
+
+    @property
+    def variance(self):
+        total = self.concentration.sum(-1, True)
+        return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
+
+    def entropy(self):
+        a, k = self.concentration, self.concentration.size(-1)
+        total = a.sum(-1)
+        return (
+            torch.lgamma(a).sum(-1)
+            - torch.lgamma(total)
+            - (k - total) * torch.digamma(total)
+            - ((a - 1.0) * torch.digamma(a)).sum(-1)
+        )
+
+    @property
+    def _natural_params(self):
+        return (self.concentration,)
+
+    def _log_normalizer(self, x):
+        return x.lgamma().sum(-1) - torch.lgamma(x.sum(-1))

@@ -1,0 +1,71 @@
+"""Correlation matrices, by their Cholesky factors."""
+
+import math
+
+import pytpu as torch
+
+from . import constraints
+from .beta import Beta
+from .distribution import Distribution
+from .utils import broadcast_all
+
+__all__ = ["LKJCholesky"]
+
+
+class LKJCholesky(Distribution):
+    """Cholesky factors `[dim, dim]` of correlation matrices of the density `det(matrix)^(concentration - 1)`; 1 makes it uniform.
+
+    Samples are made by the onion method of Lewandowski, Kurowicka and Joe: row after row, a direction and a length.
+
+    Raises:
+        ValueError: for a `dim` below 2
+    """
+
+    arg_constraints = {"concentration": constraints.positive}
+    support = constraints.corr_cholesky
+    _expanded = {"concentration": 0}
+    _kept = ("dim",)
+
+    def __init__(self, dim, concentration=1.0, validate_args=None):
+        if dim < 2:
+            raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
+        self.dim = dim
+        (self.concentration,) = broadcast_all(concentration)
+        # The squared length of what is left of the diagonal in row i is Beta(i / 2, concentration + (dim - 1 - i) / 2); the
+        # first row has nothing there, and its draw is thrown away.
+        like = {"dtype": self.concentration.dtype, "device": self.concentration.device}
+        before = torch.cat([torch.zeros(1, **like), torch.arange(dim - 1, **like)])
+        last = self.concentration + 0.5 * (dim - 2)
+        self._beta = Beta(before + 0.5, last.unsqueeze(-1) - 0.5 * before)
+        super().__init__(self.concentration.size(), torch.Size((dim, dim)), validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        new = super().expand(batch_shape, _instance)
+        new._beta = self._beta.expand(torch.Size(batch_shape) + (self.dim,))
+        return new
+
+    def sample(self, sample_shape=torch.Size()):
+        # The draws of the beta variables come first.
+        squares = self._beta.sample(sample_shape).unsqueeze(-1)
+        shape = self._extended_shape(sample_shape)
+        normal = torch.randn(shape, dtype=squares.dtype, device=squares.device).tril(-1)
+        directions = normal / normal.norm(dim=-1, keepdim=True)
+        # The first row is zero over zero.
+        rows = torch.arange(self.dim, device=squares.device).unsqueeze(-1)
+        left = torch.where(rows == 0, 0, torch.sqrt(squares) * directions)
+        tiny = torch.finfo(left.dtype).tiny
+        diagonal = torch.clamp(1 - torch.sum(left**2, dim=-1), min=tiny).sqrt()
+        return left + torch.diag_embed(diagonal)
+
+    def log_prob(self, value):
+        # The density of the matrix times the Jacobian of the map from factors to matrices: powers of the diagonal.
+        if self._validate_args:
+            self._validate_sample(value)
+        n = self.dim - 1
+        diagonal = value.diagonal(dim1=-1, dim2=-2)[..., 1:]
+        row = torch.arange(2, self.dim + 1, device=self.concentration.device)
+        power = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - row
+        density = torch.sum(power * diagonal.log(), dim=-1)
+        alpha = self.concentration + 0.5 * n
+        norm = 0.5 * n * math.log(math.pi) + torch.mvlgamma(alpha - 0.5, n) - torch.lgamma(alpha) * n
+        return density - norm

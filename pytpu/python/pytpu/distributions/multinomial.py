@@ -1,0 +1,68 @@
+"""Counts of classes."""
+
+import pytpu as torch
+
+from . import constraints
+from ._parameters import OfCategorical
+from .binomial import Binomial
+from .categorical import Categorical
+from .distribution import Distribution
+from .utils import broadcast_all
+
+__all__ = ["Multinomial"]
+
+
+class Multinomial(OfCategorical, Distribution):
+    """How often each class is among `total_count` draws of a `Categorical`; `total_count` is one number for the batch."""
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    _expanded = {"_categorical": 0}
+    _kept = ("total_count",)
+
+    def __init__(self, total_count=1, probs=None, logits=None, validate_args=None):
+        if not isinstance(total_count, int):
+            raise NotImplementedError("inhomogeneous total_count is not supported")
+        self.total_count = total_count
+        self._categorical = Categorical(probs=probs, logits=logits)
+        self._binomial = Binomial(total_count=total_count, probs=self.probs)
+        shape = self._categorical.param_shape
+        super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
+
+    def expand(self, batch_shape, _instance=None):
+        new = super().expand(batch_shape, _instance)
+        new._binomial = self._binomial.expand(torch.Size(batch_shape) + self._event_shape)
+        return new
+
+    @constraints.dependent_property(is_discrete=True, event_dim=1)
+    def support(self):
+        return constraints.multinomial(self.total_count)
+
+    @property
+    def mean(self):
+        return self.probs * self.total_count
+
+    @property
+    def variance(self):
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape=torch.Size()):
+        classes = self._categorical.sample(torch.Size((self.total_count,)) + torch.Size(sample_shape))
+        # Draws are the last dimension of what is counted.
+        classes = classes.movedim(0, -1)
+        counts = self.probs.new_zeros(self._extended_shape(sample_shape))
+        counts = counts.scatter_add(-1, classes, torch.ones_like(classes, dtype=counts.dtype))
+        return counts.type_as(self.probs)
+
+    def entropy(self):
+        n = torch.tensor(self.total_count, dtype=self.probs.dtype, device=self.probs.device)
+        counts = self._binomial.enumerate_support(expand=False)[1:]
+        expected = torch.exp(self._binomial.log_prob(counts)) * torch.lgamma(counts + 1)
+        return n * self._categorical.entropy() - torch.lgamma(n + 1) + expected.sum([0, -1])
+
+    def log_prob(self, value):
+        if self._validate_args:
+            self._validate_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        # A class that cannot be drawn, and is not.
+        logits = torch.where((value == 0) & (logits == -torch.inf), 0, logits)
+        return torch.lgamma(value.sum(-1) + 1) - torch.lgamma(value + 1).sum(-1) + (logits * value).sum(-1)

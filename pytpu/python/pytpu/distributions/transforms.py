@@ -1,0 +1,868 @@
+"""Transforms of random variables, with the logarithms of their Jacobian determinants, as in `torch.distributions.transforms`."""
+
+import functools
+import math
+import numbers
+import weakref
+
+import pytpu as torch
+from pytpu.nn.functional import logsigmoid, pad, softplus
+
+from . import constraints
+from .distribution import Distribution
+from .utils import _sum_rightmost, broadcast_all, tril_matrix_to_vec, vec_to_tril_matrix
+
+__all__ = [
+    "AbsTransform",
+    "AffineTransform",
+    "CatTransform",
+    "ComposeTransform",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
+    "ExpTransform",
+    "IndependentTransform",
+    "LowerCholeskyTransform",
+    "PositiveDefiniteTransform",
+    "PowerTransform",
+    "ReshapeTransform",
+    "SigmoidTransform",
+    "SoftmaxTransform",
+    "SoftplusTransform",
+    "StackTransform",
+    "StickBreakingTransform",
+    "TanhTransform",
+    "Transform",
+    "identity_transform",
+]
+
+
+class Transform:
+    """A function from `domain` to `codomain`, with an inverse (of some kind, where it is not `bijective`).
+
+    Subclasses define `_call` and `_inverse`, and `log_abs_det_jacobian(x, y)`. `cache_size=1` keeps the last pair of argument and
+    result, so that the inverse of a result is the very argument.
+    """
+
+    bijective = False
+
+    def __init__(self, cache_size=0):
+        if cache_size not in (0, 1):
+            raise ValueError("cache_size must be 0 or 1")
+        self._cache_size = cache_size
+        self._inv = None
+        if cache_size == 1:
+            self._cached_x_y = None, None
+        super().__init__()
+
+    def __getstate__(self):
+        return {**self.__dict__, "_inv": None}
+
+    @property
+    def event_dim(self):
+        """How many last dimensions it acts on together, if those are as many on both sides.
+
+        Raises:
+            ValueError: where they are not
+        """
+        if self.domain.event_dim == self.codomain.event_dim:
+            return self.domain.event_dim
+        raise ValueError("Please use either .domain.event_dim or .codomain.event_dim")
+
+    @property
+    def inv(self):
+        """The inverse, a transform too; its inverse is this one."""
+        inverse = self._inv() if self._inv is not None else None
+        if inverse is None:
+            inverse = _InverseTransform(self)
+            self._inv = weakref.ref(inverse)
+        return inverse
+
+    @property
+    def sign(self):
+        """The sign of the derivative, where that is one."""
+        raise NotImplementedError
+
+    def with_cache(self, cache_size=1):
+        """The same with another size of cache."""
+        if self._cache_size == cache_size:
+            return self
+        if type(self).__init__ is Transform.__init__:
+            return type(self)(cache_size=cache_size)
+        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+
+    def __eq__(self, other):
+        return self is other
+
+    __hash__ = None
+
+    def __call__(self, x):
+        """The transform of `x`."""
+        return self._remembered(0, x, self._call)
+
+    def _inv_call(self, y):
+        return self._remembered(1, y, self._inverse)
+
+    def _remembered(self, side, value, compute):
+        """The other one of a pair, of which `value` is the argument (side 0) or the result (side 1)."""
+        if self._cache_size == 0:
+            return compute(value)
+        if value is not self._cached_x_y[side]:
+            pair = value, compute(value)
+            self._cached_x_y = pair if side == 0 else pair[::-1]
+        return self._cached_x_y[1 - side]
+
+    def _call(self, x):
+        raise NotImplementedError
+
+    def _inverse(self, y):
+        raise NotImplementedError
+
+    def log_abs_det_jacobian(self, x, y):
+        """The logarithm of the absolute value of the determinant of the derivative at `x`, whose transform is `y`."""
+        raise NotImplementedError
+
+    def __repr__(self):
+        return type(self).__name__ + "()"
+
+    def forward_shape(self, shape):
+        """The shape of the transform of a value of a shape."""
+        return shape
+
+    def inverse_shape(self, shape):
+        """The shape of the inverse of a value of a shape."""
+        return shape
+
+
+class _Plain(Transform):
+    """A transform without parameters: all of a class are equal."""
+
+    def __eq__(self, other):
+        return isinstance(other, type(self))
+
+    __hash__ = None
+
+
+class _InverseTransform(Transform):
+    """The inverse of a transform."""
+
+    def __init__(self, transform):
+        super().__init__(cache_size=transform._cache_size)
+        self._inv = transform
+
+    def __getstate__(self):
+        return dict(self.__dict__)
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self):
+        return self._inv.codomain
+
+    @constraints.dependent_property(is_discrete=False)
+    def codomain(self):
+        return self._inv.domain
+
+    @property
+    def bijective(self):
+        return self._inv.bijective
+
+    @property
+    def sign(self):
+        return self._inv.sign
+
+    @property
+    def inv(self):
+        return self._inv
+
+    def with_cache(self, cache_size=1):
+        return self.inv.with_cache(cache_size).inv
+
+    def __eq__(self, other):
+        return isinstance(other, _InverseTransform) and self._inv == other._inv
+
+    __hash__ = None
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._inv!r})"
+
+    def __call__(self, x):
+        return self._inv._inv_call(x)
+
+    def _inv_call(self, y):
+        return self._inv(y)
+
+    def log_abs_det_jacobian(self, x, y):
+        return -self._inv.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape):
+        return self._inv.inverse_shape(shape)
+
+    def inverse_shape(self, shape):
+        return self._inv.forward_shape(shape)
+
+
+class ComposeTransform(Transform):
+    """Transforms one after another, the first one first."""
+
+    def __init__(self, parts, cache_size=0):
+        if cache_size:
+            parts = [part.with_cache(cache_size) for part in parts]
+        super().__init__(cache_size=cache_size)
+        self.parts = parts
+
+    def __eq__(self, other):
+        return isinstance(other, ComposeTransform) and self.parts == other.parts
+
+    __hash__ = None
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self):
+        return self._end(self.parts[::-1], "codomain", "domain")
+
+    @constraints.dependent_property(is_discrete=False)
+    def codomain(self):
+        return self._end(self.parts, "domain", "codomain")
+
+    @staticmethod
+    def _end(parts, entrance, exit):
+        """The constraint after the last of `parts`, for values that enter each by one of its sides and leave by the other."""
+        if not parts:
+            return constraints.real
+        event_dim = 0
+        for part in parts:
+            # A part takes dimensions of the event, as far as they go; those that it does not take stay.
+            event_dim = max(event_dim - getattr(part, entrance).event_dim, 0) + getattr(part, exit).event_dim
+        end = getattr(parts[-1], exit)
+        more = event_dim - end.event_dim
+        return constraints.independent(end, more) if more > 0 else end
+
+    @property
+    def bijective(self):
+        return all(part.bijective for part in self.parts)
+
+    @property
+    def sign(self):
+        return math.prod(part.sign for part in self.parts)
+
+    @property
+    def inv(self):
+        inverse = self._inv() if self._inv is not None else None
+        if inverse is None:
+            inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
+            inverse._inv = weakref.ref(self)
+            self._inv = weakref.ref(inverse)
+        return inverse
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else ComposeTransform(self.parts, cache_size=cache_size)
+
+    def __call__(self, x):
+        return functools.reduce(lambda value, part: part(value), self.parts, x)
+
+    def log_abs_det_jacobian(self, x, y):
+        if not self.parts:
+            return torch.zeros_like(x)
+        total = 0
+        event_dim = self.domain.event_dim
+        for i, part in enumerate(self.parts):
+            z = y if i + 1 == len(self.parts) else part(x)
+            total = total + _sum_rightmost(part.log_abs_det_jacobian(x, z), event_dim - part.domain.event_dim)
+            event_dim += part.codomain.event_dim - part.domain.event_dim
+            x = z
+        return total
+
+    def forward_shape(self, shape):
+        return functools.reduce(lambda s, part: part.forward_shape(s), self.parts, shape)
+
+    def inverse_shape(self, shape):
+        return functools.reduce(lambda s, part: part.inverse_shape(s), reversed(self.parts), shape)
+
+    def __repr__(self):
+        return type(self).__name__ + "(\n    " + ",\n    ".join(repr(part) for part in self.parts) + "\n)"
+
+
+identity_transform = ComposeTransform([])
+
+
+class IndependentTransform(Transform):
+    """A transform whose last batch dimensions belong to the event: logarithms of determinants are summed over them."""
+
+    def __init__(self, base_transform, reinterpreted_batch_ndims, cache_size=0):
+        super().__init__(cache_size=cache_size)
+        self.base_transform = base_transform.with_cache(cache_size)
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+
+    def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
+        return IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size=cache_size)
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self):
+        return constraints.independent(self.base_transform.domain, self.reinterpreted_batch_ndims)
+
+    @constraints.dependent_property(is_discrete=False)
+    def codomain(self):
+        return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
+
+    @property
+    def bijective(self):
+        return self.base_transform.bijective
+
+    @property
+    def sign(self):
+        return self.base_transform.sign
+
+    def _call(self, x):
+        if x.dim() < self.domain.event_dim:
+            raise ValueError("Too few dimensions on input")
+        return self.base_transform(x)
+
+    def _inverse(self, y):
+        if y.dim() < self.codomain.event_dim:
+            raise ValueError("Too few dimensions on input")
+        return self.base_transform.inv(y)
+
+    def log_abs_det_jacobian(self, x, y):
+        return _sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.base_transform!r}, {self.reinterpreted_batch_ndims})"
+
+    def forward_shape(self, shape):
+        return self.base_transform.forward_shape(shape)
+
+    def inverse_shape(self, shape):
+        return self.base_transform.inverse_shape(shape)
+
+
+class ReshapeTransform(Transform):
+    """The last dimensions, of the shape `in_shape`, in the shape `out_shape`.
+
+    Raises:
+        ValueError: where they differ in the number of elements
+    """
+
+    bijective = True
+
+    def __init__(self, in_shape, out_shape, cache_size=0):
+        self.in_shape = torch.Size(in_shape)
+        self.out_shape = torch.Size(out_shape)
+        if self.in_shape.numel() != self.out_shape.numel():
+            raise ValueError("in_shape, out_shape have different numbers of elements")
+        super().__init__(cache_size=cache_size)
+
+    @constraints.dependent_property
+    def domain(self):
+        return constraints.independent(constraints.real, len(self.in_shape))
+
+    @constraints.dependent_property
+    def codomain(self):
+        return constraints.independent(constraints.real, len(self.out_shape))
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else ReshapeTransform(self.in_shape, self.out_shape, cache_size)
+
+    def _call(self, x):
+        return x.reshape(x.shape[: x.dim() - len(self.in_shape)] + self.out_shape)
+
+    def _inverse(self, y):
+        return y.reshape(y.shape[: y.dim() - len(self.out_shape)] + self.in_shape)
+
+    def log_abs_det_jacobian(self, x, y):
+        return x.new_zeros(x.shape[: x.dim() - len(self.in_shape)])
+
+    def forward_shape(self, shape):
+        return self._replaced(shape, self.in_shape, self.out_shape)
+
+    def inverse_shape(self, shape):
+        return self._replaced(shape, self.out_shape, self.in_shape)
+
+    @staticmethod
+    def _replaced(shape, old, new):
+        if len(shape) < len(old):
+            raise ValueError("Too few dimensions on input")
+        cut = len(shape) - len(old)
+        if shape[cut:] != old:
+            raise ValueError(f"Shape mismatch: expected {shape[cut:]} but got {old}")
+        return shape[:cut] + new
+
+
+class ExpTransform(_Plain):
+    """`exp(x)`."""
+
+    domain = constraints.real
+    codomain = constraints.positive
+    bijective = True
+    sign = 1
+
+    def _call(self, x):
+        return x.exp()
+
+    def _inverse(self, y):
+        return y.log()
+
+    def log_abs_det_jacobian(self, x, y):
+        return x
+
+
+class PowerTransform(Transform):
+    """`x ** exponent`, of positive numbers."""
+
+    domain = constraints.positive
+    codomain = constraints.positive
+    bijective = True
+
+    def __init__(self, exponent, cache_size=0):
+        super().__init__(cache_size=cache_size)
+        (self.exponent,) = broadcast_all(exponent)
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else PowerTransform(self.exponent, cache_size=cache_size)
+
+    @property
+    def sign(self):
+        return self.exponent.sign()
+
+    def __eq__(self, other):
+        return isinstance(other, PowerTransform) and self.exponent.eq(other.exponent).all().item()
+
+    __hash__ = None
+
+    def _call(self, x):
+        return x.pow(self.exponent)
+
+    def _inverse(self, y):
+        return y.pow(1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x, y):
+        return (self.exponent * y / x).abs().log()
+
+    def forward_shape(self, shape):
+        return torch.broadcast_shapes(shape, self.exponent.shape)
+
+    def inverse_shape(self, shape):
+        return torch.broadcast_shapes(shape, self.exponent.shape)
+
+
+def _clipped_sigmoid(x):
+    """A sigmoid that is neither 0 nor 1."""
+    info = torch.finfo(x.dtype)
+    return torch.clamp(torch.sigmoid(x), min=info.tiny, max=1.0 - info.eps)
+
+
+class SigmoidTransform(_Plain):
+    """`1 / (1 + exp(-x))`, and its logit as the inverse."""
+
+    domain = constraints.real
+    codomain = constraints.unit_interval
+    bijective = True
+    sign = 1
+
+    def _call(self, x):
+        return _clipped_sigmoid(x)
+
+    def _inverse(self, y):
+        info = torch.finfo(y.dtype)
+        y = y.clamp(min=info.tiny, max=1.0 - info.eps)
+        return y.log() - (-y).log1p()
+
+    def log_abs_det_jacobian(self, x, y):
+        return -softplus(-x) - softplus(x)
+
+
+class SoftplusTransform(_Plain):
+    """`log(1 + exp(x))`, which is `x` above 20."""
+
+    domain = constraints.real
+    codomain = constraints.positive
+    bijective = True
+    sign = 1
+
+    def _call(self, x):
+        return softplus(x)
+
+    def _inverse(self, y):
+        return (-y).expm1().neg().log() + y
+
+    def log_abs_det_jacobian(self, x, y):
+        return -softplus(-x)
+
+
+class TanhTransform(_Plain):
+    """`tanh(x)`; a cache is wise, for near -1 and 1 its inverse loses digits."""
+
+    domain = constraints.real
+    codomain = constraints.interval(-1.0, 1.0)
+    bijective = True
+    sign = 1
+
+    def _call(self, x):
+        return x.tanh()
+
+    def _inverse(self, y):
+        return torch.atanh(y)
+
+    def log_abs_det_jacobian(self, x, y):
+        # 1 - tanh(x)^2, without the difference
+        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
+
+
+class AbsTransform(_Plain):
+    """`|x|`; the inverse is the positive of the two."""
+
+    domain = constraints.real
+    codomain = constraints.positive
+
+    def _call(self, x):
+        return x.abs()
+
+    def _inverse(self, y):
+        return y
+
+
+class AffineTransform(Transform):
+    """`loc + scale * x`, pointwise, for events of `event_dim` dimensions."""
+
+    bijective = True
+
+    def __init__(self, loc, scale, event_dim=0, cache_size=0):
+        super().__init__(cache_size=cache_size)
+        self.loc = loc
+        self.scale = scale
+        self._event_dim = event_dim
+
+    @property
+    def event_dim(self):
+        return self._event_dim
+
+    @constraints.dependent_property(is_discrete=False)
+    def domain(self):
+        return constraints.independent(constraints.real, self.event_dim) if self.event_dim else constraints.real
+
+    @constraints.dependent_property(is_discrete=False)
+    def codomain(self):
+        return constraints.independent(constraints.real, self.event_dim) if self.event_dim else constraints.real
+
+    def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
+        return AffineTransform(self.loc, self.scale, self.event_dim, cache_size=cache_size)
+
+    def __eq__(self, other):
+        return (
+            isinstance(other, AffineTransform) and _same_numbers(self.loc, other.loc) and _same_numbers(self.scale, other.scale)
+        )
+
+    __hash__ = None
+
+    @property
+    def sign(self):
+        if isinstance(self.scale, numbers.Real):
+            return 1 if self.scale > 0 else -1 if self.scale < 0 else 0
+        return self.scale.sign()
+
+    def _call(self, x):
+        return self.loc + self.scale * x
+
+    def _inverse(self, y):
+        return (y - self.loc) / self.scale
+
+    def log_abs_det_jacobian(self, x, y):
+        if isinstance(self.scale, numbers.Real):
+            result = torch.full_like(x, math.log(abs(self.scale)))
+        else:
+            result = torch.abs(self.scale).log()
+        return _sum_rightmost(result.expand(torch.broadcast_shapes(x.shape, result.shape)), self.event_dim)
+
+    def forward_shape(self, shape):
+        return torch.broadcast_shapes(shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))
+
+    inverse_shape = forward_shape
+
+
+def _same_numbers(a, b):
+    if isinstance(a, numbers.Number) and isinstance(b, numbers.Number):
+        return a == b
+    return bool((torch.as_tensor(a) == torch.as_tensor(b)).all().item())
+
+
+class CorrCholeskyTransform(Transform):
+    """Vectors of length `d (d - 1) / 2` as Cholesky factors `[d, d]` of correlation matrices.
+
+    The hyperbolic tangents of the entries are partial correlations: each takes its part of what is left of the row's length, one.
+    """
+
+    domain = constraints.real_vector
+    codomain = constraints.corr_cholesky
+    bijective = True
+
+    def _call(self, x):
+        eps = torch.finfo(x.dtype).eps
+        r = vec_to_tril_matrix(torch.tanh(x).clamp(min=-1 + eps, max=1 - eps), diag=-1)
+        left = (1 - r**2).sqrt().cumprod(-1)
+        r = r + torch.eye(r.shape[-1], dtype=r.dtype, device=r.device)
+        return r * pad(left[..., :-1], [1, 0], value=1)
+
+    def _inverse(self, y):
+        left = pad(1 - torch.cumsum(y * y, dim=-1)[..., :-1], [1, 0], value=1)
+        t = tril_matrix_to_vec(y, diag=-1) / tril_matrix_to_vec(left, diag=-1).sqrt()
+        return (t.log1p() - t.neg().log1p()) / 2
+
+    def log_abs_det_jacobian(self, x, y, intermediates=None):
+        # Each entry of y is a partial correlation times what is left, which its column's diagonal does not count.
+        left = tril_matrix_to_vec(1 - (y * y).cumsum(dim=-1), diag=-2)
+        of_lengths = 0.5 * left.log().sum(-1)
+        of_tanh = -2 * (x + softplus(-2 * x) - math.log(2.0)).sum(dim=-1)
+        return of_lengths + of_tanh
+
+    def forward_shape(self, shape):
+        if len(shape) < 1:
+            raise ValueError("Too few dimensions on input")
+        n = shape[-1]
+        d = round((0.25 + 2 * n) ** 0.5 + 0.5)
+        if d * (d - 1) // 2 != n:
+            raise ValueError("Input is not a flattened lower-diagonal number")
+        return shape[:-1] + (d, d)
+
+    def inverse_shape(self, shape):
+        if len(shape) < 2:
+            raise ValueError("Too few dimensions on input")
+        if shape[-2] != shape[-1]:
+            raise ValueError("Input is not square")
+        d = shape[-1]
+        return shape[:-2] + (d * (d - 1) // 2,)
+
+
+def _same_vectors(shape):
+    if len(shape) < 1:
+        raise ValueError("Too few dimensions on input")
+    return shape
+
+
+class SoftmaxTransform(_Plain):
+    """A softmax of vectors, and the logarithm as one of its inverses. It is not bijective: `StickBreakingTransform` is."""
+
+    domain = constraints.real_vector
+    codomain = constraints.simplex
+
+    def _call(self, x):
+        exps = (x - x.max(-1, True)[0]).exp()
+        return exps / exps.sum(-1, True)
+
+    def _inverse(self, y):
+        return y.log()
+
+    def forward_shape(self, shape):
+        return _same_vectors(shape)
+
+    def inverse_shape(self, shape):
+        return _same_vectors(shape)
+
+
+class StickBreakingTransform(_Plain):
+    """Vectors of `k - 1` numbers as `k` probabilities: each takes its fraction of what is left of a stick.
+
+    Zeros give equal probabilities.
+    """
+
+    domain = constraints.real_vector
+    codomain = constraints.simplex
+    bijective = True
+
+    @staticmethod
+    def _offsets(x):
+        """How many pieces follow each."""
+        return x.shape[-1] + 1 - x.new_ones(x.shape[-1]).cumsum(-1)
+
+    def _call(self, x):
+        z = _clipped_sigmoid(x - self._offsets(x).log())
+        left = (1 - z).cumprod(-1)
+        return pad(z, [0, 1], value=1) * pad(left, [1, 0], value=1)
+
+    def _inverse(self, y):
+        taken = y[..., :-1]
+        left = torch.clamp(1 - taken.cumsum(-1), min=torch.finfo(y.dtype).tiny)
+        return taken.log() - left.log() + self._offsets(taken).log()
+
+    def log_abs_det_jacobian(self, x, y):
+        x = x - self._offsets(x).log()
+        return (-x + logsigmoid(x) + y[..., :-1].log()).sum(-1)
+
+    def forward_shape(self, shape):
+        shape = _same_vectors(shape)
+        return shape[:-1] + (shape[-1] + 1,)
+
+    def inverse_shape(self, shape):
+        shape = _same_vectors(shape)
+        return shape[:-1] + (shape[-1] - 1,)
+
+
+class LowerCholeskyTransform(_Plain):
+    """Square matrices as lower triangular ones with a positive diagonal: its exponential."""
+
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.lower_cholesky
+
+    def _call(self, x):
+        return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
+
+    def _inverse(self, y):
+        return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
+
+
+class PositiveDefiniteTransform(_Plain):
+    """Square matrices as positive definite ones, by their Cholesky factors."""
+
+    domain = constraints.independent(constraints.real, 2)
+    codomain = constraints.positive_definite
+
+    def _call(self, x):
+        factor = LowerCholeskyTransform()(x)
+        return factor @ factor.mT
+
+    def _inverse(self, y):
+        return LowerCholeskyTransform().inv(torch.linalg.cholesky(y))
+
+
+class _Joined(Transform):
+    """Transforms of the pieces of a value along a dimension; subclasses say what the pieces are, and join them."""
+
+    def __init__(self, tseq, dim, cache_size):
+        if not all(isinstance(t, Transform) for t in tseq):
+            raise AssertionError("All elements of tseq must be Transform instances")
+        if cache_size:
+            tseq = [t.with_cache(cache_size) for t in tseq]
+        super().__init__(cache_size=cache_size)
+        self.transforms = list(tseq)
+        self.dim = dim
+
+    @property
+    def bijective(self):
+        return all(t.bijective for t in self.transforms)
+
+    def _check(self, value):
+        if not -value.dim() <= self.dim < value.dim():
+            raise AssertionError(f"dim {self.dim} out of range for tensor with {value.dim()} dimensions")
+
+
+class CatTransform(_Joined):
+    """Transforms of pieces of the sizes `lengths` (ones, if not given) along `dim`."""
+
+    def __init__(self, tseq, dim=0, lengths=None, cache_size=0):
+        super().__init__(tseq, dim, cache_size)
+        self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
+        if len(self.lengths) != len(self.transforms):
+            raise AssertionError(f"lengths ({len(self.lengths)}) must match transforms ({len(self.transforms)})")
+
+    @property
+    def event_dim(self):
+        return max(t.event_dim for t in self.transforms)
+
+    @property
+    def length(self):
+        """The size along `dim`."""
+        return sum(self.lengths)
+
+    def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
+        return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
+
+    def _pieces(self, value, name):
+        self._check(value)
+        if value.size(self.dim) != self.length:
+            raise AssertionError(f"{name}.size({self.dim}) = {value.size(self.dim)} must equal length {self.length}")
+        return value.split(self.lengths, self.dim)
+
+    def _call(self, x):
+        pieces = self._pieces(x, "x")
+        return torch.cat([t(piece) for t, piece in zip(self.transforms, pieces, strict=True)], dim=self.dim)
+
+    def _inverse(self, y):
+        pieces = self._pieces(y, "y")
+        return torch.cat([t.inv(piece) for t, piece in zip(self.transforms, pieces, strict=True)], dim=self.dim)
+
+    def log_abs_det_jacobian(self, x, y):
+        pieces = []
+        for t, a, b in zip(self.transforms, self._pieces(x, "x"), self._pieces(y, "y"), strict=True):
+            jacobian = t.log_abs_det_jacobian(a, b)
+            pieces.append(_sum_rightmost(jacobian, self.event_dim - t.event_dim) if t.event_dim < self.event_dim else jacobian)
+        dim = self.dim if self.dim < 0 else self.dim - x.dim()
+        dim += self.event_dim
+        # Where the dimension belongs to the event, the determinants multiply.
+        return torch.cat(pieces, dim=dim) if dim < 0 else sum(pieces)
+
+    @constraints.dependent_property
+    def domain(self):
+        return constraints.cat([t.domain for t in self.transforms], dim=self.dim, lengths=self.lengths)
+
+    @constraints.dependent_property
+    def codomain(self):
+        return constraints.cat([t.codomain for t in self.transforms], dim=self.dim, lengths=self.lengths)
+
+
+class StackTransform(_Joined):
+    """Transforms of the entries along `dim`."""
+
+    def __init__(self, tseq, dim=0, cache_size=0):
+        super().__init__(tseq, dim, cache_size)
+
+    def with_cache(self, cache_size=1):
+        return self if self._cache_size == cache_size else StackTransform(self.transforms, self.dim, cache_size)
+
+    def _pieces(self, value, name):
+        self._check(value)
+        if value.size(self.dim) != len(self.transforms):
+            raise AssertionError(
+                f"{name}.size({self.dim}) = {value.size(self.dim)} must equal len(transforms) {len(self.transforms)}"
+            )
+        return value.unbind(self.dim)
+
+    def _call(self, x):
+        return torch.stack([t(piece) for t, piece in zip(self.transforms, self._pieces(x, "x"), strict=True)], self.dim)
+
+    def _inverse(self, y):
+        return torch.stack([t.inv(piece) for t, piece in zip(self.transforms, self._pieces(y, "y"), strict=True)], self.dim)
+
+    def log_abs_det_jacobian(self, x, y):
+        pieces = zip(self.transforms, self._pieces(x, "x"), self._pieces(y, "y"), strict=True)
+        return torch.stack([t.log_abs_det_jacobian(a, b) for t, a, b in pieces], dim=self.dim)
+
+    @constraints.dependent_property
+    def domain(self):
+        return constraints.stack([t.domain for t in self.transforms], dim=self.dim)
+
+    @constraints.dependent_property
+    def codomain(self):
+        return constraints.stack([t.codomain for t in self.transforms], dim=self.dim)
+
+
+class CumulativeDistributionTransform(Transform):
+    """The `cdf` of a distribution, whose draws it makes uniform."""
+
+    bijective = True
+    codomain = constraints.unit_interval
+    sign = 1
+
+    def __init__(self, distribution, cache_size=0):
+        super().__init__(cache_size=cache_size)
+        if not isinstance(distribution, Distribution):
+            raise AssertionError(f"distribution must be a Distribution, got {type(distribution).__name__}")
+        self.distribution = distribution
+
+    @property
+    def domain(self):
+        return self.distribution.support
+
+    def _call(self, x):
+        return self.distribution.cdf(x)
+
+    def _inverse(self, y):
+        return self.distribution.icdf(y)
+
+    def log_abs_det_jacobian(self, x, y):
+        return self.distribution.log_prob(x)
+
+    def with_cache(self, cache_size=1):
+        if self._cache_size == cache_size:
+            return self
+        return CumulativeDistributionTransform(self.distribution, cache_size=cache_size)

@@ -1,0 +1,5 @@
+"""`Adagrad`, under PyTorch's name for the module."""
+
+from .rmsprop import Adagrad
+
+__all__ = ["Adagrad"]
