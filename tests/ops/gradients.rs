@@ -174,10 +174,10 @@ fn every_complex(question: &str, ask: impl Fn(&Row, &Schema, &Sample, DType) -> 
 /// As PyTorch defines it: the derivative by the real part, and `i` times that by the imaginary part.
 #[test]
 fn complex_gradients_equal_central_differences() {
-    every_complex("complex gradient", first_gradients);
+    every_complex(COMPLEX, first_gradients);
 }
 
 #[test]
 fn complex_second_gradients_equal_central_differences_of_first_ones() {
-    every_complex("complex second gradient", second_gradients);
+    every_complex(COMPLEX_SECOND, second_gradients);
 }

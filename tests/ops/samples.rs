@@ -15,6 +15,10 @@ pub struct Limit {
 /// Sizes of the result depend on values, at least for some arguments; on `meta` these are refused.
 pub const READS_VALUES: &str = "infer where values decide";
 
+pub const COMPLEX: &str = "complex gradient";
+pub const COMPLEX_SECOND: &str = "complex second gradient";
+const PHASES: &str = "singular vectors are given up to a phase, on which the sum of all elements depends";
+
 pub const LIMITS: &[Limit] = &[
     Limit {
         op: "repeat_interleave.self_Tensor",
@@ -38,6 +42,10 @@ pub const LIMITS: &[Limit] = &[
     Limit { op: "nonzero_numpy", question: READS_VALUES, reason: "the values decide how large the result is" },
     Limit { op: "where", question: READS_VALUES, reason: "the values decide how large the result is" },
     Limit { op: "one_hot", question: READS_VALUES, reason: "the values decide how large the result is" },
+    Limit { op: "linalg_svd", question: COMPLEX, reason: PHASES },
+    Limit { op: "linalg_svd", question: COMPLEX_SECOND, reason: PHASES },
+    Limit { op: "svd", question: COMPLEX, reason: PHASES },
+    Limit { op: "svd", question: COMPLEX_SECOND, reason: PHASES },
 ];
 
 pub fn limited(row: &Row, question: &str) -> bool {
