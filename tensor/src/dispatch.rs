@@ -212,7 +212,7 @@ fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
         Some(v) if !v.is_detached() => &v.base,
         _ => x,
     };
-    if !state::grad_enabled() || !(x.requires_grad() || base.requires_grad()) {
+    if !state::grad_enabled() || !(x.requires_grad() || base.requires_grad()) || x.numel() == 0 {
         return Ok(None);
     }
     let begins_storage = base.storage_offset() == 0 && base.is_contiguous() && w.end() <= base.numel();

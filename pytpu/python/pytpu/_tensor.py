@@ -111,6 +111,29 @@ def dim_order(self):
 
 
 @method
+def lu(self, pivot=True, get_infos=False):
+    """See ``torch.lu``."""
+    from .functions import lu
+
+    return lu(self, pivot, get_infos)
+
+
+def _removed(name):
+    def f(self, *args, **kwargs):
+        from . import _removed
+
+        return getattr(_removed, name)(self, *args, **kwargs)
+
+    f.__name__ = name
+    f.__doc__ = f"Removed: see ``torch.{name}``."
+    return method(f)
+
+
+for _name in ("cholesky", "eig", "lstsq", "qr", "solve", "symeig"):
+    _removed(_name)
+
+
+@method
 def __reversed__(self):
     return self if self.dim() == 0 else self.flip(0)
 

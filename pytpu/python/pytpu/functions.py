@@ -17,7 +17,7 @@ __all__ = [
     "chain_matmul", "einsum", "histogramdd", "unravel_index",
     "cond", "is_distributed", "norm_except_dim", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
     "view_as_complex_copy", "view_as_real_copy",
-    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
+    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "lu", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
 ]
 
 _PROFILES = {
@@ -283,6 +283,25 @@ def _once(text):
     if text not in _said:
         _said.add(text)
         warnings.warn(text, stacklevel=3)
+
+
+def lu(A, pivot=True, get_infos=False, out=None):
+    """The triangles of a matrix in one and its pivots, and with ``get_infos`` where a factorization failed."""
+    _once(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a "
+        "future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\n"
+        "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\n"
+        "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
+        "LU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)"
+    )
+    found = _C._ops._lu_with_info(A, pivot, check_errors=not get_infos)
+    if not get_infos:
+        found = found[:2]
+    if out is None:
+        return tuple(found) if not get_infos else found
+    if len(out) != len(found):
+        raise TypeError(f"expected tuple of {len(found)} elements but got {len(out)}")
+    return tuple(_into(o, x) for o, x in zip(out, found))
 
 
 def meshgrid(*tensors, indexing=None):

@@ -5,10 +5,8 @@ from . import _C
 _PREFIX = "linalg_"
 globals().update({k[len(_PREFIX) :]: v for k, v in vars(_C._ops).items() if k.startswith(_PREFIX)})
 
-
-class LinAlgError(RuntimeError):
-    """A decomposition failed, or a matrix has no inverse."""
-
+#: A decomposition failed, or a matrix has no inverse.
+LinAlgError = _C._LinAlgError
 
 matmul = _C._ops.matmul
 

@@ -250,6 +250,7 @@ op_table! {
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
         fused SolveTriangular = linalg::SolveTriangular;
+        fused CholeskySolve = linalg::CholeskySolve;
         fused Solve = linalg::Solve;
         fused Inverse = linalg::Inverse;
         fused Det = linalg::Det;

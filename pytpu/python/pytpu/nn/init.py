@@ -199,11 +199,9 @@ def orthogonal_(tensor, gain=1, generator=None):
         flat = tensor.new_empty((rows, cols)).normal_(0, 1, generator=generator)
         if rows < cols:
             flat = flat.t()
-        import numpy  # LAPACK's QR, as PyTorch's; imported where it is needed, since importing it takes longest
-
-        q, r = map(torch.from_numpy, numpy.linalg.qr(flat.cpu().numpy()))
+        q, r = torch.linalg.qr(flat)
         # The signs of R's diagonal make Q uniformly distributed.
-        q = (q * r.diagonal(0).sign()).to(tensor)
+        q = q * r.diagonal(0).sign()
         if rows < cols:
             q = q.t()
         tensor.view_as(q).copy_(q)

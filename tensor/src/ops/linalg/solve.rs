@@ -90,6 +90,54 @@ impl Fused for SolveTriangular {
     }
 }
 
+/// `x` of `l l^H x = b`, or of `l^H l x = b` with an upper factor.
+///
+/// The triangle alone is read. The gradient is that of a factor with all its elements, as PyTorch defines it.
+///
+/// | operand | shape | dtype |
+/// |---|---|---|
+/// | b | `[.., n, k]` | `float32`, `float64` or complex |
+/// | l | `[.., n, n]`, with the same batch | that of b |
+/// | x | that of b | that of b |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CholeskySolve {
+    /// With an upper factor.
+    pub upper: bool,
+}
+
+impl Fused for CholeskySolve {
+    const NAME: &'static str = "cholesky_solve";
+    const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
+        let l = s.x(1);
+        let gb = dispatch::call(Prim::CholeskySolve(*o), &[g, l])?;
+        let gl = match s.needs(1) {
+            false => None,
+            true => {
+                let half = gb.matmul(&adjoint(s.y(0))?)?;
+                let both = half.add(&adjoint(&half)?)?.neg()?;
+                Some(if o.upper { l.matmul(&both)? } else { both.matmul(l)? })
+            }
+        };
+        Ok(smallvec![Some(gb), gl])
+    });
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(x[0].meta().with_dims(*x[0].dims()))
+    }
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        let (b, l) = (x[0], x[1]);
+        let back = adjoint(l)?;
+        let (first, second) = if self.upper { (&back, l) } else { (l, &back) };
+        let y = SolveTriangular { upper: false, unit: false }.call(first, b)?;
+        Ok(smallvec![SolveTriangular { upper: true, unit: false }.call(second, &y)?])
+    }
+    fn saves(&self, needs: u64) -> Saves {
+        Saves::both(0b10, if needs & 2 != 0 { 1 } else { 0 })
+    }
+    fn takes_complex(&self) -> bool {
+        true
+    }
+}
+
 /// `x` of `a x = b`, and per matrix zero, or the number of a pivot that is zero.
 ///
 /// | operand | shape | dtype |

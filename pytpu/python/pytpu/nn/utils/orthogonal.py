@@ -108,15 +108,9 @@ def householder(x):
     return torch.eye(n, k, dtype=x.dtype, device=x.device) - v @ (t @ v[..., :k, :].mT)
 
 
-def _qr(a, mode):
-    import numpy  # LAPACK's QR, as PyTorch's; imported where it is needed, since importing it takes longest
-
-    return [torch.from_numpy(numpy.ascontiguousarray(part)).to(a.device) for part in numpy.linalg.qr(a.detach().cpu().numpy(), mode)]
-
-
 def _orthogonalised(a):
     """The Q of a decomposition whose R has a positive diagonal."""
-    q, r = _qr(a, "reduced")
+    q, r = torch.linalg.qr(a)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
 
@@ -170,8 +164,7 @@ class _Orthogonal(Module):
                 "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
                 "use_trivialization=False."
             )
-        reflections, tau = _qr(q, "raw")
-        x = reflections.mT.clone(memory_format=torch.contiguous_format)
+        x, tau = torch.geqrf(q)
         # Signs of R's diagonal. LAPACK says with a zero that it does not reflect, which the map then does.
         diagonal = x.diagonal(dim1=-2, dim2=-1)
         diagonal.copy_(diagonal.sign() * torch.where(tau == 0, -1, 1))

@@ -1,0 +1,42 @@
+"""Decompositions of which only a few vectors are asked: ``torch.svd_lowrank`` and ``torch.pca_lowrank``."""
+
+from . import _C, linalg
+from .overrides import handle_torch_function, has_torch_function
+
+
+def _orthonormal(x):
+    return linalg.qr(x).Q
+
+
+def svd_lowrank(A, q=6, niter=2, M=None):
+    """``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter`` power iterations.
+
+    ``A`` is ``(*, m, n)``; the results are ``(*, m, q)``, ``(*, q)``, ``(*, n, q)``. Algorithm 5.1 of Halko et al., 2009.
+    """
+    if has_torch_function((A, M)):
+        return handle_torch_function(svd_lowrank, (A, M), A, q=q, niter=niter, M=M)
+    q = 6 if q is None else q
+    *_, m, n = A.shape
+    if M is not None:
+        M = M.broadcast_to(A.size())
+        A = A - M
+    niter = 2 if niter is None else niter
+    basis = _orthonormal(A @ _C._ops.randn((n, q), dtype=A.dtype, device=A.device))
+    for _ in range(niter):
+        basis = _orthonormal(A @ _orthonormal(A.mH @ basis))
+    U, S, Vh = linalg.svd(basis.mH @ A, full_matrices=False)
+    return basis @ U, S, Vh.mH
+
+
+def pca_lowrank(A, q=None, center=True, niter=2):
+    """Principal components of a matrix whose rows are samples: ``svd_lowrank`` of it, its columns centred unless told otherwise."""
+    if has_torch_function((A,)):
+        return handle_torch_function(pca_lowrank, (A,), A, q=q, center=center, niter=niter)
+    *_, m, n = A.shape
+    if q is None:
+        q = min(6, m, n)
+    elif not 0 <= q <= min(m, n):
+        raise ValueError(f"q(={q}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
+    if niter < 0:
+        raise ValueError(f"niter(={niter}) must be non-negative integer")
+    return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter=niter)
