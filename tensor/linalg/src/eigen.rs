@@ -59,15 +59,12 @@ pub fn solve_triangular<T: Number>(a: &[T], b: &mut [T], n: usize, k: usize, upp
 /// eigenvectors as columns. Returns whether they converged.
 pub fn eigh<T: Number>(a: &[T], n: usize, upper: bool, values: &mut [T::Part], vectors: Option<&mut [T]>) -> bool {
     let mut c = Columns::from_rows(a, n, n);
-    if upper {
-        for j in 0..n {
-            for i in j + 1..n {
-                *c.at(i, j) = c.get(j, i).conjugated();
-            }
+    for j in 0..n {
+        *c.at(j, j) = T::real(c.get(j, j).re());
+        for i in j + 1..n {
+            let (to, from) = if upper { ((i, j), (j, i)) } else { ((j, i), (i, j)) };
+            *c.at(to.0, to.1) = c.get(from.0, from.1).conjugated();
         }
-    }
-    for i in 0..n {
-        *c.at(i, i) = T::real(c.get(i, i).re());
     }
     if !c.data.iter().all(|v| v.modulus().is_finite()) {
         return false;
@@ -110,9 +107,9 @@ pub fn svd<T: Number>(
     };
     let few = m.min(n);
     let mut w = vec![T::ZERO; few];
-    let mut parts = vectors.is_some().then(|| {
-        (Columns::zeros(m, if full { m } else { few }), Columns::<T>::zeros(n, if full { n } else { few }))
-    });
+    let mut parts = vectors
+        .is_some()
+        .then(|| (Columns::zeros(m, if full { m } else { few }), Columns::<T>::zeros(n, if full { n } else { few })));
     let needs = faer_svd::svd_scratch::<T>(m, n, compute, compute, Par::Seq, Default::default());
     let done = with_memory(needs, |stack| {
         let (u, v) = match &mut parts {
@@ -151,9 +148,10 @@ pub fn eig<T: Number>(
     for column in v.chunks_exact_mut(n.max(1)) {
         let length = column.iter().fold(T::Part::ZERO, |s, v| s.hypot(v.re.hypot(v.im)));
         // The greatest element becomes real.
-        let greatest = column.iter().copied().fold(Complex::new(T::Part::ZERO, T::Part::ZERO), |best: Complex<T::Part>, v| {
-            if v.re.hypot(v.im) > best.re.hypot(best.im) { v } else { best }
-        });
+        let greatest =
+            column.iter().copied().fold(Complex::new(T::Part::ZERO, T::Part::ZERO), |best: Complex<T::Part>, v| {
+                if v.re.hypot(v.im) > best.re.hypot(best.im) { v } else { best }
+            });
         let size = greatest.re.hypot(greatest.im);
         if length > T::Part::ZERO && size > T::Part::ZERO {
             let turn = match greatest.im == T::Part::ZERO {

@@ -56,13 +56,13 @@ fn eliminate<T: Number>(c: &mut Columns<T>, pivots: &mut [i32]) -> i32 {
     info
 }
 
-/// Where each row of `P^T a` stands in `a`, from pivots of a matrix with `order.len()` rows.
+/// Where each row of `P^T a` stands in `a`, from pivots between one and `order.len()`, the number of rows.
 pub fn permutation(pivots: &[i32], order: &mut [i64]) {
     for (i, v) in order.iter_mut().enumerate() {
         *v = i as i64;
     }
     for (i, &p) in pivots.iter().enumerate() {
-        order.swap(i, (p as usize).clamp(1, order.len()) - 1);
+        order.swap(i, p as usize - 1);
     }
 }
 

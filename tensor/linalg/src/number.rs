@@ -101,4 +101,3 @@ macro_rules! numbers {
     )*};
 }
 numbers! { f32 f64 }
-

@@ -23,7 +23,8 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
     let mut k = 0;
     while k < n {
         let own = diagonal_size(a[at(k, k)], hermitian);
-        let greatest = (k + 1..n).fold(k + 1, |best, i| if a[at(i, k)].size() > a[at(best, k)].size() { i } else { best });
+        let greatest =
+            (k + 1..n).fold(k + 1, |best, i| if a[at(i, k)].size() > a[at(best, k)].size() { i } else { best });
         let below = if k + 1 < n { a[at(greatest, k)].size() } else { T::Part::ZERO };
         let (mut with, mut step) = (k, 1);
         if own.max(below) == T::Part::ZERO || own.is_nan() {

@@ -182,7 +182,7 @@ impl Fused for LuFactor {
         if let Some((rest, dim)) = beside {
             ga = crate::ops::concat::cat(&[&ga, &rest], dim)?;
         }
-        let order = permutation(s.y(1), m)?;
+        let order = permutation(s.y(1), m, false)?;
         Ok(smallvec![Some(rows_back(&ga, &order)?)])
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
@@ -218,6 +218,8 @@ pub(super) fn with_ones(x: &Tensor) -> Result<Tensor> {
 pub struct Permutation {
     /// Rows.
     pub rows: usize,
+    /// For `lu_solve`, not `lu_unpack`, which names them in errors.
+    pub solving: bool,
 }
 
 impl Fused for Permutation {
@@ -227,6 +229,19 @@ impl Fused for Permutation {
         let pivots = elements::<i32>(x[0]);
         let few = x[0].dims()[x[0].dims().len() - 1];
         let mut order = vec![0; y[0].numel()];
+        if pivots.iter().any(|&p| p < 1 || p as usize > o.rows) {
+            return Err(Error::runtime(match (o.solving, pivots.iter().any(|&p| p < 1)) {
+                (false, _) => {
+                    "pivots passed to lu_unpack must be between 1 and LU.size(-2) inclusive.Did you properly pass the result of lu_factor?"
+                }
+                (_, true) => {
+                    "Pivots given to lu_solve must all be greater or equal to 1. Did you properly pass the result of lu_factor?"
+                }
+                _ => {
+                    "Pivots given to lu_solve must all be smaller or equal to LU.size(-2). Did you properly pass the result of lu_factor?"
+                }
+            }));
+        }
         for i in 0..order.len().checked_div(o.rows).unwrap_or(0) {
             kernels::permutation(part(&pivots, i, few), part_mut(&mut order, i, o.rows));
         }
@@ -244,8 +259,8 @@ impl Fused for Permutation {
     }
 }
 
-pub(super) fn permutation(pivots: &Tensor, rows: usize) -> Result<Tensor> {
-    dispatch::call(Prim::Permutation(Permutation { rows }), &[pivots])
+pub(super) fn permutation(pivots: &Tensor, rows: usize, solving: bool) -> Result<Tensor> {
+    dispatch::call(Prim::Permutation(Permutation { rows, solving }), &[pivots])
 }
 
 /// `P x`, for `P` that takes row `i` to row `order[i]`.
@@ -810,7 +825,10 @@ impl Fused for LdlSolve {
         let (n, k) = matrix_size(x[2].meta());
         let pivots = elements::<i32>(x[1]);
         if pivots.iter().any(|p| p.unsigned_abs() as usize > n || *p == 0) {
-            return Err(Error::runtime("linalg.ldl_solve: pivots out of range"));
+            let bound = if pivots.contains(&0) { ">= 1" } else { "<= LD.size(-2)" };
+            return Err(Error::runtime(format!(
+                "Pivots given to ldl_solve must all satisfy |pivot| {bound}. Did you properly pass the result of ldl_factor?"
+            )));
         }
         with_number!(x[0].dtype(), T => {
             let (ld, mut b) = (elements::<T>(x[0]), elements::<T>(x[2]));

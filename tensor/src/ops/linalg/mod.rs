@@ -159,4 +159,3 @@ fn failure(info: &Tensor) -> Result<Option<(String, i64)>> {
         (head, codes[i].into())
     }))
 }
-

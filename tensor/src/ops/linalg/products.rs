@@ -1,8 +1,8 @@
 //! Products and norms of vectors and matrices that need no decomposition.
 
+use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip, stack};
 use crate::ops::reduce::{ReduceKind, reduce};
-use crate::op::normalize_dim;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
@@ -293,7 +293,13 @@ pub(super) enum Order<'a> {
     Name(&'a str),
 }
 
-pub(super) fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool, dtype: Option<DType>) -> Result<Tensor> {
+pub(super) fn matrix_norm(
+    x: &Tensor,
+    order: Order<'_>,
+    dims: &[i64],
+    keep: bool,
+    dtype: Option<DType>,
+) -> Result<Tensor> {
     const NAME: &str = "linalg.matrix_norm";
     let rank = x.dims().len();
     if rank < 2 {
@@ -324,11 +330,13 @@ pub(super) fn matrix_norm(x: &Tensor, order: Order<'_>, dims: &[i64], keep: bool
         Order::Name("fro") => return crate::ops::reduce::norm(&x, Scalar::Int(2), Some(&[a as i64, b as i64]), keep),
         Order::Number(p) if p.abs() == 1.0 => (a, b),
         Order::Number(p) if p.is_infinite() => (b, a),
-        Order::Number(p) if p > 0.0 => return singular_norm(&x, a, b, keep, |s| match s.dims().last() {
-            // Of no values the greatest is zero.
-            Some(0) => s.sum_dim(&[-1], true),
-            _ => s.amax(&[-1], true),
-        }),
+        Order::Number(p) if p > 0.0 => {
+            return singular_norm(&x, a, b, keep, |s| match s.dims().last() {
+                // Of no values the greatest is zero.
+                Some(0) => s.sum_dim(&[-1], true),
+                _ => s.amax(&[-1], true),
+            });
+        }
         Order::Number(_) => return singular_norm(&x, a, b, keep, |s| s.amin(&[-1], true)),
         Order::Name(_) => return singular_norm(&x, a, b, keep, |s| s.sum_dim(&[-1], true)),
     };

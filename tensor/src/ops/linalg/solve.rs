@@ -257,7 +257,12 @@ fn triangles(a: &Tensor) -> Result<(Tensor, Tensor)> {
 }
 
 /// Calls `f` with each matrix's number, its pivots' product and the sign that changing rows gives.
-fn each_diagonal<T: Number>(a: &mut [T], matrices: usize, n: usize, mut f: impl FnMut(usize, &mut dyn Iterator<Item = T>, bool)) {
+fn each_diagonal<T: Number>(
+    a: &mut [T],
+    matrices: usize,
+    n: usize,
+    mut f: impl FnMut(usize, &mut dyn Iterator<Item = T>, bool),
+) {
     let mut pivots = vec![0; n];
     for i in 0..matrices {
         let a = part_mut(a, i, n * n);
