@@ -25,7 +25,7 @@ def _differentiable(outputs):
 
 def _real_parts(x):
     """A complex tensor as a real one with a dimension of two more."""
-    return torch.view_as_real(x) if x.is_complex() else x
+    return torch.view_as_real(x.resolve_conj().resolve_neg()) if x.is_complex() else x
 
 
 def _check_inputs(inputs):
