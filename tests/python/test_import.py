@@ -48,3 +48,13 @@ def test_what_scripts_ask_of_other_accelerators():
     with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
         torch.cuda.synchronize()
     assert torch.version.__version__ == torch.__version__ and torch.version.cuda is None
+
+
+def test_the_version_is_that_of_the_interface():
+    """Scripts that ask for a version of PyTorch find one; this package's own is behind the plus."""
+    version = torch.__version__
+    assert version >= "2.0" and version > (1, 13) and not version < "2.9" and version != "2.15"
+    assert int(version.split(".")[0]) == 2 and version.split("+")[1] == f"pytpu.{torch.version.pytpu}"
+    made = torch.torch_version.TorchVersion
+    assert made("2.0.0a0") < "2.0" == made("2.0") and made("2.1.0.dev20230101") < "2.1" < made("2.1.0+cpu")
+    assert made("2.0") < "parrot" and hash(made("2.0")) == hash("2.0")

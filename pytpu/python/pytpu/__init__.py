@@ -40,7 +40,7 @@ from ._C import (  # noqa: F401
     tensor,
 )
 
-__version__ = _C.__version__
+from .version import __version__  # noqa: E402
 
 # The functions of the op table, under their own names.
 globals().update({_k: _v for _k, _v in vars(_C._functions).items() if not _k.startswith("__")})
@@ -106,6 +106,7 @@ _LAZY_MODULES = {
     "special",
     "storage",
     "testing",
+    "torch_version",
     "tpu",
     "types",
     "utils",

@@ -3,6 +3,7 @@
 use crate::number::Number;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
+use num_traits::Float;
 
 /// A matrix whose columns lie one after another.
 pub(crate) struct Columns<T> {
@@ -103,4 +104,40 @@ pub(crate) fn adjoint_product<T: Number>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> 
         Par::Seq,
     );
     c
+}
+
+/// Terms that are added side by side, so that the compiler may use vectors.
+const LANES: usize = 16;
+
+/// The sum of products of the conjugates of `a` with `b`.
+pub(crate) fn dot<T: Number>(a: &[T], b: &[T]) -> T {
+    let mut lanes = [T::ZERO; LANES];
+    let (a_parts, b_parts) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let rest = a_parts.remainder().iter().zip(b_parts.remainder());
+    let rest = rest.fold(T::ZERO, |s, (&a, &b)| s + a.conjugated() * b);
+    for (a, b) in a_parts.zip(b_parts) {
+        for i in 0..LANES {
+            lanes[i] += a[i].conjugated() * b[i];
+        }
+    }
+    lanes.iter().fold(rest, |s, &v| s + v)
+}
+
+/// The Euclidean length of `x`, that neither overflows nor vanishes on the way.
+pub(crate) fn length<T: Number>(x: &[T]) -> T::Part {
+    let greatest = x.iter().fold(T::Part::ZERO, |m, v| m.max(v.re().abs()).max(v.im().abs()));
+    if greatest == T::Part::ZERO || !greatest.is_finite() {
+        return x.iter().fold(greatest, |s, v| s + v.size());
+    }
+    // A power of two, by which nothing is rounded.
+    let scale = greatest.max(T::Part::min_positive_value()).log2().floor().exp2();
+    let by = T::Part::ONE / scale;
+    let mut lanes = [T::Part::ZERO; LANES];
+    for part in x.chunks(LANES) {
+        for (lane, v) in lanes.iter_mut().zip(part) {
+            let (re, im) = (v.re() * by, v.im() * by);
+            *lane += re * re + im * im;
+        }
+    }
+    lanes.iter().fold(T::Part::ZERO, |s, &v| s + v).sqrt() * scale
 }

@@ -1,6 +1,6 @@
 //! Orthogonal factors as products of reflectors.
 
-use crate::columns::{Columns, add_product, adjoint_product};
+use crate::columns::{Columns, add_product, adjoint_product, dot, length};
 use crate::number::Number;
 use num_traits::Float;
 
@@ -10,13 +10,13 @@ const BLOCK: usize = 32;
 /// Turns `x` into a multiple of the first unit vector: the vector of the reflector, whose first element is one, takes the place of
 /// `x[1..]`, and the multiple that of `x[0]`. Returns the reflector's factor.
 fn reflector<T: Number>(x: &mut [T]) -> T {
-    let rest = x[1..].iter().fold(T::Part::ZERO, |n, v| n.hypot(v.modulus()));
+    let rest = length(&x[1..]);
     let first = x[0];
     if rest == T::Part::ZERO && first.im() == T::Part::ZERO {
         return T::ZERO;
     }
-    let length = first.modulus().hypot(rest);
-    let multiple = if first.re() >= T::Part::ZERO { -length } else { length };
+    let whole = first.modulus().hypot(rest);
+    let multiple = if first.re() >= T::Part::ZERO { -whole } else { whole };
     let scale = T::ONE / (first - T::real(multiple));
     for v in &mut x[1..] {
         *v *= scale;
@@ -58,7 +58,7 @@ pub fn qr<T: Number>(a: &mut [T], m: usize, n: usize, tau: &mut [T]) {
             for k in j + 1..to {
                 let (v, x) = c.two_columns(j, k);
                 let (v, x) = (&v[j + 1..], &mut x[j..]);
-                let along = v.iter().zip(&x[1..]).fold(x[0], |s, (v, &x)| s + v.conjugated() * x) * factor;
+                let along = (x[0] + dot(v, &x[1..])) * factor;
                 x[0] -= along;
                 for (x, &v) in x[1..].iter_mut().zip(v) {
                     *x -= v * along;
