@@ -52,6 +52,8 @@ def test_what_scripts_ask_of_other_accelerators():
 
 def test_the_version_is_that_of_the_interface():
     """Scripts that ask for a version of PyTorch find one; this package's own is behind the plus."""
+    import pytpu as torch
+
     version = torch.__version__
     assert version >= "2.0" and version > (1, 13) and not version < "2.9" and version != "2.15"
     assert int(version.split(".")[0]) == 2 and version.split("+")[1] == f"pytpu.{torch.version.pytpu}"
