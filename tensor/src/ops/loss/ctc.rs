@@ -123,14 +123,15 @@ fn mirrored(n: usize, from: &Tensor) -> Result<Tensor> {
     from.unsqueeze(1)?.sub(&count_up(n, from.device())?)?.maximum_scalar(0)
 }
 
-/// The states of labels `[batch, labels]`: blanks before, between and behind them, and which may follow the one two before.
+/// The states of labels `[batch, labels]`: blanks before, between and behind them, and which may follow the one two before: those that
+/// differ from it, which blanks do not.
 fn states(labels: &Tensor, blank: i64, like: &Tensor) -> Result<(Tensor, Tensor)> {
     let (n, s) = (labels.dims()[0], labels.dims()[1]);
     let blanks = |n: &[usize]| Tensor::full(n, blank, DType::I64, labels.device());
     let pairs = stack(&[&blanks(&[n, s])?, labels], 2)?.reshape_dims(Dims::new(&[n, 2 * s]))?;
     let states = cat(&[&pairs, &blanks(&[n, 1])?], 1)?;
     let before = cat(&[&blanks(&[n, 2])?, &states], 1)?.narrow(1, 0, 2 * s as i64 + 1)?;
-    let may_skip = states.ne_scalar(blank)?.logical_and(&states.ne(&before)?)?;
+    let may_skip = states.ne(&before)?;
     let zeros = Tensor::zeros(states.dims(), like.dtype(), like.device())?;
     Ok((states, select(&may_skip, &zeros, &Tensor::number(Scalar::Float(f64::NEG_INFINITY), like.dtype())?)?))
 }
@@ -261,8 +262,7 @@ pub struct CtcArgs {
 /// # Errors
 /// `Runtime` in PyTorch's words, when sizes and lengths do not fit.
 pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i64], a: &CtcArgs) -> Result<Tensor> {
-    let is_one = log_probs.dims().len() == 2 && targets.dims().len() == 1;
-    if is_one {
+    if log_probs.dims().len() != 3 {
         let loss = batch(&log_probs.unsqueeze(1)?, targets, steps, labels, a)?;
         return if a.reduction == Reduction::None { loss.squeeze(0) } else { Ok(loss) };
     }
