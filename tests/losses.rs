@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use torchtpu::nn::{
-    BCELoss, BCEWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss,
+    BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss,
     KLDivLoss, L1Loss, MSELoss, MarginRankingLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss,
     NLLLoss, PoissonNLLLoss, Reduction, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, TripletMarginWithDistanceLoss,
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
@@ -132,6 +132,22 @@ fn losses_of_classes_are_pytorchs() {
             &[0.247608, 0.390734],
             &[-0.062923, 0.074233, -0.079469, 0.05347, -0.145941, -0.121617],
         );
+    }
+}
+
+#[test]
+fn the_loss_of_sequences_is_pytorchs() {
+    for b in batches() {
+        let loss = |blank: i64, labels: &'static [i64]| {
+            let target = b.ints(labels, &[1, labels.len()]);
+            move |x: &Tensor, reduction| {
+                let x = x.unsqueeze(1)?;
+                CTCLoss { blank, reduction, ..CTCLoss::default() }.forward(&x, &target, &[2], &[labels.len() as i64])
+            }
+        };
+        check(&b, &b.l, loss(0, &[2]), &[0.279222], &[0.008867, 0.030727, -0.039594, -0.003612, 0.205837, -0.202224]);
+        check(&b, &b.l, loss(0, &[1, 2]), &[3.813294], &[0.17682, -0.969273, 0.792453, 0.075723, 0.205837, -0.28156]);
+        check(&b, &b.l, loss(1, &[0]), &[2.954357], &[-0.778531, -0.013922, 0.792453, -0.225859, -0.492581, 0.71844]);
     }
 }
 

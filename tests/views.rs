@@ -128,6 +128,8 @@ fn writes_that_make_no_sense_are_refused() {
         let x = count(&[3], d);
         let e = x.unsqueeze(0)?.expand(&[2, 3])?.add_(&number(1.0, d)).unwrap_err();
         assert!(e.message().starts_with("unsupported operation: more than one element of the written-to tensor refers to a single memory location."), "{e}");
+        let e = x.narrow(0, 1, 2)?.add_(&x.narrow(0, 0, 2)?).unwrap_err();
+        assert!(e.message().starts_with("unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location."), "{e}");
         let e = x.add_(&count(&[2, 3], d)).unwrap_err();
         assert_eq!(e.message(), "output with shape [3] doesn't match the broadcast shape [2, 3]");
         let i = x.to_dtype(DType::I64)?;

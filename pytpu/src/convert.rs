@@ -70,9 +70,12 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
         }
         let mut dims = Vec::new();
         shape_of(o, &mut dims)?;
-        let mut data = Numbers { values: Vec::new(), kind: None };
-        read(o, &dims, 0, &mut data)?;
+        let mut data = Numbers { values: Vec::new(), kind: None, odd: None };
+        read(o, &dims, 0, &mut data, dtype)?;
         let dtype = dtype.unwrap_or(data.kind.unwrap_or_else(default_dtype));
+        if let Some(odd) = data.odd {
+            return Err(no_number(&odd, dtype));
+        }
         let t = from_numbers(&data.values, &dims, dtype)?;
         Ok(t.to_device(device)?)
     }
@@ -82,6 +85,8 @@ struct Numbers {
     values: Vec<Scalar>,
     /// The dtype that holds what was seen so far.
     kind: Option<DType>,
+    /// The type of the first object that is no number; what is wrong with it depends on the dtype.
+    odd: Option<String>,
 }
 
 impl Numbers {
@@ -126,9 +131,13 @@ unsafe fn entry(o: *mut PyObject, i: usize) -> Outcome<*mut PyObject> {
 unsafe fn shape_of(o: *mut PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
     // SAFETY: by the contract; `first` is released after its use.
     unsafe {
+        // A tensor in a list stands for its one element.
         if is_tensor(o) {
-            dims.extend(tensor_of(o).dims().iter());
             return Ok(());
+        }
+        // A string is a sequence of strings, for ever.
+        if PyUnicode_Check(o) != 0 && !dims.is_empty() {
+            return Err(PyValueError::new_err("too many dimensions 'str'").into());
         }
         if is_array(o) {
             let t = Python::attach(|py| from_array_interface(&Bound::from_borrowed_ptr(py, o)))?;
@@ -158,11 +167,26 @@ unsafe fn shape_of(o: *mut PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
 
 /// # Safety
 /// `o` is an object.
-unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers) -> Outcome<()> {
+unsafe fn read(
+    o: *mut PyObject,
+    dims: &[usize],
+    depth: usize,
+    out: &mut Numbers,
+    dtype: Option<DType>,
+) -> Outcome<()> {
     // SAFETY: by the contract, throughout.
     unsafe {
         if is_tensor(o) || is_array(o) {
             let t = tensor(o, None, Some(Device::CPU))?;
+            if is_tensor(o) && depth == dims.len() {
+                if t.numel() == 1 {
+                    out.push(t.item()?, t.dtype());
+                } else {
+                    out.kind = Some(out.kind.map_or(t.dtype(), |k| torchtpu_tensor::promote_types(k, t.dtype())));
+                    out.odd.get_or_insert_with(|| "Tensor".into());
+                }
+                return Ok(());
+            }
             if t.dims()[..] != dims[depth..] {
                 return Err(ragged(dims, depth, t.dims().first().copied().unwrap_or(0)));
             }
@@ -194,19 +218,20 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 return Ok(());
             }
             let name = arguments::type_name(o);
-            return Err(match PyUnicode_Check(o) != 0 {
-                true => PyTypeError::new_err("new(): invalid data type 'str'").into(),
-                false if is_sequence(o) => ragged(dims, depth, PySequence_Size(o).max(0) as usize),
-                false => PyRuntimeError::new_err(format!("Could not infer dtype of {name}")).into(),
+            if is_sequence(o) {
+                out.odd.get_or_insert_with(|| name.to_string());
+                return Ok(());
+            }
+            return Err(match dtype {
+                Some(d) if depth > 0 => no_number(&name, d),
+                _ if PyUnicode_Check(o) != 0 || PyBytes_Check(o) != 0 => {
+                    PyTypeError::new_err(format!("new(): invalid data type '{name}'")).into()
+                }
+                _ => PyRuntimeError::new_err(format!("Could not infer dtype of {name}")).into(),
             });
         }
         if !is_sequence(o) {
-            let name = arguments::type_name(o);
-            return Err(PyTypeError::new_err(format!(
-                "expected sequence of length {} at dim {depth} (got {name})",
-                dims[depth]
-            ))
-            .into());
+            return Err(PyTypeError::new_err("not a sequence").into());
         }
         let n = PySequence_Size(o);
         if n != dims[depth] as Py_ssize_t {
@@ -214,12 +239,24 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
         }
         for i in 0..dims[depth] {
             let e = entry(o, i)?;
-            let r = read(e, dims, depth + 1, out);
+            let r = read(e, dims, depth + 1, out, dtype);
             Py_DECREF(e);
             r?;
         }
         Ok(())
     }
+}
+
+/// What is said of an object that is no number of a dtype.
+#[cold]
+fn no_number(name: &str, dtype: DType) -> Failure {
+    match (name, dtype.is_inexact()) {
+        ("Tensor", true) => PyValueError::new_err("only one element tensors can be converted to Python scalars"),
+        ("Tensor", false) => PyTypeError::new_err("only integer tensors of a single element can be converted to an index"),
+        (_, true) => PyTypeError::new_err(format!("must be real number, not {name}")),
+        (_, false) => PyTypeError::new_err(format!("'{name}' object cannot be interpreted as an integer")),
+    }
+    .into()
 }
 
 #[cold]
@@ -374,6 +411,21 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     Ok(unsafe { Tensor::from_foreign(&meta, &strides, address as *mut u8, Box::new(keep)) })
 }
 
+/// Warns, once, of an array that tensors could write to although it refuses writes.
+fn warn_of_read_only(array: &Bound<'_, PyAny>) -> PyResult<()> {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let interface = array.getattr("__array_interface__")?;
+    let (_, is_read_only): (usize, bool) = interface.get_item("data")?.extract()?;
+    if !is_read_only {
+        return Ok(());
+    }
+    warning::once(
+        &SAID,
+        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor will result in undefined behavior. You may want to copy the array to protect its data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this program.",
+    )
+    .or_raise()
+}
+
 fn dtype_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Option<DType>> {
     let Some(o) = o.filter(|o| !o.is_none()) else { return Ok(None) };
     // SAFETY: a living object.
@@ -419,6 +471,11 @@ fn new_tensor<'py>(
     }
     .or_raise()?;
     if requires_grad {
+        if !t.dtype().is_inexact() {
+            return Err(PyRuntimeError::new_err(
+                "Only Tensors of floating point and complex dtype can require gradients",
+            ));
+        }
         t.requires_grad_(true).or_raise()?;
     }
     tensor_type::to_python(data.py(), t)
@@ -441,6 +498,7 @@ fn as_tensor<'py>(
     // SAFETY: a living object; the GIL is held.
     let t = unsafe {
         if is_array(data.as_ptr()) {
+            warn_of_read_only(data)?;
             let t = from_array_interface(data)?;
             let t = t.to_dtype(dtype.unwrap_or(t.dtype())).or_raise()?;
             t.to_device(device.or_else(device::current_default).unwrap_or(Device::CPU)).or_raise()?
@@ -459,6 +517,7 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let name = ndarray.get_type().name()?;
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));
     }
+    warn_of_read_only(ndarray)?;
     tensor_type::to_python(ndarray.py(), from_array_interface(ndarray)?)
 }
 

@@ -38,13 +38,15 @@ pub fn current_default() -> Option<Device> {
 impl PyDevice {
     #[new]
     #[pyo3(signature = (r#type, index = None))]
-    fn new(r#type: &Bound<'_, PyAny>, index: Option<u8>) -> PyResult<PyDevice> {
+    fn new(r#type: &Bound<'_, PyAny>, index: Option<i64>) -> PyResult<PyDevice> {
+        let index = index.map(place).transpose()?;
         if let Ok(d) = r#type.cast::<PyDevice>() {
             let PyDevice { device, indexed, absent } = *d.get();
             return Ok(PyDevice { device, indexed, absent });
         }
-        if let Ok(i) = r#type.extract::<u8>() {
-            return Ok(PyDevice { device: Device { kind: DeviceKind::Tpu, index: i }, indexed: true, absent: None });
+        if let Ok(i) = r#type.extract::<i64>() {
+            let device = Device { kind: DeviceKind::Tpu, index: place(i)? };
+            return Ok(PyDevice { device, indexed: true, absent: None });
         }
         let Ok(text) = r#type.extract::<String>() else {
             let name = r#type.get_type().name()?;
@@ -123,6 +125,17 @@ impl PyDevice {
     }
 }
 
+fn index_of(i: i64) -> Result<u8> {
+    u8::try_from(i).map_err(|_| match i < 0 {
+        true => Error::runtime("Device index must not be negative"),
+        false => Error::runtime(format!("Device index must be between 0 and 255, got {i}")),
+    })
+}
+
+fn place(i: i64) -> PyResult<u8> {
+    index_of(i).or_raise()
+}
+
 /// The object of a tensor's device.
 pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
     Bound::new(py, PyDevice { device, indexed: device.kind == DeviceKind::Tpu, absent: None })
@@ -142,9 +155,7 @@ pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
             return Device::parse(s).map(Some);
         }
         if let Some(i) = crate::arguments::int(o) {
-            let index = u8::try_from(i)
-                .map_err(|_| Error::runtime(format!("Device index must be between 0 and 255, got {i}")))?;
-            return Ok(Some(Device { kind: DeviceKind::Tpu, index }));
+            return Ok(Some(Device { kind: DeviceKind::Tpu, index: index_of(i)? }));
         }
         Python::attach(|py| {
             Bound::from_borrowed_ptr(py, o).cast::<PyDevice>().ok().map(|d| d.get().present()).transpose()

@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::schema::{Arg, Args, Ret};
-use torchtpu_tensor::{DType, Device, Error, Scalar, Tensor, warning};
+use torchtpu_tensor::{DType, Device, Error, Scalar, Tensor, inplace, ops, warning};
 
 type Object = *mut PyObject;
 
@@ -189,6 +189,7 @@ unsafe fn items(key: Object, x: &Tensor) -> Outcome<Vec<Item>> {
         if !stands_for_tuple(key) {
             return Ok(vec![item(key, x)?]);
         }
+        warning::warn("Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result")?;
         (0..PySequence_Size(key))
             .map(|i| {
                 let o = PySequence_GetItem(key, i);
@@ -409,12 +410,17 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         };
         let overload = if number.is_some() { "Scalar" } else { "Tensor" };
         let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
-        return Ok(torchtpu_tensor::inplace::apply(x, filled)?);
+        return Ok(inplace::apply(x, filled)?);
     }
     let is_filled = value.dims().is_empty()
         && key.iter().any(|i| matches!(i, Item::Bool(_)) || matches!(i, Item::Tensor(t) if is_mask(t)));
     let s = select(x, key)?;
     if s.indices.is_empty() {
+        // One number for all elements does no harm to those that share memory.
+        if let Some(n) = number.filter(|_| inplace::repeats_elements(&s.x)) {
+            ops::call("fill_.Scalar", &[Arg::Tensor(&s.x), Arg::Scalar(n)])?;
+            return Ok(());
+        }
         enter::work(s.x.numel(), || s.x.copy_(&value).map(|_| ()))?;
         return Ok(());
     }

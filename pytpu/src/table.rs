@@ -138,6 +138,10 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     match r {
         Ret::Tensor(t) => {
             if parsed.requires_grad {
+                if !t.dtype().is_inexact() {
+                    let text = "Only Tensors of floating point and complex dtype can require gradients";
+                    return Err(PyRuntimeError::new_err(text).into());
+                }
                 t.requires_grad_(true)?;
             }
             Ok(wrap(t))

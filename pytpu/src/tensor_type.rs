@@ -8,6 +8,7 @@ use crate::enter::{self, Outcome};
 use crate::{indexing, methods, number, torch_function};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
@@ -238,9 +239,9 @@ unsafe extern "C" fn set_dict(o: *mut PyObject, value: *mut PyObject, closure: *
     }
 }
 
+/// `id(x)`, which is what PyTorch's `hash(x)` gives and what some scripts take it for.
 unsafe extern "C" fn hash(o: *mut PyObject) -> Py_hash_t {
-    // Objects are aligned to 16 bytes.
-    (o as usize).rotate_right(4) as Py_hash_t & Py_hash_t::MAX
+    o as Py_hash_t
 }
 
 fn slot(id: c_int, f: *const c_void) -> PyType_Slot {
@@ -299,6 +300,14 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     };
     // SAFETY: the tables live for ever; the slots have the types that their names ask for.
     let ty = unsafe { Bound::from_owned_ptr_or_err(m.py(), PyType_FromSpec(&mut spec))? };
+    // A type of its own, as in PyTorch: pickles can then be told how to name the class.
+    let meta = m.py().get_type::<PyType>();
+    let members = PyDict::new(m.py());
+    members.set_item("__module__", "torch._C")?;
+    let meta = meta.call1(("_TensorMeta", (&meta,), members))?;
+    m.add("_TensorMeta", &meta)?;
+    // SAFETY: a subclass of `type` that adds nothing to it; the class has no subclasses and no objects yet.
+    unsafe { (*ty.as_ptr()).ob_type = meta.into_ptr().cast() };
     TYPE.store(ty.as_ptr().cast(), Relaxed);
     // The type lives as long as the process: the pointer above is not counted.
     let ty = ty.unbind();

@@ -6,7 +6,7 @@ use crate::enter::{Failure, Outcome};
 use crate::tensor_type;
 use pyo3::ffi::*;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -54,16 +54,31 @@ pub fn call<'py>(
     args: &Bound<'py, PyTuple>,
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    call_of(py, function, operands, args, kwargs, false)
+}
+
+/// [`call`]; of a function written in Python the overrides are told of plain tensors, too.
+fn call_of<'py>(
+    py: Python<'py>,
+    function: &Bound<'py, PyAny>,
+    operands: &[Bound<'py, PyAny>],
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    with_tensors: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
     for o in operands {
         // SAFETY: living objects.
-        if !unsafe { overrides(o.as_ptr()) } || order.iter().any(|p| p.get_type().is(o.get_type())) {
+        let takes_part = unsafe { overrides(o.as_ptr()) || with_tensors && tensor_type::is_exact(o.as_ptr()) };
+        if !takes_part || order.iter().any(|p| p.get_type().is(o.get_type())) {
             continue;
         }
         let at = order.iter().position(|p| o.get_type().is_subclass(&p.get_type()).unwrap_or(false));
         order.insert(at.unwrap_or(order.len()), o);
     }
     let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
+    // SAFETY: living objects.
+    order.retain(|o| !unsafe { tensor_type::is_exact(o.as_ptr()) });
     let empty = PyDict::new(py);
     for o in &order {
         let f = o.getattr("__torch_function__")?;
@@ -134,7 +149,48 @@ fn _call_torch_function<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let o: Vec<_> = operands.iter().collect();
-    call(func.py(), func, &o, args, kwargs)
+    call_of(func.py(), func, &o, args, kwargs, true)
+}
+
+/// The operands of a call, lists and tuples by their items, if one of them takes the call over; else nothing.
+#[pyfunction]
+fn _overriding<'py>(
+    args: &Bound<'py, PyTuple>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    // SAFETY: living objects.
+    let asks = |o: &Bound<'_, PyAny>| unsafe { takes_part(o.as_ptr()) };
+    if OFF.get() || !(args.iter_borrowed().any(|o| asks(&o)) || kwargs.iter().any(|(_, o)| asks(&o))) {
+        return Ok(None);
+    }
+    let mut operands = Vec::new();
+    for o in args.iter().chain(kwargs.values()) {
+        if o.is_instance_of::<PyTuple>() || o.is_instance_of::<PyList>() {
+            operands.extend(o.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+        } else {
+            operands.push(o);
+        }
+    }
+    PyTuple::new(args.py(), operands).map(Some)
+}
+
+/// Whether an argument, or an item of a list or a tuple, takes calls over.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+unsafe fn takes_part(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract; items of a list or a tuple are held by it.
+    unsafe {
+        if tensor_type::is_exact(o) || PyLong_CheckExact(o) != 0 || o == Py_None() || PyUnicode_CheckExact(o) != 0 {
+            false
+        } else if PyTuple_CheckExact(o) != 0 {
+            (0..PyTuple_Size(o)).any(|i| takes_part(PyTuple_GetItem(o, i)))
+        } else if PyList_CheckExact(o) != 0 {
+            (0..PyList_Size(o)).any(|i| takes_part(PyList_GetItem(o, i)))
+        } else {
+            overrides(o)
+        }
+    }
 }
 
 pub(crate) fn init(py: Python<'_>) {
@@ -149,5 +205,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_set_torch_function_disabled, m)?)?;
     m.add_function(wrap_pyfunction!(_has_torch_function, m)?)?;
     m.add_function(wrap_pyfunction!(_call_torch_function, m)?)?;
+    m.add_function(wrap_pyfunction!(_overriding, m)?)?;
     Ok(())
 }

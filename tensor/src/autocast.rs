@@ -287,6 +287,7 @@ pub fn policy(name: &str) -> [Option<Policy>; 2] {
         | "prod"
         | "mse_loss"
         | "cosine_embedding_loss"
+        | "ctc_loss"
         | "nll_loss"
         | "nll_loss2d"
         | "nll_loss_nd"

@@ -4,6 +4,7 @@
 //! tensor the result's history. Where nothing needs a gradient and the op is one pointwise kernel, it writes directly.
 
 use crate::{Error, GradRef, Result, Tensor, dispatch, scalar, state, view};
+use smallvec::SmallVec;
 
 /// Refuses in-place changes of what repeats its elements, of leaves that require a gradient, and of views of them.
 pub fn check_writable(x: &Tensor) -> Result<()> {
@@ -15,8 +16,45 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
     check_history(x)
 }
 
+/// Refuses an operand of which elements lie where others of `x` are written. As in PyTorch, tensors with gaps between their elements
+/// are not looked at.
+pub fn check_apart(x: &Tensor, operand: &Tensor) -> Result<()> {
+    if !x.shares_storage(operand) || x.is_same(operand) || x.numel() == 0 || operand.numel() == 0 {
+        return Ok(());
+    }
+    let range = |t: &Tensor| {
+        let size = t.dtype().size_bytes();
+        (t.storage_offset() * size, (t.storage_offset() + t.numel()) * size)
+    };
+    let (written, read) = (range(x), range(operand));
+    let same = written == read && layout(x) == layout(operand);
+    if same || written.1 <= read.0 || read.1 <= written.0 || !is_dense(x) || !is_dense(operand) {
+        return Ok(());
+    }
+    Err(Error::runtime(
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
+    ))
+}
+
+/// Strides and sizes of the dimensions that have more than one element.
+fn layout(x: &Tensor) -> SmallVec<[(usize, usize); 8]> {
+    x.strides().iter().copied().zip(x.dims().iter().copied()).filter(|d| d.1 != 1).collect()
+}
+
+/// Whether the elements fill a range of memory, in any order of dimensions.
+fn is_dense(x: &Tensor) -> bool {
+    let mut dims = layout(x);
+    dims.sort_unstable();
+    let mut next = 1;
+    dims.iter().all(|&(stride, n)| {
+        let fits = stride == next;
+        next *= n;
+        fits
+    })
+}
+
 /// Whether several indices lead to the same element, as after `expand`.
-fn repeats_elements(x: &Tensor) -> bool {
+pub fn repeats_elements(x: &Tensor) -> bool {
     x.numel() > 0 && x.dims().iter().zip(x.strides().iter()).any(|(n, s)| *n > 1 && *s == 0)
 }
 

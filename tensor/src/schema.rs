@@ -552,7 +552,18 @@ impl Row {
         if let Some(f) = self.inplace {
             return f(args);
         }
+        /// Functions that PyTorch lets read what they write over.
+        const READ_FIRST: [&str; 8] =
+            ["addbmm", "addmm", "addmv", "baddbmm", "index_fill", "ldexp", "masked_fill", "masked_scatter"];
         let x = args.tensor(0)?;
+        for a in &args.0[1..] {
+            if let Arg::Tensor(t) = a
+                && t.shares_storage(x)
+                && !READ_FIRST.contains(&self.schema.split(['.', '(']).next().unwrap_or(""))
+            {
+                crate::inplace::check_apart(x, t)?;
+            }
+        }
         crate::inplace::apply(x, |alias| {
             let mut given = args.0.to_vec();
             given[0] = Arg::Tensor(alias);

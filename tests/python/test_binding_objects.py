@@ -110,6 +110,30 @@ def test_torch_function_of_other_types():
     assert torch.add(torch.ones(1), Other())[0] == "add"
 
 
+def test_torch_function_is_asked_for_items_of_lists_and_by_functions_in_python():
+    class Other:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__, [t.__name__ for t in types]
+
+    F, o, t = torch.nn.functional, Other(), torch.ones(2, 2)
+    for joined in (torch.cat, torch.stack, torch.hstack, torch.vstack):
+        assert joined([t, o]) == joined((o,)) == (joined.__name__, ["Other"])
+    assert torch.einsum("ij,ij->ij", o, t) == torch.einsum("ij,ij->ij", [o, t]) == ("einsum", ["Other", "Tensor"])
+    assert torch.split(o, 1) == ("split", ["Other"]) and torch.unique(o) == ("unique", ["Other"])
+    assert torch.meshgrid(o, t) == ("meshgrid", ["Other", "Tensor"]) and torch.norm(o) == ("norm", ["Other"])
+    assert F.softmax(o, dim=0) == ("softmax", ["Other"]) and F.interpolate(o, scale_factor=2) == ("interpolate", ["Other"])
+    assert F.mse_loss(t, o) == F.mse_loss(t, target=o) == ("mse_loss", ["Tensor", "Other"])
+    with pytest.raises(TypeError, match="expected Tensor as element 1 in argument 0, but got int"):
+        torch.cat([t, 1])
+
+    x = t.as_subclass(Logged)
+    Logged.calls.clear()
+    assert type(torch.stack([t, x])) is Logged and type(F.softmax(x, 0)) is Logged and type(torch.split(x, 1)[0]) is Logged
+    F.cross_entropy(x, torch.tensor([0, 1]))
+    assert Logged.calls == ["stack", "softmax", "split", "cross_entropy"]
+
+
 def test_parameter():
     p = torch.nn.Parameter(torch.ones(2))
     assert isinstance(p, torch.Tensor) and p.requires_grad and p.is_leaf
@@ -581,6 +605,9 @@ def test_what_is_named_torch_is_pickled_without_such_a_module():
 
     for thing in (torch.relu, torch.add, torch.nn.functional.gelu, torch.strided, torch.channels_last, len, torch.float32):
         assert pickle.loads(pickle.dumps(thing)) is thing
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps([torch.Tensor, Logged], protocol)) == [torch.Tensor, Logged]
+    assert (torch.Tensor.__module__, torch.Tensor.__qualname__) == ("torch", "Tensor")
     assert pickle.loads(pickle.dumps([1].append)).__name__ == "append"
     result = torch.tensor([[1.0, 3.0]]).max(1)
     again = pickle.loads(pickle.dumps(result))

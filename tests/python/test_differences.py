@@ -496,3 +496,93 @@ def test_types_of_python_as_dtypes_have_64_bits(device):
     assert torch.ones(2, dtype=complex).dtype == torch.complex128
     assert torch.nn.Linear(2, 2, dtype=float).weight.dtype == torch.float64
     assert torch.tensor([1, 2], dtype=int).dtype == torch.int64 and torch.tensor([1, 0], dtype=bool).dtype == torch.bool
+
+
+def test_the_hash_of_a_tensor_is_its_id():
+    x = torch.ones(2)
+    assert hash(x) == id(x) and hash(x + 1) != hash(x)
+
+
+def test_stacked_tensors_have_one_node(device):
+    x = torch.ones(2, device=device, requires_grad=True)
+    y = torch.stack([x, x.double(), x * 3], dim=1)
+    assert y.grad_fn.name() == "StackBackward0" and y.shape == (2, 3) and y.dtype is torch.float64
+    assert torch.hstack([x, x]).grad_fn.name() == torch.cat([x, x]).grad_fn.name() == "CatBackward0"
+    (y * torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device=device)).sum().backward()
+    assert x.grad.tolist() == [12, 27]
+
+
+def test_one_element_tensors_in_a_list_are_numbers():
+    assert torch.tensor([torch.tensor([1.0]), torch.tensor(2)]).tolist() == [1, 2]
+    assert torch.tensor([2, torch.tensor([[1.5]])]).tolist() == [2, 1.5]
+    assert torch.tensor([[1, 2], torch.tensor([3, 4])]).tolist() == [[1, 2], [3, 4]]
+
+
+OVERLAPPING = [
+    "x[1:].add_(x[:-1])",
+    "x[1:].sub_(x[:-1], alpha=2)",
+    "x[1:].copy_(x[:-1])",
+    "x.mul_(x[2])",
+    "x[:4].view(2, 2).add_(x[:4].view(2, 2).t())",
+    "x[1:].lerp_(x[:-1], 0.5)",
+    "x[1:].clamp_(x[:-1])",
+    "x[1:].eq_(x[:-1])",
+    "x[1:].scatter_(0, i, x[:2])",
+    "x.add_(x.detach()[0])",
+    "x.__setitem__(slice(1, None), x[:-1])",
+]
+
+
+@pytest.mark.parametrize("write", OVERLAPPING)
+def test_writing_over_what_is_read_is_refused(device, write):
+    x = torch.arange(6.0, device=device)
+    with pytest.raises(RuntimeError, match="unsupported operation: some elements of the input tensor and the written-to tensor"):
+        eval(write, {"x": x, "i": torch.tensor([0, 1], device=device)})
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_writing_over_the_very_same_or_other_elements_is_not(device):
+    x = torch.arange(6.0, device=device)
+    x.add_(x)
+    x[:3].add_(x[3:])
+    x[::2].add_(x[1::2])
+    assert x.tolist() == [16, 10, 20, 6, 18, 10]
+    x[1:].sub_(x[0])
+    x[1:].fill_(x[3])
+    assert x.tolist() == [16, -10, -10, -10, -10, -10]
+    y = torch.ones(1, 4, 2, device=device)
+    y[:, 3] += 1
+    assert y[0, 3].tolist() == [2, 2]
+
+
+def test_a_number_may_be_written_to_repeated_elements(device):
+    x = torch.ones(3, device=device)
+    x.expand(2, 3)[:] = 5
+    assert x.tolist() == [5, 5, 5]
+    for write in (lambda e: e.add_(1), lambda e: e.copy_(torch.ones(2, 3, device=device)), lambda e: e.__setitem__(slice(None), x)):
+        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"):
+            write(x.expand(2, 3))
+
+
+def test_truth_is_divided_by_numbers(device):
+    truth, two = torch.tensor([True, False], device=device), torch.tensor([2, 1], device=device)
+    for mode in ("trunc", "floor"):
+        y = torch.div(truth, two, rounding_mode=mode)
+        assert y.tolist() == [0, 0] and y.dtype is torch.int64
+        assert torch.div(truth, 1, rounding_mode=mode).tolist() == [1, 0]
+        with pytest.raises(NotImplementedError, match=f"\"div_{mode}_cpu\" not implemented for 'Bool'"):
+            torch.div(truth, truth, rounding_mode=mode)
+
+
+def test_a_power_of_one_half_is_a_root():
+    x = torch.tensor([-math.inf, -0.0, 4.0])
+    assert str((x**0.5).tolist()) == str(x.pow(0.5).tolist()) == str(x.clone().pow_(0.5).tolist()) == "[nan, -0.0, 2.0]"
+    assert str((x**-0.5).tolist()) == "[nan, -inf, 0.5]"
+    # An exponent that is a tensor takes the power.
+    assert str((x ** torch.full((3,), 0.5)).tolist()) == "[inf, 0.0, 2.0]"
+
+
+def test_searches_among_numbers_of_another_dtype(device):
+    floats, ints = torch.tensor([1.5, 2.5], device=device), torch.tensor([1, 2, 3], device=device)
+    assert torch.searchsorted(ints, floats).tolist() == [1, 2]
+    assert torch.bucketize(ints, floats).tolist() == [0, 1, 2]

@@ -135,11 +135,6 @@ def test_retained_gradients_accumulate(device):
     assert y.grad.tolist() == [8, 8] and x.grad.tolist() == [16, 16]
 
 
-def test_ctc_loss_says_that_it_is_missing():
-    with pytest.raises(NotImplementedError, match="ctc_loss is not implemented"):
-        torch.nn.CTCLoss()(torch.zeros(5, 2, 3), torch.ones(2, 2, dtype=torch.long), [5, 5], [2, 2])
-
-
 @pytest.mark.parametrize("join", [torch.cat, torch.stack])
 def test_batches_drawn_from_a_buffer_are_one_program(join):
     now = [torch.full((1, 4), float(k)).to("tpu") for k in range(100)]

@@ -81,6 +81,49 @@ CALLS = [
     (lambda o: torch.complex(o(2), o(2), out=o(2).cdouble()), RuntimeError,
      "Expected object of scalar type ComplexFloat but got scalar type ComplexDouble for argument 'out'"),
     (lambda o: torch._chunk_cat([o(2, 3), o(4)], 1, 3), RuntimeError, "_chunk_cat expects dim < ndim for all input tensors"),
+    (lambda o: o(3).masked_fill(o(3), 1), RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype float"),
+    (lambda o: o(3).masked_fill(o(3).long(), 1), RuntimeError, "masked_fill_ only supports boolean masks, but got mask with dtype long int"),
+    (lambda o: o(3).masked_fill_(o(2).bool(), 1), RuntimeError, "The size of tensor a (3) must match the size of tensor b (2) at"),
+    (lambda o: o(3).masked_fill(o(2).bool(), 1), RuntimeError, "The size of tensor a (2) must match the size of tensor b (3) at"),
+    (lambda o: o(3).masked_fill(True, 1), TypeError, "masked_fill() received an invalid combination of arguments - got (bool, int)"),
+    (lambda o: o(3).copy_(o(2)), RuntimeError, "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 0"),
+    (lambda o: o(3).copy_([1, 2, 3]), TypeError, "copy_(): argument 'other' (position 1) must be Tensor, not list"),
+    (lambda o: o(2, 2).repeat(2, -1, 1), RuntimeError, "Trying to create tensor with negative dimension -2: [2, -2, 2]"),
+    (lambda o: torch.randperm(-1, device=o().device), RuntimeError, "Trying to create tensor with negative dimension -1: [-1]"),
+    (lambda o: torch.bernoulli(o(2) * 2).sum().item(), RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false."),
+    (lambda o: o(2).bernoulli_(float("nan")), RuntimeError, "bernoulli_ expects p to be in [0, 1], but got p=nan"),
+    (lambda o: o(2).bernoulli_(o(3)), RuntimeError, "The expanded size of the tensor (2) must match the existing size (3) at"),
+    (lambda o: torch.bucketize(o(2), o(2, 2)), RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)"),
+    (lambda o: torch.bucketize(1.0, o(2, 2)), RuntimeError, "boundaries tensor must be 1 dimension, but got dim(2)"),
+    (lambda o: torch.searchsorted(o(2, 2), 1.0), RuntimeError,
+     "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim(2)"),
+    (lambda o: torch.searchsorted(o(2), o(2), sorter=o(2)), RuntimeError,
+     "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype Float"),
+    (lambda o: o(2, 2) @ o(2, 2).long(), RuntimeError, "expected m1 and m2 to have the same dtype, but got: float != long int"),
+    (lambda o: F.scaled_dot_product_attention(o(4), o(3, 4), o(3, 4)), RuntimeError,
+     "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: 1 key.dim: 2 and value.dim: 2 instead."),
+    (lambda o: F.scaled_dot_product_attention(o(2, 3, 4), o(2, 3, 5), o(2, 3, 4)), RuntimeError,
+     "Expected size for first two dimensions of batch2 tensor to be: [2, 4] but got: [2, 5]."),
+    (lambda o: F.scaled_dot_product_attention(o(2, 3, 4), o(3, 3, 4), o(2, 3, 4)), RuntimeError,
+     "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 1"),
+    (lambda o: F.scaled_dot_product_attention(o(2, 3, 4), o(2, 3, 4).double(), o(2, 3, 4)), RuntimeError,
+     "Expected query, key, and value to have the same dtype, but got query.dtype: float key.dtype: double and value.dtype: float"),
+    (lambda o: F.scaled_dot_product_attention(*[o(2, 3, 4).long()] * 3), RuntimeError, "expected scalar type Float but found Long"),
+    (lambda o: F.scaled_dot_product_attention(*[o(2, 3, 4)] * 3, attn_mask=o(2, 2)), RuntimeError,
+     "The size of tensor a (3) must match the size of tensor b (2) at non-singleton dimension 3"),
+    (lambda o: F.scaled_dot_product_attention(*[o(2, 3, 4)] * 3, attn_mask=o(3, 3).long()), RuntimeError,
+     "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: long int and  query.dtype: float"),
+    (lambda o: F.ctc_loss(o(5, 2, 4), o(2, 2).long(), (5,), (2, 2)), RuntimeError, "input_lengths must be of size batch_size"),
+    (lambda o: F.ctc_loss(o(5, 2, 4), o(2, 2).long(), (5, 5), (2,)), RuntimeError, "target_lengths must be of size batch_size"),
+    (lambda o: F.ctc_loss(o(5, 2, 4), o(2, 2).long(), (5, 6), (2, 2)), RuntimeError,
+     "Expected input_lengths to have value at most 5, but got value 6 (while checking arguments for ctc_loss_allocate_outputs)"),
+    (lambda o: F.ctc_loss(o(5, 2, 4), o(2, 2).long(), (5, 5), (2, 3)), RuntimeError,
+     "Expected tensor to have size at least 3 at dimension 1, but got size 2 for argument #2 'targets'"),
+    (lambda o: F.ctc_loss(o(5, 2, 4), o(3).long(), (5, 5), (2, 2)), RuntimeError,
+     "Expected tensor to have size 4 at dimension 0, but got size 3 for argument #2 'targets'"),
+    (lambda o: F.ctc_loss(o(5, 2, 4), o(2, 2).long(), (5, 5), (2, 2), blank=4), RuntimeError, "blank must be in label range"),
+    (lambda o: F.ctc_loss(o(5, 2, 4).half(), o(2, 2).long(), (5, 5), (2, 2)), NotImplementedError, "\"ctc_loss_cpu\" not implemented for 'Half'"),
+    (lambda o: F.ctc_loss(o(5, 4), o(2).long(), 5, 2), TypeError, "ctc_loss() received an invalid combination of arguments - got (Tensor"),
 ]
 
 
@@ -115,6 +158,19 @@ AS_PYTORCH_SAYS = [
     ("nn.Conv1d(4, 1, 1, bias=False)(x[None].double().mT)", RuntimeError, "expected scalar type Double but found Float"),
     ("torch.autograd.grad((w * 1).sum(), [w, torch.ones(2, requires_grad=True)])", RuntimeError, "The differentiated Tensor at index 1 appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior."),
     ("w.detach().bincount()", NotImplementedError, "\"bincount_cpu\" not implemented for 'Float'"),
+    ("torch.tensor(['a'])", ValueError, "too many dimensions 'str'"),
+    ("torch.tensor(['a'], dtype=torch.float32)", ValueError, "too many dimensions 'str'"),
+    ("torch.tensor([1, 'a'])", TypeError, "new(): invalid data type 'str'"),
+    ("torch.tensor([1, 'a'], dtype=torch.float32)", TypeError, "must be real number, not str"),
+    ("torch.tensor([1, None], dtype=torch.int64)", TypeError, "'NoneType' object cannot be interpreted as an integer"),
+    ("torch.tensor([1, [2]])", TypeError, "'list' object cannot be interpreted as an integer"),
+    ("torch.tensor([[1], 2])", TypeError, "not a sequence"),
+    ("torch.tensor([x[0], x[1]])", ValueError, "only one element tensors can be converted to Python scalars"),
+    ("torch.tensor([x[0].long(), x[1].long()])", TypeError, "only integer tensors of a single element can be converted to an index"),
+    ("torch.tensor(1, requires_grad=True)", RuntimeError, "Only Tensors of floating point and complex dtype can require gradients"),
+    ("torch.ones(1, dtype=torch.int64, requires_grad=True)", RuntimeError, "Only Tensors of floating point and complex dtype can require gradients"),
+    ("torch.device('cpu', -2)", RuntimeError, "Device index must not be negative"),
+    ("torch.device(-1)", RuntimeError, "Device index must not be negative"),
 ]
 
 
@@ -159,6 +215,11 @@ def test_warnings_are_pytorchs(device):
     ]
     (text,) = _warnings(lambda: torch.range(0, 3, device=device))
     assert text.startswith("torch.range is deprecated")
+    # A list with lists in it stands for a tuple, with a warning each time.
+    for _ in range(2):
+        (text,) = _warnings(lambda: x.detach()[[[0, 1]]])
+        assert text.startswith("Using a non-tuple sequence for multidimensional indexing is deprecated")
+    assert _warnings(lambda: x.detach()[[0, 1]]) == []
 
 
 ONCE = """
@@ -171,6 +232,9 @@ for f in (
     lambda: torch.meshgrid(torch.ones(2), torch.ones(2)),
     lambda: torch.tensor([numpy.zeros(2), numpy.zeros(2)]),
     lambda: (x * x).sum().backward(create_graph=True),
+    lambda: torch.from_numpy(numpy.frombuffer(b"abcd", dtype=numpy.uint8)),
+    lambda: torch.nn.functional.conv1d(torch.ones(1, 1, 5), torch.ones(1, 1, 2), padding="same"),
+    lambda: torch.nn.functional.conv1d(torch.ones(1, 1, 5), torch.ones(1, 1, 3), padding="same"),
 ):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -188,6 +252,9 @@ def test_some_warnings_are_given_once():
         "torch.meshgrid: in an upcoming release, ",
         "Creating a tensor from a list of numpy.n",
         "Using backward() with create_graph=True ",
+        "The given NumPy array is not writable, a",
+        "Using padding='same' with even kernel le",
+        "",
     ]
 
 

@@ -44,7 +44,7 @@ impl Engine {
         let mut hash = mix(b.hash, op_hash);
         let (first_input, first_value) = (b.form.inputs.len() as u32, b.form.values.len() as u32);
         let node = Node { op: op.clone(), offsets: 0, first_input, first_value };
-        let is_list = x.len() >= LONG_LIST && matches!(op, Prim::Cat(_));
+        let is_list = x.len() >= LONG_LIST && matches!(op, Prim::Cat(_) | Prim::Stack(_));
         for (i, operand) in x.iter().enumerate() {
             let input = match operand {
                 Operand::Value(h) => {

@@ -1,7 +1,7 @@
 //! Losses of scores of classes.
 
 use super::{Reduction, float, number, optional, reduced, settings};
-use torchtpu_tensor::ops::loss::{self, CrossEntropyArgs};
+use torchtpu_tensor::ops::loss::{self, CrossEntropyArgs, CtcArgs};
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Error, Result, Tensor, ops};
 
@@ -55,6 +55,30 @@ impl NLLLoss {
     /// As [`loss::nll_loss`].
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         loss::nll_loss(x, target, self.weight.as_ref(), self.reduction, self.ignore_index)
+    }
+}
+
+settings! {
+    /// How unlikely labels are to be spelled by sequences of class probabilities, with blanks and repetitions. The mean is one of
+    /// losses by label.
+    #[derive(Clone, Copy, Debug)]
+    CTCLoss {
+        /// The class that spells nothing.
+        blank: i64 = 0,
+        /// Whether the loss of labels that do not fit their sequence is zero instead of infinite.
+        zero_infinity: bool = false,
+    }
+}
+
+impl CTCLoss {
+    /// The loss of log-probabilities `[steps, n, c]` with labels, `[n, labels]` or all in a line, of which so many steps and labels
+    /// count in each sequence.
+    ///
+    /// # Errors
+    /// As [`loss::ctc_loss`].
+    pub fn forward(&self, x: &Tensor, target: &Tensor, steps: &[i64], labels: &[i64]) -> Result<Tensor> {
+        let args = CtcArgs { blank: self.blank, reduction: self.reduction, zero_infinity: self.zero_infinity };
+        loss::ctc_loss(x, target, steps, labels, &args)
     }
 }
 

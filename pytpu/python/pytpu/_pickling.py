@@ -33,6 +33,10 @@ def _reduce_constant(constant):
     return _named, (repr(constant).removeprefix("torch."),)
 
 
+def _reduce_tensor_class(cls):
+    return (_named, ("Tensor",)) if cls is _C.Tensor else cls.__qualname__
+
+
 def _return_type(name, values):
     return getattr(_C._return_types, name)(values)
 
@@ -42,6 +46,7 @@ def _reduce_return_type(result):
 
 
 REDUCERS = {types.BuiltinFunctionType: _reduce_builtin, _C.layout: _reduce_constant, _C.memory_format: _reduce_constant}
+REDUCERS[_C._TensorMeta] = _reduce_tensor_class
 REDUCERS.update((kind, _reduce_return_type) for kind in vars(_C._return_types).values() if isinstance(kind, type))
 for _kind, _reduce in REDUCERS.items():
     copyreg.pickle(_kind, _reduce)

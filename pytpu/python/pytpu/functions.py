@@ -5,6 +5,7 @@ import math
 import warnings
 
 from . import _C
+from .overrides import _overridable
 
 __all__ = [
     "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
@@ -282,7 +283,7 @@ def _once(text):
     """Warns of what is said once in a process."""
     if text not in _said:
         _said.add(text)
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
 
 
 def lu(A, pivot=True, get_infos=False, out=None):
@@ -800,3 +801,13 @@ def sym_sum(args):
 def sym_sqrt(a):
     """The square root."""
     return math.sqrt(a)
+
+
+# Those that take tensors let them take the call over, as ops do.
+for _name in (
+    "allclose atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul combinations count_nonzero "
+    "diff dist einsum histogramdd inner is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed isclose meshgrid "
+    "nonzero norm numel row_stack split tensordot unique unique_consecutive unravel_index"
+).split():
+    globals()[_name] = _overridable(globals()[_name])
+del _name

@@ -48,8 +48,6 @@ const SECOND: &[&str] = &[
     "fmod",
     "copysign",
     "copy",
-    "masked_fill",
-    "index_fill",
     "heaviside",
     "ldexp",
 ];

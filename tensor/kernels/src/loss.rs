@@ -325,3 +325,45 @@ pub fn nll_loss_backward(
         Ok(())
     })
 }
+
+/// Logarithms of the probability of all ways through a trellis, up to each state at each step: `out` as `emit`, `[steps, n,
+/// states]`, with `skip`, `[n, states]`, added to what comes from the state two before.
+pub fn trellis(emit: &View, skip: &View, out: &mut ViewMut) {
+    let &[steps, n, states] = emit.sizes() else { panic!("trellis: emissions are [steps, n, states]") };
+    for_acc!(emit.dtype(), A => {
+        let (emit, skip) = (input::<A>(emit), input::<A>(skip));
+        output::<A, _>(out, |out| {
+            let to = Shared::new(out);
+            parallel_for(n, GRAIN.div_ceil(16 * (steps * states).max(1)), |rows| {
+                for row in rows {
+                    let skip = &skip[row * states..][..states];
+                    for t in 0..steps {
+                        let at = (t * n + row) * states;
+                        // SAFETY: rows are disjoint, and steps of a row are, too.
+                        let now = unsafe { to.slice(at, states) };
+                        if t == 0 {
+                            now.fill(A::NEG_INF);
+                            let reached = states.min(2);
+                            now[..reached].copy_from_slice(&emit[at..][..reached]);
+                            continue;
+                        }
+                        // SAFETY: as above.
+                        let before = unsafe { to.slice(at - n * states, states) };
+                        for s in 0..states {
+                            let next = if s > 0 { before[s - 1] } else { A::NEG_INF };
+                            let over = if s > 1 { before[s - 2] + skip[s] } else { A::NEG_INF };
+                            now[s] = log_sum_exp_of([before[s], next, over]) + emit[at + s];
+                        }
+                    }
+                }
+            });
+        });
+    });
+}
+
+fn log_sum_exp_of<A: Real>(x: [A; 3]) -> A {
+    let top = x[0].larger(x[1]).larger(x[2]);
+    // Differences of infinities are no numbers.
+    let base = if top == A::NEG_INF { A::ZERO } else { top };
+    ((x[0] - base).exp() + (x[1] - base).exp() + (x[2] - base).exp()).ln() + base
+}

@@ -1,7 +1,7 @@
 //! Scaled dot product attention.
 
 use crate::op::{F64, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
-use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
+use crate::ops::dtype::{c_name, compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
@@ -132,27 +132,25 @@ impl Fused for Attention {
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let [q, k, v] = [0, 1, 2].map(|i| self.heads_first(x[i].dims()));
-        expect_float("scaled_dot_product_attention", x[0])?;
+        if !x[0].dtype().is_float() {
+            return Err(Error::runtime(format!("expected scalar type Float but found {}", x[0].dtype().scalar_type())));
+        }
         if x[1].dtype() != x[0].dtype() || x[2].dtype() != x[0].dtype() {
             return Err(Error::runtime(format!(
                 "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} instead.",
-                x[0].dtype().scalar_type(),
-                x[1].dtype().scalar_type(),
-                x[2].dtype().scalar_type()
+                c_name(x[0].dtype()),
+                c_name(x[1].dtype()),
+                c_name(x[2].dtype())
             )));
         }
         if q[..2] != k[..2] || q[..2] != v[..2] || q[3] != k[3] || k[2] != v[2] {
-            return Err(Error::runtime(format!(
-                "scaled_dot_product_attention: sizes of query {q:?}, key {k:?} and value {v:?} do not fit each other"
-            )));
+            return Err(misfit(q, k, v));
         }
         if let Some(m) = x.get(3) {
             let d = self.score_dims(x[0].dims(), x[1].dims());
             if broadcast_dims(m.dims(), &d).ok() != Some(d) {
-                return Err(Error::runtime(format!(
-                    "The expanded size of the tensor must match the existing size.  Target sizes: {d}.  Tensor sizes: {}",
-                    m.dims()
-                )));
+                broadcast_dims(&d, m.dims())?;
+                return Err(Error::runtime(format!("a mask of sizes {} is larger than the scores, {d}", m.dims())));
             }
         }
         let mut dims = *x[0].dims();
@@ -258,12 +256,20 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     for t in [q, k, v] {
         if t.dims().len() < 2 {
             return Err(Error::runtime(format!(
-                "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim(): {}, key.dim(): {} and value.dim(): {} instead.",
+                "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {} key.dim: {} and value.dim: {} instead.",
                 q.dims().len(),
                 k.dims().len(),
                 v.dims().len()
             )));
         }
+    }
+    if same_device(&[q, k, v]).is_err() {
+        return Err(Error::runtime(format!(
+            "Expected query, key, and value to have the same device type, but got query.device: {} key.device: {} and value.device: {} instead.",
+            q.device(),
+            k.device(),
+            v.device()
+        )));
     }
     if a.is_causal && a.mask.is_some() {
         return Err(Error::runtime(
@@ -276,13 +282,20 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     {
         return Err(Error::runtime(format!(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
-            crate::ops::dtype::c_name(m.dtype()),
-            crate::ops::dtype::c_name(q.dtype())
+            c_name(m.dtype()),
+            c_name(q.dtype())
         )));
     }
     let (k, v) = if a.enable_gqa { (repeat_heads(q, k)?, repeat_heads(q, v)?) } else { (k.clone(), v.clone()) };
     let lead = |t: &Tensor| -> Dims { t.dims()[..t.dims().len() - 2].iter().copied().collect() };
-    let batch = broadcast_dims(&broadcast_dims(&lead(q), &lead(&k))?, &lead(&v))?;
+    // PyTorch gives three dimensions a fourth, and counts so when it complains.
+    let batch = match [q, &k, &v].iter().all(|t| t.dims().len() == 3) {
+        true => {
+            let wide = |t: &Tensor| Dims::new(&[1, t.dims()[0]]);
+            broadcast_dims(&broadcast_dims(&wide(q), &wide(&k))?, &wide(&v))?[1..].iter().copied().collect()
+        }
+        false => broadcast_dims(&broadcast_dims(&lead(q), &lead(&k))?, &lead(&v))?,
+    };
     let last = |t: &Tensor| -> [usize; 2] { [t.dims()[t.dims().len() - 2], t.dims()[t.dims().len() - 1]] };
     let scale = a.scale.unwrap_or(1.0 / (last(q)[1] as f64).sqrt());
     let mut op =
@@ -339,7 +352,7 @@ fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     }
     if have == 0 || want % have != 0 {
         return Err(Error::runtime(
-            "Number of heads in key and value must divide the number of heads in query for grouped query attention",
+            "Number of heads in key and value must divide the number of heads in query",
         ));
     }
     let mut spread: Dims = *t.dims();
@@ -347,6 +360,17 @@ fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     let mut out = *t.dims();
     out[at] = want;
     t.unsqueeze(at as i64 + 1)?.expand_dims(&spread)?.reshape_dims(out)
+}
+
+/// What the product of matrices says that does not fit. PyTorch has `values` of more rows than there are keys pass, and leaves
+/// the rest unread.
+#[cold]
+fn misfit(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Error {
+    let heads = q[0] * q[1];
+    let (want, got) = if q[3] != k[3] { (q[3], k[3]) } else { (k[2], v[2]) };
+    Error::runtime(format!(
+        "Expected size for first two dimensions of batch2 tensor to be: [{heads}, {want}] but got: [{heads}, {got}]."
+    ))
 }
 
 fn attention_samples() -> Vec<Sample> {

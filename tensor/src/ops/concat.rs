@@ -3,7 +3,7 @@
 use crate::dims::MAX_DIMS;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, graph, promote_types, samples};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
 
 /// Joins tensors of the same dtype along a dimension.
@@ -62,6 +62,57 @@ impl Op for Cat {
                 at += len;
                 if s.needs(i) { g.narrow(self.dim as i64, at - len, len).map(Some) } else { Ok(None) }
             })
+            .collect()
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// Joins tensors of the same sizes and dtype along a new dimension.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Stack {
+    /// Which dimension of the result.
+    pub dim: usize,
+}
+
+impl Op for Stack {
+    const NAME: &'static str = "stack";
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        let first = x[0].dims();
+        for (i, t) in x.iter().enumerate().filter(|(_, t)| t.dims() != first) {
+            return Err(Error::runtime(format!(
+                "stack expects each tensor to be equal size, but got {first} at entry 0 and {} at entry {i}",
+                t.dims()
+            )));
+        }
+        let mut sizes = first.to_vec();
+        sizes.insert(self.dim, x.len());
+        Ok(Meta { dims: Dims::try_new(&sizes)?, dtype: x[0].dtype(), device: same_device(x)? })
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        for (i, t) in x.iter().enumerate() {
+            let part = y[0].select(self.dim as i64, i as i64)?;
+            torchtpu_kernels::copy::copy(&t.view(), &mut part.view_mut());
+        }
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        // Side by side along a dimension that they have is one op; behind the last one each needs a dimension first.
+        if self.dim < x[0].rank() {
+            let joined = f.concatenate(x, self.dim);
+            return smallvec![f.reshape(&joined, &y[0].dims)];
+        }
+        let one: Vec<usize> = x[0].shape().iter().copied().chain([1]).collect();
+        let wide: Vec<Value> = x.iter().map(|x| f.reshape(x, &one)).collect();
+        smallvec![f.concatenate(&wide, self.dim)]
+    }
+    fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        (0..s.len())
+            .map(|i| if s.needs(i) { g.select(self.dim as i64, i as i64).map(Some) } else { Ok(None) })
             .collect()
     }
     fn saves(&self, _: u64) -> Saves {
@@ -148,28 +199,10 @@ pub fn stack(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     let Some(first) = xs.first() else {
         return Err(Error::runtime("stack expects a non-empty TensorList"));
     };
-    let dim = normalize_dim(dim, first.dims().len() + 1)? as i64;
-    for (i, x) in xs.iter().enumerate() {
-        if x.dims() != first.dims() {
-            return Err(Error::runtime(format!(
-                "stack expects each tensor to be equal size, but got {} at entry 0 and {} at entry {i}",
-                first.dims(),
-                x.dims()
-            )));
-        }
-    }
-    if first.device().kind == DeviceKind::Tpu
-        && (dim as usize) < first.dims().len()
-        && first.dims().len() < MAX_DIMS
-        && !graph::may_need_grad(xs)
-    {
-        // One op, not one more for each tensor: a batch of many is one shape, whichever tensors are drawn twice.
-        let mut dims = *first.dims();
-        dims.insert(dim as usize, xs.len());
-        return Ok(cat(xs, dim)?.reshape_dims(dims)?.detach());
-    }
-    let wide: Vec<Tensor> = xs.iter().map(|x| x.unsqueeze(dim)).collect::<Result<_>>()?;
-    cat(&wide.iter().collect::<Vec<_>>(), dim)
+    let dim = normalize_dim(dim, first.dims().len() + 1)?;
+    let dtype = xs.iter().fold(first.dtype(), |d, x| promote_types(d, x.dtype()));
+    let typed: Vec<Tensor> = xs.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
+    dispatch::call(Prim::Stack(Stack { dim }), &typed.iter().collect::<Vec<_>>())
 }
 
 /// Mirrors dimensions.
@@ -239,9 +272,6 @@ fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
             "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
         ));
     }
-    if let Some(t) = times.iter().find(|t| **t < 0) {
-        return Err(Error::runtime(format!("Trying to create tensor with negative dimension {t}: {times:?}")));
-    }
     let lead = times.len() - r;
     // One dimension for the repeats before each of the tensor's own.
     let (mut from, mut to, mut out): (Vec<i64>, Vec<i64>, Vec<i64>) = Default::default();
@@ -250,6 +280,12 @@ fn repeat(x: &Tensor, times: &[i64]) -> Result<Tensor> {
         from.extend([1, n]);
         to.extend([t, n]);
         out.push(t.checked_mul(n).ok_or_else(too_many)?);
+    }
+    if let Some(n) = out.iter().find(|n| **n < 0) {
+        return Err(Error::runtime(format!("Trying to create tensor with negative dimension {n}: {out:?}")));
+    }
+    if let Some(t) = times.iter().find(|t| **t < 0) {
+        return Err(Error::runtime(format!("Trying to create tensor with negative dimension {t}: {times:?}")));
     }
     if from.len() <= MAX_DIMS {
         return x.reshape(&from)?.expand(&to)?.reshape(&out)?.copy_if_view(x);
@@ -410,9 +446,9 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Function),
     Row::new(
         "stack(Tensor[] tensors, int dim=0) -> Tensor",
-        Tier::Composed,
+        Tier::Prim,
         |a| Ok(stack(&a.tensors(0)?, a.int(1)?)?.into()),
-        samples!([two(&[2, 3], &[2, 3]), n(1)]),
+        samples!([two(&[2, 3], &[2, 3]), n(1)], [two(&[2, 3], &[2, 3]), n(-1)]),
     )
     .scope(Scope::Function),
     Row::new(

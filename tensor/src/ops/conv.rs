@@ -6,8 +6,9 @@ use crate::op::{
 use crate::ops::conv_lower;
 use crate::ops::dtype::{c_name, expect_float};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, warning};
 use smallvec::smallvec;
+use std::sync::atomic::AtomicBool;
 use torchtpu_kernels::conv as kernels;
 pub use torchtpu_kernels::conv::ConvSpec;
 
@@ -390,6 +391,13 @@ pub fn convolve(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a: &
             for d in 0..spatial {
                 let total = (dilation[d] * w.dims()[2 + d].saturating_sub(1)) as i64;
                 spec.pad[d] = (total / 2, total - total / 2);
+                if total % 2 != 0 {
+                    static SAID: AtomicBool = AtomicBool::new(false);
+                    warning::once(
+                        &SAID,
+                        "Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created",
+                    )?;
+                }
             }
         }
         Padding::Named(other) => {

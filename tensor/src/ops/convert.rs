@@ -186,6 +186,7 @@ impl Tensor {
     /// `Runtime` when sizes do not broadcast, or the write is not allowed.
     pub fn copy_(&self, source: &Tensor) -> Result<&Tensor> {
         inplace::check_writable(self)?;
+        inplace::check_apart(self, source)?;
         let y = if source.device() == self.device() { source.clone() } else { source.to_device(self.device())? };
         warn_of_loss(y.dtype(), self.dtype())?;
         let y = if y.dtype() == self.dtype() { y } else { y.to_dtype(self.dtype())? };
@@ -201,6 +202,7 @@ impl Tensor {
                 y.dims()
             )));
         } else {
+            crate::op::broadcast_dims(self.dims(), y.dims())?;
             y.expand(&dims)?
         };
         // A copy of an alias of itself, or of memory that overlaps, needs a detour.
@@ -336,7 +338,7 @@ const OTHER_ROWS: [Row; 9] = [
         Ok(if x.has_contiguous_strides() { x.clone() } else { x.contiguous()? }.into())
     }, samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).scope(Scope::Method).no_out(),
     Row::new("detach(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.detach().into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()]).no_out(),
-    Row::new("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| {
+    Row::new("copy_(Tensor(a!) self, Tensor other, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| {
         let x = a.tensor(0)?;
         let y = match a.operand(1)? {
             Operand::Tensor(y) => x.copy_(y)?,

@@ -195,6 +195,7 @@ op_table! {
         prim  Fill = creation::Fill;
         prim  Iota = creation::Iota;
         prim  Cat = concat::Cat;
+        prim  Stack = concat::Stack;
         prim  Flip = concat::Flip;
         prim  SliceUpdate = pad::SliceUpdate;
         prim  Reduce = reduce::Reduce;
@@ -216,6 +217,7 @@ op_table! {
         prim  Rejection = random::Rejection;
         prim  DirichletGrad = random::DirichletGrad;
         prim  Pathwise = random::Pathwise;
+        prim  Trellis = loss::Trellis;
         prim  Frexp = frexp::Frexp;
         view  Permute = shape::Permute;
         view  Expand = shape::Expand;
@@ -239,6 +241,8 @@ op_table! {
         fused BatchNormBackward = norm::BatchNormBackward;
         fused CrossEntropy = loss::CrossEntropy;
         fused CrossEntropyBackward = loss::CrossEntropyBackward;
+        fused CtcLoss = loss::CtcLoss;
+        fused CtcLossBackward = loss::CtcLossBackward;
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;

@@ -346,21 +346,21 @@ impl Recurrence {
 const COUNTER: ElementType = ElementType::S32;
 
 /// Page `t` of a list of matrices.
-fn page(f: &mut Func, all: &Value, t: &Value) -> Value {
+pub(super) fn page(f: &mut Func, all: &Value, t: &Value) -> Value {
     let zero = f.scalar_i64(0, COUNTER);
     let (rows, columns) = (all.shape()[1], all.shape()[2]);
     let p = f.dynamic_slice(all, &[t.clone(), zero.clone(), zero], &[1, rows, columns]);
     f.reshape(&p, &[rows, columns])
 }
 
-fn set_page(f: &mut Func, all: &Value, t: &Value, p: &Value) -> Value {
+pub(super) fn set_page(f: &mut Func, all: &Value, t: &Value, p: &Value) -> Value {
     let zero = f.scalar_i64(0, COUNTER);
     let p = f.reshape(p, &[1, p.shape()[0], p.shape()[1]]);
     f.dynamic_update_slice(all, &p, &[t.clone(), zero.clone(), zero])
 }
 
 /// Calls `body` with the number of each step, rising or falling, and with what it carries.
-fn for_steps(
+pub(super) fn for_steps(
     f: &mut Func,
     steps: usize,
     falling: bool,

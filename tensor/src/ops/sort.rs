@@ -9,7 +9,9 @@ use super::pointwise::kernel_error;
 use super::reduce::{ReduceKind, reduce};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{
+    DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, promote_types, samples,
+};
 use smallvec::smallvec;
 use torchtpu_kernels::sort as kernels;
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
@@ -421,31 +423,40 @@ pub fn searchsorted(
     }
     let (b, v) = (boundaries.dims(), values.dims());
     if b.is_empty() {
-        return Err(Error::runtime("boundaries tensor should have positive dimension, but got 0 dimension"));
+        return Err(Error::runtime("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"));
     }
     let one_row = b.len() == 1;
+    if !one_row && v.is_empty() {
+        return Err(Error::runtime(format!(
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim({}) and input value's dim(0) numel(1)",
+            b.len()
+        )));
+    }
     if !one_row && (v.len() != b.len() || v[..v.len() - 1] != b[..b.len() - 1]) {
         return Err(Error::runtime(format!(
             "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor must match, but we got boundaries tensor {b} and input value tensor {v}"
         )));
     }
-    if boundaries.dtype() != values.dtype() && !values.is_wrapped_number() {
-        return Err(Error::runtime(format!(
-            "torch.searchsorted(): boundary tensor and input value tensor should have same dtype, but got boundary tensor dtype {} and input value tensor dtype {}",
-            boundaries.dtype().scalar_type(),
-            values.dtype().scalar_type()
-        )));
-    }
     if let Some(s) = sorter {
         if s.dims() != b {
-            return Err(Error::runtime("torch.searchsorted(): boundary and sorter must have the same size"));
+            return Err(Error::runtime(format!(
+                "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor {b}and got sorter tensor {}",
+                s.dims()
+            )));
         }
         if s.dtype() != DType::I64 {
-            return Err(Error::runtime("torch.searchsorted(): sorter must be a tensor of long dtype"));
+            return Err(Error::runtime(format!(
+                "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {}",
+                s.dtype().scalar_type()
+            )));
         }
     }
     let out = if narrow { DType::I32 } else { DType::I64 };
-    let (boundaries, values) = (boundaries.detach(), values.detach().to_dtype(boundaries.dtype())?);
+    let dtype = match values.is_wrapped_number() {
+        true => boundaries.dtype(),
+        false => promote_types(boundaries.dtype(), values.dtype()),
+    };
+    let (boundaries, values) = (boundaries.detach().to_dtype(dtype)?, values.detach().to_dtype(dtype)?);
     if boundaries.device().kind == DeviceKind::Cpu {
         let y = Tensor::empty(&Meta { dims: *v, dtype: out, device: Device::CPU })?;
         let order = sorter.map(Tensor::view);
@@ -499,13 +510,18 @@ fn side(right: bool, side: Option<&str>) -> Result<bool> {
     }
 }
 
-fn bucketize(v: &Tensor, boundaries: &Tensor, narrow: bool, right: bool) -> Result<Tensor> {
+fn check_row(boundaries: &Tensor) -> Result<()> {
     if boundaries.dims().len() != 1 {
         return Err(Error::runtime(format!(
-            "bucketize: boundaries tensor must be 1 dimension, but got dim({})",
+            "boundaries tensor must be 1 dimension, but got dim({})",
             boundaries.dims().len()
         )));
     }
+    Ok(())
+}
+
+fn bucketize(v: &Tensor, boundaries: &Tensor, narrow: bool, right: bool) -> Result<Tensor> {
+    check_row(boundaries)?;
     searchsorted(boundaries, v, right, narrow, None)
 }
 
@@ -641,7 +657,10 @@ pub const ROWS: &[Row] = &[
         Ok(search_number(a.tensor(0)?, a.operand(1)?, side(a.bool(3)?, a.opt_str(4)?)?, a.bool(2)?, a.opt_tensor(5)?)?.into())
     }, Vec::new).scope(Scope::Function),
     Row::new("bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", Tier::Composed, |a| Ok(bucketize(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?)?.into()), Vec::new).scope(Scope::Function),
-    Row::new("bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", Tier::Composed, |a| Ok(search_number(a.tensor(1)?, a.operand(0)?, a.bool(3)?, a.bool(2)?, None)?.into()), Vec::new).scope(Scope::Function),
+    Row::new("bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", Tier::Composed, |a| {
+        check_row(a.tensor(1)?)?;
+        Ok(search_number(a.tensor(1)?, a.operand(0)?, a.bool(3)?, a.bool(2)?, None)?.into())
+    }, Vec::new).scope(Scope::Function),
     Row::new("bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", Tier::Composed, |a| Ok(bincount(a.tensor(0)?, a.opt_tensor(1)?, a.int(2)?)?.into()), || vec![Sample::new(vec![index(&[7], 4)]).no_gradient(), Sample::new(vec![index(&[7], 4), t(&[7]), n(6)]).no_gradient()]),
     Row::new("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", Tier::Composed, |a| Ok(histc(a.tensor(0)?, a.int(1)?, a.float(2)?, a.float(3)?)?.into()), || {
         let mut s = flat(t(&[9]));

@@ -2,7 +2,7 @@
 
 use super::creation::options;
 use crate::schema::{Args, Ret, Row, Sample, Scope, Tier, n};
-use crate::{DType, Device, Error, Result, Tensor, default_dtype};
+use crate::{Device, Error, Result, Tensor, default_dtype};
 use std::f64::consts::PI;
 use torchtpu_kernels::special::i0;
 
@@ -13,11 +13,7 @@ fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -
     if !dtype.is_float() {
         return Err(Error::runtime(format!(
             "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={device}, layout=Strided (default), requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
-            match dtype {
-                DType::I64 => "long int",
-                DType::I16 => "short int",
-                other => super::dtype::c_name(other),
-            }
+            super::dtype::c_name(dtype)
         )));
     }
     if length < 0 {

@@ -5,6 +5,7 @@ What is a single op of the table is that op itself, looked up on first use (see 
 """
 
 from pytpu import _C
+from pytpu.overrides import _overridable
 
 from ._functional.activation import (
     celu,
@@ -119,10 +120,12 @@ from ._functional.vision import (
 _ops = _C._ops
 
 # Pickles and reprs name the module that users import.
-for _function in list(globals().values()):
+for _name, _function in list(globals().items()):
     if getattr(_function, "__module__", "").startswith("pytpu.nn._functional"):
         _function.__module__ = __name__
-del _function
+        if not _name.startswith("_"):
+            globals()[_name] = _overridable(_function)
+del _name, _function
 
 # ---- functions that are ops of the table
 

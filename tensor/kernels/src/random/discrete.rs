@@ -9,7 +9,8 @@ fn check_probability(op: &str, p: f64) -> Result<(), KernelError> {
     if (0.0..=1.0).contains(&p) {
         return Ok(());
     }
-    Err(KernelError::Other(format!("{op} expects p to be in [0, 1], but got p={p}")))
+    let shown = if p.is_nan() { "nan".into() } else { p.to_string() };
+    Err(KernelError::Other(format!("{op} expects p to be in [0, 1], but got p={shown}")))
 }
 
 /// Uniforms of 53 bits.
@@ -67,7 +68,9 @@ pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Resul
         for _ in 0..n {
             // SAFETY: the offsets are those of the elements of `p`.
             let p = unsafe { p.ptr().cast::<P>().add(at.step()).read() }.to_f64();
-            check_probability("bernoulli", p)?;
+            if !(0.0..=1.0).contains(&p) {
+                return Err(KernelError::Other("Expected p_in >= 0 && p_in <= 1 to be true, but got false.".into()));
+            }
             probabilities.push(p);
         }
         for_dtype!(out.dtype(), T => {

@@ -434,12 +434,12 @@ pub const ROWS: &[Row] = &[
         vec![Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[1, 4])]).dtypes(KINDS)]
     })
     .inplace(),
-    Row::new("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Tier::Prim, |a| {
-        ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
-    }, samples!([t(&[3, 4]), n(1), index_arg(&[2], 4), n(2)]))
-    .inplace(),
     Row::new("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", Tier::Prim, |a| {
         ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
     }, samples!([t(&[3, 4]), n(0), index_arg(&[1], 3), t(&[])]))
+    .inplace(),
+    Row::new("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Tier::Prim, |a| {
+        ok(index_fill(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.operand(3)?))
+    }, samples!([t(&[3, 4]), n(1), index_arg(&[2], 4), n(2)]))
     .inplace(),
 ];

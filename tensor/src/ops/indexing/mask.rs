@@ -4,15 +4,15 @@ use super::index_select::{IndexSelect, index_copy};
 use super::{KINDS, at_least_1d, count_up, defer, fill_value, ok, to_device};
 use crate::op::Prim;
 use crate::ops::pointwise;
-use crate::schema::{Operand, Ret, Row, Sample, Scope, Tier, index as index_arg, mask as mask_arg, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, state};
+use crate::schema::{Args, Operand, Ret, Row, Sample, Scope, Tier, index as index_arg, mask as mask_arg, n, t};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, samples, state};
 use torchtpu_kernels::index as kernels;
 
 fn check_mask(op: &str, mask: &Tensor) -> Result<()> {
     if mask.dtype() == DType::Bool {
         return Ok(());
     }
-    Err(Error::runtime(format!("{op} only supports boolean masks, but got mask with dtype {}", mask.dtype().name())))
+    Err(Error::runtime(format!("{op} only supports boolean masks, but got mask with dtype {}", crate::ops::dtype::c_name(mask.dtype()))))
 }
 
 /// `torch.masked_fill`: a number where the mask is true.
@@ -31,6 +31,15 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tens
         v => fill_value("masked_fill_", x, v)?,
     };
     pointwise::select(mask, &value, x)
+}
+
+/// The in-place form, whose complaint about sizes begins with those of the tensor.
+fn masked_fill_(a: &Args<'_>) -> Result<Ret> {
+    let (x, mask) = (a.tensor(0)?, a.tensor(1)?);
+    check_mask("masked_fill_", mask)?;
+    crate::op::broadcast_dims(x.dims(), mask.dims())?;
+    inplace::apply(x, |x| masked_fill(x, mask, a.operand(2)?))?;
+    Ok(x.clone().into())
 }
 
 /// `torch.nonzero`: positions of the elements that are not zero, one a row. On a device the host reads the values.
@@ -162,19 +171,19 @@ pub const ROWS: &[Row] = &[
         },
     ),
     Row::new(
-        "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
-        Tier::Composed,
-        |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)),
-        || vec![Sample::new(vec![t(&[2, 3]), mask_arg(&[3]), n(2)]).dtypes(KINDS)],
-    )
-    .inplace(),
-    Row::new(
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
         Tier::Composed,
         |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)),
         samples!([t(&[2, 3]), mask_arg(&[2, 1]), t(&[])]),
     )
-    .inplace(),
+    .inplace_by(masked_fill_),
+    Row::new(
+        "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
+        Tier::Composed,
+        |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)),
+        || vec![Sample::new(vec![t(&[2, 3]), mask_arg(&[3]), n(2)]).dtypes(KINDS)],
+    )
+    .inplace_by(masked_fill_),
     Row::new(
         "masked_select(Tensor self, Tensor mask) -> Tensor",
         Tier::Composed,

@@ -4,16 +4,18 @@
 //! compositions; each ends in the same [`reduced`].
 
 mod cross_entropy;
+mod ctc;
 
 use super::ok;
 use crate::ops::activation::log_sigmoid;
 use crate::ops::clip::clamp;
 use crate::ops::dtype::expect_float;
 use crate::ops::pointwise::{check_subtraction, result_type, select, select_scalar};
-use crate::schema::{Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
+use crate::schema::{Args, Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
 use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, samples, state};
 pub(super) use cross_entropy::select_int;
 pub use cross_entropy::{CrossEntropy, CrossEntropyArgs, CrossEntropyBackward, cross_entropy, nll_loss};
+pub use ctc::{CtcArgs, CtcLoss, CtcLossBackward, Trellis, ctc_loss};
 
 /// What becomes of the losses of all elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -246,6 +248,11 @@ pub const ROWS: &[Row] = &[
     Row::new("nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples).scope(Scope::Nn),
     Row::new("nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), samples!([t(&[2, 3, 2, 2]), index(&[2, 2, 2], 3)])).scope(Scope::Nn),
     Row::new("nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", Tier::Composed, |a| ok(nll_loss(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?, a.int(4)?)?), nll_samples).scope(Scope::Nn),
+    Row::new("ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", Tier::Fused, |a| ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, a.ints(2)?, a.ints(3)?, &ctc_args(a)?)?), ctc_samples).scope(Scope::Function),
+    Row::new("ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", Tier::Fused, |a| {
+        let (steps, labels) = (ctc::lengths(a.tensor(2)?, "input_lengths")?, ctc::lengths(a.tensor(3)?, "target_lengths")?);
+        ok(ctc_loss(a.tensor(0)?, a.tensor(1)?, &steps, &labels, &ctc_args(a)?)?)
+    }, Vec::new).scope(Scope::Function),
     Row::new("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("mse_cpu", a.tensor(0)?, a.tensor(1)?)?.square()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0)])).scope(Scope::Nn),
     Row::new("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(reduced(float_pair("l1_cpu", a.tensor(0)?, a.tensor(1)?)?.abs()?, Reduction::from_int(a.int(2)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), n(2)])).scope(Scope::Nn),
     Row::new("smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor", Tier::Composed, |a| ok(smooth_l1(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0), n(0.5)])).scope(Scope::Nn),
@@ -257,6 +264,19 @@ pub const ROWS: &[Row] = &[
     Row::new("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(cosine_embedding(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[2, 3]), positive(&[2, 3]), index(&[2], 2)])).scope(Scope::Function),
     Row::new("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| ok(margin_ranking(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?), samples!([t(&[4]), positive(&[4]), t(&[4]), n(0.3)])).scope(Scope::Function),
 ];
+
+fn ctc_args(a: &Args<'_>) -> Result<CtcArgs> {
+    Ok(CtcArgs { blank: a.int(4)?, reduction: Reduction::from_int(a.int(5)?)?, zero_infinity: a.bool(6)? })
+}
+
+/// Without gradients: that of this loss is not the slope of its formula, as in PyTorch.
+fn ctc_samples() -> Vec<Sample> {
+    let lengths = |v: &[i64]| SampleArg::Ints(v.to_vec());
+    vec![
+        Sample::new(vec![t(&[5, 2, 4]), index(&[2, 3], 4), lengths(&[5, 4]), lengths(&[2, 3])]).no_gradient(),
+        Sample::new(vec![t(&[5, 2, 4]), index(&[3], 4), lengths(&[5, 4]), lengths(&[1, 2]), n(3), n(0)]).no_gradient(),
+    ]
+}
 
 fn bce_samples() -> Vec<Sample> {
     vec![

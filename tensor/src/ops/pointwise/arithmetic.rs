@@ -251,6 +251,9 @@ pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
             return Ok(());
         }
     }
+    if let Operand::Tensor(b) = b {
+        inplace::check_apart(a, b)?;
+    }
     inplace::apply(a, |x| arith(kind, Operand::Tensor(x), b))
 }
 
@@ -375,6 +378,9 @@ fn add_alpha_(kind: BinaryKind, a: &Args<'_>) -> Result<Ret> {
     if alpha == Scalar::Int(1) {
         arith_(kind, x, a.operand(1)?)?;
     } else {
+        if let Operand::Tensor(y) = a.operand(1)? {
+            inplace::check_apart(x, y)?;
+        }
         inplace::apply(x, |x| add_alpha(kind, Operand::Tensor(x), a.operand(1)?, alpha))?;
     }
     Ok(Ret::Tensor(x.clone()))
@@ -397,7 +403,12 @@ fn div_mode(a: Operand<'_>, b: Operand<'_>, mode: Option<&str>) -> Result<Tensor
             if dtype.is_float() {
                 return arith(BinaryKind::Div, a, b)?.trunc();
             }
+            if dtype == DType::Bool {
+                return Err(crate::ops::complex::unsupported("div_trunc_cpu", dtype));
+            }
             // Exact for integers: take the remainder off first.
+            let a = &as_tensor(a, dtype)?;
+            let a = Operand::Tensor(a);
             let r = arith(BinaryKind::Fmod, a, b)?;
             let whole = arith(BinaryKind::Sub, a, Operand::Tensor(&r))?;
             arith(BinaryKind::FloorDivide, Operand::Tensor(&whole), b)

@@ -19,6 +19,20 @@ use torchtpu_stablehlo::{Direction, ElementType};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Binary(pub BinaryKind);
 
+/// The function that PyTorch takes instead of a power with the exponent `b`: other than powers, roots of negative infinity are NaN.
+fn as_root(b: &Tensor) -> Option<UnaryKind> {
+    let exponent = match b.dtype() {
+        DType::F32 => b.as_slice::<f32>()?[0] as f64,
+        DType::F64 => b.as_slice::<f64>()?[0],
+        _ => return None,
+    };
+    match exponent {
+        0.5 => Some(UnaryKind::Sqrt),
+        -0.5 => Some(UnaryKind::Rsqrt),
+        _ => None,
+    }
+}
+
 fn is_bitwise(k: BinaryKind) -> bool {
     use BinaryKind::*;
     matches!(k, BitwiseAnd | BitwiseOr | BitwiseXor | LeftShift | RightShift)
@@ -131,6 +145,12 @@ impl Op for Binary {
                     widened::with_number(self.0, &a.view(), by, &mut out.view_mut()).map_err(kernel_error)
                 }
             };
+        }
+        if self.0 == BinaryKind::Pow
+            && b.is_wrapped_number()
+            && let Some(root) = as_root(b)
+        {
+            return kernels::unary(root, &a.view(), &mut out.view_mut()).map_err(kernel_error);
         }
         if a.dims() == b.dims() {
             return kernels::binary(self.0, &a.view(), &b.view(), &mut out.view_mut()).map_err(kernel_error);

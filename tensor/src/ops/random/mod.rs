@@ -142,7 +142,7 @@ pub fn keep_mask_like(x: &Tensor, keep_probability: f64) -> Result<Tensor> {
 /// `Runtime` for a negative number, or a generator of another device.
 pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generator>) -> Result<Tensor> {
     if n < 0 {
-        return Err(Error::runtime("n must be non-negative, got ".to_string() + &n.to_string()));
+        return Err(Error::runtime(format!("Trying to create tensor with negative dimension {n}: [{n}]")));
     }
     if dtype.is_complex() {
         return Err(super::complex::unsupported("randperm", dtype));
@@ -177,6 +177,7 @@ fn bernoulli_into(y: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Resu
 }
 
 fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Result<Tensor> {
+    let p = &p.expand(&meta.dims.iter().map(|&n| n as i64).collect::<Vec<_>>())?;
     if meta.dtype.is_complex() {
         return Err(super::complex::unsupported("bernoulli_tensor_cpu_self_", meta.dtype));
     }
@@ -586,6 +587,7 @@ pub const ROWS: &[Row] = &[
         |a| {
             let x = a.tensor(0)?;
             inplace::check_writable(x)?;
+            inplace::check_apart(x, a.tensor(1)?)?;
             inplace::assign(x, &bernoulli_of(&a.tensor(1)?.detach(), x.meta(), a.opt_generator(2)?)?)?;
             Ok(Ret::Tensor(x.clone()))
         },

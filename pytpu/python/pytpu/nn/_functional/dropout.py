@@ -61,7 +61,7 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
             "future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
             "dropout2d exists to provide channel-wise dropout on inputs with 2 spatial dimensions, a channel dimension, "
             "and an optional batch dimension (i.e. 3D or 4D inputs).",
-            stacklevel=2,
+            stacklevel=3,
         )
     if ndim == 3:
         warnings.warn(
@@ -69,7 +69,7 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
             "- input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
             "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain "
             "the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
-            stacklevel=2,
+            stacklevel=3,
         )
     return _drop_channels(input, p, training, inplace)
 
@@ -84,6 +84,6 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
             "future release. To retain the behavior and silence this warning, please use dropout instead. Note that "
             "dropout3d exists to provide channel-wise dropout on inputs with 3 spatial dimensions, a channel dimension, "
             "and an optional batch dimension (i.e. 4D or 5D inputs).",
-            stacklevel=2,
+            stacklevel=3,
         )
     return _drop_channels(input, p, training, inplace, ndim == 4)

@@ -19,7 +19,7 @@ def _reduction(reduction, size_average=None, reduce=None):
         reduction = "none" if not reduce else "mean" if size_average else "sum"
         warnings.warn(
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-            stacklevel=3,
+            stacklevel=4,
         )
     if reduction not in _REDUCTIONS:
         raise ValueError(f"{reduction} is not a valid value for reduction")
@@ -38,7 +38,7 @@ def _paired(input, target):
         warnings.warn(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
             "likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
-            stacklevel=3,
+            stacklevel=4,
         )
         return torch.broadcast_tensors(input, target)
     return input, target
@@ -152,7 +152,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
                 "reduction: 'mean' divides the total loss by both the batch size and the support size."
                 "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
                 "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
-                stacklevel=2,
+                stacklevel=3,
             )
     loss = _ops.kl_div(input, target, _REDUCTIONS[reduction], log_target=log_target)
     return loss / input.size(0) if batchmean and input.dim() != 0 else loss
@@ -312,8 +312,9 @@ def triplet_margin_with_distance_loss(
 def ctc_loss(
     log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False
 ):
-    """The connectionist temporal classification loss; there is none here yet."""
-    raise NotImplementedError("ctc_loss is not implemented")
+    """How unlikely the targets are to be spelled by sequences of class probabilities, with blanks and repetitions."""
+    reduction = _REDUCTIONS[_reduction(reduction)]
+    return _ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
 
 
 def linear_cross_entropy(

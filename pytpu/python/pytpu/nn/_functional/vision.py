@@ -131,7 +131,7 @@ def interpolate(
 
 def _older(name):
     warnings.warn(
-        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=3
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=4
     )
 
 
@@ -160,7 +160,7 @@ def _align_corners(given):
         "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
         "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
         "details.",
-        stacklevel=3,
+        stacklevel=4,
     )
     return False
 
