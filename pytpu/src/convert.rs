@@ -167,13 +167,7 @@ unsafe fn shape_of(o: *mut PyObject, dims: &mut Vec<usize>) -> Outcome<()> {
 
 /// # Safety
 /// `o` is an object.
-unsafe fn read(
-    o: *mut PyObject,
-    dims: &[usize],
-    depth: usize,
-    out: &mut Numbers,
-    dtype: Option<DType>,
-) -> Outcome<()> {
+unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers, dtype: Option<DType>) -> Outcome<()> {
     // SAFETY: by the contract, throughout.
     unsafe {
         if is_tensor(o) || is_array(o) {
@@ -252,7 +246,9 @@ unsafe fn read(
 fn no_number(name: &str, dtype: DType) -> Failure {
     match (name, dtype.is_inexact()) {
         ("Tensor", true) => PyValueError::new_err("only one element tensors can be converted to Python scalars"),
-        ("Tensor", false) => PyTypeError::new_err("only integer tensors of a single element can be converted to an index"),
+        ("Tensor", false) => {
+            PyTypeError::new_err("only integer tensors of a single element can be converted to an index")
+        }
         (_, true) => PyTypeError::new_err(format!("must be real number, not {name}")),
         (_, false) => PyTypeError::new_err(format!("'{name}' object cannot be interpreted as an integer")),
     }

@@ -189,7 +189,9 @@ unsafe fn items(key: Object, x: &Tensor) -> Outcome<Vec<Item>> {
         if !stands_for_tuple(key) {
             return Ok(vec![item(key, x)?]);
         }
-        warning::warn("Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result")?;
+        warning::warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch 2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result",
+        )?;
         (0..PySequence_Size(key))
             .map(|i| {
                 let o = PySequence_GetItem(key, i);

@@ -154,10 +154,7 @@ fn _call_torch_function<'py>(
 
 /// The operands of a call, lists and tuples by their items, if one of them takes the call over; else nothing.
 #[pyfunction]
-fn _overriding<'py>(
-    args: &Bound<'py, PyTuple>,
-    kwargs: &Bound<'py, PyDict>,
-) -> PyResult<Option<Bound<'py, PyTuple>>> {
+fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyTuple>>> {
     // SAFETY: living objects.
     let asks = |o: &Bound<'_, PyAny>| unsafe { takes_part(o.as_ptr()) };
     if OFF.get() || !(args.iter_borrowed().any(|o| asks(&o)) || kwargs.iter().any(|(_, o)| asks(&o))) {

@@ -4,7 +4,9 @@ mod classes;
 mod elements;
 mod pairs;
 
-pub use classes::{CTCLoss, CrossEntropyLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss};
+pub use classes::{
+    CTCLoss, CrossEntropyLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss,
+};
 pub use elements::{
     BCELoss, BCEWithLogitsLoss, GaussianNLLLoss, HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss,
     PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss,

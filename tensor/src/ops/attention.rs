@@ -351,9 +351,7 @@ fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
         return Ok(t.clone());
     }
     if have == 0 || want % have != 0 {
-        return Err(Error::runtime(
-            "Number of heads in key and value must divide the number of heads in query",
-        ));
+        return Err(Error::runtime("Number of heads in key and value must divide the number of heads in query"));
     }
     let mut spread: Dims = *t.dims();
     spread.insert(at + 1, want / have);

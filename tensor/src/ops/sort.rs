@@ -423,7 +423,9 @@ pub fn searchsorted(
     }
     let (b, v) = (boundaries.dims(), values.dims());
     if b.is_empty() {
-        return Err(Error::runtime("torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension"));
+        return Err(Error::runtime(
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 dimension",
+        ));
     }
     let one_row = b.len() == 1;
     if !one_row && v.is_empty() {

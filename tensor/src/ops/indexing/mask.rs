@@ -12,7 +12,10 @@ fn check_mask(op: &str, mask: &Tensor) -> Result<()> {
     if mask.dtype() == DType::Bool {
         return Ok(());
     }
-    Err(Error::runtime(format!("{op} only supports boolean masks, but got mask with dtype {}", crate::ops::dtype::c_name(mask.dtype()))))
+    Err(Error::runtime(format!(
+        "{op} only supports boolean masks, but got mask with dtype {}",
+        crate::ops::dtype::c_name(mask.dtype())
+    )))
 }
 
 /// `torch.masked_fill`: a number where the mask is true.

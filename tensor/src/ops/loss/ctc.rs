@@ -302,7 +302,9 @@ fn batch(x: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i64], a: &CtcArg
     }
     let longest = labels.iter().copied().max().unwrap_or(0);
     let size = |want: i64, got: usize, dim: usize, how: &str| {
-        refused(format!("Expected tensor to have size {how}{want} at dimension {dim}, but got size {got} for argument #2 'targets'"))
+        refused(format!(
+            "Expected tensor to have size {how}{want} at dimension {dim}, but got size {got} for argument #2 'targets'"
+        ))
     };
     let d = targets.dims();
     match d.len() {
@@ -333,7 +335,8 @@ fn batch(x: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i64], a: &CtcArg
         let mut places = Vec::with_capacity(n * longest as usize);
         let mut from = 0;
         for l in labels {
-            places.extend((0..longest).map(|i| from + i.min((l - 1).max(0))).map(|p| p.min(targets.numel() as i64 - 1)));
+            places
+                .extend((0..longest).map(|i| from + i.min((l - 1).max(0))).map(|p| p.min(targets.numel() as i64 - 1)));
             from += l;
         }
         let places = on_device(&places, &[n * longest as usize])?;
