@@ -116,7 +116,7 @@ fn in_place_forms_equal_the_functions() {
         }
         outcome.map_err(|e| e.to_string())?;
         // Dropout of nothing gives its input, and writes nothing.
-        let is_nothing = schema.name.ends_with("dropout") && want.shares_storage(&x);
+        let is_nothing = schema.name.ends_with("dropout") && want.shares_storage(x);
         if (target.version() == version) != is_nothing {
             return Err(format!("the version was {version} and is {}", target.version()));
         }

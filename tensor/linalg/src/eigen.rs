@@ -159,7 +159,7 @@ pub fn eig<T: Number>(
                 false => Complex::new(greatest.re / size / length, -greatest.im / size / length),
             };
             for v in column {
-                *v = *v * turn;
+                *v *= turn;
             }
         }
     }

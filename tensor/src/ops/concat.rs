@@ -83,7 +83,7 @@ impl Op for Stack {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let first = x[0].dims();
-        for (i, t) in x.iter().enumerate().filter(|(_, t)| t.dims() != first) {
+        if let Some((i, t)) = x.iter().enumerate().find(|(_, t)| t.dims() != first) {
             return Err(Error::runtime(format!(
                 "stack expects each tensor to be equal size, but got {first} at entry 0 and {} at entry {i}",
                 t.dims()

@@ -592,7 +592,7 @@ fn matrix_rank(x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>, hermitian
 fn cond(x: &Tensor, order: Option<super::products::Order<'_>>) -> Result<Tensor> {
     use super::products::Order;
     if x.dims().len() < 2 {
-        return Err(Error::runtime(format!("linalg.cond: The input tensor must have at least 2 dimensions.")));
+        return Err(Error::runtime("linalg.cond: The input tensor must have at least 2 dimensions."));
     }
     let shown = match order {
         None => "None".to_string(),

@@ -150,7 +150,7 @@ fn trellis(emit: &Tensor, skip: &Tensor) -> Result<Tensor> {
 fn ended(ways: &Tensor, steps: &Tensor, labels: &Tensor) -> Result<Tensor> {
     let last = steps.sub_scalar(1)?.maximum_scalar(0)?.unsqueeze(1)?;
     let at = at_each(1, &last.expand_dims(&Dims::new(&ways.dims()[1..]))?)?;
-    let ends = gather(&ways, 0, &at)?.select(0, 0)?;
+    let ends = gather(ways, 0, &at)?.select(0, 0)?;
     let end = labels.mul_scalar(2)?.unsqueeze(1)?;
     let (blank, label) = (gather(&ends, 1, &end)?, gather(&ends, 1, &end.sub_scalar(1)?.maximum_scalar(0)?)?);
     let is_empty = end.eq_scalar(0)?;
