@@ -32,6 +32,10 @@ fn _autocast_dtype<'py>(py: Python<'py>, device: &str) -> PyResult<Bound<'py, Py
 fn _set_autocast_dtype(device: &str, dtype: &Bound<'_, PyAny>) -> PyResult<()> {
     // SAFETY: a live object.
     let Some(d) = (unsafe { dtype::extract(dtype.as_ptr()) }) else {
+        // SAFETY: a live object.
+        if let Some(e) = unsafe { dtype::refusal(dtype.as_ptr()) } {
+            return Err(e);
+        }
         let got = dtype.get_type().name()?;
         return Err(pyo3::exceptions::PyTypeError::new_err(format!(
             "set_autocast_dtype(): argument 'dtype' (position 2) must be torch.dtype, not {got}"

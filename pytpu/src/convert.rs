@@ -428,6 +428,10 @@ fn dtype_argument(o: Option<&Bound<'_, PyAny>>, function: &str) -> PyResult<Opti
     match unsafe { dtype::extract(o.as_ptr()) } {
         Some(d) => Ok(Some(d)),
         None => {
+            // SAFETY: a living object.
+            if let Some(e) = unsafe { dtype::refusal(o.as_ptr()) } {
+                return Err(e);
+            }
             let name = o.get_type().name()?;
             Err(PyTypeError::new_err(format!("{function}(): argument 'dtype' must be torch.dtype, not {name}")))
         }
@@ -553,14 +557,15 @@ fn _to_bytes<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, pyo3::types::PyB
 /// A one-dimensional tensor from bytes; for `torch.load` and `torch.frombuffer`.
 #[pyfunction]
 fn _from_bytes<'py>(py: Python<'py>, bytes: &[u8], dtype: &dtype::PyDType) -> PyResult<Bound<'py, PyAny>> {
-    let size = dtype.0.size_bytes();
+    let dtype = dtype.served()?;
+    let size = dtype.size_bytes();
     if !bytes.len().is_multiple_of(size) {
         return Err(PyValueError::new_err(format!(
             "buffer length ({} bytes) must be a multiple of element size ({size})",
             bytes.len()
         )));
     }
-    tensor_type::to_python(py, Tensor::from_bytes(bytes, &[bytes.len() / size], dtype.0).or_raise()?)
+    tensor_type::to_python(py, Tensor::from_bytes(bytes, &[bytes.len() / size], dtype).or_raise()?)
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -9,15 +9,100 @@ use torchtpu_tensor::{DType, can_cast, default_dtype, promote_types, set_default
 /// The type of a tensor's elements.
 #[pyclass(frozen, eq, hash, name = "dtype", module = "torch")]
 #[derive(PartialEq, Eq, Hash)]
-pub struct PyDType(pub DType);
+pub struct PyDType(Kind);
+
+#[derive(PartialEq, Eq, Hash)]
+enum Kind {
+    /// Tensors have it.
+    Served(DType),
+    /// It has a name, which scripts compare with and libraries keep in tables; no tensor here has it.
+    Named(&'static Named),
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Named {
+    name: &'static str,
+    /// As PyTorch's C++ core writes it.
+    scalar_type: &'static str,
+    bytes: usize,
+    class: Class,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Class {
+    Float,
+    UnsignedFloat,
+    Complex,
+    Int,
+    UnsignedInt,
+    Quantized,
+}
+
+const fn named(name: &'static str, scalar_type: &'static str, bytes: usize, class: Class) -> Named {
+    Named { name, scalar_type, bytes, class }
+}
+
+static NAMED: [Named; 29] = [
+    named("complex32", "ComplexHalf", 4, Class::Complex),
+    named("float8_e4m3fn", "Float8_e4m3fn", 1, Class::Float),
+    named("float8_e4m3fnuz", "Float8_e4m3fnuz", 1, Class::Float),
+    named("float8_e5m2", "Float8_e5m2", 1, Class::Float),
+    named("float8_e5m2fnuz", "Float8_e5m2fnuz", 1, Class::Float),
+    named("float8_e8m0fnu", "Float8_e8m0fnu", 1, Class::UnsignedFloat),
+    named("float4_e2m1fn_x2", "Float4_e2m1fn_x2", 1, Class::Float),
+    named("uint16", "UInt16", 2, Class::UnsignedInt),
+    named("uint32", "UInt32", 4, Class::UnsignedInt),
+    named("uint64", "UInt64", 8, Class::UnsignedInt),
+    named("int1", "Int1", 1, Class::Int),
+    named("int2", "Int2", 1, Class::Int),
+    named("int3", "Int3", 1, Class::Int),
+    named("int4", "Int4", 1, Class::Int),
+    named("int5", "Int5", 1, Class::Int),
+    named("int6", "Int6", 1, Class::Int),
+    named("int7", "Int7", 1, Class::Int),
+    named("uint1", "UInt1", 1, Class::UnsignedInt),
+    named("uint2", "UInt2", 1, Class::UnsignedInt),
+    named("uint3", "UInt3", 1, Class::UnsignedInt),
+    named("uint4", "UInt4", 1, Class::UnsignedInt),
+    named("uint5", "UInt5", 1, Class::UnsignedInt),
+    named("uint6", "UInt6", 1, Class::UnsignedInt),
+    named("uint7", "UInt7", 1, Class::UnsignedInt),
+    named("qint8", "QInt8", 1, Class::Quantized),
+    named("qint32", "QInt32", 4, Class::Quantized),
+    named("quint8", "QUInt8", 1, Class::Quantized),
+    named("quint4x2", "QUInt4x2", 1, Class::Quantized),
+    named("quint2x4", "QUInt2x4", 1, Class::Quantized),
+];
+
+impl PyDType {
+    fn name(&self) -> &'static str {
+        match &self.0 {
+            Kind::Served(d) => d.name(),
+            Kind::Named(n) => n.name,
+        }
+    }
+
+    /// The dtype of tensors that this is.
+    ///
+    /// # Errors
+    /// `NotImplementedError` for one that no tensor has.
+    pub fn served(&self) -> PyResult<DType> {
+        match &self.0 {
+            Kind::Served(d) => Ok(*d),
+            Kind::Named(n) => {
+                Err(PyNotImplementedError::new_err(format!("tensors of torch.{} are not supported", n.name)))
+            }
+        }
+    }
+}
 
 #[pymethods]
 impl PyDType {
     fn __repr__(&self) -> String {
-        format!("torch.{}", self.0.name())
+        format!("torch.{}", self.name())
     }
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (&'static str,))> {
-        Ok((py.import("pytpu._C")?.getattr("_dtype_of")?, (self.0.name(),)))
+        Ok((py.import("pytpu._C")?.getattr("_dtype_of")?, (self.name(),)))
     }
     fn __copy__(slf: Py<Self>) -> Py<Self> {
         slf
@@ -27,40 +112,67 @@ impl PyDType {
     }
     #[getter]
     fn is_floating_point(&self) -> bool {
-        self.0.is_float()
+        match &self.0 {
+            Kind::Served(d) => d.is_float(),
+            Kind::Named(n) => matches!(n.class, Class::Float | Class::UnsignedFloat),
+        }
     }
     #[getter]
     fn is_complex(&self) -> bool {
-        self.0.is_complex()
+        match &self.0 {
+            Kind::Served(d) => d.is_complex(),
+            Kind::Named(n) => n.class == Class::Complex,
+        }
     }
     #[getter]
-    fn is_signed(&self) -> bool {
-        !matches!(self.0, DType::Bool | DType::U8)
+    fn is_signed(&self) -> PyResult<bool> {
+        match &self.0 {
+            Kind::Served(d) => Ok(!matches!(d, DType::Bool | DType::U8)),
+            Kind::Named(n) if n.class == Class::Quantized => {
+                Err(PyRuntimeError::new_err("isSignedType not supported for quantized types"))
+            }
+            Kind::Named(n) => Ok(!matches!(n.class, Class::UnsignedFloat | Class::UnsignedInt)),
+        }
     }
     #[getter]
     fn itemsize(&self) -> usize {
-        self.0.size_bytes()
+        match &self.0 {
+            Kind::Served(d) => d.size_bytes(),
+            Kind::Named(n) => n.bytes,
+        }
     }
-    fn to_real<'py>(&self, py: Python<'py>) -> Bound<'py, PyDType> {
-        object(py, self.0.to_real())
+    fn to_real<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyDType> {
+        match &slf.get().0 {
+            Kind::Served(d) => object(slf.py(), d.to_real()),
+            Kind::Named(n) if n.class == Class::Complex => object(slf.py(), DType::F16),
+            Kind::Named(_) => slf.clone(),
+        }
     }
-    fn to_complex<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDType>> {
-        match self.0 {
-            DType::F16 | DType::BF16 => {
-                Err(PyNotImplementedError::new_err(format!("complex numbers of {} are not supported", self.0.name())))
+    fn to_complex<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDType>> {
+        let py = slf.py();
+        match &slf.get().0 {
+            Kind::Served(DType::F16) => by_name(py, "complex32"),
+            Kind::Served(DType::BF16) => {
+                Err(PyNotImplementedError::new_err("complex numbers of bfloat16 are not supported"))
             }
-            d => d
-                .to_complex()
-                .map(|d| object(py, d))
-                .ok_or_else(|| PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {}", d.scalar_type()))),
+            Kind::Named(n) if n.class == Class::Complex => Ok(slf.clone()),
+            Kind::Served(d) if d.is_inexact() => Ok(object(py, d.to_complex().expect("of a number with a point"))),
+            _ => {
+                let name = slf.get()._scalar_type();
+                Err(PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {name}")))
+            }
         }
     }
     #[getter]
     fn _scalar_type(&self) -> &'static str {
-        self.0.scalar_type()
+        match &self.0 {
+            Kind::Served(d) => d.scalar_type(),
+            Kind::Named(n) => n.scalar_type,
+        }
     }
 }
 
+/// Those of `DType::ALL` in order, then those of `NAMED`.
 static OBJECTS: OnceLock<Vec<Py<PyDType>>> = OnceLock::new();
 
 /// The object of a dtype.
@@ -88,7 +200,19 @@ pub unsafe fn extract(o: *mut PyObject) -> Option<DType> {
     Python::attach(|py| {
         // SAFETY: by the contract.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
-        o.cast::<PyDType>().ok().map(|d| d.get().0)
+        o.cast::<PyDType>().ok().and_then(|d| d.get().served().ok())
+    })
+}
+
+/// The error for an argument that names a dtype which no tensor has; `None` for anything else.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn refusal(o: *mut PyObject) -> Option<PyErr> {
+    Python::attach(|py| {
+        // SAFETY: by the contract.
+        let o = unsafe { Bound::from_borrowed_ptr(py, o) };
+        o.cast::<PyDType>().ok().and_then(|d| d.get().served().err())
     })
 }
 
@@ -132,9 +256,11 @@ pub unsafe fn is_default_layout(o: *mut PyObject) -> bool {
 
 /// The dtype of a name; what pickles call.
 #[pyfunction]
-fn _dtype_of<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDType>> {
-    match DType::ALL.into_iter().find(|d| d.name() == name) {
-        Some(d) => Ok(object(py, d)),
+#[pyo3(name = "_dtype_of")]
+fn by_name<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDType>> {
+    let all = OBJECTS.get().expect("set at import");
+    match all.iter().find(|d| d.get().name() == name) {
+        Some(d) => Ok(d.bind(py).clone()),
         None => Err(pyo3::exceptions::PyValueError::new_err(format!("unknown dtype {name}"))),
     }
 }
@@ -159,8 +285,8 @@ fn set_default(d: &Bound<'_, PyAny>) -> PyResult<()> {
 
 #[pyfunction]
 #[pyo3(name = "promote_types")]
-fn promote<'py>(py: Python<'py>, type1: &PyDType, type2: &PyDType) -> Bound<'py, PyDType> {
-    object(py, promote_types(type1.0, type2.0))
+fn promote<'py>(py: Python<'py>, type1: &PyDType, type2: &PyDType) -> PyResult<Bound<'py, PyDType>> {
+    Ok(object(py, promote_types(type1.served()?, type2.served()?)))
 }
 
 /// The dtype in which two tensors or numbers meet.
@@ -184,8 +310,8 @@ fn result_type_of<'py>(
 
 #[pyfunction]
 #[pyo3(name = "can_cast")]
-fn cast_allowed(from_: &PyDType, to: &PyDType) -> bool {
-    can_cast(from_.0, to.0)
+fn cast_allowed(from_: &PyDType, to: &PyDType) -> PyResult<bool> {
+    Ok(can_cast(from_.served()?, to.served()?))
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -193,11 +319,14 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyDType>()?;
     m.add_class::<PyLayout>()?;
     m.add_class::<PyMemoryFormat>()?;
-    let all = DType::ALL.iter().map(|d| Py::new(py, PyDType(*d))).collect::<PyResult<Vec<_>>>()?;
-    OBJECTS.get_or_init(|| all);
+    let served = DType::ALL.iter().map(|d| Kind::Served(*d));
+    let all =
+        served.chain(NAMED.iter().map(Kind::Named)).map(|k| Py::new(py, PyDType(k))).collect::<PyResult<Vec<_>>>()?;
+    for d in OBJECTS.get_or_init(|| all) {
+        m.add(d.get().name(), d)?;
+    }
+    m.add("chalf", by_name(py, "complex32")?)?;
     for d in DType::ALL {
-        let o = object(py, d);
-        m.add(d.name(), &o)?;
         let alias = match d {
             DType::I16 => "short",
             DType::I32 => "int",
@@ -209,16 +338,16 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             DType::C128 => "cdouble",
             _ => continue,
         };
-        m.add(alias, o)?;
+        m.add(alias, object(py, d))?;
     }
-    for name in ["strided", "sparse_coo", "sparse_csr"] {
+    for name in ["strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn"] {
         m.add(name, Py::new(py, PyLayout(name))?)?;
     }
     for name in ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"] {
         m.add(name, Py::new(py, PyMemoryFormat(name))?)?;
     }
     m.add_function(wrap_pyfunction!(get_default_dtype, m)?)?;
-    m.add_function(wrap_pyfunction!(_dtype_of, m)?)?;
+    m.add_function(wrap_pyfunction!(by_name, m)?)?;
     m.add_function(wrap_pyfunction!(set_default, m)?)?;
     m.add_function(wrap_pyfunction!(promote, m)?)?;
     m.add_function(wrap_pyfunction!(cast_allowed, m)?)?;

@@ -514,6 +514,8 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
             } else if let Some(d) = dtype::extract(source) {
                 dtype = Some(d);
                 shifted = second.is_null() || PyBool_Check(second) != 0;
+            } else if let Some(e) = dtype::refusal(source) {
+                return Err(e.into());
             } else {
                 match device::extract(source)? {
                     Some(d) => device = Some(d),
@@ -529,10 +531,12 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
         }
         if !second.is_null() && PyBool_Check(second) == 0 {
             dtype = Some(dtype::extract(second).ok_or_else(|| {
-                Failure::from(PyTypeError::new_err(format!(
-                    "to(): argument 'dtype' must be torch.dtype, not {}",
-                    type_name(second)
-                )))
+                Failure::from(dtype::refusal(second).unwrap_or_else(|| {
+                    PyTypeError::new_err(format!(
+                        "to(): argument 'dtype' must be torch.dtype, not {}",
+                        type_name(second)
+                    ))
+                }))
             })?);
         }
         let copy = truth(fourth) || (shifted && !second.is_null() && truth(third));

@@ -74,6 +74,8 @@ from .random import (  # noqa: E402,F401
 )
 
 _LAZY_MODULES = {
+    "_dynamo",
+    "_inductor",
     "accelerator",
     "amp",
     "autograd",

@@ -1,4 +1,7 @@
-"""``torch.FloatTensor`` and its kin: types from before dtypes, that make and recognise tensors of one dtype in host memory."""
+"""``torch.FloatTensor`` and its kin: types from before dtypes, that make and recognise tensors of one dtype in host memory.
+
+Those of ``torch.cuda`` are there to be named, and recognise nothing.
+"""
 
 import pytpu as torch
 
@@ -10,13 +13,15 @@ class tensortype(type):
     """The type of these types."""
 
     def __instancecheck__(cls, x):
-        return isinstance(x, _C.Tensor) and x.dtype is cls.dtype and x.is_cpu
+        return isinstance(x, _C.Tensor) and x.dtype is cls.dtype and x.device.type == cls.device
 
     def __call__(cls, *args, device=None):
         if device is not None and _C.device(device).type != "cpu":
             raise RuntimeError(
                 f"legacy constructor expects device type: cpu but device type: {_C.device(device).type} was passed"
             )
+        if cls.is_cuda:
+            raise AssertionError("Torch not compiled with CUDA enabled")
         if len(args) == 1 and not isinstance(args[0], Size) and (isinstance(args[0], bool) or not isinstance(args[0], int)):
             return cls._of(args[0])
         sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
@@ -36,11 +41,21 @@ class tensortype(type):
         return _C.tensor(data, dtype=cls.dtype)
 
 
-def _named(dtype):
-    name = dtype._scalar_type + "Tensor"
-    return tensortype(name, (), {"dtype": dtype, "is_cuda": False, "__module__": "torch", "__doc__": f"Tensors of {dtype}."})
+_DTYPES = (
+    *(_C.float32, _C.float64, _C.float16, _C.bfloat16),
+    *(_C.uint8, _C.int8, _C.int16, _C.int32, _C.int64, _C.bool),
+)
 
 
-FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor = map(_named, (_C.float32, _C.float64, _C.float16, _C.bfloat16))
-ByteTensor, CharTensor, ShortTensor, IntTensor = map(_named, (_C.uint8, _C.int8, _C.int16, _C.int32))
-LongTensor, BoolTensor = map(_named, (_C.int64, _C.bool))
+def types(device):
+    """Types of tensors on "cpu" or "cuda", by name."""
+    module = "torch" if device == "cpu" else f"torch.{device}"
+    found = {}
+    for dtype in _DTYPES:
+        name = dtype._scalar_type + "Tensor"
+        fixed = {"dtype": dtype, "device": device, "is_cuda": device == "cuda", "__module__": module}
+        found[name] = tensortype(name, (), {**fixed, "__doc__": f"Tensors of {dtype} on {device}."})
+    return found
+
+
+globals().update(types("cpu"))

@@ -276,19 +276,28 @@ def __reduce_ex__(self, protocol):
 
 
 def _type(self, dtype=None, non_blocking=False):
-    """The name of the tensor's type, or a conversion to another dtype."""
+    """The name of the tensor's type, or a conversion to a dtype, or to the dtype and device of a type or of its name."""
     if dtype is None:
         prefix = "torch." if self.is_cpu else f"torch.{self.device.type}."
         return f"{prefix}{self.dtype._scalar_type}Tensor"
+    if isinstance(dtype, _C.dtype):
+        return self.to(dtype, non_blocking)
+    if dtype is Tensor:
+        return self.to("cpu", _C.get_default_dtype(), non_blocking)
+    from ._legacy import tensortype
+
+    if isinstance(dtype, type) and not isinstance(dtype, tensortype):
+        dtype = dtype.__name__
     if isinstance(dtype, str):
         names = {d._scalar_type + "Tensor": d for d in vars(_C).values() if isinstance(d, _C.dtype)}
-        if dtype.rpartition(".")[2] not in names:
+        module, _, name = dtype.rpartition(".")
+        package, _, device = module.partition(".")
+        if package != "torch" or name not in names or device not in ("", "tpu", "cuda"):
             raise ValueError(f"invalid type: '{dtype}'")
-        dtype = names[dtype.rpartition(".")[2]]
-    elif isinstance(dtype, type):
-        dtype = dtype.dtype
-    return self.to(dtype)
-
+        return self.to(device or "cpu", names[name], non_blocking)
+    if not isinstance(dtype, tensortype):
+        raise TypeError("dtype must be a type, str, or dtype object")
+    return self.to(dtype.device, dtype.dtype, non_blocking)
 
 
 _METHODS["type"] = _type

@@ -1,7 +1,7 @@
 """``torch.ops``: operators by namespace, name and overload, as in ``torch.ops.aten.add.Tensor(x, y)``.
 
-The only namespace is ``aten``: the op table, and what the table leaves to methods. An overload is chosen by the arguments
-all the same, so those of one operator are one function.
+``aten`` is the op table, and what the table leaves to methods; other namespaces hold what ``torch.library`` was given. An
+overload is chosen by the arguments all the same, so those of one operator are one function.
 """
 
 from . import _C
@@ -37,18 +37,19 @@ class OpOverloadPacket:
         self.__name__ = name
         self._qualified_op_name = f"{namespace}::{name}"
         self._op = op
+        self._schemas = _C._schemas(name) if namespace == "aten" else [name]
 
     def __call__(self, *args, **kwargs):
         return self._op(*args, **kwargs)
 
     def overloads(self):
         """Names of the overloads."""
-        heads = (schema.partition("(")[0] for schema in _C._schemas(self.__name__))
+        heads = (schema.partition("(")[0] for schema in self._schemas)
         return [head.partition(".")[2] or "default" for head in heads] or ["default"]
 
     def __getattr__(self, name):
         # A method's overloads are not listed; any well-formed name stands for it.
-        if name.startswith("_") or (_C._schemas(self.__name__) and name not in self.overloads()):
+        if name.startswith("_") or (self._schemas and name not in self.overloads()):
             raise AttributeError(
                 f"The underlying op of '{self._qualified_op_name.replace('::', '.')}' has no overload name '{name}'"
             )
@@ -73,7 +74,7 @@ class _Namespace:
 
     def __getattr__(self, name):
         op = None
-        if not name.startswith("__"):
+        if self._name == "aten" and not name.startswith("__"):
             op = getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
         if op is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
@@ -82,7 +83,24 @@ class _Namespace:
         return packet
 
     def __dir__(self):
-        return [*super().__dir__(), *vars(_C._ops)]
+        return [*super().__dir__(), *(vars(_C._ops) if self._name == "aten" else ())]
 
 
 aten = _Namespace("aten")
+
+
+def _add(namespace, name, op):
+    """Makes a function an operator of a namespace."""
+    space = globals().setdefault(namespace, _Namespace(namespace))
+    setattr(space, name, OpOverloadPacket(namespace, name, op))
+
+
+def _remove(namespace, name):
+    """Undoes ``_add``."""
+    delattr(globals()[namespace], name)
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch.ops' has no attribute '{name}'")
+    return globals().setdefault(name, _Namespace(name))

@@ -2,9 +2,9 @@
 
 use super::values::{convert, int, is_too_large, looks_like_int, none, sequence, string};
 use super::{Call, Overload, Parameter, Parsed, names};
-use crate::device;
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type::is_tensor;
+use crate::{device, dtype};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use torchtpu_tensor::Scalar;
@@ -263,6 +263,10 @@ impl Overload {
 #[cold]
 pub fn complain(name: &str, overloads: &[Overload], call: &Call) -> Outcome {
     let method = !call.receiver.is_null();
+    // SAFETY: the objects of the call.
+    if let Some(e) = (0..call.positional + call.keywords()).find_map(|i| unsafe { dtype::refusal(call.arg(i)) }) {
+        return Err(e.into());
+    }
     let of_form: Vec<&Overload> = overloads.iter().filter(|o| o.method || !method).collect();
     let plausible: Vec<&&Overload> = of_form.iter().filter(|o| o.plausible(call)).collect();
     // SAFETY: the objects of the call.

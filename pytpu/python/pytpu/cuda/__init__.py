@@ -23,6 +23,10 @@ def is_bf16_supported(including_emulation=True):
     return False
 
 
+def is_tf32_supported():
+    return False
+
+
 def is_current_stream_capturing():
     return False
 
@@ -63,6 +67,10 @@ current_device = get_device_capability = get_device_name = get_device_properties
 current_stream = default_stream = init = _lazy_init = initial_seed = cudart = can_device_access_peer = _none
 set_per_process_memory_fraction = memory_summary = memory_snapshot = _none
 mem_get_info = ipc_collect = reset_peak_memory_stats = get_rng_state = set_rng_state = _none
+graph_pool_handle = make_graphed_callables = get_stream_from_external = current_blas_handle = use_mem_pool = _none
+get_sync_debug_mode = set_sync_debug_mode = caching_allocator_alloc = caching_allocator_delete = _none
+reset_max_memory_allocated = reset_max_memory_cached = reset_accumulated_memory_stats = _none
+memory_usage = utilization = temperature = power_draw = clock_rate = device_memory_used = _none
 
 
 def _refused(name):
@@ -74,7 +82,8 @@ def _refused(name):
     return type(name, (), {"__init__": __init__, "__module__": "torch.cuda", "__doc__": "Raises `RuntimeError` when it is made."})
 
 
-Event, Stream, ExternalStream, CUDAGraph = map(_refused, ("Event", "Stream", "ExternalStream", "CUDAGraph"))
+_REFUSED = ("Event", "Stream", "ExternalStream", "CUDAGraph", "graph", "MemPool")
+Event, Stream, ExternalStream, CUDAGraph, graph, MemPool = map(_refused, _REFUSED)
 
 
 class device:
@@ -115,3 +124,19 @@ class StreamContext:
 def stream(stream):
     """A `StreamContext`."""
     return StreamContext(stream)
+
+
+def set_stream(stream):
+    """Chooses a stream: there is none but `None`."""
+    if stream is not None:
+        _none()
+
+
+def __getattr__(name):
+    if name.endswith("Tensor"):
+        from .._legacy import types
+
+        globals().update(types("cuda"))
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module 'torch.cuda' has no attribute '{name}'")

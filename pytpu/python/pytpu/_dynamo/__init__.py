@@ -1,0 +1,39 @@
+"""``torch._dynamo``: what scripts and libraries ask of PyTorch's tracer of Python, of which there is none here."""
+
+from ..compiler import allow_in_graph as allow_in_graph
+from ..compiler import assume_constant_result as assume_constant_result
+from ..compiler import disable as disable
+from ..compiler import is_compiling as is_compiling
+from ..compiler import list_backends as list_backends
+from ..compiler import nonstrict_trace as nonstrict_trace
+from ..compiler import reset as reset
+from ..compiler import set_stance as set_stance
+from ..functions import compile as _compile
+from . import config as config
+from . import exc as exc
+
+disallow_in_graph = allow_in_graph
+
+
+def graph_break(msg=""):
+    """A hint that is not needed: what Python does is never traced."""
+
+
+def mark_static_address(t, guard=False):
+    """A hint that is not needed."""
+
+
+def mark_static(t, index=None):
+    """A hint that is not needed: sizes are part of what is compiled."""
+
+
+def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
+    """A hint without an effect: sizes are part of what is compiled, and ``torch.tpu.explain()`` tells which changed."""
+
+
+maybe_mark_dynamic = mark_dynamic
+
+
+def optimize(backend="inductor", *, nopython=False, dynamic=None, **options):
+    """A decorator: ``torch.compile`` with these arguments."""
+    return lambda model: _compile(model, fullgraph=nopython, dynamic=dynamic, backend=backend)

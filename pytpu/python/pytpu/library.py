@@ -1,0 +1,546 @@
+"""``torch.library``: operators written in Python, with a schema, a kernel for each device and their own gradient.
+
+They are called through what ``custom_op`` returns or as ``torch.ops.namespace.name``. Modes of other dispatch keys (vmap,
+autocast, torch dispatch) are not supported.
+"""
+
+import inspect
+import typing
+
+import pytpu as torch
+
+from . import ops as _ops
+from .autograd import Function as _Function
+
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "impl",
+    "infer_schema",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+]
+
+_DEVICES = ("cpu", "tpu", "cuda", "meta", "xpu", "mps")
+_KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "PrivateUse1": "tpu", "XLA": "tpu"}
+_BOTH = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
+
+
+# Schemas.
+
+
+class _Argument(typing.NamedTuple):
+    name: str
+    type: str
+    default: object
+    keyword_only: bool
+    mutated: bool
+
+
+class _Schema:
+    """The declaration of an operator: ``(Tensor x, int k=2, *, Tensor? m=None) -> (Tensor, Tensor)``."""
+
+    def __init__(self, text):
+        self.text = text.strip()
+        head, arrow, returns = self.text.rpartition("->")
+        head, returns = head.strip(), returns.strip()
+        if not arrow or not head.startswith("(") or not head.endswith(")"):
+            raise RuntimeError(f"not a schema: {text!r}; expected (Tensor x, ...) -> Tensor")
+        self.arguments, keyword_only = [], False
+        for part in _split(head[1:-1]):
+            if part == "*":
+                keyword_only = True
+                continue
+            declared, equals, default = part.partition("=")
+            kind, _, name = declared.strip().rpartition(" ")
+            if not kind:
+                raise RuntimeError(f"not a schema: {text!r}; expected a type and a name in place of {part!r}")
+            base, alias, rest = kind.partition("(")
+            mutated = alias and "!" in rest
+            kind = base + rest.partition(")")[2] if alias else kind
+            value = _default(default.strip()) if equals else inspect.Parameter.empty
+            self.arguments.append(_Argument(name, kind, value, keyword_only, bool(mutated)))
+        self.returns = _split(returns[1:-1]) if returns.startswith("(") else [returns]
+        self.mutates = any(a.mutated for a in self.arguments)
+
+    def bind(self, name, args, kwargs):
+        """One value for each argument.
+
+        Raises:
+            RuntimeError: too many, too few, of another name or of another type.
+        """
+        declaration = f"{name}{self.text}"
+        positional = [a for a in self.arguments if not a.keyword_only]
+        if len(args) > len(positional):
+            raise RuntimeError(
+                f"{name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). "
+                f"Declaration: {declaration}"
+            )
+        unknown = kwargs.keys() - {a.name for a in self.arguments}
+        if unknown:
+            raise RuntimeError(f"Unknown keyword argument '{unknown.pop()}' for operator '{name}'. Schema: {declaration}")
+        values = []
+        for i, a in enumerate(self.arguments):
+            if not a.keyword_only and i < len(args):
+                if a.name in kwargs:
+                    raise RuntimeError(f"{name}() got multiple values for argument '{a.name}'. Declaration: {declaration}")
+                value = args[i]
+            elif a.name in kwargs:
+                value = kwargs[a.name]
+            elif a.default is not inspect.Parameter.empty:
+                value = a.default
+            else:
+                raise RuntimeError(f"{name}() is missing value for argument '{a.name}'. Declaration: {declaration}")
+            if not _fits(value, a.type):
+                kind = a.type.replace("SymInt", "int")
+                raise RuntimeError(
+                    f"{name}() Expected a value of type '{kind}' for argument '{a.name}' but instead found type "
+                    f"'{type(value).__name__}'.\nPosition: {i}\nValue: {value!r}\nDeclaration: {declaration}"
+                )
+            values.append(value)
+        return values
+
+
+def _split(text):
+    """Parts between the commas outside of brackets and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for i, c in enumerate(text):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "\"'":
+            quote = c
+        elif c in "([":
+            depth += 1
+        elif c in ")]":
+            depth -= 1
+        elif c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return [p.strip() for p in (*parts, text[start:]) if p.strip()]
+
+
+def _default(text):
+    words = {"None": None, "True": True, "False": False}
+    if text in words:
+        return words[text]
+    if text[:1] in "\"'":
+        return text[1:-1]
+    if text.startswith("["):
+        return [_default(t) for t in _split(text[1:-1])]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return getattr(torch, text)
+
+
+def _fits(value, kind):
+    if kind.endswith("?"):
+        return value is None or _fits(value, kind[:-1])
+    if kind.endswith("]"):
+        item = kind[: kind.rindex("[")]
+        return isinstance(value, (list, tuple)) and all(_fits(v, item) for v in value)
+    if kind == "Tensor":
+        return isinstance(value, torch.Tensor)
+    if kind in ("int", "SymInt"):
+        return isinstance(value, int)
+    if kind in ("float", "Scalar", "bool"):
+        return isinstance(value, {"float": (int, float), "Scalar": (int, float, complex), "bool": int}[kind])
+    return not isinstance(value, str) or kind == "str" or kind == "Device"
+
+
+_SCALARS = {torch.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str"}
+_SCALARS |= {torch.dtype: "ScalarType", torch.device: "Device"}
+
+
+def _spelled(annotation):
+    """How a schema writes a type; ``None`` for one that it cannot."""
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (list, typing.Sequence) or getattr(origin, "__name__", "") == "Sequence":
+        item = _spelled(args[0]) if args else None
+        return item and f"{item}[]"
+    if set(args) == {int, float, bool}:
+        return "Scalar"
+    if len(args) == 2 and args[1] is type(None) and origin is not tuple:
+        inner = _spelled(args[0])
+        return inner and f"{inner}?"
+    return _SCALARS.get(annotation) if isinstance(annotation, type) else None
+
+
+def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
+    """The schema that a function's annotations amount to.
+
+    Raises:
+        ValueError: an annotation is missing, or names a type that schemas cannot.
+    """
+    signature = inspect.signature(prototype_function)
+
+    def refuse(what):
+        raise ValueError(f"infer_schema(func): {what} Got func with signature {signature})")
+
+    hints = typing.get_type_hints(prototype_function)
+    named = set() if mutates_args == "unknown" else set(mutates_args)
+    unknown = named - set(signature.parameters)
+    if unknown:
+        refuse(
+            f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should contain the names of "
+            "all args that the custom op mutates, or just the string 'unknown' if you don't know."
+        )
+    parts, keyword_only = [], False
+    for i, (name, p) in enumerate(signature.parameters.items()):
+        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+            refuse("We do not support positional-only args, varargs, or varkwargs.")
+        if p.kind is p.KEYWORD_ONLY and not keyword_only:
+            parts.append("*")
+            keyword_only = True
+        if name not in hints:
+            refuse(f"Parameter {name} must have a type annotation.")
+        kind = _spelled(hints[name])
+        if kind is None:
+            refuse(f"Parameter {name} has unsupported type {hints[name]}.")
+        if name in named or (mutates_args == "unknown" and kind.startswith("Tensor")):
+            if not kind.startswith("Tensor"):
+                refuse(f"Parameter {name} is in mutable_args but only Tensors or collections of Tensors can be mutated")
+            kind = f"Tensor(a{i}!){kind[6:]}"
+        default = ""
+        if p.default is not p.empty:
+            shown = repr(p.default).removeprefix("torch.")
+            default = f'="{p.default}"' if isinstance(p.default, str) else f"={shown}"
+        parts.append(f"{kind} {name}{default}")
+    if signature.return_annotation is signature.empty:
+        refuse("No return type annotation was provided. Please add one.")
+    returned = hints["return"]
+    if returned in (None, type(None)):
+        result = "()"
+    elif typing.get_origin(returned) is tuple:
+        kinds = [_spelled(r) for r in typing.get_args(returned)]
+        result = None if None in kinds else f"({', '.join(kinds)})"
+    else:
+        result = _spelled(returned)
+    if result is None:
+        refuse(f"Return has unsupported type {returned}.")
+    return f"{op_name or ''}({', '.join(parts)}) -> {result}"
+
+
+# Operators.
+
+_REGISTRY = {}
+
+
+def _tensors(values):
+    for v in values:
+        if isinstance(v, torch.Tensor):
+            yield v
+        elif isinstance(v, (list, tuple)):
+            yield from _tensors(v)
+
+
+class _Operator:
+    """What is known of one operator: its schema, kernels by device, and gradient."""
+
+    def __init__(self, name, schema):
+        self.name = name
+        self.schema = _Schema(schema)
+        self.kernels = {}
+        self.fallback = self.fake = self.backward = self.setup_context = None
+        # Kernels of a `Library` are differentiated through; those of `custom_op` have a gradient of their own.
+        self.opaque = False
+
+    @property
+    def dotted(self):
+        return self.name.replace("::", ".") + ".default"
+
+    def kernel(self, device):
+        if device == "meta":
+            found = self.fake or self.kernels.get("meta")
+            if found is None:
+                raise NotImplementedError(
+                    f"{self.name}: attempted to run this operator with Meta tensors, but there was no fake impl or Meta "
+                    "kernel registered."
+                )
+            return found
+        found = self.kernels.get(device, self.fallback)
+        if found is None:
+            there = ", ".join(k.upper() for k in self.kernels)
+            raise NotImplementedError(
+                f"Could not run '{self.name}' with arguments from the '{device.upper()}' backend. '{self.name}' is only "
+                f"available for these backends: [{there}]."
+            )
+        return found
+
+    def __call__(self, *args, **kwargs):
+        values = self.schema.bind(self.name, args, kwargs)
+        tensors = list(_tensors(values))
+        kernel = self.kernel(tensors[0].device.type if tensors else "cpu")
+        if not self.opaque and self.backward is None:
+            return self._run(kernel, values)
+        if not self.schema.mutates and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            return self._differentiable(kernel, values, tensors)
+        with torch.no_grad():
+            return self._run(kernel, values)
+
+    def _run(self, kernel, values):
+        arguments = self.schema.arguments
+        positional = [v for v, a in zip(values, arguments) if not a.keyword_only]
+        result = kernel(*positional, **{a.name: v for v, a in zip(values, arguments) if a.keyword_only})
+        if self.opaque:
+            given = {id(t) for t in _tensors(values)}
+            given |= {id(t._base) for t in _tensors(values) if t._base is not None}
+            for t in _tensors([result]):
+                if id(t) in given or id(t._base) in given:
+                    raise RuntimeError(
+                        f"{self.name.partition('::')[2]}: The output of this custom operator (1) must not also be an input to "
+                        "this custom operator and (2) may not alias any inputs to this custom operator or other returns. "
+                        "Please instead return a clone of the offending output tensor(s) (e.g. return x.clone())."
+                    )
+        return result
+
+    def _differentiable(self, kernel, values, tensors):
+        """Runs the kernel as one node of the graph."""
+        op, arguments, shape = self, self.schema.arguments, []
+
+        def forward(ctx, *leaves):
+            rest = iter(leaves)
+            given = [_filled(v, rest) for v in values]
+            result = op._run(kernel, given)
+            if op.setup_context is not None:
+                inputs = tuple(v for v, a in zip(given, arguments) if not a.keyword_only)
+                keywords = {a.name: v for v, a in zip(given, arguments) if a.keyword_only}
+                if keywords:
+                    op.setup_context(ctx, inputs=inputs, keyword_only_inputs=keywords, output=result)
+                else:
+                    op.setup_context(ctx, inputs=inputs, output=result)
+            shape.append(result)
+            return tuple(_tensors([result]))
+
+        def backward(ctx, *grads):
+            if op.backward is None:
+                raise RuntimeError(
+                    f"Trying to backward through {op.dotted} but no autograd formula was registered. "
+                    "Please use register_autograd to add one."
+                )
+            given = iter(grads)
+            result = shape[0]
+            if isinstance(result, tuple):
+                found = op.backward(ctx, *(_filled(r, given) for r in result))
+            else:
+                found = op.backward(ctx, _filled(result, given))
+            found = found if isinstance(found, tuple) else (found,)
+            positional = [v for v, a in zip(values, arguments) if not a.keyword_only]
+            if len(found) != len(positional):
+                raise RuntimeError(
+                    f"Expected the gradient function to return {len(positional)} gradients, one for each input of "
+                    f"{op.dotted}, but got {len(found)}"
+                )
+            flat = []
+            for value, grad in zip(positional, found):
+                if isinstance(value, torch.Tensor):
+                    flat.append(grad)
+                elif isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
+                    flat += [None] * len(value) if grad is None else list(grad)
+            return (*flat, *(None for v, a in zip(values, arguments) if a.keyword_only for _ in _tensors([v])))
+
+        name = f"GeneratedBackwardFor_{self.dotted.replace('.', '_')}"
+        node = type(name, (_Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+        order = [t for a, v in zip(arguments, values) if not a.keyword_only for t in _tensors([v])]
+        order += [t for a, v in zip(arguments, values) if a.keyword_only for t in _tensors([v])]
+        outputs = iter(node.apply(*order))
+        return _filled(shape[0], outputs)
+
+
+def _filled(value, tensors):
+    """The value with its tensors replaced by the next ones."""
+    if isinstance(value, torch.Tensor):
+        return next(tensors)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_filled(v, tensors) for v in value)
+    return value
+
+
+def _operator(name):
+    name = name._qualname if isinstance(name, CustomOpDef) else getattr(name, "_qualified_op_name", name)
+    if name not in _REGISTRY:
+        space, _, op = name.partition("::")
+        raise AttributeError(f"'_OpNamespace' '{space}' object has no attribute '{op}'")
+    return _REGISTRY[name]
+
+
+def _register(name, schema):
+    space, colons, op = name.partition("::")
+    if not colons or not space or not op:
+        raise ValueError(f"Expected `name` to be of the form `namespace::name`, got {name!r}")
+    if space in ("aten", "prim", "prims"):
+        raise ValueError(f"namespace {space!r} belongs to the op table; operators of yours need another")
+    made = _REGISTRY[name] = _Operator(name, schema)
+    _ops._add(space, op, made)
+    return made
+
+
+def _devices(device_types):
+    if device_types is None:
+        return None
+    found = [device_types] if isinstance(device_types, str) else list(device_types)
+    for d in found:
+        if d not in _DEVICES:
+            raise RuntimeError(f"Expected one of {', '.join(_DEVICES)} device type: {d}")
+    return found
+
+
+class CustomOpDef:
+    """An operator that ``custom_op`` made: call it, and register more of it."""
+
+    def __init__(self, name, fn, schema):
+        self._qualname = name
+        self._namespace, _, self._name = name.partition("::")
+        self._init_fn = fn
+        self._operator = _register(name, schema)
+        self._operator.opaque = True
+        self._schema = schema
+        self.__name__ = self._name
+        self.__doc__ = fn.__doc__
+
+    def __repr__(self):
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args, **kwargs):
+        return self._operator(*args, **kwargs)
+
+    @property
+    def _opoverload(self):
+        return getattr(getattr(_ops, self._namespace), self._name).default
+
+    def register_kernel(self, device_types, fn=None, /):
+        """Sets the kernel of some devices, or of all with ``None``."""
+
+        def register(fn):
+            devices = _devices(device_types)
+            if devices is None:
+                self._operator.fallback = fn
+            else:
+                self._operator.kernels.update(dict.fromkeys(devices, fn))
+            return fn
+
+        return register if fn is None else register(fn)
+
+    def register_fake(self, fn, /):
+        """Sets the kernel for tensors on ``meta``."""
+        self._operator.fake = fn
+        return fn
+
+    def register_autograd(self, backward, /, *, setup_context=None):
+        """Sets the gradient: ``backward(ctx, *grads)``, and ``setup_context(ctx, inputs, output)``, which saves what it needs.
+
+        Raises:
+            RuntimeError: the operator writes to its inputs.
+        """
+        if self._operator.schema.mutates:
+            raise RuntimeError(
+                f"Cannot register autograd formula for non-functional operator {self} with schema "
+                f"{self._qualname}{self._schema}. Please create a functional operator and register an autograd formula for that."
+            )
+        self._operator.backward, self._operator.setup_context = backward, setup_context
+
+
+def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None, tags=None):
+    """Makes an operator of a function; a decorator, when none is given.
+
+    Its tensors stay opaque to autograd, until ``register_autograd`` says what the gradient is.
+    """
+
+    def make(fn):
+        devices = _devices(device_types)
+        made = CustomOpDef(name, fn, infer_schema(fn, mutates_args=mutates_args) if schema is None else schema)
+        made.register_kernel(devices, fn)
+        return made
+
+    return make if fn is None else make(fn)
+
+
+def register_kernel(op, device_types, func=None, /, *, lib=None):
+    """Sets the kernel of an operator for some devices, or for all with ``None``."""
+
+    def register(fn):
+        devices, found = _devices(device_types), _operator(op)
+        if devices is None:
+            found.fallback = fn
+        else:
+            found.kernels.update(dict.fromkeys(devices, fn))
+        return fn
+
+    return register if func is None else register(func)
+
+
+def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
+    """Sets the kernel of an operator for tensors on ``meta``."""
+
+    def register(fn):
+        _operator(op).fake = fn
+        return fn
+
+    return register if func is None else register(func)
+
+
+impl_abstract = register_fake
+
+
+def register_autograd(op, backward, /, *, setup_context=None, lib=None):
+    """Sets the gradient of an operator, see ``CustomOpDef.register_autograd``."""
+    found = _operator(op)
+    found.backward, found.setup_context = backward, setup_context
+
+
+def define(qualname, schema, *, lib=None, tags=()):
+    """Declares an operator, whose kernels ``impl`` sets."""
+    _register(qualname, schema)
+
+
+def impl(qualname, types, func=None, *, lib=None):
+    """Sets the kernel of a declared operator: ``types`` are devices, dispatch keys of devices, or "default" for all."""
+
+    def register(fn):
+        found = _operator(qualname)
+        for kind in [types] if isinstance(types, str) else types:
+            if kind in (*_BOTH, "default"):
+                found.fallback = fn
+            elif _KEYS.get(kind, kind) in _DEVICES:
+                found.kernels[_KEYS.get(kind, kind)] = fn
+            else:
+                raise NotImplementedError(f"kernels of the dispatch key {kind} are not supported")
+        return fn
+
+    return register if func is None else register(func)
+
+
+class Library:
+    """Operators of one namespace: ``kind`` is "DEF" to declare them, "IMPL" or "FRAGMENT" to add to it."""
+
+    def __init__(self, ns, kind, dispatch_key=""):
+        if kind not in ("DEF", "IMPL", "FRAGMENT"):
+            raise ValueError("Unsupported kind: ", kind)
+        if ns in ("aten", "prim"):
+            raise NotImplementedError(f"operators of {ns} are those of the op table: others cannot take their place")
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._names = []
+
+    def define(self, schema, alias_analysis="", *, tags=()):
+        """Declares ``name(arguments) -> results`` and gives the name."""
+        name, paren, rest = schema.partition("(")
+        define(f"{self.ns}::{name.strip()}", paren + rest)
+        self._names.append(name.strip())
+        return name.strip()
+
+    def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
+        """Sets a kernel."""
+        name = op_name if isinstance(op_name, str) else op_name.__name__.partition(".")[0]
+        impl(f"{self.ns}::{name.rpartition('::')[2]}", dispatch_key or self.dispatch_key or "default", fn)
+
+    def _destroy(self):
+        """Forgets the operators that this declared."""
+        for name in self._names:
+            _REGISTRY.pop(f"{self.ns}::{name}", None)
+            _ops._remove(self.ns, name)
+        self._names.clear()

@@ -1,0 +1,581 @@
+"""``torch.utils._pytree``: trees of tuples, lists, dicts and registered classes, taken apart and put together again.
+
+Private in PyTorch, and yet what libraries register their output classes with. Specs are not serialised here.
+"""
+
+import dataclasses
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from typing import Any, Callable, NamedTuple
+
+__all__ = [
+    "Context",
+    "LeafSpec",
+    "PyTree",
+    "PyTreeSpec",
+    "TreeSpec",
+    "is_namedtuple",
+    "is_namedtuple_class",
+    "is_namedtuple_instance",
+    "is_structseq",
+    "is_structseq_class",
+    "is_structseq_instance",
+    "key_get",
+    "keystr",
+    "register_pytree_node",
+    "tree_all",
+    "tree_all_only",
+    "tree_any",
+    "tree_any_only",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_is_leaf",
+    "tree_iter",
+    "tree_leaves",
+    "tree_leaves_with_path",
+    "tree_map",
+    "tree_map_",
+    "tree_map_only",
+    "tree_map_only_",
+    "tree_map_with_path",
+    "tree_structure",
+    "tree_unflatten",
+]
+
+PyTree = Any
+Context = Any
+KeyPath = tuple
+
+
+class NodeDef(NamedTuple):
+    """How nodes of one class are taken apart and put together."""
+
+    type: type
+    flatten_fn: Callable
+    unflatten_fn: Callable
+    flatten_with_keys_fn: Callable | None
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceKey:
+    """The place in a sequence."""
+
+    idx: int
+
+    def __str__(self):
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence):
+        return sequence[self.idx]
+
+
+@dataclasses.dataclass(frozen=True)
+class MappingKey:
+    """The key in a mapping."""
+
+    key: Any
+
+    def __str__(self):
+        return f"[{self.key!r}]"
+
+    def get(self, mapping):
+        return mapping[self.key]
+
+
+@dataclasses.dataclass(frozen=True)
+class GetAttrKey:
+    """The name of an attribute."""
+
+    name: str
+
+    def __str__(self):
+        return f".{self.name}"
+
+    def get(self, obj):
+        return getattr(obj, self.name)
+
+
+def is_namedtuple(obj):
+    """Whether this is a named tuple or a class of them."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_namedtuple_class(cls):
+    """Whether this is a class of named tuples."""
+    fields = getattr(cls, "_fields", None)
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, tuple)
+        and isinstance(fields, tuple)
+        and all(type(f) is str for f in fields)
+        and callable(getattr(cls, "_make", None))
+        and callable(getattr(cls, "_asdict", None))
+    )
+
+
+def is_namedtuple_instance(obj):
+    """Whether this is a named tuple."""
+    return is_namedtuple_class(type(obj))
+
+
+def is_structseq(obj):
+    """Whether this is what C functions return in place of a named tuple, or a class of them."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq_class(cls):
+    """Whether this is a class of such tuples."""
+    return (
+        isinstance(cls, type)
+        and cls.__bases__ == (tuple,)
+        and all(isinstance(getattr(cls, f"n_{what}fields", None), int) for what in ("", "sequence_", "unnamed_"))
+    )
+
+
+def is_structseq_instance(obj):
+    """Whether this is such a tuple."""
+    return is_structseq_class(type(obj))
+
+
+def _sequence_keys(children):
+    return [(SequenceKey(i), child) for i, child in enumerate(children)]
+
+
+def _mapping_keys(mapping):
+    return [(MappingKey(key), child) for key, child in mapping.items()]
+
+
+def _list_flatten(d):
+    return d, None
+
+
+def _list_unflatten(values, context):
+    return list(values)
+
+
+def _tuple_flatten(d):
+    return list(d), None
+
+
+def _tuple_unflatten(values, context):
+    return tuple(values)
+
+
+def _dict_flatten(d):
+    return list(d.values()), list(d)
+
+
+def _dict_unflatten(values, context):
+    return dict(zip(context, values))
+
+
+def _ordereddict_unflatten(values, context):
+    return OrderedDict(zip(context, values))
+
+
+def _defaultdict_flatten(d):
+    return list(d.values()), [d.default_factory, list(d)]
+
+
+def _defaultdict_unflatten(values, context):
+    return defaultdict(context[0], zip(context[1], values))
+
+
+def _deque_flatten(d):
+    return list(d), d.maxlen
+
+
+def _deque_unflatten(values, context):
+    return deque(values, maxlen=context)
+
+
+def _namedtuple_flatten(d):
+    return list(d), type(d)
+
+
+def _namedtuple_unflatten(values, context):
+    return context(*values)
+
+
+def _namedtuple_flatten_with_keys(d):
+    return [(GetAttrKey(name), child) for name, child in zip(d._fields, d)], type(d)
+
+
+SUPPORTED_NODES = {}
+_MAPPINGS = (dict, OrderedDict, defaultdict)
+
+
+def _dict_flatten_with_keys(d):
+    return _mapping_keys(d), list(d)
+
+
+def _defaultdict_flatten_with_keys(d):
+    return _mapping_keys(d), _defaultdict_flatten(d)[1]
+
+
+def _list_flatten_with_keys(d):
+    return _sequence_keys(d), None
+
+
+for _node in (
+    NodeDef(list, _list_flatten, _list_unflatten, _list_flatten_with_keys),
+    NodeDef(tuple, _tuple_flatten, _tuple_unflatten, _list_flatten_with_keys),
+    NodeDef(dict, _dict_flatten, _dict_unflatten, _dict_flatten_with_keys),
+    NodeDef(OrderedDict, _dict_flatten, _ordereddict_unflatten, _dict_flatten_with_keys),
+    NodeDef(defaultdict, _defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys),
+    NodeDef(deque, _deque_flatten, _deque_unflatten, lambda d: (_sequence_keys(d), d.maxlen)),
+    NodeDef(namedtuple, _namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys),
+):
+    SUPPORTED_NODES[_node.type] = _node
+
+BUILTIN_TYPES = frozenset(SUPPORTED_NODES)
+
+
+def register_pytree_node(
+    cls,
+    flatten_fn,
+    unflatten_fn,
+    *,
+    serialized_type_name=None,
+    to_dumpable_context=None,
+    from_dumpable_context=None,
+    flatten_with_keys_fn=None,
+):
+    """Makes instances of a class nodes of trees.
+
+    ``flatten_fn(obj)`` gives a list of children and a context; ``unflatten_fn(children, context)`` is its inverse.
+
+    Raises:
+        ValueError: the class is a node already.
+    """
+    if cls in SUPPORTED_NODES:
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+
+
+def _register_pytree_node(
+    cls,
+    flatten_fn,
+    unflatten_fn,
+    to_str_fn=None,
+    maybe_from_str_fn=None,
+    *,
+    serialized_type_name=None,
+    to_dumpable_context=None,
+    from_dumpable_context=None,
+    flatten_with_keys_fn=None,
+):
+    """What ``register_pytree_node`` was called."""
+    register_pytree_node(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn=flatten_with_keys_fn)
+
+
+def _deregister_pytree_node(cls):
+    """Undoes ``register_pytree_node``."""
+    del SUPPORTED_NODES[cls]
+
+
+def _get_node_type(tree):
+    cls = type(tree)
+    if cls not in SUPPORTED_NODES and isinstance(tree, tuple):
+        if is_namedtuple_class(cls):
+            return namedtuple
+        if cls.__module__ == "torch.return_types" and is_structseq_class(cls):
+            _register_pytree_node(
+                cls, _tuple_flatten, lambda values, _: cls(values), flatten_with_keys_fn=_list_flatten_with_keys
+            )
+    return cls
+
+
+def _node_of(tree, is_leaf=None):
+    """How a node is taken apart; ``None`` for a leaf."""
+    if is_leaf is not None and is_leaf(tree):
+        return None
+    return SUPPORTED_NODES.get(_get_node_type(tree))
+
+
+def tree_is_leaf(tree, is_leaf=None):
+    """Whether this is no node."""
+    return _node_of(tree, is_leaf) is None
+
+
+class TreeSpec:
+    """What a tree looks like without its leaves."""
+
+    __slots__ = ("_children", "_context", "num_children", "num_leaves", "num_nodes", "type")
+
+    def __init__(self, type, context, children_specs):
+        self.type = type
+        self._context = context
+        self._children = list(children_specs)
+        self.num_children = len(self._children)
+        if type is None:
+            self.num_nodes = self.num_leaves = 1
+        else:
+            self.num_nodes = 1 + sum(c.num_nodes for c in self._children)
+            self.num_leaves = sum(c.num_leaves for c in self._children)
+
+    @property
+    def context(self):
+        return self._context
+
+    @property
+    def children_specs(self):
+        return self._children
+
+    def children(self):
+        """The specs of the children."""
+        return list(self._children)
+
+    def child(self, index):
+        """The spec of one child."""
+        return self._children[index]
+
+    def is_leaf(self):
+        """Whether the tree is one leaf."""
+        return self.type is None
+
+    def __eq__(self, other):
+        if not isinstance(other, TreeSpec):
+            return NotImplemented
+        return self.type is other.type and self._context == other._context and self._children == other._children
+
+    def __hash__(self):
+        if self.type in _MAPPINGS:
+            context = tuple(self._context[1] if self.type is defaultdict else self._context)
+        else:
+            context = self._context
+        try:
+            shown = hash(context)
+        except TypeError:
+            shown = 0
+        return hash((self.type, shown, tuple(self._children)))
+
+    def __repr__(self, indent=0):
+        if self.type is None:
+            return "*"
+        inner = indent + 2
+        children = "".join(
+            ("," + "\n" + " " * inner if i else "") + child.__repr__(inner) for i, child in enumerate(self._children)
+        )
+        return f"TreeSpec({self.type.__name__}, {self._context}, [{children}])"
+
+    def unflatten(self, leaves):
+        """The tree of this shape with these leaves.
+
+        Raises:
+            ValueError: their number is another.
+        """
+        leaves = list(leaves)
+        if len(leaves) != self.num_leaves:
+            raise ValueError(
+                f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that "
+                f"holds {self.num_leaves} items ({self})."
+            )
+        return self._build(iter(leaves))
+
+    def _build(self, leaves):
+        if self.type is None:
+            return next(leaves)
+        return SUPPORTED_NODES[self.type].unflatten_fn([c._build(leaves) for c in self._children], self._context)
+
+    def flatten_up_to(self, tree):
+        """The subtrees of a tree that stand where this spec has leaves.
+
+        Raises:
+            ValueError: the tree has another shape above them.
+        """
+        found = []
+        self._collect(tree, found)
+        return found
+
+    def _collect(self, tree, found):
+        if self.type is None:
+            found.append(tree)
+            return
+        cls = _get_node_type(tree)
+        both_mappings = cls in _MAPPINGS and self.type in _MAPPINGS
+        if cls is not self.type and not both_mappings:
+            raise ValueError(f"Node type mismatch; expected {self.type!r}, but got {cls!r}.")
+        if both_mappings:
+            keys = self._context[1] if self.type is defaultdict else self._context
+            if len(tree) != self.num_children:
+                raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got {len(tree)}.")
+            if set(tree) != set(keys):
+                missing, extra = set(keys).difference(tree), set(tree).difference(keys)
+                message = "".join(
+                    f"; {what} key(s): {keys}" for what, keys in (("missing", missing), ("extra", extra)) if keys
+                )
+                raise ValueError(f"Node keys mismatch{message}.")
+            children = [tree[key] for key in keys]
+        else:
+            children, context = SUPPORTED_NODES[cls].flatten_fn(tree)
+            children = list(children)
+            if len(children) != self.num_children:
+                raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got {len(children)}.")
+            if context != self._context and cls is not deque:
+                raise ValueError(f"Node context mismatch for custom node type {cls!r}.")
+        for spec, child in zip(self._children, children):
+            spec._collect(child, found)
+
+
+PyTreeSpec = TreeSpec
+_LEAF = TreeSpec(None, None, [])
+
+
+def LeafSpec():
+    """The spec of a leaf."""
+    return _LEAF
+
+
+def _flatten(tree, leaves, is_leaf):
+    node = _node_of(tree, is_leaf)
+    if node is None:
+        leaves.append(tree)
+        return _LEAF
+    children, context = node.flatten_fn(tree)
+    return TreeSpec(node.type, context, [_flatten(c, leaves, is_leaf) for c in children])
+
+
+def tree_flatten(tree, is_leaf=None):
+    """The leaves of a tree, and its spec."""
+    leaves = []
+    return leaves, _flatten(tree, leaves, is_leaf)
+
+
+def tree_unflatten(leaves, treespec):
+    """The inverse of ``tree_flatten``.
+
+    Raises:
+        TypeError: the second argument is no spec.
+        ValueError: the spec has another number of leaves.
+    """
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(
+            f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(treespec)}."
+        )
+    return treespec.unflatten(leaves)
+
+
+def tree_iter(tree, is_leaf=None):
+    """The leaves of a tree, one by one."""
+    node = _node_of(tree, is_leaf)
+    if node is None:
+        yield tree
+    else:
+        for child in node.flatten_fn(tree)[0]:
+            yield from tree_iter(child, is_leaf)
+
+
+def tree_leaves(tree, is_leaf=None):
+    """The leaves of a tree."""
+    return list(tree_iter(tree, is_leaf))
+
+
+def tree_structure(tree, is_leaf=None):
+    """The spec of a tree."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def arg_tree_leaves(*args, **kwargs):
+    """The leaves of a call's arguments."""
+    return tree_leaves((args, kwargs))
+
+
+def tree_map(func, tree, *rests, is_leaf=None):
+    """The tree of what a function gives for each leaf, and for what stands in its place in further trees.
+
+    Raises:
+        ValueError: a further tree has another shape.
+    """
+    leaves, spec = tree_flatten(tree, is_leaf)
+    return spec.unflatten(map(func, leaves, *(spec.flatten_up_to(r) for r in rests)))
+
+
+def tree_map_(func, tree, *rests, is_leaf=None):
+    """Calls a function for each leaf, and gives the tree itself."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    for args in zip(leaves, *(spec.flatten_up_to(r) for r in rests)):
+        func(*args)
+    return tree
+
+
+def _predicate(types):
+    return types if callable(types) and not isinstance(types, type) else lambda x: isinstance(x, types)
+
+
+def map_only(type_or_types_or_pred, /):
+    """A decorator: the function is for leaves of some classes alone, others stay as they are."""
+    wanted = _predicate(type_or_types_or_pred)
+    return lambda func: lambda x: func(x) if wanted(x) else x
+
+
+def tree_map_only(type_or_types_or_pred, /, func, tree, is_leaf=None):
+    """``tree_map`` over the leaves of some classes, or those for which a function says so."""
+    return tree_map(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(type_or_types_or_pred, /, func, tree, is_leaf=None):
+    """``tree_map_`` over the leaves of some classes, or those for which a function says so."""
+    return tree_map_(map_only(type_or_types_or_pred)(func), tree, is_leaf=is_leaf)
+
+
+def tree_all(pred, tree, is_leaf=None):
+    """Whether a condition holds for every leaf."""
+    return all(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_any(pred, tree, is_leaf=None):
+    """Whether a condition holds for some leaf."""
+    return any(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_all_only(type_or_types, /, pred, tree, is_leaf=None):
+    """Whether a condition holds for every leaf of some classes."""
+    return all(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, type_or_types))
+
+
+def tree_any_only(type_or_types, /, pred, tree, is_leaf=None):
+    """Whether a condition holds for some leaf of some classes."""
+    return any(pred(x) for x in tree_iter(tree, is_leaf) if isinstance(x, type_or_types))
+
+
+def _paths(tree, path, is_leaf):
+    node = _node_of(tree, is_leaf)
+    if node is None:
+        yield path, tree
+        return
+    if node.flatten_with_keys_fn is None:
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {node.type}. Please pass a flatten_with_keys_fn argument "
+            "to register_pytree_node."
+        )
+    for key, child in node.flatten_with_keys_fn(tree)[0]:
+        yield from _paths(child, (*path, key), is_leaf)
+
+
+def tree_leaves_with_path(tree, is_leaf=None):
+    """Pairs of a path of keys and the leaf it leads to."""
+    return list(_paths(tree, (), is_leaf))
+
+
+def tree_flatten_with_path(tree, is_leaf=None):
+    """``tree_leaves_with_path``, and the spec."""
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(func, tree, *rests, is_leaf=None):
+    """``tree_map`` of a function that is given the path of the leaf first."""
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    paths, leaves = [p for p, _ in found], [x for _, x in found]
+    return spec.unflatten(map(func, paths, leaves, *(spec.flatten_up_to(r) for r in rests)))
+
+
+def keystr(kp):
+    """A path of keys as one would write it in Python."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj, kp):
+    """What a path of keys leads to."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
