@@ -399,6 +399,46 @@ def test_small_things():
     assert torch.empty(3, 4).T.stride() == (1, 4)
 
 
+def test_dtypes_without_tensors_have_names_alone():
+    d = torch.float8_e4m3fn
+    assert (repr(d), d.itemsize, d.is_floating_point, d.is_signed) == ("torch.float8_e4m3fn", 1, True, True)
+    assert isinstance(d, torch.dtype) and d != torch.float8_e5m2 and copy.deepcopy(d) is d
+    assert pickle.loads(pickle.dumps(torch.uint16)) is torch.uint16 and not torch.uint16.is_signed
+    assert torch.float16.to_complex() is torch.complex32 is torch.chalf and torch.chalf.to_real() is torch.float16
+    assert torch.finfo(d).max == 448 and torch.finfo(torch.float8_e8m0fnu).min == 2.0**-127
+    assert torch.iinfo(torch.uint64).max == 2**64 - 1
+    with pytest.raises(RuntimeError, match="isSignedType not supported for quantized types"):
+        torch.qint8.is_signed
+    x = torch.ones(2)
+    for call in (
+        lambda: x.to(d),
+        lambda: x.to("cpu", d),
+        lambda: x.type(d),
+        lambda: torch.zeros(2, dtype=d),
+        lambda: torch.tensor([1.0], dtype=d),
+        lambda: torch.promote_types(d, torch.float32),
+        lambda: x.sum(dtype=d),
+    ):
+        with pytest.raises(NotImplementedError, match="tensors of torch.float8_e4m3fn are not supported"):
+            call()
+
+
+def test_types_name_dtypes_and_devices():
+    x = torch.ones(2)
+    assert x.type("torch.DoubleTensor").dtype is torch.float64 and x.type(torch.LongTensor).dtype is torch.int64
+    assert x.type("torch.FloatTensor") is x
+    y = x.type("torch.tpu.HalfTensor")
+    assert (y.device.type, y.dtype, y.type(torch.FloatTensor).device.type) == ("tpu", torch.float16, "cpu")
+    assert torch.cuda.FloatTensor.is_cuda and not isinstance(x, torch.cuda.FloatTensor)
+    assert isinstance(x, torch.FloatTensor) and not isinstance(y, torch.HalfTensor)
+    with pytest.raises(ValueError, match="invalid type: 'DoubleTensor'"):
+        x.type("DoubleTensor")
+    with pytest.raises(TypeError, match="dtype must be a type, str, or dtype object"):
+        x.type(3)
+    with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+        torch.cuda.FloatTensor(2)
+
+
 def test_what_a_file_may_call_can_be_widened():
     from pytpu import nn, serialization
 

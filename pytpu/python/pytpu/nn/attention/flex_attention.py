@@ -1,0 +1,420 @@
+"""``torch.nn.attention.flex_attention``: attention whose scores a function of yours changes, and a mask that is a function.
+
+Scores are computed whole, of size ``batch * heads * queries * keys``. On ``tpu`` the compiler fuses what is done to them.
+"""
+
+import math
+import typing
+
+import pytpu as torch
+
+__all__ = [
+    "AuxOutput",
+    "AuxRequest",
+    "BlockMask",
+    "FlexKernelOptions",
+    "and_masks",
+    "create_block_mask",
+    "create_mask",
+    "flex_attention",
+    "noop_mask",
+    "or_masks",
+]
+
+_DEFAULT_SPARSE_BLOCK_SIZE = 128
+FlexKernelOptions = dict
+
+
+class AuxRequest(typing.NamedTuple):
+    """What ``flex_attention`` shall return besides its result."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(typing.NamedTuple):
+    """What it did return: tensors of shape ``(batch, heads, queries)``, or ``None``."""
+
+    lse: typing.Any = None
+    max_scores: typing.Any = None
+
+
+def noop_mask(batch, head, token_q, token_kv):
+    """Lets every query see every key."""
+    return batch.new_ones(size=(), dtype=torch.bool, device=batch.device)
+
+
+def _combined(masks, start, join):
+    if not all(callable(m) for m in masks):
+        raise RuntimeError(f"All inputs should be callable mask_mods: {masks}")
+
+    def mask(b, h, q_idx, kv_idx):
+        result = b.new_full((), start, dtype=torch.bool)
+        for m in masks:
+            result = join(result, m(b, h, q_idx, kv_idx))
+        return result
+
+    return mask
+
+
+def or_masks(*mask_mods):
+    """A mask function that allows what any of these does."""
+    return _combined(mask_mods, False, lambda x, y: x | y)
+
+
+def and_masks(*mask_mods):
+    """A mask function that allows what all of these do."""
+    return _combined(mask_mods, True, lambda x, y: x & y)
+
+
+def _over_all(mod, scores, b, h, q_len, kv_len, device):
+    """A function of one score, or of indices alone, for every place of ``(b, h, q_len, kv_len)``."""
+    leading = (0,) if scores is not None else ()
+    for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
+        mod = torch.vmap(mod, in_dims=leading + dims)
+    places = (torch.arange(n, device=device, dtype=torch.int32) for n in (b, h, q_len, kv_len))
+    return mod(*(() if scores is None else (scores,)), *places)
+
+
+def _takes_scores(mod):
+    """Whether a function takes a score before the four indices."""
+    import inspect
+
+    try:
+        parameters = inspect.signature(mod).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if len(needed) not in (4, 5):
+        raise AssertionError(f"Unknown function signature: {len(needed)} positional arguments, expected 4 or 5")
+    return len(needed) == 5
+
+
+def _default_device(device):
+    if device is not None:
+        return device
+    return torch.accelerator.current_accelerator() or torch.device("cpu")
+
+
+def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
+    """The mask of a mask function, of shape ``(B, H, Q_LEN, KV_LEN)``, where ``B`` and ``H`` of ``None`` are 1.
+
+    That of a score function is false where it makes a score of zero negative infinity.
+    """
+    device = _default_device(device)
+    sizes = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
+    if not _takes_scores(mod_fn):
+        return _over_all(mod_fn, None, *sizes, device)
+    scores = _over_all(mod_fn, torch.zeros(sizes, device=device), *sizes, device)
+    return torch.where(torch.isneginf(scores), False, True)
+
+
+def _ordered(blocks):
+    """Of a table of booleans how many a row has, and their columns, those that are there first."""
+    blocks = blocks.to(torch.int32)
+    return blocks.sum(dim=-1).to(torch.int32), torch.argsort(blocks, dim=-1, descending=True, stable=True).to(torch.int32)
+
+
+def _table(counts, indices, columns):
+    """The inverse of ``_ordered``."""
+    places = torch.arange(indices.shape[-1], device=counts.device, dtype=torch.int32)
+    there = (places < counts.unsqueeze(-1)).to(torch.int32)
+    table = torch.zeros(*counts.shape, columns, dtype=torch.int32, device=counts.device)
+    return table.scatter_add_(-1, indices.to(torch.int64), there)
+
+
+class BlockMask:
+    """Which blocks of scores a mask function leaves something of, and which it leaves whole.
+
+    ``kv_num_blocks``, of shape ``(B, H, rows)``, counts the blocks of a row that are there in part, and ``kv_indices``,
+    of shape ``(B, H, rows, columns)``, lists them first; ``full_...`` do so for blocks that are whole, and ``q_...`` by
+    column. ``mask_mod`` is the function itself, of which attention makes use.
+    """
+
+    _TENSORS = (
+        "kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices",
+        "q_num_blocks", "q_indices", "full_q_num_blocks", "full_q_indices",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        seq_lengths,
+        kv_num_blocks,
+        kv_indices,
+        full_kv_num_blocks,
+        full_kv_indices,
+        q_num_blocks,
+        q_indices,
+        full_q_num_blocks,
+        full_q_indices,
+        BLOCK_SIZE,
+        mask_mod,
+    ):
+        if kv_indices.dim() < 2:
+            raise RuntimeError("BlockMask must have at least 2 dimensions")
+        self.seq_lengths = seq_lengths
+        self.kv_num_blocks, self.kv_indices = kv_num_blocks, kv_indices
+        self.full_kv_num_blocks, self.full_kv_indices = full_kv_num_blocks, full_kv_indices
+        self.q_num_blocks, self.q_indices = q_num_blocks, q_indices
+        self.full_q_num_blocks, self.full_q_indices = full_q_num_blocks, full_q_indices
+        self.BLOCK_SIZE, self.mask_mod = BLOCK_SIZE, mask_mod
+
+    @classmethod
+    def from_kv_blocks(
+        cls,
+        kv_num_blocks,
+        kv_indices,
+        full_kv_num_blocks=None,
+        full_kv_indices=None,
+        BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE,
+        mask_mod=None,
+        seq_lengths=None,
+        compute_q_blocks=True,
+    ):
+        """A mask from its blocks by row; those by column follow."""
+        if (full_kv_num_blocks is None) != (full_kv_indices is None):
+            raise AssertionError("full_kv_num_blocks and full_kv_indices must be both provided or omitted")
+        if isinstance(BLOCK_SIZE, int):
+            BLOCK_SIZE = (BLOCK_SIZE, BLOCK_SIZE)
+        rows, columns = kv_indices.shape[-2:]
+        if seq_lengths is None:
+            seq_lengths = (rows * BLOCK_SIZE[0], columns * BLOCK_SIZE[1])
+        by_column = [None] * 4
+        if compute_q_blocks:
+            by_column[:2] = _ordered(_table(kv_num_blocks, kv_indices, columns).mT)
+            if full_kv_num_blocks is not None:
+                by_column[2:] = _ordered(_table(full_kv_num_blocks, full_kv_indices, columns).mT)
+        given = (kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices)
+        return cls(seq_lengths, *given, *by_column, BLOCK_SIZE, mask_mod or noop_mask)
+
+    def as_tuple(self, flatten=True):
+        """The sizes, the tensors, the size of blocks, the function."""
+        tensors = tuple(getattr(self, name) for name in self._TENSORS)
+        if flatten:
+            return (*self.seq_lengths, *tensors, *self.BLOCK_SIZE, self.mask_mod)
+        return (self.seq_lengths, *tensors, self.BLOCK_SIZE, self.mask_mod)
+
+    @property
+    def shape(self):
+        return (*self.kv_indices.shape[:-2], *self.seq_lengths)
+
+    def numel(self):
+        """The number of scores."""
+        return math.prod(self.shape)
+
+    def to_dense(self):
+        """A table of blocks, 1 for those that are there, of shape ``(B, H, rows, columns)``."""
+        columns = self.kv_indices.shape[-1]
+        table = _table(self.kv_num_blocks, self.kv_indices, columns)
+        if self.full_kv_num_blocks is not None:
+            table = table + _table(self.full_kv_num_blocks, self.full_kv_indices, columns)
+        return table
+
+    def sparsity(self):
+        """How much of the scores lies in blocks that are left out, in percent."""
+        blocks = self.kv_num_blocks.sum().item()
+        if self.full_kv_num_blocks is not None:
+            blocks += self.full_kv_num_blocks.sum().item()
+        return 100 * (1 - blocks * math.prod(self.BLOCK_SIZE) / self.numel())
+
+    def to(self, device):
+        """The mask on another device. What its function refers to stays where it is."""
+        return self._with(lambda t: t.to(device))
+
+    def _with(self, change):
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        for name in self._TENSORS:
+            tensor = getattr(self, name)
+            setattr(made, name, None if tensor is None else change(tensor))
+        return made
+
+    def __getitem__(self, index):
+        """Some batches, heads or rows of blocks. The function is not to be used with them any more."""
+        index = index if isinstance(index, tuple) else (index,)
+        index = tuple(slice(i, i + 1 or None) if isinstance(i, int) else i for i in index[:3])
+        made = BlockMask.from_kv_blocks(
+            self.kv_num_blocks[index],
+            self.kv_indices[index],
+            None if self.full_kv_num_blocks is None else self.full_kv_num_blocks[index],
+            None if self.full_kv_indices is None else self.full_kv_indices[index],
+            BLOCK_SIZE=self.BLOCK_SIZE,
+            mask_mod=self.mask_mod,
+            seq_lengths=self.seq_lengths,
+            compute_q_blocks=self.q_indices is not None,
+        )
+        if len(index) == 3:
+            rows = made.kv_indices.shape[-2] * self.BLOCK_SIZE[0]
+            made.seq_lengths = (min(rows, self.seq_lengths[0]), self.seq_lengths[1])
+            made.mask_mod = _unusable
+        return made
+
+    def to_string(self, grid_size=20, limit=4):
+        """The blocks as characters: full, in part, empty."""
+        table = self.to_dense()
+        lines = []
+        for place in list(_places(table.shape[:-2]))[:limit]:
+            lines.append(str(place))
+            grid = table[place].float()
+            rows, columns = (max(1, -(-n // grid_size)) for n in grid.shape)
+            for i in range(0, grid.shape[0], rows):
+                row = ""
+                for j in range(0, grid.shape[1], columns):
+                    share = grid[i : i + rows, j : j + columns].mean().item()
+                    row += "██" if share == 1 else "  " if share == 0 else "░░"
+                lines.append(row)
+        if math.prod(table.shape[:-2]) > limit:
+            lines.append(f"... (showing {limit} of {math.prod(table.shape[:-2])})")
+        return "\n".join(lines)
+
+    def __str__(self):
+        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string()}\n)"
+
+    def __repr__(self):
+        def shown(value):
+            return value.shape if isinstance(value, torch.Tensor) else getattr(value, "__name__", value)
+
+        names = (*self._TENSORS, "BLOCK_SIZE")
+        fields = [f"    {name}={shown(getattr(self, name))}" for name in names]
+        fields += [f"    shape={self.shape}", f"    sparsity={self.sparsity():.2f}%"]
+        fields += [f"    mask_mod={shown(self.mask_mod)}"]
+        return "BlockMask(\n" + ",\n".join(fields) + "\n)"
+
+
+def _unusable(b, h, q_idx, kv_idx):
+    raise RuntimeError("Cannot use mask_mod from a sliced BlockMask")
+
+
+def _places(sizes):
+    import itertools
+
+    return itertools.product(*map(range, sizes))
+
+
+def create_block_mask(
+    mask_mod,
+    B,
+    H,
+    Q_LEN,
+    KV_LEN,
+    device=None,
+    BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE,
+    _compile=False,
+    separate_full_blocks=True,
+    **unused,
+):
+    """The blocks of a mask function ``mask_mod(b, h, q_idx, kv_idx)``, called with integer tensors without dimensions.
+
+    ``B`` and ``H`` of ``None`` make a mask for all batches and heads.
+    """
+    if _takes_scores(mask_mod):
+        raise AssertionError(f"create-block_mask requires a mask_mod function! Got {mask_mod}")
+    if isinstance(BLOCK_SIZE, int):
+        BLOCK_SIZE = (BLOCK_SIZE, BLOCK_SIZE)
+    mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
+    rows, columns = -(-Q_LEN // BLOCK_SIZE[0]), -(-KV_LEN // BLOCK_SIZE[1])
+    padding = (0, columns * BLOCK_SIZE[1] - KV_LEN, 0, rows * BLOCK_SIZE[0] - Q_LEN)
+    mask = torch.nn.functional.pad(mask, padding, value=False)
+    blocks = mask.reshape(*mask.shape[:2], rows, BLOCK_SIZE[0], columns, BLOCK_SIZE[1]).sum(dim=(3, 5))
+    full = None
+    if separate_full_blocks:
+        full = blocks == math.prod(BLOCK_SIZE)
+    partial = (blocks > 0) & ~full if separate_full_blocks else blocks > 0
+    return BlockMask.from_kv_blocks(
+        *_ordered(partial),
+        *((None, None) if full is None else _ordered(full)),
+        BLOCK_SIZE=BLOCK_SIZE,
+        mask_mod=mask_mod,
+        seq_lengths=(Q_LEN, KV_LEN),
+    )
+
+
+def _check(query, key, value, enable_gqa, block_mask):
+    if query.dtype != key.dtype or query.dtype != value.dtype:
+        raise ValueError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.dtype}, "
+            f"key.dtype: {key.dtype}, and value.dtype: {value.dtype} instead."
+        )
+    if query.device != key.device or query.device != value.device:
+        raise ValueError(
+            f"Expected query, key, and value to have the same device type, but got query.device: {query.device}, "
+            f"key.device: {key.device}, and value.device: {value.device} instead."
+        )
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"Expect query and key/value to have the same embedding dimension but got E={query.shape[-1]} and "
+            f"E={key.shape[-1]}."
+        )
+    heads, shared = query.shape[1], key.shape[1]
+    if not enable_gqa and heads != shared:
+        raise ValueError(
+            f"Expect query and key/value to have the same number of heads but got Hq={heads} and Hkv={shared}. "
+            "Try setting enable_gqa=True for GQA."
+        )
+    if enable_gqa and heads % shared:
+        raise ValueError(
+            f"Expect number of query heads to be a multiple of kv heads for GQA but got Hq={heads} and Hkv={shared}."
+        )
+    if query.shape[0] != key.shape[0] and key.shape[0] != 1:
+        raise ValueError(f"Expect Bkv=Bq or Bkv=1, but got Bq={query.shape[0]} and Bkv={key.shape[0]}.")
+    if block_mask is not None:
+        q_len, kv_len = block_mask.seq_lengths
+        if query.shape[-2] > q_len or key.shape[-2] > kv_len:
+            raise ValueError(
+                f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={query.shape[-2]} and "
+                f"kv_len={key.shape[-2]}. As the block mask was created for a smaller length than you're using it for, "
+                "you likely need to create a new block mask."
+            )
+
+
+def flex_attention(
+    query,
+    key,
+    value,
+    score_mod=None,
+    block_mask=None,
+    scale=None,
+    enable_gqa=False,
+    return_lse=False,
+    kernel_options=None,
+    *,
+    return_aux=None,
+):
+    """Attention with changed scores.
+
+    Args:
+        query: of shape ``(batch, heads, queries, size)``.
+        key: of shape ``(batch or 1, heads or a divisor of it, keys, size)``.
+        value: like ``key``, with a last size of its own.
+        score_mod: ``score_mod(score, b, h, q_idx, kv_idx)`` is called with tensors without dimensions.
+        block_mask: what ``create_block_mask`` gave.
+        scale: of the products, ``1 / sqrt(size)`` when it is ``None``.
+        return_lse: also return the logarithms of the sums of exponentials, of shape ``(batch, heads, queries)``.
+
+    Raises:
+        ValueError: dtypes, devices or sizes do not fit together.
+    """
+    _check(query, key, value, enable_gqa, block_mask)
+    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    batch, heads, q_len = query.shape[:3]
+    kv_len = key.shape[-2]
+    if enable_gqa and heads != key.shape[1]:
+        key, value = (t.repeat_interleave(heads // t.shape[1], dim=1) for t in (key, value))
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    scores = (query @ key.mT).to(wide) * scale
+    scores = scores.expand(batch, heads, q_len, kv_len)
+    if score_mod is not None:
+        scores = _over_all(score_mod, scores, batch, heads, q_len, kv_len, query.device)
+    if block_mask is not None and block_mask.mask_mod is not noop_mask:
+        mask = _over_all(block_mask.mask_mod, None, batch, heads, q_len, kv_len, query.device)
+        scores = torch.where(mask, scores, float("-inf"))
+    # A query that sees nothing gets zeros, and gives gradients of zero.
+    hidden = (scores == float("-inf")).all(dim=-1, keepdim=True)
+    weights = torch.where(hidden, 0.0, torch.where(hidden, 0.0, scores).softmax(dim=-1))
+    out = weights.to(query.dtype) @ value
+    if return_aux is not None:
+        lse = torch.logsumexp(scores, dim=-1) if return_aux.lse else None
+        return out, AuxOutput(lse, scores.amax(dim=-1) if return_aux.max_scores else None)
+    return (out, torch.logsumexp(scores, dim=-1)) if return_lse else out
