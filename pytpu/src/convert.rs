@@ -350,6 +350,15 @@ pub fn typestr(d: DType) -> Option<&'static str> {
     })
 }
 
+/// An object that memory belongs to; it is let go of at once, not when Rust next happens to be called.
+struct Kept(Option<Py<PyAny>>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        Python::try_attach(|_| drop(self.0.take()));
+    }
+}
+
 /// A tensor on an array's memory.
 ///
 /// # Errors
@@ -401,7 +410,7 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
             "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
         ));
     }
-    let keep: Py<PyAny> = array.clone().unbind();
+    let keep = Kept(Some(array.clone().unbind()));
     // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array, which is
     // kept. Alignment is checked above.
     Ok(unsafe { Tensor::from_foreign(&meta, &strides, address as *mut u8, Box::new(keep)) })

@@ -418,7 +418,7 @@ methods! {
         d => integer(x.strides()[dim_of(x, d, "stride")?]),
     };
     m_storage_offset "storage_offset" () |_o, x, _a| integer(x.storage_offset());
-    m_data_ptr "data_ptr" () |_o, x, _a| integer(x.data_ptr());
+    m_data_ptr "data_ptr" () |_o, x, _a| integer(address(x));
     m_storage_id "_storage_id" () |_o, x, _a| integer(x.storage_id());
     m_storage_bytes "_storage_bytes" () |_o, x, _a| integer(x.storage_bytes());
     m_is_contiguous "is_contiguous" ("memory_format") |_o, x, _a| boolean(x.has_contiguous_strides());
@@ -541,6 +541,15 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
         }
         let copy = truth(fourth) || (shifted && !second.is_null() && truth(third));
         Ok((dtype, device, copy))
+    }
+}
+
+/// Where the first element is. Memory of a device gets its address late, and from run to run another: the number of the storage
+/// stands for it, so that tensors on one storage can be told from others.
+fn address(x: &Tensor) -> usize {
+    match x.device().kind {
+        DeviceKind::Tpu if x.numel() > 0 => x.storage_id() + x.storage_offset() * x.dtype().size_bytes(),
+        _ => x.data_ptr(),
     }
 }
 

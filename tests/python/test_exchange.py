@@ -383,3 +383,63 @@ def test_files_hold_what_pytorch_looks_for():
     nn.utils.remove_spectral_norm(normed)
     assert not normed._state_dict_hooks and not normed._load_state_dict_pre_hooks
     assert torch.optim.Adafactor.__module__ == torch.optim.Muon.__module__ == "pytpu.optim"
+
+
+def test_buffers_are_shared():
+    b = bytearray(range(16))
+    x = torch.frombuffer(b, dtype=torch.int32, count=2, offset=4)
+    assert x.tolist() == [0x07060504, 0x0B0A0908]
+    b[4] = 0
+    x[1] = 0
+    assert x[0].item() == 0x07060500 and bytes(b[8:12]) == bytes(4)
+    with pytest.raises(BufferError):
+        b.append(1)
+    del x
+    b.append(1)
+    # What is not aligned is copied.
+    assert torch.frombuffer(b, dtype=torch.int16, offset=1, count=1).item() == 0x0201
+    assert torch.frombuffer(bytearray([0, 2, 1]), dtype=torch.bool).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"offset": 3}, r"buffer length \(13 bytes\) after offset \(3 bytes\) must be a multiple of element size \(4\)"),
+        ({"count": 9}, r"requested buffer length \(9 \* 4 bytes\) after offset \(0 bytes\) must not be greater than"),
+        ({"offset": 17}, r"offset \(17 bytes\) must be non-negative and no greater than buffer length \(16 bytes\) minus 1"),
+        ({"offset": -1}, r"offset \(-1 bytes\) must be non-negative"),
+        ({"count": 0}, r"both buffer length \(16\) and count \(0\) must not be 0"),
+    ],
+)
+def test_too_little_of_a_buffer(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        torch.frombuffer(bytearray(16), dtype=torch.int32, **arguments)
+
+
+def test_no_buffer():
+    with pytest.raises(ValueError, match="object does not implement Python buffer protocol"):
+        torch.frombuffer(3, dtype=torch.int32)
+    with pytest.raises(RuntimeError, match="non-contiguous buffers are not supported"):
+        torch.frombuffer(memoryview(bytearray(4))[::2], dtype=torch.uint8)
+
+
+def test_files_are_mapped(tmp_path):
+    path = str(tmp_path / "numbers")
+    with open(path, "wb") as f:
+        f.write(np.arange(4, dtype=np.float32).tobytes())
+    x = torch.from_file(path, size=4)
+    assert x.fill_(7).tolist() == [7.0] * 4
+    assert torch.from_file(path, shared=True, size=2).fill_(9).tolist() == [9.0] * 2
+    assert np.fromfile(path, dtype=np.float32).tolist() == [9.0, 9.0, 2.0, 3.0]
+    assert torch.UntypedStorage.from_file(path, False, 16).nbytes() == 16
+    assert torch.from_file(str(tmp_path / "new"), shared=True, size=3).tolist() == [0.0] * 3
+    with pytest.raises(RuntimeError, match="size <16> is smaller than the required mapping size <20>"):
+        torch.from_file(path, size=5)
+    with pytest.raises(RuntimeError, match="unable to open file .* in read-only mode: No such file or directory"):
+        torch.from_file(str(tmp_path / "absent"), size=1)
+
+
+def test_storages_on_tpu_have_numbers_of_their_own():
+    x, y = torch.ones(3, device="tpu"), torch.ones(3, device="tpu")
+    assert x.data_ptr() != y.data_ptr() and x[1:].data_ptr() == x.data_ptr() + 4
+    assert x[1:].untyped_storage().data_ptr() == x.untyped_storage().data_ptr() == x.data_ptr()

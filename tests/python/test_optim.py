@@ -1,6 +1,8 @@
 """Optimisers against their formulas in NumPy, state dicts, errors, schedules."""
 
+import copy
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -125,6 +127,69 @@ def test_step_hooks_run_around_the_step():
     p.grad = torch.ones(1)
     optimizer.step()
     assert seen == [1.0, 0.0]
+
+
+class Descent(torch.optim.Optimizer):
+    """As one wrote it before ``no_grad``."""
+
+    def __init__(self, params, lr=0.1):
+        super().__init__(params, {"lr": lr})
+
+    def step(self, closure=None):
+        loss = None if closure is None else closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.data.add_(p.grad.data, alpha=-group["lr"])
+        return loss
+
+
+class Wrapper(torch.optim.Optimizer):
+    """An optimiser by its class alone, like those of libraries that never call ``__init__``."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    def step(self, closure=None):
+        return self.optimizer.step(closure)
+
+
+def test_optimisers_of_others_run_with_gradients():
+    w = torch.ones(2, requires_grad=True)
+    o = Descent([w])
+
+    def closure():
+        w.grad = None
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    assert o.step(closure).item() == 2.0
+    assert w.tolist() == pytest.approx([0.8, 0.8])
+    schedule = torch.optim.lr_scheduler.StepLR(Wrapper(o), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        schedule.optimizer.step(closure)
+        schedule.step()
+    assert schedule.get_last_lr() == pytest.approx([0.01])
+    assert not hasattr(copy.deepcopy(o).step, "_wrapped_by_lr_sched")
+
+
+def test_hooks_of_subclasses_run_around_their_step():
+    seen = []
+
+    class Mine(torch.optim.Adam):
+        def step(self, closure=None):
+            seen.append(torch.is_grad_enabled())
+
+    o = Mine([torch.ones(1, requires_grad=True)])
+    o.register_step_pre_hook(lambda *_: seen.append("before"))
+    o.register_step_post_hook(lambda *_: seen.append("after"))
+    o.step()
+    assert seen == ["before", True, "after"]
 
 
 def test_errors_are_torchs():

@@ -75,6 +75,7 @@ from .random import (  # noqa: E402,F401
 
 _LAZY_MODULES = {
     "_dynamo",
+    "_higher_order_ops",
     "_inductor",
     "accelerator",
     "amp",
@@ -122,6 +123,7 @@ _LAZY_NAMES = {
     "to_dlpack": "utils.dlpack",
 }
 _LAZY_NAMES["GradScaler"] = "amp"
+_LAZY_NAMES["from_file"] = _LAZY_NAMES["frombuffer"] = "_memory"
 for _name in (
     "autocast",
     "get_autocast_cpu_dtype",

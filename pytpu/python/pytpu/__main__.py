@@ -2,14 +2,28 @@
 
 import importlib
 import importlib.abc
+import importlib.metadata
 import importlib.util
+import pathlib
 import runpy
 import sys
 
 import pytpu
 
 
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _Metadata(importlib.metadata.Distribution):
+    """What libraries that ask for the version of the installed package ``torch`` are told."""
+
+    def read_text(self, filename):
+        if filename == "METADATA":
+            return f"Metadata-Version: 2.1\nName: torch\nVersion: {pytpu.__version__}\n"
+        return None
+
+    def locate_file(self, path):
+        return pathlib.Path(pytpu.__file__).parent.parent / path
+
+
+class _Alias(importlib.metadata.DistributionFinder, importlib.abc.Loader):
     """Finds ``torch.x.y`` as ``pytpu.x.y``: the very same module."""
 
     def find_spec(self, name, path=None, target=None):
@@ -22,6 +36,9 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module):
         pass
+
+    def find_distributions(self, context=importlib.metadata.DistributionFinder.Context()):
+        return [_Metadata()] if context.name == "torch" else []
 
 
 def main():

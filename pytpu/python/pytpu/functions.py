@@ -9,7 +9,7 @@ from .overrides import _overridable
 
 __all__ = [
     "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
-    "asarray", "compile", "frombuffer", "get_device_module", "get_num_interop_threads", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
+    "asarray", "compile", "get_device_module", "get_num_interop_threads", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
     "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "numel", "set_default_tensor_type", "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
     "get_deterministic_debug_mode", "set_deterministic_debug_mode", "set_float32_matmul_precision",
@@ -111,15 +111,6 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
     """A tensor without dimensions."""
     return _C.tensor(s, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
-
-
-def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
-    """A one-dimensional tensor of an object's bytes."""
-    view = memoryview(buffer).cast("B")[offset:]
-    if count >= 0:
-        view = view[: count * dtype.itemsize]
-    t = _C._from_bytes(bytes(view), dtype)
-    return t.requires_grad_() if requires_grad else t
 
 
 def split(tensor, split_size_or_sections, dim=0):
@@ -445,7 +436,7 @@ def combinations(input, r=2, with_replacement=False):
     input.new_empty((count, r), device="cpu")  # An error where it does not fit, before the choices are listed.
     places = array.array("q", itertools.chain.from_iterable(choose(range(n), r)))
     int64 = _C.tensor(0).dtype
-    at = frombuffer(places, dtype=int64) if places else input.new_empty(0, dtype=int64, device="cpu")
+    at = _C._from_bytes(bytes(places), int64) if places else input.new_empty(0, dtype=int64, device="cpu")
     return input.index_select(0, at.to(input.device)).reshape(count, r)
 
 

@@ -288,10 +288,9 @@ class _Operator:
         positional = [v for v, a in zip(values, arguments) if not a.keyword_only]
         result = kernel(*positional, **{a.name: v for v, a in zip(values, arguments) if a.keyword_only})
         if self.opaque:
-            given = {id(t) for t in _tensors(values)}
-            given |= {id(t._base) for t in _tensors(values) if t._base is not None}
+            given = {t._storage_id() for t in _tensors(values)}
             for t in _tensors([result]):
-                if id(t) in given or id(t._base) in given:
+                if t._storage_id() in given:
                     raise RuntimeError(
                         f"{self.name.partition('::')[2]}: The output of this custom operator (1) must not also be an input to "
                         "this custom operator and (2) may not alias any inputs to this custom operator or other returns. "

@@ -57,9 +57,6 @@ def _shared(tensors):
     for names in by_storage.values():
         if len(names) < 2:
             continue
-        if tensors[names[0]].device.type != "cpu":
-            groups.append(set(names))
-            continue
         # Parts of one storage that do not overlap share nothing.
         ordered = sorted(names, key=lambda n: (tensors[n].data_ptr(), _end(tensors[n])))
         group, stop = {ordered[0]}, _end(tensors[ordered[0]])

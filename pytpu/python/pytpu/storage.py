@@ -112,6 +112,13 @@ class UntypedStorage(_Storage):
             data = data[: count * (1 if dtype is None else dtype.itemsize)]
         return cls(data)
 
+    @classmethod
+    def from_file(cls, filename, shared=False, nbytes=0):
+        """The first bytes of a file; what is written to them reaches the file with `shared` alone."""
+        from ._memory import map_file
+
+        return cls._of(map_file(filename, shared, nbytes))
+
     def _flat(self):
         t = self._tensor
         return _C._strided(t, 0, [t._storage_bytes() // t.element_size()], [1]).view(_C.uint8)

@@ -10,7 +10,9 @@ from ..compiler import reset as reset
 from ..compiler import set_stance as set_stance
 from ..functions import compile as _compile
 from . import config as config
+from . import eval_frame as eval_frame
 from . import exc as exc
+from .eval_frame import OptimizedModule as OptimizedModule
 
 disallow_in_graph = allow_in_graph
 

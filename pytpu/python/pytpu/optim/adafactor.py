@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check_lr, _scalar, _step_tensor
+from .optimizer import Optimizer, _check_lr, _scalar, _step_tensor, without_grad
 
 
 class Adafactor(Optimizer):
@@ -45,6 +45,7 @@ class Adafactor(Optimizer):
         }
         super().__init__(params, defaults)
 
+    @without_grad
     def step(self, closure=None):
         """Updates the parameters once."""
         loss = self._loss(closure)

@@ -13,6 +13,7 @@ from .optimizer import (
     _real,
     _step_tensor,
     _update_moments,
+    without_grad,
 )
 
 
@@ -76,6 +77,7 @@ class Adam(Optimizer):
                     step = torch.tensor(float(entry["step"]), dtype=torch.float32)
                     entry["step"] = step.to(p.device) if group["capturable"] or fused else step
 
+    @without_grad
     def step(self, closure=None):
         """Updates the parameters once."""
         loss = self._loss(closure)

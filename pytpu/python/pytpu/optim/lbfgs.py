@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check_lr, _scalar
+from .optimizer import Optimizer, _check_lr, _scalar, without_grad
 
 
 class _Point:
@@ -144,6 +144,7 @@ class LBFGS(Optimizer):
             x.add_(direction[at : at + x.numel()].view(x.shape), alpha=t)
             at += x.numel()
 
+    @without_grad
     def step(self, closure):
         """Updates the parameters once, which takes up to ``max_iter`` inner steps."""
         given = closure

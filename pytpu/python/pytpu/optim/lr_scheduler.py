@@ -1,5 +1,6 @@
 """Learning-rate schedules."""
 
+import functools
 import math
 import warnings
 import weakref
@@ -71,17 +72,19 @@ class LRScheduler:
     def _count_optimizer_steps(self):
         # Notes that the optimiser has stepped, for the warning about the order of the two.
         optimizer = self.optimizer
-        if hasattr(optimizer, "_scheduler_watch"):
+        if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
             return
         optimizer._opt_called = False
-        reference = weakref.ref(optimizer)
+        reference, step = weakref.ref(optimizer), optimizer.step.__func__
 
-        def note(*_):
-            alive = reference()
-            if alive is not None:
-                alive._opt_called = True
+        @functools.wraps(step)
+        def noted(*args, **kwargs):
+            optimizer = reference()
+            optimizer._opt_called = True
+            return step(optimizer, *args, **kwargs)
 
-        optimizer._scheduler_watch = optimizer.register_step_pre_hook(note)
+        noted._wrapped_by_lr_sched = True
+        optimizer.step = noted
 
     def state_dict(self):
         """Everything but the optimiser."""

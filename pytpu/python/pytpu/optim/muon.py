@@ -4,7 +4,7 @@ import math
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check_lr, _scalar
+from .optimizer import Optimizer, _check_lr, _scalar, without_grad
 
 _RATIOS = {
     None: lambda rows, columns: math.sqrt(max(1, rows / columns)),
@@ -76,6 +76,7 @@ class Muon(Optimizer):
                         f"Muon only supports 2D parameters whereas we found a parameter with size: {p.size()}"
                     )
 
+    @without_grad
     def step(self, closure=None):
         """Updates the parameters once."""
         loss = self._loss(closure)

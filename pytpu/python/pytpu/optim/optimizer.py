@@ -49,7 +49,7 @@ _step_boundary = getattr(_C, "_step_boundary", None)
 
 
 def _wrap_step(step):
-    """Hooks around `step`, gradients off inside it, and the hint to the lazy engine after it."""
+    """Hooks around `step`, and the hint to the lazy engine after it."""
 
     @functools.wraps(step)
     def wrapper(self, *args, **kwargs):
@@ -59,8 +59,7 @@ def _wrap_step(step):
                 if not (isinstance(result, tuple) and len(result) == 2):
                     raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
                 args, kwargs = result
-        with torch.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
-            out = step(self, *args, **kwargs)
+        out = step(self, *args, **kwargs)
         for hook in (*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
             hook(self, args, kwargs)
         if _step_boundary is not None and self._on_accelerator():
@@ -68,6 +67,17 @@ def _wrap_step(step):
         return out
 
     wrapper.hooked = True
+    return wrapper
+
+
+def without_grad(step):
+    """`step` without recording gradients, except for optimisers that are `differentiable`."""
+
+    @functools.wraps(step)
+    def wrapper(self, *args, **kwargs):
+        with torch.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+            return step(self, *args, **kwargs)
+
     return wrapper
 
 
@@ -99,12 +109,10 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        if "step" in cls.__dict__ and not getattr(cls.step, "hooked", False):
-            cls.step = _wrap_step(cls.step)
-
     def _make_hook_tables(self):
+        cls = type(self)
+        if not getattr(cls.step, "hooked", False):
+            cls.step = _wrap_step(cls.step)
         for name in (
             "_optimizer_step_pre_hooks",
             "_optimizer_step_post_hooks",
@@ -374,6 +382,7 @@ class PerParameter(Optimizer):
         """Updates one parameter; `views` is the state with complex tensors as real ones, `grad` is final."""
         raise NotImplementedError
 
+    @without_grad
     def step(self, closure=None):
         """Updates the parameters once."""
         loss = self._loss(closure)

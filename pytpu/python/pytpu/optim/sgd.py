@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _fused, _real
+from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _fused, _real, without_grad
 
 
 class SGD(Optimizer):
@@ -49,6 +49,7 @@ class SGD(Optimizer):
             group.setdefault("differentiable", False)
             group.setdefault("fused", False)
 
+    @without_grad
     def step(self, closure=None):
         """Updates the parameters once."""
         loss = self._loss(closure)

@@ -2,7 +2,7 @@
 
 import pytpu as torch
 
-from .optimizer import Optimizer, _check, _check_betas, _check_lr, _scalar
+from .optimizer import Optimizer, _check, _check_betas, _check_lr, _scalar, without_grad
 
 
 class SparseAdam(Optimizer):
@@ -25,6 +25,7 @@ class SparseAdam(Optimizer):
         if sparse:
             raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
 
+    @without_grad
     def step(self, closure=None):
         """Updates the parameters once."""
         loss = self._loss(closure)
