@@ -79,6 +79,10 @@ fn _set_print_options(
     });
 }
 
+/// What libraries call to be counted; nobody counts.
+#[pyfunction]
+fn _log_api_usage_once(_event: &str) {}
+
 #[pymodule]
 #[pyo3(name = "_C")]
 fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -86,6 +90,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(_set_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(_set_print_options, m)?)?;
+    m.add_function(wrap_pyfunction!(_log_api_usage_once, m)?)?;
     enter::register(m)?;
     dtype::register(m)?;
     device::register(m)?;

@@ -329,9 +329,14 @@ unsafe extern "C" fn invert(a: Object) -> Object {
 }
 
 unsafe extern "C" fn positive(a: Object) -> Object {
-    // SAFETY: an object of our type.
-    unsafe { Py_INCREF(a) };
-    a
+    // SAFETY: the interpreter passes an object of our type and holds the GIL.
+    enter::object(|| unsafe {
+        if !is_exact(a) && torch_function::overrides(a) {
+            return torch_function::call_operator("__pos__", &[a]);
+        }
+        Py_INCREF(a);
+        Ok(a)
+    })
 }
 
 #[allow(non_upper_case_globals)] // the interpreter's names

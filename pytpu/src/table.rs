@@ -100,7 +100,7 @@ fn serve(d: &'static Descriptor, call: &Call) -> Outcome {
             continue;
         }
         if o.parse(call, &mut parsed) {
-            if parsed.overridden {
+            if parsed.overridden || torch_function::has_mode() {
                 return overridden(d, call);
             }
             return run(d, o, &parsed);

@@ -28,6 +28,14 @@ pub struct TensorObject {
 
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
+/// The type whose objects shortcuts are for: `TYPE`, or null while a mode is to see every call.
+static PLAIN: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
+
+/// Allows shortcuts for plain tensors, or sends them the long way, where modes are asked.
+pub fn allow_shortcuts(allowed: bool) {
+    PLAIN.store(if allowed { tensor_type() } else { null_mut() }, Relaxed);
+}
+
 /// `torch.Tensor`.
 #[inline(always)]
 pub fn tensor_type() -> *mut PyTypeObject {
@@ -40,14 +48,14 @@ struct FreeList(UnsafeCell<(usize, [*mut PyObject; FREE_OBJECTS])>);
 unsafe impl Sync for FreeList {}
 static FREE: FreeList = FreeList(UnsafeCell::new((0, [null_mut(); FREE_OBJECTS])));
 
-/// Whether `o` is exactly a `torch.Tensor`: one compare.
+/// Whether `o` is exactly a `torch.Tensor`, and no mode is to see the call: one compare.
 ///
 /// # Safety
 /// `o` is an object.
 #[inline(always)]
 pub unsafe fn is_exact(o: *mut PyObject) -> bool {
     // SAFETY: by the contract.
-    unsafe { Py_TYPE(o) == tensor_type() }
+    unsafe { Py_TYPE(o) == PLAIN.load(Relaxed) }
 }
 
 /// Whether `o` is a tensor, of the type or of a subclass.
@@ -309,6 +317,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // SAFETY: a subclass of `type` that adds nothing to it; the class has no subclasses and no objects yet.
     unsafe { (*ty.as_ptr()).ob_type = meta.into_ptr().cast() };
     TYPE.store(ty.as_ptr().cast(), Relaxed);
+    allow_shortcuts(true);
     // The type lives as long as the process: the pointer above is not counted.
     let ty = ty.unbind();
     m.add("Tensor", ty.clone_ref(m.py()))?;

@@ -1,21 +1,45 @@
 //! `__torch_function__`: subclasses of `Tensor`, and other types, that take calls over.
 //!
-//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, by CPython's own cache.
+//! A plain tensor costs one compare. For any other type the attribute is looked up on the type, by CPython's own cache. While
+//! some thread has a mode, no tensor is plain, and calls without tensors are looked at too.
 
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type;
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 static NAME: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 static DISABLED: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 
+/// Modes that wait for calls, in all threads.
+static MODES_IN_ALL: AtomicUsize = AtomicUsize::new(0);
+
 thread_local! {
     static OFF: Cell<bool> = const { Cell::new(false) };
+    /// The modes that this thread has entered, the innermost last.
+    static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn enter_mode(mode: Py<PyAny>) {
+    MODES.with_borrow_mut(|m| m.push(mode));
+    MODES_IN_ALL.fetch_add(1, Relaxed);
+    tensor_type::allow_shortcuts(false);
+}
+
+fn leave_mode() -> Option<Py<PyAny>> {
+    let mode = MODES.with_borrow_mut(Vec::pop)?;
+    tensor_type::allow_shortcuts(MODES_IN_ALL.fetch_sub(1, Relaxed) == 1);
+    Some(mode)
+}
+
+/// Whether a mode of this thread sees calls.
+#[inline(always)]
+pub fn has_mode() -> bool {
+    MODES_IN_ALL.load(Relaxed) != 0 && !OFF.get() && MODES.with_borrow(|m| !m.is_empty())
 }
 
 /// Whether `o`, which is not exactly a tensor, takes calls over.
@@ -31,7 +55,7 @@ pub unsafe fn overrides(o: *mut PyObject) -> bool {
     unsafe {
         let ty = Py_TYPE(o);
         if ty == tensor_type::tensor_type() {
-            return false;
+            return has_mode();
         }
         let f = PyObject_GetAttr(ty.cast(), NAME.load(Relaxed));
         if f.is_null() {
@@ -67,9 +91,11 @@ fn call_of<'py>(
     with_tensors: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
+    // SAFETY: living objects.
+    let is_plain = |o: &Bound<'py, PyAny>| unsafe { Py_TYPE(o.as_ptr()) == tensor_type::tensor_type() };
     for o in operands {
         // SAFETY: living objects.
-        let takes_part = unsafe { overrides(o.as_ptr()) || with_tensors && tensor_type::is_exact(o.as_ptr()) };
+        let takes_part = if is_plain(o) { with_tensors } else { unsafe { overrides(o.as_ptr()) } };
         if !takes_part || order.iter().any(|p| p.get_type().is(o.get_type())) {
             continue;
         }
@@ -77,9 +103,18 @@ fn call_of<'py>(
         order.insert(at.unwrap_or(order.len()), o);
     }
     let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
-    // SAFETY: living objects.
-    order.retain(|o| !unsafe { tensor_type::is_exact(o.as_ptr()) });
+    order.retain(|o| !is_plain(o));
     let empty = PyDict::new(py);
+    if has_mode()
+        && let Some(mode) = leave_mode()
+    {
+        let r = mode.bind(py).call_method1("__torch_function__", (function, &types, args, kwargs.unwrap_or(&empty)));
+        enter_mode(mode);
+        let r = r?;
+        if !r.is(py.NotImplemented()) {
+            return Ok(r);
+        }
+    }
     for o in &order {
         let f = o.getattr("__torch_function__")?;
         let r = f.call1((function, &types, args, kwargs.unwrap_or(&empty)))?;
@@ -95,6 +130,38 @@ fn call_of<'py>(
     )))
 }
 
+/// The method that overrides are told of for a special method: where PyTorch's type has one function for both, its name.
+fn told_of(name: &str) -> &str {
+    match name {
+        "__add__" | "__radd__" => "add",
+        "__sub__" => "sub",
+        "__mul__" | "__rmul__" => "mul",
+        "__truediv__" => "div",
+        "__mod__" => "remainder",
+        "__pow__" => "pow",
+        "__matmul__" => "matmul",
+        "__lt__" => "lt",
+        "__le__" => "le",
+        "__gt__" => "gt",
+        "__ge__" => "ge",
+        "__ne__" => "ne",
+        "__rand__" => "bitwise_and",
+        "__ror__" => "bitwise_or",
+        "__rxor__" => "bitwise_xor",
+        "__iadd__" => "add_",
+        "__isub__" => "sub_",
+        "__imul__" => "mul_",
+        "__itruediv__" => "div_",
+        "__ifloordiv__" => "floor_divide_",
+        "__imod__" => "remainder_",
+        "__ipow__" => "pow_",
+        "__neg__" => "neg",
+        "__abs__" => "abs",
+        "__pos__" => "positive",
+        name => name,
+    }
+}
+
 /// Calls an override for an operator slot; `name` is the special method.
 ///
 /// # Safety
@@ -106,7 +173,7 @@ pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
         // SAFETY: the type object lives for ever.
         let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast()) };
-        let r = call(py, &ty.getattr(name)?, &o, &PyTuple::new(py, &o)?, None)?;
+        let r = call(py, &ty.getattr(told_of(name))?, &o, &PyTuple::new(py, &o)?, None)?;
         Ok::<_, Failure>(r.into_ptr())
     })
 }
@@ -134,10 +201,28 @@ fn _set_torch_function_disabled(off: bool) -> bool {
     OFF.replace(off)
 }
 
+/// Makes a mode the innermost of the thread.
+#[pyfunction]
+fn _push_torch_function_mode(mode: Py<PyAny>) {
+    enter_mode(mode);
+}
+
+/// Leaves the innermost mode of the thread, and gives it.
+#[pyfunction]
+fn _pop_torch_function_mode() -> Option<Py<PyAny>> {
+    leave_mode()
+}
+
+/// The modes of the thread, the innermost last.
+#[pyfunction]
+fn _torch_function_modes(py: Python<'_>) -> Vec<Py<PyAny>> {
+    MODES.with_borrow(|m| m.iter().map(|m| m.clone_ref(py)).collect())
+}
+
 #[pyfunction]
 fn _has_torch_function(operands: &Bound<'_, PyTuple>) -> bool {
     // SAFETY: living objects, held by the tuple.
-    operands.iter().any(|o| unsafe { overrides(o.as_ptr()) })
+    has_mode() || operands.iter().any(|o| unsafe { overrides(o.as_ptr()) })
 }
 
 #[pyfunction]
@@ -157,7 +242,8 @@ fn _call_torch_function<'py>(
 fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyTuple>>> {
     // SAFETY: living objects.
     let asks = |o: &Bound<'_, PyAny>| unsafe { takes_part(o.as_ptr()) };
-    if OFF.get() || !(args.iter_borrowed().any(|o| asks(&o)) || kwargs.iter().any(|(_, o)| asks(&o))) {
+    let asked = || args.iter_borrowed().any(|o| asks(&o)) || kwargs.iter().any(|(_, o)| asks(&o));
+    if !has_mode() && (OFF.get() || !asked()) {
         return Ok(None);
     }
     let mut operands = Vec::new();
@@ -178,7 +264,11 @@ fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> 
 unsafe fn takes_part(o: *mut PyObject) -> bool {
     // SAFETY: by the contract; items of a list or a tuple are held by it.
     unsafe {
-        if tensor_type::is_exact(o) || PyLong_CheckExact(o) != 0 || o == Py_None() || PyUnicode_CheckExact(o) != 0 {
+        if Py_TYPE(o) == tensor_type::tensor_type()
+            || PyLong_CheckExact(o) != 0
+            || o == Py_None()
+            || PyUnicode_CheckExact(o) != 0
+        {
             false
         } else if PyTuple_CheckExact(o) != 0 {
             (0..PyTuple_Size(o)).any(|i| takes_part(PyTuple_GetItem(o, i)))
@@ -200,6 +290,9 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("_disabled_torch_function_impl", &disabled)?;
     DISABLED.store(disabled.into_ptr(), Relaxed);
     m.add_function(wrap_pyfunction!(_set_torch_function_disabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_push_torch_function_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_pop_torch_function_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_torch_function_modes, m)?)?;
     m.add_function(wrap_pyfunction!(_has_torch_function, m)?)?;
     m.add_function(wrap_pyfunction!(_call_torch_function, m)?)?;
     m.add_function(wrap_pyfunction!(_overriding, m)?)?;

@@ -106,6 +106,17 @@ fn expand(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     op.expand(x)
 }
 
+/// [`expand`] as one op, without history. What its parts were views of was made inside, so to callers the results are no views.
+fn expand_whole(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
+    let mut y = state::no_grad(|| expand(op, x))?;
+    for t in &mut y {
+        if t.is_view() && !x.iter().any(|x| x.shares_storage(t)) {
+            *t = t.shallow_alias()?;
+        }
+    }
+    Ok(y)
+}
+
 fn metas(op: &Prim, x: &[&Tensor], first: Meta) -> SmallVec<[Meta; 2]> {
     let mut m: SmallVec<[Meta; 2]> = smallvec![first];
     for i in 1..op.outs() {
@@ -120,7 +131,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
         DeviceKind::Meta => metas.iter().map(Tensor::empty).collect(),
         DeviceKind::Cpu => {
             if !op.has_kernel() {
-                return state::no_grad(|| expand(op, x));
+                return expand_whole(op, x);
             }
             let y: Outs = metas.iter().map(Tensor::empty).collect::<Result<_>>()?;
             if x.iter().any(|t| t.is_lazy()) {
@@ -132,7 +143,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
         }
         DeviceKind::Tpu => {
             if !op.has_lower(x) {
-                return state::no_grad(|| expand(op, x));
+                return expand_whole(op, x);
             }
             if let ([a, b], [m]) = (x, &metas[..]) {
                 // The commonest case, without lists that grow.

@@ -8,6 +8,7 @@ import math
 import warnings
 
 import pytpu as torch
+from pytpu.overrides import _overridable
 
 _LINEAR = (
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -221,6 +222,13 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
             # Like PyTorch, the permutations come from the default generator whatever was given.
             tensor[torch.randperm(rows)[:zeros], col] = 0
     return tensor
+
+
+for _function in (uniform_, normal_, constant_, kaiming_uniform_):
+    # Modes that leave parameters as they are recognise these by the module.
+    _function.__module__ = "torch.nn.init"
+    globals()[_function.__name__] = _overridable(_function)
+del _function
 
 
 def _deprecated(function):
