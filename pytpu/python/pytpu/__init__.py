@@ -119,10 +119,12 @@ _LAZY_MODULES = {
 _LAZY_NAMES = {
     "save": "serialization",
     "load": "serialization",
+    "PyTorchFileReader": "serialization",
     "from_dlpack": "utils.dlpack",
     "to_dlpack": "utils.dlpack",
 }
 _LAZY_NAMES["GradScaler"] = "amp"
+_LAZY_NAMES["ScriptFunction"] = _LAZY_NAMES["ScriptModule"] = "jit"
 _LAZY_NAMES["from_file"] = _LAZY_NAMES["frombuffer"] = "_memory"
 for _name in (
     "autocast",

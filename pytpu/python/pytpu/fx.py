@@ -1,10 +1,25 @@
 """``torch.fx``: what libraries ask of it where they do not trace. Graphs of Python code are not made here."""
 
-__all__ = ["Proxy", "symbolic_trace", "wrap"]
+__all__ = ["Graph", "GraphModule", "Node", "Proxy", "symbolic_trace", "wrap"]
 
 
 class Proxy:
     """What stands for a value while a graph is made. As none is ever made, no value is one."""
+
+
+class Graph:
+    """A graph of Python code: none is ever made."""
+
+    def __init__(self, *args, **kwargs):
+        symbolic_trace(None)
+
+
+class GraphModule(Graph):
+    """A module that runs one: none is ever made."""
+
+
+class Node(Graph):
+    """A call in one: none is ever made."""
 
 
 def wrap(fn_or_name):

@@ -458,6 +458,43 @@ def _load_legacy(f, place, weights_only, encoding):
     return _Unpickler(objects, data.__getitem__, place, weights_only, encoding).load()
 
 
+class PyTorchFileReader:
+    """The records of a file that ``save`` has written, by name.
+
+    Raises:
+        RuntimeError: it is no such file.
+    """
+
+    def __init__(self, file):
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except zipfile.BadZipFile:
+            raise RuntimeError("PytorchStreamReader failed reading zip archive: not a ZIP archive.") from None
+        self._root = self._zip.namelist()[0].partition("/")[0] + "/"
+
+    def get_all_records(self):
+        """All names."""
+        return [name.removeprefix(self._root) for name in self._zip.namelist()]
+
+    def has_record(self, name):
+        """Whether there is one of this name."""
+        return self._root + name in self._zip.namelist()
+
+    def get_record(self, name):
+        """Its bytes."""
+        if not self.has_record(name):
+            raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found.")
+        return self._zip.read(self._root + name)
+
+    def get_record_size(self, name):
+        """How many bytes it has."""
+        return len(self.get_record(name))
+
+    def get_storage_from_record(self, name, numel, dtype):
+        """A tensor of no elements, whose storage holds the record."""
+        return _C._from_bytes(self.get_record(name), dtype)[:0]
+
+
 def get_unsafe_globals_in_checkpoint(f):
     """The full names in a file that `load` would refuse: those of classes and functions that it may not call."""
     names = []

@@ -11,6 +11,17 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
     return obj
 
 
+class ScriptModule:
+    """A compiled module, for ``isinstance``: ``script`` gives modules back as they are, so that there is none."""
+
+    def __init__(self, *args, **kwargs):
+        raise NotImplementedError("modules are not compiled to TorchScript")
+
+
+RecursiveScriptModule = TracedModule = TopLevelTracedModule = ScriptModule
+ScriptFunction = type("ScriptFunction", (), {"__init__": ScriptModule.__init__, "__doc__": "The same of functions."})
+
+
 def ignore(drop=False, **kwargs):
     """The function itself; a decorator with or without arguments."""
     return drop if callable(drop) else lambda fn: fn

@@ -418,12 +418,18 @@ class TreeSpec:
 
 
 PyTreeSpec = TreeSpec
-_LEAF = TreeSpec(None, None, [])
 
 
-def LeafSpec():
+class LeafSpec(TreeSpec):
     """The spec of a leaf."""
-    return _LEAF
+
+    __slots__ = ()
+
+    def __init__(self):
+        super().__init__(None, None, [])
+
+
+_LEAF = LeafSpec()
 
 
 def _flatten(tree, leaves, is_leaf):

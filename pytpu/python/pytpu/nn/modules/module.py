@@ -973,3 +973,7 @@ def _parse_to(args, kwargs):
     if device is not None and not isinstance(device, torch.device):
         device = torch.device(device)
     return device, dtype, non_blocking, memory_format
+
+
+# Where libraries look for it.
+torch._C._nn._parse_to = lambda *args, **kwargs: _parse_to(args, kwargs)

@@ -9,7 +9,8 @@ import pytpu as torch
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
-from .worker import WorkerPool, get_worker_info, like
+from .worker import WorkerPool, _BaseDataLoaderIter, get_worker_info, like
+from .worker import _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
@@ -223,7 +224,7 @@ class DataLoader:
         if self.num_workers == 0:
             # Drawn although nothing here needs it: the default generator moves on as under PyTorch.
             draw_seed(self.generator)
-            return _LocalIterator(self)
+            return _SingleProcessDataLoaderIter(self)
         if self.persistent_workers:
             if self._pool is None:
                 self._pool = WorkerPool(self, draw_seed(self.generator))
@@ -231,7 +232,7 @@ class DataLoader:
         return WorkerPool(self, draw_seed(self.generator)).epoch(self, shared=False)
 
 
-class _LocalIterator:
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """The batches of one epoch, made in this process."""
 
     def __init__(self, loader):
@@ -240,9 +241,6 @@ class _LocalIterator:
         self._stream = iter(loader.dataset) if loader._streams else None
         self._length = loader._length_said
         self._yielded = 0
-
-    def __iter__(self):
-        return self
 
     def __len__(self):
         return len(self._loader._index_sampler)

@@ -197,7 +197,7 @@ class WorkerPool:
     def epoch(self, loader, shared):
         """An iterator over one epoch of the loader; the pool ends with it unless shared."""
         self._epoch += 1
-        return _WorkerIterator(self, loader, self._epoch, close_at_end=not shared)
+        return _MultiProcessingDataLoaderIter(self, loader, self._epoch, close_at_end=not shared)
 
     def send(self, worker_id, request):
         """Asks a worker for a batch."""
@@ -237,7 +237,14 @@ class WorkerPool:
             self.close()
 
 
-class _WorkerIterator:
+class _BaseDataLoaderIter:
+    """The batches of one epoch."""
+
+    def __iter__(self):
+        return self
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """The batches of one epoch, in the order of their indices (or of arrival, when the loader says so)."""
 
     def __init__(self, pool, loader, epoch, close_at_end):
@@ -259,9 +266,6 @@ class _WorkerIterator:
                 pool.send(worker_id, (epoch, None, None))
         for _ in range(loader.prefetch_factor * loader.num_workers):
             self._request()
-
-    def __iter__(self):
-        return self
 
     def __len__(self):
         return len(self._loader._index_sampler)
