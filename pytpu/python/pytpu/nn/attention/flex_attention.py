@@ -68,12 +68,20 @@ def and_masks(*mask_mods):
 
 
 def _over_all(mod, scores, b, h, q_len, kv_len, device):
-    """A function of one score, or of indices alone, for every place of ``(b, h, q_len, kv_len)``."""
-    leading = (0,) if scores is not None else ()
-    for dims in ((None, None, None, 0), (None, None, 0, None), (None, 0, None, None), (0, None, None, None)):
-        mod = torch.vmap(mod, in_dims=leading + dims)
-    places = (torch.arange(n, device=device, dtype=torch.int32) for n in (b, h, q_len, kv_len))
-    return mod(*(() if scores is None else (scores,)), *places)
+    """A function of one score, or of indices alone, for every place of ``(b, h, q_len, kv_len)``: called once, by broadcasting."""
+    sizes = (b, h, q_len, kv_len)
+    places = []
+    for i, n in enumerate(sizes):
+        shape = [1, 1, 1, 1]
+        shape[i] = n
+        places.append(torch.arange(n, device=device, dtype=torch.int32).view(shape))
+    found = mod(*(() if scores is None else (scores,)), *places)
+    if found.dim() > 4:
+        raise NotImplementedError(
+            "flex_attention: a function of places gave more than one number for each. It is called once, with tensors of all "
+            "places: instead of table[b][q_idx] write table[b, q_idx]"
+        )
+    return found.expand(sizes)
 
 
 def _takes_scores(mod):
@@ -211,11 +219,12 @@ class BlockMask:
         return table
 
     def sparsity(self):
-        """How much of the scores lies in blocks that are left out, in percent."""
+        """How many of the blocks are left out, in percent."""
         blocks = self.kv_num_blocks.sum().item()
         if self.full_kv_num_blocks is not None:
             blocks += self.full_kv_num_blocks.sum().item()
-        return 100 * (1 - blocks * math.prod(self.BLOCK_SIZE) / self.numel())
+        there = math.prod(self.kv_num_blocks.shape) * self.kv_indices.shape[-1]
+        return 100 - 100 * blocks / there
 
     def to(self, device):
         """The mask on another device. What its function refers to stays where it is."""
@@ -303,7 +312,7 @@ def create_block_mask(
     separate_full_blocks=True,
     **unused,
 ):
-    """The blocks of a mask function ``mask_mod(b, h, q_idx, kv_idx)``, called with integer tensors without dimensions.
+    """The blocks of a mask function ``mask_mod(b, h, q_idx, kv_idx)``, called once with integer tensors that broadcast.
 
     ``B`` and ``H`` of ``None`` make a mask for all batches and heads.
     """
@@ -362,10 +371,8 @@ def _check(query, key, value, enable_gqa, block_mask):
     if block_mask is not None:
         q_len, kv_len = block_mask.seq_lengths
         if query.shape[-2] > q_len or key.shape[-2] > kv_len:
-            raise ValueError(
-                f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={query.shape[-2]} and "
-                f"kv_len={key.shape[-2]}. As the block mask was created for a smaller length than you're using it for, "
-                "you likely need to create a new block mask."
+            raise RuntimeError(
+                "block_mask was created for a smaller length than you're using it for, you likely need to create a new block mask."
             )
 
 
@@ -388,13 +395,16 @@ def flex_attention(
         query: of shape ``(batch, heads, queries, size)``.
         key: of shape ``(batch or 1, heads or a divisor of it, keys, size)``.
         value: like ``key``, with a last size of its own.
-        score_mod: ``score_mod(score, b, h, q_idx, kv_idx)`` is called with tensors without dimensions.
+        score_mod: ``score_mod(score, b, h, q_idx, kv_idx)``, of one score and its place. It is called once with all of them:
+            tensors of four dimensions that broadcast, so that pointwise functions and tables are fine, ``table[h, q_idx]``.
         block_mask: what ``create_block_mask`` gave.
         scale: of the products, ``1 / sqrt(size)`` when it is ``None``.
         return_lse: also return the logarithms of the sums of exponentials, of shape ``(batch, heads, queries)``.
 
     Raises:
         ValueError: dtypes, devices or sizes do not fit together.
+        RuntimeError: the mask is for fewer queries or keys.
+        NotImplementedError: a function gives more than one number for a place.
     """
     _check(query, key, value, enable_gqa, block_mask)
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
