@@ -234,3 +234,17 @@ def test_a_graph_that_nobody_walks_is_freed(name):
         step()
         torch.tpu.mark_step()
     assert live() <= before + 4
+
+
+def test_results_of_whole_ops_are_no_views(device):
+    table = torch.nn.Embedding(10, 4).to(device)
+    at = torch.tensor([[1, 2]], device=device)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            rows = table(at)
+        assert not rows._is_view() and rows._base is None
+        rows *= 2.0
+    rows = table(at)
+    rows *= 3.0
+    rows.sum().backward()
+    assert table.weight.grad.sum().item() == 24.0
