@@ -1,4 +1,13 @@
-"""Modules as functions of their parameters."""
+"""Modules as functions of their parameters, and derivatives of functions as functions."""
+
+from ._transforms import grad as grad
+from ._transforms import grad_and_value as grad_and_value
+from ._transforms import hessian as hessian
+from ._transforms import jacfwd as jacfwd
+from ._transforms import jacrev as jacrev
+from ._transforms import jvp as jvp
+from ._transforms import linearize as linearize
+from ._transforms import vjp as vjp
 
 
 def _slots(module):
