@@ -48,12 +48,7 @@ class Size(tuple):
     __rmul__ = __mul__
 
     def __reduce__(self):
-        return _size, (tuple(self),)
-
-
-def _size(sizes):
-    """Makes a size; what pickles call."""
-    return Size(sizes)
+        return Size, (tuple(self),)
 
 
 _C._set_size_type(Size)

@@ -18,6 +18,7 @@ import types
 import zipfile
 
 from . import _C, _pickling
+from ._pickling import _get_layout  # noqa: F401
 from ._size import Size
 
 _STORAGES = {

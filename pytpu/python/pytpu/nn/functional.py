@@ -122,7 +122,6 @@ _ops = _C._ops
 # Pickles and reprs name the module that users import.
 for _name, _function in list(globals().items()):
     if getattr(_function, "__globals__", {}).get("__package__") == f"{__package__}._functional":
-        _function.__module__ = __name__
         if not _name.startswith("_"):
             globals()[_name] = _overridable(_function)
 del _name, _function
