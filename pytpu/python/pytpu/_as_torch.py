@@ -18,8 +18,9 @@ from ._places import FILES, MADE, NAMES
 _ROOT = __package__
 SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
 
-# Whether this package has taken the name.
+# Whether this package has taken the name, and whether a shim was found, which lets other processes import `torch` too.
 is_torch = False
+_has_shim = False
 
 
 def said_name(name):
@@ -198,16 +199,19 @@ def _is_shim(origin):
 
 def _other_torch():
     """Return where a torch that is not ours is, or would be imported from; ``None`` if there is none."""
+    global _has_shim
     there = sys.modules.get("torch")
     if there is not None:
         if there is sys.modules.get(_ROOT):
             return None
         origin = getattr(there, "__file__", None)
-        return None if _is_shim(origin) else origin or repr(there)
+        _has_shim = _is_shim(origin)
+        return None if _has_shim else origin or repr(there)
     for finder in sys.meta_path:
         spec = None if finder is _Finder or not hasattr(finder, "find_spec") else finder.find_spec("torch", None)
         if spec is not None and spec.origin is not None:
-            return None if _is_shim(spec.origin) else spec.origin
+            _has_shim = _is_shim(spec.origin)
+            return None if _has_shim else spec.origin
     return None
 
 
@@ -226,7 +230,7 @@ def finish():
         if name == _ROOT or name.startswith(_ROOT + "."):
             sys.modules["torch" + name[len(_ROOT) :]] = module
             module.__name__ = said_name(name)
-    if SHIM not in sys.path:
+    if not _has_shim and SHIM not in sys.path:
         # Processes that `multiprocessing` starts have this path, and need `torch` to unpickle.
         sys.path.append(SHIM)
 

@@ -99,7 +99,13 @@ def _reduce_dtype(dtype):
 
 
 def _reduce_device(device):
-    return _C.device, ((device.type,) if device.index is None else (device.type, device.index))
+    args = (device.type,) if device.index is None else (device.type, device.index)
+    return (_C.device, args) if _as_torch.is_torch else (_device, args)
+
+
+def _device(*args):
+    """Make a device."""
+    return _C.device(*args)
 
 
 def _reduce_tensor_class(cls):
