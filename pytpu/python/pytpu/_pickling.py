@@ -129,3 +129,17 @@ REDUCERS.update((kind, _reduce_return_type) for kind in vars(_C._return_types).v
 for _kind, _reduce in REDUCERS.items():
     copyreg.pickle(_kind, _reduce)
 del _kind, _reduce
+
+
+def _rare_name(name):
+    """Look up what the extension does not have: names that libraries ask for."""
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
+    from . import _c_names
+
+    if name not in vars(_c_names) or name in ("enum", "types", "absent_class", "absent_function"):
+        raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
+    return getattr(_c_names, name)
+
+
+_C.__getattr__ = _rare_name

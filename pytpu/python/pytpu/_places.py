@@ -73,13 +73,22 @@ NAMES = {
         "graph_break mark_dynamic mark_static mark_static_address maybe_mark_dynamic",
         "_dynamo.eval_frame": "optimize",
     },
+    "distributed": {
+        "distributed.distributed_c10d": "Backend GroupMember all_gather all_gather_into_tensor all_gather_object all_reduce "
+        "all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list destroy_process_group "
+        "gather gather_object get_backend get_global_rank get_group_rank get_process_group_ranks get_rank get_world_size group "
+        "init_process_group irecv is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched "
+        "is_ucc_available is_xccl_available isend monitored_barrier new_group new_subgroups recv reduce reduce_scatter "
+        "reduce_scatter_tensor scatter scatter_object_list send",
+    },
+    "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
     "functions": {
         "_tensor_str": "set_printoptions",
         "functional": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod cdist chain_matmul "
         "einsum lu meshgrid norm split tensordot unique unique_consecutive unravel_index",
     },
     "fx": {
-        "fx._symbolic_trace": "symbolic_trace wrap",
+        "fx._symbolic_trace": "Tracer symbolic_trace wrap",
         "fx.graph": "Graph",
         "fx.graph_module": "GraphModule",
         "fx.node": "Node",

@@ -141,6 +141,10 @@ _ALIASES["logsigmoid"] = "log_sigmoid"
 
 
 def __getattr__(name):
+    if name == "grad":
+        from . import grad
+
+        return grad
     op = _ALIASES.get(name)
     if op is None or not hasattr(_ops, op):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

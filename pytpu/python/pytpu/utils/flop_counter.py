@@ -122,6 +122,32 @@ _COUNTED = {
 }
 
 
+flop_registry = {}
+
+
+def register_flop_formula(targets, get_raw=False):
+    """A decorator: the function counts the operations of an operator, or of several.
+
+    Args:
+        targets: an operator of ``torch.ops``, or a list of them.
+        get_raw: whether the function takes tensors. Otherwise it takes their shapes.
+
+    ``formula(*args, out_val=None, out_shape=None, **kwargs)`` returns the number of operations of a call.
+    """
+
+    def register(formula):
+        for target in targets if isinstance(targets, (list, tuple)) else [targets]:
+            if not hasattr(target, "_qualified_op_name") and not hasattr(target, "overloadpacket"):
+                raise ValueError(
+                    f"register_flop_formula(targets): expected each target to be OpOverloadPacket (i.e. torch.ops.mylib.foo), got {target} "
+                    f"which is of type {type(target)}"
+                )
+            flop_registry[getattr(target, "overloadpacket", target)] = formula, get_raw
+        return formula
+
+    return register
+
+
 class FlopCounterMode(TorchFunctionMode):
     """Counts the operations of a block, in all and by module.
 
