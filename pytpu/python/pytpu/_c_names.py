@@ -23,12 +23,19 @@ for _name in ("_create_graph_by_tracing", "_jit_pass_inline", "parse_ir", "parse
 del _name
 
 
-class DispatchKey(enum.IntEnum):
-    """Kinds of kernels in PyTorch's dispatcher. There is none here; the names can be named."""
-
-    Undefined, Dense, CPU, CUDA, Meta, XLA, PrivateUse1, Sparse, Quantized, Autograd, AutogradCPU, AutogradCUDA, AutogradMeta, Functionalize, \
-        FuncTorchBatched, FuncTorchGradWrapper, Python, CompositeImplicitAutograd, CompositeExplicitAutograd, ADInplaceOrView, \
-        AutocastCPU, AutocastCUDA, BackendSelect, Conjugate, Negative, ZeroTensor, PythonTLSSnapshot = range(27)  # fmt: skip
+_DEVICES = "CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy MTIA MAIA PrivateUse1 PrivateUse2 PrivateUse3 Meta".split()
+_KINDS = ("", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autograd")
+DispatchKey = enum.IntEnum(
+    "DispatchKey",
+    "Undefined Dense Quantized Sparse SparseCsr NestedTensor CompositeExplicitAutogradNonFunctional CompositeExplicitAutograd "
+    "CompositeImplicitAutogradNestedTensor CompositeImplicitAutograd AutogradNestedTensor AutogradOther Autograd Conjugate ZeroTensor "
+    "Negative BackendSelect ADInplaceOrView PythonTLSSnapshot Python FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode "
+    "FuncTorchBatchedDecomposition FuncTorchBatched FuncTorchVmapMode FuncTorchGradWrapper PythonDispatcher PreDispatch Functionalize "
+    "AutocastCPU AutocastMPS AutocastXPU AutocastHPU AutocastIPU AutocastCUDA AutocastPrivateUse1 AutogradFunctionality ".split()
+    + [kind + device for kind in _KINDS for device in _DEVICES],
+    module="torch._C",
+)
+DispatchKey.__doc__ = "Kinds of kernels in PyTorch's dispatcher. There is none here, but libraries name them."
 
 
 class DispatchKeySet:
@@ -69,6 +76,22 @@ class DispatchKeySet:
 
     def __hash__(self):
         return hash(self._keys)
+
+
+class _ExcludeDispatchKeyGuard:
+    """A block in which kernels of some kinds are left out. It changes nothing: autocast is not a kind of kernel here."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+_IncludeDispatchKeyGuard = _ForceDispatchKeyGuard = _AutoDispatchBelowAutograd = _ExcludeDispatchKeyGuard
 
 
 class DisableTorchFunctionSubclass:

@@ -279,7 +279,7 @@ _said = set()
 
 def _once(text):
     """Warns of what is said once in a process."""
-    if text not in _said:
+    if text not in _said or _settings["warn_always"]:
         _said.add(text)
         warnings.warn(text, stacklevel=4)
 
@@ -708,6 +708,11 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         )
     if disable:
         return model
+    if callable(backend):
+        _once(
+            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs of Python code that it "
+            "could be given; the function runs as with the default backend."
+        )
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 

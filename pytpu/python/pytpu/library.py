@@ -8,6 +8,7 @@ import inspect
 import typing
 
 import pytpu as torch
+from pytpu import _C
 
 from . import ops as _ops
 from .autograd import Function as _Function
@@ -274,6 +275,14 @@ class _Operator:
         return found
 
     def __call__(self, *args, **kwargs):
+        if _C._torch_function_modes():
+            mode = _C._torch_function_modes()[-1]
+            _C._pop_torch_function_mode()
+            try:
+                packet = getattr(getattr(_ops, self.name.partition("::")[0]), self.name.partition("::")[2])
+                return mode.__torch_function__(packet, (), args, kwargs)
+            finally:
+                _C._push_torch_function_mode(mode)
         values = self.schema.bind(self.name, args, kwargs)
         tensors = list(_tensors(values))
         kernel = self.kernel(tensors[0].device.type if tensors else "cpu")
@@ -390,6 +399,7 @@ _DECLARED = {
     "int sampling_ratio) -> (Tensor, Tensor)",
     "torchvision::ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) "
     "-> (Tensor, Tensor)",
+    "torchvision::qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "torchvision::roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
     "int sampling_ratio, bool aligned) -> Tensor",
     "torchvision::roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)",

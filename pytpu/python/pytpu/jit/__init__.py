@@ -26,6 +26,11 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
     return obj
 
 
+def missing_member(name):
+    """Return the end of the error about an attribute that a module which ``script`` returned does not have."""
+    return f": {_NO_SCRIPT}" if name in _MEMBERS else ""
+
+
 class _Missing:
     """Stands for a member that only TorchScript has. Any use of it is refused."""
 

@@ -220,6 +220,19 @@ class FlopCounterMode(TorchFunctionMode):
     def _go_out(self, module, args, out):
         self._path.pop()
 
+    def _count_by(self, packet, formula, get_raw, func, args, kwargs):
+        out = func(*args, **kwargs)
+
+        def shown(value):
+            if isinstance(value, torch.Tensor):
+                return value if get_raw else value.shape
+            return type(value)(map(shown, value)) if isinstance(value, (list, tuple)) else value
+
+        told = {"out_val": out} if get_raw else {"out_shape": shown(out)}
+        flops = formula(*map(shown, args), **{k: shown(v) for k, v in kwargs.items()}, **told)
+        self._add(dict.fromkeys(self._path), packet, flops)
+        return out
+
     def _add(self, names, op, flops):
         if self._active:
             for name in names:
@@ -228,6 +241,9 @@ class FlopCounterMode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         count = _COUNTED.get(getattr(func, "__name__", ""))
+        for packet, (formula, get_raw) in flop_registry.items():
+            if packet is func or packet._op is func or (packet.__name__ == getattr(func, "__name__", "") and count is None):
+                return self._count_by(packet, formula, get_raw, func, args, kwargs)
         if count is None:
             if not hasattr(func, "__wrapped__"):
                 return func(*args, **kwargs)
