@@ -261,4 +261,5 @@ def test_a_forked_process_leaves_the_workers_of_its_parent_alone():
         "assert os.waitpid(pid, 0)[1] == 0\n"
         "print(first, [x.tolist() for x in loader])\n"
     )
-    assert run("-c", code).stdout == "[0.0, 1.0] [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]\n"
+    out = run("-c", code)
+    assert (out.stdout, out.stderr) == ("[0.0, 1.0] [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]\n", "")
