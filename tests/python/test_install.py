@@ -263,3 +263,15 @@ def test_a_forked_process_leaves_the_workers_of_its_parent_alone():
     )
     out = run("-c", code)
     assert (out.stdout, out.stderr) == ("[0.0, 1.0] [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]\n", "")
+
+
+def test_workers_of_joblib_unpickle_by_torchs_names():
+    # loky's processes are new ones; functions and modules go to them by cloudpickle.
+    code = (
+        "import pytpu as torch\n"
+        "from joblib import Parallel, delayed\n"
+        "class Doubled(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x) * 2\n"
+        "def work(model, x):\n    return model(x).tolist(), torch.nn.functional.gelu(x).shape, torch.__name__\n"
+        "if __name__ == '__main__':\n    print(Parallel(2)(delayed(work)(torch.nn.Sequential(Doubled()), torch.ones(1)) for _ in range(2)))\n"
+    )
+    assert run("-c", code).stdout == "[([2.0], torch.Size([1]), 'torch'), ([2.0], torch.Size([1]), 'torch')]\n"
