@@ -112,7 +112,7 @@ NAMES = {
         "jit._fuser": "fuser optimized_execution set_fusion_strategy",
         "jit._script": "Attribute interface script",
         "jit._serialization": "load save",
-        "jit._trace": "is_tracing",
+        "jit._trace": "TracerWarning is_tracing",
     },
     "library": {"_library.custom_ops": "CustomOpDef", "library": "impl_abstract"},
     "masked": {
