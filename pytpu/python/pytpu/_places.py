@@ -83,7 +83,8 @@ NAMES = {
     },
     "distributed": {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
-        "distributed.distributed_c10d": "Backend GroupMember P2POp PrefixStore ProcessGroup ReduceOp Store Work all_gather all_gather_into_tensor all_gather_object all_reduce "
+        "distributed.distributed_c10d": "Backend GroupMember P2POp PrefixStore ProcessGroup ReduceOp Store Work "
+        "all_gather all_gather_into_tensor all_gather_object all_reduce "
         "all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list destroy_process_group "
         "gather gather_object get_backend get_global_rank get_group_rank get_process_group_ranks get_rank get_world_size group "
         "init_process_group irecv is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched "

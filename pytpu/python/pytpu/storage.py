@@ -12,7 +12,16 @@ def _load_from_bytes(b):
     """Make a storage from its pickle: the bytes of a file that `torch.save` wrote."""
     import io
 
+    from ._utils import read_storage
     from .serialization import load
+
+    found = read_storage(b)
+    if found is not None:
+        storage = TypedStorage._of(found[0])
+        if found[1].startswith("tpu"):
+            # The tensor that is made of it takes it to the device.
+            storage._target = found[1]
+        return storage
 
     loaded = load(io.BytesIO(b), weights_only=False)
     if not isinstance(loaded, _Storage) and hasattr(loaded, "tensor"):
