@@ -9,6 +9,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+TEST_SITE := target/test-site
 DEVICE ?= tpu
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
@@ -18,8 +19,8 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
 
-test: $(VENV)/.installed
-	$(PY) tests/summary.py
+test: $(TEST_SITE)/.installed
+	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/summary.py
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
@@ -49,6 +50,14 @@ dist/.built: $(VENV)/.tools $(SOURCES)
 $(VENV)/.installed: dist/.built
 	$(PY) -m pip install --quiet --disable-pip-version-check dist/*.whl
 	$(PY) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
+	@touch $@
+
+# The package under test is built in the `dev` profile, so that the Rust tests are linked with what it compiled. A release build
+# beside them would compile everything a second time. Tests find it through PYTHONPATH; `make demo` installs the release build.
+$(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
+	@rm -rf $(TEST_SITE) && mkdir -p $(TEST_SITE)
+	$(VENV)/bin/maturin build --profile dev --locked --interpreter $(PY) --out $(TEST_SITE)/wheel
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
 	@touch $@
 
 clean:
