@@ -5,16 +5,25 @@
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
 #   make clean    removes what these made
+#
+# What takes long, for `make nightly`:
+#
+#   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
+#   make fuzz     cargo-fuzz on the parsers of bytes from outside; needs a nightly compiler       (FUZZ_SECONDS each)
+#   make asan     the tests of the kernels and tensors with AddressSanitizer; needs a nightly compiler
+#   make miri     blocks, dimensions and views under Miri; needs a nightly compiler with miri and rust-src
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 TEST_SITE := target/test-site
 DEVICE ?= tpu
+ATTACK_MINUTES ?= 20
+FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel develop clean
+.PHONY: demo test bench wheel develop clean nightly attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -59,6 +68,30 @@ $(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
 	$(VENV)/bin/maturin build --profile dev --locked --interpreter $(PY) --out $(TEST_SITE)/wheel
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
 	@touch $@
+
+nightly: test attack fuzz asan miri
+
+attack: $(TEST_SITE)/.installed
+	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)
+
+# libFuzzer writes what it finds interesting to the first folder, and only reads the seeds.
+fuzz:
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	@for target in safetensors schema dlpack disk_cache; do \
+		mkdir -p fuzz/corpus/$$target; \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+	TORCHTPU_MUTATIONS=1000000 cargo test --release --test mutations
+
+asan:
+	RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 cargo +nightly test --target x86_64-unknown-linux-gnu \
+		--target-dir target/asan -p torchtpu-kernels -p torchtpu-tensor --lib --tests
+
+# Isolation is off since blocks ask the system how much memory there is.
+miri:
+	@cargo +nightly miri --version >/dev/null 2>&1 || { \
+		echo "Miri is missing: rustup toolchain install nightly --component miri rust-src"; exit 1; }
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --test blocks --test views
 
 clean:
 	rm -rf $(VENV) dist

@@ -349,7 +349,7 @@ fn write_entry(mut file: File, key: &[u8], executable: &[u8]) -> io::Result<()> 
 }
 
 /// Where the executable is in the bytes of a file that is intact and of this key.
-fn parse(bytes: &[u8], key: &[u8]) -> Result<std::ops::Range<usize>, &'static str> {
+pub(crate) fn parse(bytes: &[u8], key: &[u8]) -> Result<std::ops::Range<usize>, &'static str> {
     let body = bytes.len().checked_sub(32).ok_or("the file is cut short")?;
     if !bytes.starts_with(MAGIC) {
         return Err("not a cached executable of this version");

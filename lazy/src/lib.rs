@@ -69,6 +69,12 @@ pub use metrics::{CutReason, Metrics};
 pub use mode::EagerMode;
 pub use pieces::Divide;
 
+/// The executable in the bytes of a disk cache file, if the file is intact and of this key. For tests that damage files.
+#[doc(hidden)]
+pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    disk::parse(bytes, key).ok().map(|range| &bytes[range])
+}
+
 use engine::Engine;
 use std::sync::OnceLock;
 use torchtpu_tensor::Result;
