@@ -557,7 +557,7 @@ def untyped_storage(self):
     """The memory behind the tensor, as bytes."""
     from .storage import UntypedStorage
 
-    return UntypedStorage._of(self)
+    return UntypedStorage._of(self)._watch(self)
 
 
 @method

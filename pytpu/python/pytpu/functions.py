@@ -100,12 +100,23 @@ def is_warn_always_enabled():
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
     """A tensor of the data, on the same memory where possible unless ``copy``."""
+    if is_storage(obj):
+        obj = _on_storage(obj, dtype)
     t = _C.as_tensor(obj, dtype=dtype, device=device)
     if copy:
         t = t.detach().clone()
     if requires_grad:
         t.requires_grad_()
     return t
+
+
+def _on_storage(storage, dtype):
+    """A tensor on the memory of a storage. Bytes are ``int64`` without a dtype, as in PyTorch, which takes them for a list of numbers."""
+    flat = storage._flat()
+    if flat.dtype is _C.uint8 and storage.untyped() is storage:
+        dtype = _C.int64 if dtype is None else dtype
+        return flat[: flat.numel() - flat.numel() % dtype.itemsize].view(dtype)
+    return flat
 
 
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
