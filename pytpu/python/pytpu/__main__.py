@@ -46,6 +46,9 @@ def main():
         sys.exit("usage: python -m pytpu [-m module | script.py] [arguments]")
     sys.modules["torch"] = pytpu
     sys.meta_path.insert(0, _Alias())
+    from pytpu import _safetensors_package
+
+    _safetensors_package.install()
     if sys.argv[1] == "-m":
         name = sys.argv[2]
         sys.argv[:] = sys.argv[2:]

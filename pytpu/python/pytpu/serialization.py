@@ -19,31 +19,17 @@ import mmap as _mmap
 import os
 import pickle
 import pickletools
-import struct
 import threading
 import types
 import warnings
-import zipfile
-import zlib
 
-from . import _C, _pickling
+from . import _C, _archive, _file_globals, _file_places, _pickling, _weights_only
+from ._file_globals import StorageType
+from ._file_places import default_restore_location, location_tag, register_package
 from ._size import Size
 
-_STORAGES = {
-    "FloatStorage": _C.float32,
-    "DoubleStorage": _C.float64,
-    "HalfStorage": _C.float16,
-    "BFloat16Storage": _C.bfloat16,
-    "LongStorage": _C.int64,
-    "IntStorage": _C.int32,
-    "ShortStorage": _C.int16,
-    "CharStorage": _C.int8,
-    "ByteStorage": _C.uint8,
-    "BoolStorage": _C.bool,
-    "ComplexFloatStorage": _C.complex64,
-    "ComplexDoubleStorage": _C.complex128,
-}
-_STORAGE_OF = {v: k for k, v in _STORAGES.items()}
+# Functions that files name and that are found here whether the file is trusted or not.
+_SAFE = _file_globals.REBUILD
 
 
 class _Global:
@@ -56,56 +42,12 @@ class _Global:
         raise TypeError("stands for a name in a file")
 
 
-class StorageType:
-    """What a file names for the dtype of a storage, such as ``torch.FloatStorage``."""
-
-    __slots__ = ("dtype",)
-
-    def __init__(self, dtype):
-        self.dtype = dtype
-
-    def __repr__(self):
-        return f"StorageType(dtype={self.dtype})"
-
-
-class _Saved:
+class _Storage:
     """The memory of a tensor, while it is written."""
 
     def __init__(self, tensor, is_untyped=False):
         self.tensor = tensor
         self.is_untyped = is_untyped
-
-
-def _window(storage, offset, size, stride):
-    """A tensor that looks at the memory of a loaded storage.
-
-    The memory goes to its device here, not when it is read: a tensor that has all of it is no view there, which programs for the device
-    prefer.
-    """
-    storage.dtype  # noqa: B018  (what is no storage raises AttributeError here)
-    if type(offset) is not int:
-        raise TypeError(f"storage_offset must be int, not {type(offset).__name__}")
-    size, stride = _ints(size, "size"), _ints(stride, "stride")
-    tensor, target = storage._tensor, vars(storage).pop("_target", None)
-    try:
-        if target is not None:
-            window = _C._strided(tensor, offset, size, stride)
-            if window.is_contiguous() and window.numel() == tensor.numel():
-                # The usual tensor.
-                storage._tensor = window.to(target)
-                return storage._tensor
-            storage._tensor = tensor = tensor.to(target)
-        if not tensor.is_cpu and offset == 0 and list(tensor.shape) == size and tensor.is_contiguous():
-            return tensor.detach()
-        return _C._strided(tensor, offset, size, stride)
-    except OverflowError:
-        raise ValueError("Overflow when unpacking long long") from None
-
-
-def _ints(values, name):
-    if not isinstance(values, tuple):
-        raise TypeError(f"{name} must be tuple of ints, not {type(values).__name__}")
-    return list(values)
 
 
 class _Pickler(pickle._Pickler):
@@ -117,22 +59,28 @@ class _Pickler(pickle._Pickler):
         self.dispatch_table = {k: v for k, v in copyreg.dispatch_table.items() if k not in _pickling.REDUCERS}
         self.storages = {}
         self.keys = {}
+        # Memory that is saved as a storage has one dtype in the file, so that the storage stays that of its tensors.
+        self.stored = set()
+        self.dtypes = {}
         self.kept = []
 
     def persistent_id(self, obj):
-        if not isinstance(obj, _Saved):
-            obj = _as_saved(obj)
+        if type(obj) is not _Storage:
+            obj = _as_saved(obj) if type(obj).__name__ in ("TypedStorage", "UntypedStorage") else None
             if obj is None:
                 return None
+            self.stored.add(obj.tensor._storage_id())
         t = obj.tensor
-        key = (t._storage_id(), t.dtype, t.data_ptr() if obj.is_untyped else 0)
+        key = (t._storage_id(), t.dtype)
+        if self.dtypes.setdefault(key[0], t.dtype) != t.dtype and key[0] in self.stored:
+            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
         if key not in self.keys:
             self.keys[key] = str(len(self.storages))
             self.storages[self.keys[key]] = _whole_storage(t)
             self.kept.append(t)
         data = self.storages[self.keys[key]]
-        kind = _Global("torch.storage", "UntypedStorage") if obj.is_untyped else _Global("torch", _STORAGE_OF[t.dtype])
-        saved = ("storage", kind, self.keys[key], _tag(t), data.numel())
+        kind = _Global("torch.storage", "UntypedStorage") if obj.is_untyped else _Global("torch", _file_globals.STORAGE_OF[t.dtype])
+        saved = ("storage", kind, self.keys[key], _file_places.tag(t), data.numel())
         return (*saved, None) if self.is_legacy else saved
 
     def reducer_override(self, obj):
@@ -213,18 +161,17 @@ def _reduce_plain(t, hooks):
     d = t.detach().as_subclass(_C.Tensor)
     # A file holds memory, not what a view makes of it.
     d = d.resolve_conj().resolve_neg()
-    args = (_Saved(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
+    args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
     return _Global("torch._utils", "_rebuild_tensor_v2"), args
 
 
 def _as_saved(obj):
     """What a storage is in a file; `None` for other objects."""
-    import sys
+    from . import storage as there
 
-    there = sys.modules.get(f"{__package__}.storage")
-    if there is None or not isinstance(obj, (there.TypedStorage, there.UntypedStorage)):
+    if not isinstance(obj, (there.TypedStorage, there.UntypedStorage)):
         return None
-    return _Saved(obj._tensor, isinstance(obj, there.UntypedStorage))
+    return _Storage(obj._flat(), isinstance(obj, there.UntypedStorage))
 
 
 def save(obj, f, pickle_module=pickle, pickle_protocol=2, _use_new_zipfile_serialization=True):
@@ -272,11 +219,11 @@ def _opened_to_write(path):
 
 
 def _write_archive(file, name, pickler, text):
-    z = _ZipWriter(file)
+    z = _archive.ZipWriter(file, _options.crc32)
     z.add(f"{name}/data.pkl", memoryview(text))
     z.add(f"{name}/byteorder", memoryview(b"little"))
     for key, t in pickler.storages.items():
-        z.add(f"{name}/data/{key}", None if _state.skip_data else _memory_of(t), t.numel() * t.element_size())
+        z.add(f"{name}/data/{key}", None if _state.skip_data else _archive.memory_of(t), t.numel() * t.element_size())
     z.add(f"{name}/version", memoryview(b"3\n"))
     z.close()
 
@@ -292,379 +239,8 @@ def _write_legacy(file, pickler, text, protocol):
     for key in keys:
         t = pickler.storages[key]
         file.write(t.numel().to_bytes(8, "little"))
-        for piece in _pieces(_memory_of(t)):
+        for piece in _archive.pieces(_archive.memory_of(t)):
             file.write(piece)
-
-
-def _memory_of(t):
-    """The bytes of a flat tensor in the host's memory, which must outlive them."""
-    import ctypes
-
-    n = t.numel() * t.element_size()
-    return memoryview((ctypes.c_ubyte * n).from_address(t.data_ptr())).cast("B") if n else memoryview(b"")
-
-
-def _pieces(data, size=16 << 20):
-    return (data[i : i + size] for i in range(0, len(data), size))
-
-
-class _ZipWriter:
-    """Writes a zip archive of uncompressed files whose bytes begin at multiples of 64, so that they can be mapped.
-
-    It needs `write` alone, and holds no file in memory twice. Positions count from where the archive starts.
-    """
-
-    _LARGE = 0xFFFFFFFF
-
-    def __init__(self, file):
-        self._file = file
-        self._at = 0
-        self._directory = []
-
-    def _write(self, data):
-        self._file.write(data)
-        self._at += len(data)
-
-    def add(self, name, data, size=None):
-        """Adds a file: its bytes, or for `None` as many bytes as `size` says, which hold nothing."""
-        size = len(data) if data is not None else size
-        crc = 0
-        if data is not None and _options.crc32:
-            for piece in _pieces(data):
-                crc = zlib.crc32(piece, crc)
-        encoded = name.encode()
-        start = self._at
-        is_large = size >= self._LARGE
-        extra = struct.pack("<HHQQ", 1, 16, size, size) if is_large else b""
-        padding = -(start + 30 + len(encoded) + len(extra) + 4) % 64
-        extra += struct.pack("<HH", 0x4246, padding) + b"Z" * padding
-        # Version 2.0 or 4.5, names in UTF-8, no compression, and the first date that the format has.
-        about = (45 if is_large else 20, 0x800, 0, 0, 0x21, crc, *(min(size, self._LARGE),) * 2, len(encoded))
-        self._write(struct.pack("<4s5H3L2H", b"PK\3\4", *about, len(extra)) + encoded + extra)
-        if data is not None:
-            for piece in _pieces(data):
-                self._file.write(piece)
-        else:
-            self._leave_out(size)
-        self._at += size
-        self._directory.append((encoded, crc, size, start))
-
-    def _leave_out(self, size):
-        if size and hasattr(self._file, "seekable") and self._file.seekable():
-            # A hole, where the file system has them.
-            self._file.seek(size - 1, os.SEEK_CUR)
-            self._file.write(b"\0")
-            return
-        for done in range(0, size, 1 << 20):
-            self._file.write(bytes(min(1 << 20, size - done)))
-
-    def close(self):
-        """Writes the directory; the file stays open."""
-        start = self._at
-        for name, crc, size, at in self._directory:
-            large = [size, size] if size >= self._LARGE else []
-            large += [at] if at >= self._LARGE else []
-            extra = struct.pack(f"<HH{len(large)}Q", 1, 8 * len(large), *large) if large else b""
-            version = 45 if large else 20
-            about = (version, version, 0x800, 0, 0, 0x21, crc, *(min(size, self._LARGE),) * 2, len(name), len(extra))
-            self._write(struct.pack("<4s6H3L5H2L", b"PK\1\2", *about, 0, 0, 0, 0, min(at, self._LARGE)) + name + extra)
-        n, size = len(self._directory), self._at - start
-        if n >= 0xFFFF or size >= self._LARGE or start >= self._LARGE:
-            self._file.write(struct.pack("<4sQHHLLQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, n, n, size, start))
-            self._file.write(struct.pack("<4sLQL", b"PK\6\7", 0, start + size, 1))
-        about = (min(n, 0xFFFF), min(n, 0xFFFF), min(size, self._LARGE), min(start, self._LARGE), 0)
-        self._file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, *about))
-
-
-def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
-    t = _window(storage, storage_offset, size, stride)
-    if metadata:
-        # Bits of views that PyTorch keeps in the file.
-        t = t.conj() if metadata.get("conj") else t
-        t = t._neg_view() if metadata.get("neg") else t
-    return _with_grad(t, requires_grad)
-
-
-def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
-    from .storage import TypedStorage
-
-    typed = TypedStorage(wrap_storage=storage.untyped(), dtype=dtype, _internal=True)
-    if "_target" in vars(storage):
-        typed._target = storage._target
-    return _rebuild_tensor_v2(typed, storage_offset, size, stride, requires_grad, backward_hooks, metadata)
-
-
-def _rebuild_tensor(storage, storage_offset, size, stride):
-    return _window(storage, storage_offset, size, stride)
-
-
-def _with_grad(t, requires_grad):
-    if not isinstance(requires_grad, bool):
-        raise RuntimeError("requires_grad must be a bool")
-    return t.requires_grad_() if requires_grad else t
-
-
-def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
-    t = _C._ops.empty_strided(list(size), list(stride), dtype=dtype, device="meta")
-    return _with_grad(t, requires_grad)
-
-
-def _rebuild_parameter(data, requires_grad, backward_hooks):
-    from .nn.parameter import Parameter
-
-    return Parameter(data, requires_grad)
-
-
-def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
-    p = _rebuild_parameter(data, requires_grad, backward_hooks)
-    _set_state(p, state)
-    return p
-
-
-def _rebuild_from_type_v2(func, new_type, args, state):
-    return _retyped(func(*args), new_type, state)
-
-
-def _retyped(t, new_type, state):
-    if type(t) is not new_type:
-        t = t.as_subclass(new_type)
-    own = getattr(type(t), "__setstate__", None)
-    if own is not None and own is not getattr(_C.Tensor, "__setstate__", None):
-        t.__setstate__(state)
-    else:
-        _set_state(t, state)
-    return t
-
-
-def _set_state(instance, state):
-    """Sets attributes: of a dict, or of a pair of such a dict and one for slots."""
-    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
-    if attributes:
-        instance.__dict__.update(attributes)
-    for name, value in (slots or {}).items():
-        setattr(instance, name, value)
-
-
-def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
-    return _with_grad(data.to(device=device, dtype=dtype), requires_grad)
-
-
-def _rebuild_device_tensor_from_numpy(data, dtype, device, requires_grad):
-    return _with_grad(_C.from_numpy(data).to(device=device, dtype=dtype), requires_grad)
-
-
-def _rebuild_sparse_tensor(layout, data):
-    raise NotImplementedError("torch.load: sparse tensors are not supported")
-
-
-def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, requires_grad, backward_hooks):
-    raise NotImplementedError("torch.load: quantized tensors are not supported")
-
-
-def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, device, requires_grad):
-    raise NotImplementedError("torch.load: tensor subclasses without memory of their own are not supported")
-
-
-def _device(*args):
-    try:
-        return _C.device(*args)
-    except RuntimeError:
-        # A device that is not here; its tensors are moved when they are loaded.
-        return _C.device("cpu")
-
-
-def _get_layout(name):
-    return {"torch.strided": _C.strided}[name]
-
-
-_REBUILD = {
-    **{f"torch._utils.{f.__name__}": f for f in (
-        _rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_meta_tensor_no_storage, _rebuild_parameter,
-        _rebuild_parameter_with_state, _rebuild_device_tensor_from_cpu_tensor, _rebuild_device_tensor_from_numpy, _rebuild_sparse_tensor,
-        _rebuild_qtensor, _rebuild_wrapper_subclass,
-    )},
-    "torch._tensor._rebuild_from_type_v2": _rebuild_from_type_v2,
-    "torch.device": _device,
-    "torch.serialization._get_layout": _get_layout,
-}
-
-# ---- what files without trust may name
-
-
-def _sized(kind, itemsize):
-    """A class whose constructor takes sizes, which are charged to the file's budget."""
-
-    def call(machine, *args, **kwargs):
-        counts = args[0] if len(args) == 1 and isinstance(args[0], Size) else args
-        if counts and all(isinstance(n, int) and n >= 0 for n in counts):
-            n = itemsize
-            for count in counts:
-                n *= count
-            if not machine.budget.allocate(n):
-                raise _C.OutOfMemoryError(
-                    f"DefaultCPUAllocator: can't allocate memory: you tried to allocate {n} bytes, which is too much for the size of this "
-                    "file."
-                )
-        return kind(*args, **kwargs)
-
-    return call
-
-
-def _bounded_bytearray(machine, *args):
-    if len(args) == 1 and isinstance(args[0], int) and not machine.budget.allocate(args[0]):
-        raise MemoryError
-    if len(args) >= 2:
-        return bytearray(_bounded_encode(machine, *args))
-    return bytearray(*args)
-
-
-_TEXT_ENCODINGS = ("latin1", "latin-1", "ascii", "utf-8", "utf8")
-
-
-def _bounded_encode(machine, text, encoding="utf-8", errors="strict"):
-    import codecs
-
-    # Other codecs take quadratic time, or double what they get.
-    if encoding not in _TEXT_ENCODINGS and len(text) > 10_000:
-        raise pickle.UnpicklingError(f"encode: {len(text)} characters are too many for the encoding {encoding!r}")
-    return codecs.encode(text, encoding, errors)
-
-
-def _hashing(kind):
-    """A class that hashes what it is given; keys are charged to the file's budget."""
-
-    def call(machine, *args):
-        if args:
-            items = list(args[0].items()) if isinstance(args[0], dict) else list(args[0])
-            for item in items:
-                is_pair = kind is collections.OrderedDict or isinstance(args[0], dict)
-                machine.budget.key(items, item[0] if is_pair and isinstance(item, (tuple, list)) and item else item)
-        return kind(*args)
-
-    return call
-
-
-def _from_type_by_machine(machine, func, new_type, args, state):
-    return _retyped(machine.call(func, args), new_type, state)
-
-
-_allowed = {}
-_bounded_calls = {}
-
-
-def _fill_allowed():
-    from . import _legacy, storage
-    from .nn.parameter import Parameter
-
-    named = dict(_REBUILD)
-    named["torch.Tensor"] = _C.Tensor
-    named["torch.Size"] = Size
-    named["torch.device"] = _C.device
-    named["torch.nn.parameter.Parameter"] = Parameter
-    named["torch.storage.TypedStorage"] = storage.TypedStorage
-    named["torch.storage.UntypedStorage"] = storage.UntypedStorage
-    named["collections.OrderedDict"] = collections.OrderedDict
-    named["collections.Counter"] = collections.Counter
-    named["builtins.set"] = set
-    named["builtins.bytearray"] = bytearray
-    named["builtins.complex"] = complex
-    named["_codecs.encode"] = importlib.import_module("_codecs").encode
-    named.update({f"torch.{k}": v for k, v in vars(_C).items() if isinstance(v, _C.dtype)})
-    for name, dtype in _STORAGES.items():
-        named[f"torch.{name}"] = named[f"torch.cuda.{name}"] = StorageType(dtype)
-    for device in ("cpu", "cuda"):
-        prefix = "torch." if device == "cpu" else "torch.cuda."
-        named.update({prefix + name: kind for name, kind in _legacy.types(device).items()})
-    named.update({f"torch.{name}": getattr(_legacy, name) for name in _legacy.types("cpu")})
-
-    calls = {
-        id(_C.Tensor): _sized(_C.Tensor, 4),
-        id(storage.UntypedStorage): _sized(storage.UntypedStorage, 1),
-        id(storage.TypedStorage): _sized(storage.TypedStorage, 4),
-        id(bytearray): _bounded_bytearray,
-        id(named["_codecs.encode"]): _bounded_encode,
-        id(_rebuild_from_type_v2): _from_type_by_machine,
-        id(_C.device): lambda machine, *args: _device(*args),
-        **{id(kind): _hashing(kind) for kind in (set, collections.OrderedDict, collections.Counter)},
-        **{id(v): _sized(v, v.dtype.itemsize) for v in named.values() if isinstance(v, _legacy.tensortype)},
-    }
-    _bounded_calls.update(calls)
-    _allowed.update(named)
-
-
-def _find_allowed(name):
-    found = _user_safe.get(name)
-    if found is not None:
-        return found[0] if isinstance(found, tuple) else found
-    return _allowed.get(name)
-
-
-def _build(machine, instance, state):
-    """What BUILD may do with weights only."""
-    from .nn.parameter import Parameter
-    from .storage import TypedStorage
-
-    kind = type(instance)
-    if kind is _C.Tensor:
-        if not (isinstance(state, tuple) and len(state) == 4 and isinstance(state[0], TypedStorage)):
-            raise TypeError(f"set_() received an invalid combination of arguments - got {_types_of(state)}")
-        instance.set_(*state)
-    elif kind is collections.OrderedDict:
-        instance.__dict__.update(state)
-    elif kind is Parameter or kind is TypedStorage or machine.is_pushed(kind):
-        if hasattr(instance, "__setstate__"):
-            instance.__setstate__(state)
-        elif state is not None and not hasattr(instance, "__dict__") and not isinstance(state, tuple):
-            raise AttributeError(f"{kind.__name__!r} object has no attribute '__dict__'")
-        else:
-            _set_state(instance, state)
-    else:
-        raise _weights_only().Refused(
-            f"Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, but got {kind}"
-        )
-
-
-def _types_of(state):
-    return f"({', '.join(type(x).__name__ for x in state)})" if isinstance(state, tuple) else type(state).__name__
-
-
-def _weights_only():
-    from . import _weights_only
-
-    return _weights_only
-
-
-_MAY_RUN_CODE = (
-    "Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it "
-    "only if you got the file from a trusted source."
-)
-_SINCE = "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to `True`. "
-_MORE = (
-    "\n\nCheck the documentation of torch.load to learn more about types accepted by default with weights_only "
-    "https://pytorch.org/docs/stable/generated/torch.load.html."
-)
-
-
-def _refusal(error):
-    """The error that the user sees for one of the machine."""
-    w = _weights_only()
-    if isinstance(error, w.NotAllowed):
-        text = (
-            "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps only if you "
-            f"trust the source of the checkpoint\033[0m. \n\t(1) {_SINCE}{_MAY_RUN_CODE}\n\t(2) Alternatively, to load with "
-            f"`weights_only=True` please check the recommended steps in the following error message.\n\tWeightsUnpickler error: {error}"
-        )
-    elif isinstance(error, w.Blocked):
-        text = f"Weights only load failed. {_SINCE}{_MAY_RUN_CODE}\n\n\n{error}"
-    else:
-        text = (
-            f"Weights only load failed. {_SINCE}{_MAY_RUN_CODE}\nPlease file an issue with the following so that we can make "
-            f"`weights_only=True` compatible with your use case: WeightsUnpickler error: \n\n{error}"
-        )
-    return pickle.UnpicklingError(text + _MORE)
-
-
-_user_safe = {}
 
 
 def _module_in_file(module):
@@ -677,29 +253,29 @@ def add_safe_globals(safe_globals):
     ``load(weights_only=True)`` may call."""
     for g in safe_globals:
         it, name = g if isinstance(g, tuple) else (g, f"{g.__module__}.{g.__qualname__}")
-        _user_safe[_module_in_file(name)] = g
+        _file_globals.user_safe[_module_in_file(name)] = g
 
 
 def get_safe_globals():
     """What ``add_safe_globals`` added."""
-    return list(_user_safe.values())
+    return list(_file_globals.user_safe.values())
 
 
 def clear_safe_globals():
     """Forgets what ``add_safe_globals`` added."""
-    _user_safe.clear()
+    _file_globals.user_safe.clear()
 
 
 @contextlib.contextmanager
 def safe_globals(safe_globals):
     """Adds to what ``load(weights_only=True)`` may call, inside a ``with`` only."""
-    before = dict(_user_safe)
+    before = dict(_file_globals.user_safe)
     add_safe_globals(safe_globals)
     try:
         yield
     finally:
-        _user_safe.clear()
-        _user_safe.update(before)
+        _file_globals.user_safe.clear()
+        _file_globals.user_safe.update(before)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -720,10 +296,10 @@ class _Unpickler(pickle.Unpickler):
 
 def _found_in_torch(module, name):
     """What a file means by a name of PyTorch."""
-    found = _REBUILD.get(f"{module}.{name}")
+    found = _SAFE.get(f"{module}.{name}")
     if found is not None:
         return found
-    if module == "torch.cuda" and name in _STORAGES:
+    if module == "torch.cuda" and name in _file_globals.STORAGES:
         module = "torch"
     first, _, rest = name.partition(".")
     if module == "torch._C" and first in ("_VariableFunctions", "_VariableFunctionsClass"):
@@ -746,14 +322,12 @@ def _unpickle(text, persistent_load, weights_only, encoding, pickle_module=None,
         pickle.UnpicklingError: with `weights_only`, what is on no list.
     """
     if weights_only:
-        w = _weights_only()
-        if not _allowed:
-            _fill_allowed()
-        machine = w.Machine(text, _find_allowed, persistent_load, _build, _bounded_calls, encoding)
+        g = _file_globals
+        machine = _weights_only.Machine(text, g.find_allowed, persistent_load, g.build, g.bounded_calls, encoding)
         try:
             return machine.run()
-        except w.Refused as error:
-            raise _refusal(error) from None
+        except _weights_only.Refused as error:
+            raise _file_globals.refusal(error) from None
     arguments = {"encoding": encoding, **(arguments or {})}
     if pickle_module is None or pickle_module is pickle:
         return _Unpickler(io.BytesIO(text), persistent_load, **arguments).load()
@@ -768,179 +342,6 @@ def _unpickle(text, persistent_load, weights_only, encoding, pickle_module=None,
             return persistent_load(saved)
 
     return Other(io.BytesIO(text), **arguments).load()
-
-
-# ---- devices
-
-
-_packages = []
-
-
-def register_package(priority, tagger, deserializer):
-    """Registers functions for storages of another device.
-
-    Args:
-        priority (int): functions of lower numbers are asked first.
-        tagger: a function of a storage that returns the location to write into the file, or `None`.
-        deserializer: a function of a storage and a location that returns the storage there, or `None`.
-    """
-    _packages.append((priority, tagger, deserializer))
-    _packages.sort(key=lambda package: package[0])
-
-
-def location_tag(storage):
-    """The location that a file has for a storage, such as "cpu"."""
-    for _, tagger, _ in _packages:
-        location = tagger(storage)
-        if location:
-            return location
-    device = storage.device
-    return "cpu" if device.type == "cpu" else str(device)
-
-
-def _tag(t):
-    if not _packages:
-        return "cpu" if t.is_cpu else str(t.device)
-    from .storage import UntypedStorage
-
-    return location_tag(UntypedStorage._of(t))
-
-
-def default_restore_location(storage, location):
-    """The storage at a location that a file has for it."""
-    for _, _, deserializer in _packages:
-        found = deserializer(storage, location)
-        if found is not None:
-            return found
-    target = _target(location)
-    return storage if target is None else storage.to(device=target)
-
-
-def _target(location):
-    """The device of a location; `None` for the host.
-
-    Raises:
-        RuntimeError: there is no such device.
-    """
-    if isinstance(location, bytes):
-        location = location.decode("ascii")
-    if not isinstance(location, str):
-        raise TypeError(f"expected string or bytes-like object, got {type(location).__name__!r}")
-    if location == "cpu":
-        return None
-    if location.startswith("cuda"):
-        raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a CPU-only "
-            "machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
-        )
-    kind, _, index = location.partition(":")
-    if kind == "tpu" and (not index or index.isdecimal()):
-        return location
-    if kind == "meta":
-        return "meta"
-    raise RuntimeError(f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})")
-
-
-def _placement(map_location):
-    """A function of a loaded storage and its location in the file that says where its tensors go."""
-    if isinstance(map_location, _C.device):
-        map_location = "cpu" if map_location.type == "cpu" else str(map_location)
-    if map_location is None or isinstance(map_location, dict):
-        moved = map_location or {}
-
-        def place(storage, location):
-            _restore(storage, moved.get(location, location) if isinstance(location, str) else location)
-
-    elif isinstance(map_location, (str, bytes)):
-
-        def place(storage, location):
-            _restore(storage, map_location)
-
-    elif callable(map_location):
-
-        def place(storage, location):
-            untyped = storage.untyped()
-            found = map_location(untyped, location)
-            if found is None:
-                _restore(storage, location)
-            elif found is not untyped:
-                _put(storage, found)
-
-    else:
-        raise TypeError(f"{type(map_location).__name__!r} object is not callable")
-    return place
-
-
-def _restore(storage, location):
-    if _packages:
-        untyped = storage.untyped()
-        found = default_restore_location(untyped, location)
-        if found is not untyped:
-            _put(storage, found)
-        return
-    storage._target = _target(location)
-
-
-def _put(storage, found):
-    """Gives a storage the memory of another one, or of a tensor."""
-    flat = found.reshape(-1) if isinstance(found, _C.Tensor) else found._flat()
-    if flat.is_cpu:
-        storage._tensor = flat.view(storage.dtype)
-    else:
-        # The same elements; tensors are moved one by one, see `_window`.
-        storage._target = str(flat.device)
-
-
-class _Storages:
-    """The storages of a file while it is read.
-
-    Args:
-        read: a function of a key, a dtype and a number of elements that returns a flat tensor.
-        place: see `_placement`.
-    """
-
-    def __init__(self, read, place):
-        self._read = read
-        self._place = place
-        self.by_key = {}
-
-    def load(self, saved):
-        """What a persistent id of the file stands for."""
-        if not isinstance(saved, tuple):
-            raise AssertionError(f"saved_id must be a tuple, got {type(saved).__name__}")
-        typename = _as_text(saved[0]) if saved else None
-        if typename != "storage":
-            raise AssertionError(f"Unknown typename for persistent_load, expected 'storage' but got '{typename}'")
-        kind, key, location, count = saved[1:]
-        return self.get(kind, _as_text(key), _as_text(location), count)
-
-    def get(self, kind, key, location, count):
-        """The storage of a key; it is read at the first time."""
-        storage = self.by_key.get(key)
-        if storage is not None:
-            return storage
-        from .storage import TypedStorage, UntypedStorage
-
-        dtype = _C.uint8 if kind is UntypedStorage else kind.dtype
-        if not isinstance(dtype, _C.dtype):
-            raise TypeError(f"expected the class of a storage, but got {kind}")
-        if type(count) is not int or not 0 <= count * dtype.itemsize < 1 << 63:
-            raise TypeError(f"the number of elements of a storage must be an int that is not negative, but got {count!r:.40}")
-        storage = TypedStorage._of(self._read(key, dtype, count))
-        self._place(storage, location)
-        self.by_key[key] = storage
-        return storage
-
-    def finish(self):
-        """Moves storages that no tensor has moved."""
-        for storage in self.by_key.values():
-            target = vars(storage).pop("_target", None)
-            if target is not None:
-                storage._tensor = storage._tensor.to(target)
-
-
-def _as_text(value):
-    return value.decode("ascii") if isinstance(value, bytes) else value
 
 
 # ---- the format before 1.6
@@ -1004,10 +405,10 @@ def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
             raise RuntimeError(f"unexpected EOF, expected {-left} more bytes. The file might be corrupted.")
         return _C._ops.empty([count], dtype=dtype)
 
-    storages = _Storages(read, place)
+    storages = _file_places.Storages(read, place)
 
     def load(saved):
-        if isinstance(saved, tuple) and saved and _as_text(saved[0]) == "storage" and len(saved) == 6:
+        if isinstance(saved, tuple) and saved and _file_places.as_text(saved[0]) == "storage" and len(saved) == 6:
             *saved, view = saved
             storage = storages.load(tuple(saved))
             return storage if view is None else _view_of(storage, view)
@@ -1019,7 +420,7 @@ def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
     if not isinstance(keys, list):
         raise pickle.UnpicklingError("the list of keys is missing. The file might be corrupted.")
     for key in keys:
-        storage = storages.by_key.get(_as_text(key))
+        storage = storages.by_key.get(_file_places.as_text(key))
         if storage is None:
             raise RuntimeError(f"the file has bytes for the storage {key!r}, which it does not describe")
         flat = storage._flat() if storage._tensor.is_cpu else storage._tensor
@@ -1047,156 +448,6 @@ def _view_of(storage, view):
     return TypedStorage._of(_C._strided(storage._tensor, offset, [count], [1]))
 
 
-# ---- archives
-
-
-def _failed(text):
-    return RuntimeError(f"PytorchStreamReader failed {text}")
-
-
-class _Archive:
-    """The files in an archive that `save` has written, by their names without the folder.
-
-    Stored files are read once, so that they cannot have more bytes than the archive; compressed ones, which `save` does not write, may grow
-    by a factor.
-    """
-
-    _EXPANDED = 256 << 20
-    _FACTOR = 32
-
-    def __init__(self, file):
-        if not hasattr(file, "seekable"):
-            file = _Seekable(file)
-        self._file = file
-        try:
-            self._zip = zipfile.ZipFile(file)
-        except (zipfile.BadZipFile, struct.error, ValueError, OverflowError, NotImplementedError, EOFError) as error:
-            raise _failed(f"reading zip archive: {error or 'not a ZIP archive'}. The file might be corrupted.") from None
-        infos = self._zip.infolist()
-        if not infos or "/" not in infos[0].filename:
-            first = infos[0].filename if infos else ""
-            raise RuntimeError(f"file in archive is not in a subdirectory: {first}")
-        self._root = infos[0].filename.partition("/")[0] + "/"
-        self._infos = {i.filename: i for i in infos}
-        if len(self._infos) != len(infos):
-            raise _failed("reading zip archive: two files have the same name. The file might be corrupted.")
-        at = file.tell()
-        size = file.seek(0, os.SEEK_END)
-        size = file.tell() if size is None else size
-        file.seek(at)
-        self._stored, self._expanded = size, self._EXPANDED + self._FACTOR * size
-
-    def names(self):
-        """All names."""
-        return [name.removeprefix(self._root) for name in self._infos]
-
-    def __contains__(self, name):
-        return self._root + name in self._infos
-
-    def _info(self, name):
-        try:
-            return self._infos[self._root + name]
-        except KeyError:
-            raise _failed(f"locating file {name}: file not found") from None
-
-    def size(self, name):
-        """How many bytes a file has."""
-        return self._info(name).file_size
-
-    def start(self, name):
-        """Where the bytes of a stored file begin; `None` if it is compressed."""
-        info = self._info(name)
-        if info.flag_bits & 1:
-            raise _failed(f"reading file {name}: it is encrypted")
-        if info.compress_type != zipfile.ZIP_STORED:
-            return None
-        if info.file_size != info.compress_size:
-            raise _failed(f"reading file {name}: its sizes differ. The file might be corrupted.")
-        self._stored -= info.file_size
-        if self._stored < 0:
-            raise _failed(f"reading file {name}: it is larger than the archive. The file might be corrupted.")
-        self._file.seek(info.header_offset)
-        header = self._file.read(30)
-        if len(header) < 30 or header[:4] != b"PK\3\4":
-            raise _failed(f"reading file {name}: its header is damaged. The file might be corrupted.")
-        return info.header_offset + 30 + sum(struct.unpack("<2H", header[26:]))
-
-    def read(self, name):
-        """The bytes of a file.
-
-        Raises:
-            RuntimeError: there is none, it is damaged, or it is compressed and too large for the size of the archive.
-        """
-        info = self._info(name)
-        start = self.start(name)
-        if start is None:
-            return self._decompressed(info, name)
-        self._file.seek(start)
-        data = self._file.read(info.file_size)
-        if len(data) != info.file_size:
-            raise _failed(f"reading file {name}: file read failed. The file might be corrupted.")
-        # `set_crc32_options(False)` leaves the checksum out.
-        if info.CRC and zlib.crc32(data) != info.CRC:
-            raise _failed(f"reading file {name}: its checksum is wrong. The file might be corrupted.")
-        return data
-
-    def _decompressed(self, info, name):
-        # Of a pickle, every byte can become an object.
-        limit = (4 << 20) + self._FACTOR * info.compress_size if name == "data.pkl" else self._expanded
-        if info.file_size > limit:
-            raise _failed(
-                f"reading file {name}: {info.compress_size} compressed bytes become {info.file_size}, which is refused. Store the "
-                "archive without compression to load it."
-            )
-        self._expanded -= info.file_size
-        try:
-            return self._zip.read(info)
-        except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, NotImplementedError) as error:
-            raise _failed(f"reading file {name}: {error}. The file might be corrupted.") from None
-        except Exception as error:
-            if type(error).__name__ != "LZMAError":
-                raise
-            raise _failed(f"reading file {name}: {error}. The file might be corrupted.") from None
-
-
-class _Seekable:
-    """A file object that has no more than `read`, `seek` and `tell`, for `zipfile`."""
-
-    def __init__(self, file):
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
-
-    def seekable(self):
-        """Always `True`."""
-        return True
-
-
-def _opened_archive(f):
-    """The archive, checked for what every file of `save` has."""
-    archive = _Archive(f)
-    if "version" not in archive:
-        raise RuntimeError(
-            'Expected hasRecord("version") to be true, but got false.  (Could this error message be improved?  If so, please report an '
-            "enhancement request to PyTorch.)"
-        )
-    text = archive.read("version").strip()
-    if not text.isdigit() or len(text) > 9:
-        raise RuntimeError(f"the version of the file is not a number, but {text[:20]!r}")
-    if int(text) > 10:
-        raise RuntimeError(
-            f"Attempted to read a PyTorch file with version {int(text)}, but the maximum supported version for reading is 10. The version "
-            "of your PyTorch installation may be too old, please upgrade PyTorch to latest version to mitigate this issue."
-        )
-    return archive
-
-
-def _is_archive(f):
-    """Whether an archive starts here."""
-    at = f.tell()
-    head = f.read(4)
-    f.seek(at)
-    return head == b"PK\3\4"
-
-
 class PyTorchFileReader:
     """The records of a file that ``save`` has written, by name.
 
@@ -1206,7 +457,7 @@ class PyTorchFileReader:
 
     def __init__(self, file):
         self._file = open(file, "rb") if isinstance(file, (str, os.PathLike)) else file
-        self._archive = _Archive(self._file)
+        self._archive = _archive.Archive(self._file)
 
     def get_all_records(self):
         """All names."""
@@ -1218,7 +469,7 @@ class PyTorchFileReader:
 
     def get_record(self, name):
         """Its bytes."""
-        return _Archive(self._file).read(name)
+        return _archive.Archive(self._file).read(name)
 
     def get_record_size(self, name):
         """How many bytes it has."""
@@ -1226,7 +477,7 @@ class PyTorchFileReader:
 
     def get_record_offset(self, name):
         """Where its bytes begin."""
-        return _Archive(self._file).start(name)
+        return _archive.Archive(self._file).start(name)
 
     def get_storage_from_record(self, name, numel, dtype):
         """A tensor of no elements, whose storage holds the record."""
@@ -1240,12 +491,10 @@ def get_unsafe_globals_in_checkpoint(f):
         pickle.UnpicklingError: an opcode that `load` refuses.
     """
     with open(f, "rb") if isinstance(f, (str, os.PathLike)) else contextlib.nullcontext(f) as file:
-        if not _is_archive(file):
+        if not _archive.is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
-        text = _opened_archive(file).read("data.pkl")
-    if not _allowed:
-        _fill_allowed()
-    return [name for name in _weights_only().names_in(text) if _find_allowed(name) is None]
+        text = _archive.opened_archive(file).read("data.pkl")
+    return [name for name in _weights_only.names_in(text) if _file_globals.find_allowed(name) is None]
 
 
 # ---- options
@@ -1404,10 +653,10 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         raise TypeError(f"Unpickler.__init__() got an unexpected keyword argument '{next(iter(pickle_load_args))}'")
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError("f must be a file path in order to use the mmap argument")
-    place = _placement(map_location)
+    place = _file_places.placement(map_location)
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
-            if mmap and not _is_archive(file):
+            if mmap and not _archive.is_archive(file):
                 raise RuntimeError(
                     f"mmap can only be used with files saved with `torch.save({os.fspath(f)}, "
                     "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in order to use mmap."
@@ -1424,9 +673,9 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
 
 
 def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=None):
-    if not _is_archive(f):
+    if not _archive.is_archive(f):
         return _load_legacy(f, place, weights_only, encoding, pickle_module, arguments)
-    archive = _opened_archive(f)
+    archive = _archive.opened_archive(f)
     is_swapped = False
     if "byteorder" in archive:
         order = archive.read("byteorder")
@@ -1463,7 +712,7 @@ def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=Non
             data = swapped(data, dtype)
         return _C._from_bytes(data, dtype)
 
-    storages = _Storages(read, place)
+    storages = _file_places.Storages(read, place)
     result = _unpickle(archive.read("data.pkl"), storages.load, weights_only, encoding, pickle_module, arguments)
     storages.finish()
     return result

@@ -513,4 +513,4 @@ for _dtype in (
     __all__.append(_name)
 del _dtype, _name, _fixed
 
-Storage = FloatStorage  # noqa: F821  (made above)
+Storage = globals()["FloatStorage"]
