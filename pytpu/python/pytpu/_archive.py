@@ -152,8 +152,11 @@ class Archive:
         self._stored -= info.file_size
         if self._stored < 0:
             raise _failed(f"reading file {name}: it is larger than the archive. The file might be corrupted.")
-        self._file.seek(info.header_offset)
-        header = self._file.read(30)
+        try:
+            self._file.seek(info.header_offset)
+            header = self._file.read(30)
+        except (OSError, ValueError, OverflowError):
+            header = b""
         if len(header) < 30 or header[:4] != b"PK\3\4":
             raise _failed(f"reading file {name}: its header is damaged. The file might be corrupted.")
         return info.header_offset + 30 + sum(struct.unpack("<2H", header[26:]))

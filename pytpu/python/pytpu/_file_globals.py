@@ -7,7 +7,8 @@ import collections
 import importlib
 import pickle
 
-from . import _C, _weights_only
+from . import _C, _legacy, _weights_only
+from . import storage as _storages
 from ._size import Size
 
 STORAGES = {
@@ -81,9 +82,7 @@ def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, bac
 
 
 def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
-    from .storage import TypedStorage
-
-    typed = TypedStorage(wrap_storage=storage.untyped(), dtype=dtype, _internal=True)
+    typed = _storages.TypedStorage(wrap_storage=storage.untyped(), dtype=dtype, _internal=True)
     if "_target" in vars(storage):
         typed._target = storage._target
     return _rebuild_tensor_v2(typed, storage_offset, size, stride, requires_grad, backward_hooks, metadata)
@@ -248,7 +247,6 @@ bounded_calls = {}
 
 
 def _fill_allowed():
-    from . import _legacy, storage
     from .nn.parameter import Parameter
 
     named = dict(REBUILD)
@@ -256,8 +254,8 @@ def _fill_allowed():
     named["torch.Size"] = Size
     named["torch.device"] = _C.device
     named["torch.nn.parameter.Parameter"] = Parameter
-    named["torch.storage.TypedStorage"] = storage.TypedStorage
-    named["torch.storage.UntypedStorage"] = storage.UntypedStorage
+    named["torch.storage.TypedStorage"] = _storages.TypedStorage
+    named["torch.storage.UntypedStorage"] = _storages.UntypedStorage
     named["collections.OrderedDict"] = collections.OrderedDict
     named["collections.Counter"] = collections.Counter
     named["builtins.set"] = set
@@ -274,8 +272,8 @@ def _fill_allowed():
 
     calls = {
         id(_C.Tensor): _sized(_C.Tensor, 4),
-        id(storage.UntypedStorage): _sized(storage.UntypedStorage, 1),
-        id(storage.TypedStorage): _sized(storage.TypedStorage, 4),
+        id(_storages.UntypedStorage): _sized(_storages.UntypedStorage, 1),
+        id(_storages.TypedStorage): _sized(_storages.TypedStorage, 4),
         id(bytearray): _bounded_bytearray,
         id(named["_codecs.encode"]): _bounded_encode,
         id(_rebuild_from_type_v2): _from_type_by_machine,
@@ -303,16 +301,15 @@ def find_allowed(name):
 def build(machine, instance, state):
     """What BUILD may do with weights only."""
     from .nn.parameter import Parameter
-    from .storage import TypedStorage
 
     kind = type(instance)
     if kind is _C.Tensor:
-        if not (isinstance(state, tuple) and len(state) == 4 and isinstance(state[0], TypedStorage)):
+        if not (isinstance(state, tuple) and len(state) == 4 and isinstance(state[0], _storages.TypedStorage)):
             raise TypeError(f"set_() received an invalid combination of arguments - got {_types_of(state)}")
         instance.set_(*state)
     elif kind is collections.OrderedDict:
         instance.__dict__.update(state)
-    elif kind is Parameter or kind is TypedStorage or machine.is_pushed(kind):
+    elif kind is Parameter or kind is _storages.TypedStorage or machine.is_pushed(kind):
         if hasattr(instance, "__setstate__"):
             instance.__setstate__(state)
         elif state is not None and not hasattr(instance, "__dict__") and not isinstance(state, tuple):

@@ -99,6 +99,8 @@ class _Budget:
     """
 
     _MAX_DEPTH = 500
+    # A step of `_walk`, in units of a comparison of two numbers.
+    _STEP = 16
 
     def __init__(self, size):
         self.work = 10_000_000 + 16 * size
@@ -135,7 +137,7 @@ class _Budget:
         levels, weight = [iter(key)], 1
         while levels:
             for item in levels[-1]:
-                self.charge(1)
+                self.charge(self._STEP)
                 weight += 1
                 if isinstance(item, tuple):
                     if len(levels) >= self._MAX_DEPTH:

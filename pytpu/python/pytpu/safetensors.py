@@ -164,11 +164,14 @@ def _no_duplicates(pairs):
         seen = set()
         twice = next(k for k, _ in pairs if k in seen or seen.add(k))
         raise SafetensorError(f"Error while deserializing header: invalid JSON in header: the key `{twice}` stands twice")
+    shape = found.get("shape")
+    if isinstance(shape, list) and any(type(n) is int and n >= 1 << 63 for n in shape):
+        raise SafetensorError(f"Error while deserializing header: invalid JSON in header: a size of {shape} is too large")
     return found
 
 
 def _check_header(text):
-    """Refuses a header with a key that stands twice; other faults are left to the reader."""
+    """Refuses a header with a key that stands twice or a size that no tensor has; other faults are left to the reader."""
     try:
         json.loads(text, object_pairs_hook=_no_duplicates)
     except (ValueError, RecursionError):
