@@ -244,6 +244,19 @@ def test_damaged_bytes_are_noticed(tmp_path):
         torch.load(path)
 
 
+def test_large_records_are_read_and_checked(tmp_path):
+    path, x = tmp_path / "a.pt", torch.arange(300_000)
+    torch.save({"x": x, "half": x.to(torch.bfloat16), "v": x[5:]}, path)
+    for file in (path, io.BytesIO(path.read_bytes())):
+        back = torch.load(file)
+        assert torch.equal(back["x"], x) and torch.equal(back["half"], x.to(torch.bfloat16)) and torch.equal(back["v"], x[5:])
+        assert back["v"].data_ptr() == back["x"].data_ptr() + 40
+    data = bytearray(path.read_bytes())
+    data[1_000_000] ^= 1
+    with pytest.raises(RuntimeError, match="its checksum is wrong"):
+        torch.load(io.BytesIO(data))
+
+
 @pytest.mark.parametrize(
     ("names", "text"),
     [

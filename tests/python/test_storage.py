@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import pickle
 import struct
 import warnings
 
@@ -235,3 +236,18 @@ def test_copies_of_storages():
         assert other.tolist() == storage.tolist() and other != storage
     with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
         storage.cuda()
+
+
+def test_storages_are_pickled():
+    x = torch.arange(3.0)
+    for storage in (x.untyped_storage(), x.storage()):
+        back = pickle.loads(pickle.dumps(storage))
+        assert type(back) is type(storage) and back.tolist() == storage.tolist()
+
+
+def test_a_storage_goes_to_shared_memory_with_its_tensor():
+    x = torch.arange(3.0)
+    storage = x.untyped_storage().share_memory_()
+    assert storage.is_shared() and x.is_shared() and x.untyped_storage() is storage
+    x[0] = 5
+    assert storage[:4].tolist() == [0, 0, 160, 64]

@@ -173,12 +173,31 @@ class Archive:
             return self._decompressed(info, name)
         self._file.seek(start)
         data = self._file.read(info.file_size)
-        if len(data) != info.file_size:
+        self._check(info, name, data, len(data))
+        return data
+
+    def can_read_into(self, name):
+        """Whether `read_into` works for a file."""
+        return self._info(name).compress_type == zipfile.ZIP_STORED and hasattr(self._file, "readinto")
+
+    def read_into(self, name, memory):
+        """Reads a stored file into memory of its size. Raises as `read`."""
+        self._file.seek(self.start(name))
+        count = 0
+        while count < len(memory):
+            n = self._file.readinto(memory[count:])
+            if not n:
+                break
+            count += n
+        self._check(self._info(name), name, memory, count)
+
+    @staticmethod
+    def _check(info, name, data, count):
+        if count != info.file_size:
             raise _failed(f"reading file {name}: file read failed. The file might be corrupted.")
         # `set_crc32_options(False)` leaves the checksum out.
         if info.CRC and zlib.crc32(data) != info.CRC:
             raise _failed(f"reading file {name}: its checksum is wrong. The file might be corrupted.")
-        return data
 
     def _decompressed(self, info, name):
         # Of a pickle, every byte can become an object.

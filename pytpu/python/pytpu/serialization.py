@@ -672,6 +672,10 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     return _load(f, place, weights_only, encoding, pickle_module, pickle_load_args)
 
 
+# Bytes from which on a record is read to where it stays, without a copy.
+_LARGE = 1 << 20
+
+
 def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=None):
     if not _archive.is_archive(f):
         return _load_legacy(f, place, weights_only, encoding, pickle_module, arguments)
@@ -705,6 +709,10 @@ def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=Non
             start = archive.start(name)
             if start is not None and start % dtype.itemsize == 0 and size:
                 return _memory.part(bytes_of_file, start, size).view(dtype)
+        if size >= _LARGE and not is_swapped and archive.can_read_into(name):
+            flat = _C._ops.empty([count], dtype=dtype)
+            archive.read_into(name, _archive.memory_of(flat))
+            return flat
         data = archive.read(name)
         if is_swapped:
             from .storage import swapped

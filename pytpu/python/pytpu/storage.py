@@ -109,13 +109,21 @@ class _Storage:
         raise AssertionError("Torch not compiled with CUDA enabled")
 
     def share_memory_(self):
-        """Moves the memory of the tensor that the storage was made with to where other processes can have it."""
-        self._tensor.share_memory_()
+        """Moves the memory to where other processes can have it; tensors as in `UntypedStorage.resize_`."""
+        if not self.is_shared():
+            untyped = self.untyped()
+            shared = untyped._flat()
+            shared.share_memory_()
+            untyped._move(shared)
+            self._tensor = shared if self is untyped else shared.view(self.dtype)
         return self
 
     def pin_memory(self, device="cuda"):
         """Returns itself: there is no device that copies faster from pinned memory."""
         return self
+
+    def __reduce__(self):
+        return type(self)._of, (self._flat(),)
 
     def __copy__(self):
         return self.clone()
@@ -270,13 +278,12 @@ class UntypedStorage(_Storage):
         """
         if size < 0:
             raise RuntimeError(f"resize_: the size must not be negative, but got {size}")
-        before, flat = self._cdata, self._flat()
+        flat = self._flat()
         if size == flat.numel():
             return self
         if not self._is_resizable:
             raise RuntimeError("Trying to resize storage that is not resizable")
-        tensors = [t for t in (t() for t in self._tensors) if t is not None and t._storage_id() == before]
-        for t in tensors:
+        for t in self._living():
             if t.numel() and _end(t) > size:
                 raise NotImplementedError(
                     f"resize_: a tensor of shape {list(t.shape)} needs {_end(t)} bytes of this storage; tensors without memory are not "
@@ -285,13 +292,21 @@ class UntypedStorage(_Storage):
         new = _C._ops.empty([size], dtype=_C.uint8, device=self.device)
         n = min(size, flat.numel())
         new[:n].copy_(flat[:n])
-        for t in tensors:
-            elements = new[: size - size % t.element_size()].view(t.dtype)
+        self._move(new)
+        return self
+
+    def _living(self):
+        """The tensors that this was asked from, as far as they still look at it."""
+        return [t for t in (t() for t in self._tensors) if t is not None and t._storage_id() == self._cdata]
+
+    def _move(self, new):
+        """Puts the bytes of another flat tensor in place of the memory, for this storage and the tensors it was asked from."""
+        for t in self._living():
+            elements = new[: new.numel() - new.numel() % t.element_size()].view(t.dtype)
             _C._swap_tensor(t, _C._strided(elements, t.storage_offset(), list(t.shape), list(t.stride())))
-        _known.pop(before, None)
+        _known.pop(self._cdata, None)
         self._tensor = new
         _known[new._storage_id()] = self
-        return self
 
     def __getitem__(self, index):
         if isinstance(index, slice):
