@@ -235,7 +235,7 @@ def run(format, count, seed, start, progress):
                     watched[0] = False
                 _used(loaded)
             except Exception as error:
-                if any(word in str(error) for word in ("internal error", "panick", "index out of bounds: the len")):
+                if isinstance(error, SystemError) or any(word in str(error) for word in ("internal error", "panick", "index out of bounds: the len")):
                     findings.append((number, f"internal error: {error}"[:300]))
             except BaseException as error:
                 findings.append((number, f"{type(error).__name__}: {error}"[:300]))

@@ -419,3 +419,30 @@ def test_numbers_of_conjugated_views_are_not_lost():
         data = struct.pack("<2f", 1, 2)
         got = torch.load(io.BytesIO(hostile.checkpoint(b"\x80\x02" + tensor + b".", data)))
         assert got.tolist() == want
+
+
+def test_odd_arguments_of_parameters_are_refused():
+    tensor = hostile.REBUILD + hostile.FOUR + b"R"
+    for requires_grad in (tensor, b"K\x01", b"N"):
+        with pytest.raises(RuntimeError, match="requires_grad must be a bool"):
+            load(hostile.named("torch._utils", "_rebuild_parameter") + hostile.group(tensor, requires_grad, b"}") + b"R")
+
+
+def test_sizes_of_text_in_old_files_are_not_believed(tmp_path):
+    head = b"".join(pickle.dumps(p, 2) for p in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+    path = tmp_path / "old"
+    path.write_bytes(head + b"\x80\x02X\xff\xff\xff\x7fabc.")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(EOFError):
+        torch.load(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+    path.write_bytes(head + b"\x80\x02(ios\nsystem\n.")
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed(.|\n)*Unsupported operand 105"):
+        torch.load(path)
+
+
+def test_an_old_file_larger_than_the_first_read_is_read():
+    file, made = io.BytesIO(), {f"name {i}": torch.tensor(i) for i in range(3000)}
+    torch.save(made, file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    assert torch.load(file) == made

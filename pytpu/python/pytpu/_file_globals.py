@@ -106,6 +106,8 @@ def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
 def _rebuild_parameter(data, requires_grad, backward_hooks):
     from .nn.parameter import Parameter
 
+    if not isinstance(requires_grad, bool):
+        raise RuntimeError("requires_grad must be a bool")
     return Parameter(data, requires_grad)
 
 

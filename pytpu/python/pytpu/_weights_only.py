@@ -65,12 +65,12 @@ def _global(data, start):
     return *_file_name(module, name), start
 
 
-def names_in(data):
-    """The full names of all globals in a pickle, which is not run.
+def scan(data):
+    """The full names of all globals in a pickle, which is not run, and where it ends.
 
     Raises:
         Refused: an opcode that ``load`` refuses.
-        EOFError: the pickle has no end.
+        EOFError: the pickle has no end here.
     """
     names, at, end = {}, 0, len(data)
     while at < end:
@@ -85,7 +85,7 @@ def names_in(data):
             _, name, at = _global(data, at)
             names[name] = None
         elif op == _STOP:
-            return list(names)
+            return list(names), at
         elif op not in _BARE:
             raise Refused(f"Unsupported operand {op}")
     raise EOFError("Ran out of input")
@@ -276,10 +276,10 @@ class Machine:
                 except KeyError:
                     raise pickle.UnpicklingError(f"Memo value not found at index {key}") from None
             elif op == 0x71:  # BINPUT
-                memo[data[at] if at < end else 0] = top()
+                memo[data[at] if at < end else 0] = stack[-1] if stack else top()
                 at += 1
             elif op == 0x72:  # LONG_BINPUT
-                memo[unpack("<I", data, at)[0]] = top()
+                memo[unpack("<I", data, at)[0]] = stack[-1] if stack else top()
                 at += 4
             elif op == 0x4B:  # BININT1
                 stack.append(data[at] if at < end else 0)
@@ -307,7 +307,7 @@ class Machine:
                 function = pop()
                 stack.append(self.call(function, args))
             elif op == 0x85:  # TUPLE1
-                stack[-1:] = [(top(),)]
+                stack.append((pop(),))
             elif op == 0x86:  # TUPLE2
                 top(2)
                 stack[-2:] = [(stack[-2], stack[-1])]
@@ -351,10 +351,11 @@ class Machine:
                     raise Refused(f"Can only extend lists, but got {type(stack[-1])}")
                 stack[-1].extend(items)
             elif op == _GLOBAL:
-                module, name, at = _global(data, at)
-                found = names.get(name)
+                start, at = at, data.find(b"\n", data.find(b"\n", at) + 1) + 1
+                found = names.get(data[start:at])
                 if found is None:
-                    found = names[name] = self._find(module, name)
+                    module, name, at = _global(data, start)
+                    found = names[data[start:at]] = self._find(module, name)
                 stack.append(found)
             elif op == 0x47:  # BINFLOAT
                 stack.append(unpack(">d", data, at)[0])

@@ -351,19 +351,34 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 
 
-def _next_pickle(f):
+def _next_pickle(f, weights_only):
     """The bytes of a pickle, up to its end."""
     start = f.tell()
-    if not f.read(1):
-        raise EOFError("Ran out of input")
-    f.seek(start)
-    try:
-        collections.deque(pickletools.genops(f), maxlen=0)
-    except ValueError as error:
-        raise pickle.UnpicklingError("Invalid magic number; corrupt file?") from error
-    end = f.tell()
-    f.seek(start)
-    return f.read(end - start)
+    if not weights_only:
+        if not f.read(1):
+            raise EOFError("Ran out of input")
+        f.seek(start)
+        try:
+            collections.deque(pickletools.genops(f), maxlen=0)
+        except ValueError as error:
+            raise pickle.UnpicklingError("Invalid magic number; corrupt file?") from error
+        end = f.tell()
+        f.seek(start)
+        return f.read(end - start)
+    size = 1 << 16
+    while True:
+        data = f.read(size)
+        try:
+            end = _weights_only.scan(data)[1]
+        except EOFError:
+            if len(data) < size:
+                raise
+            # Sizes in the file are not believed: more is read as long as there is more.
+            size *= 4
+            f.seek(start)
+        else:
+            f.seek(start + end)
+            return data[:end]
 
 
 def _rest_of(f):
@@ -384,17 +399,24 @@ def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
     """Reads PyTorch's format before 1.6: pickles one after the other, and behind them the memory of each storage."""
 
     def plain():
-        return _unpickle(_next_pickle(f), _no_storage, weights_only, encoding, pickle_module, arguments)
+        return _unpickle(_next_pickle(f, weights_only), _no_storage, weights_only, encoding, pickle_module, arguments)
 
-    if plain() != _MAGIC:
-        raise RuntimeError("Invalid magic number; corrupt file?")
+    try:
+        magic = plain()
+    except _weights_only.Refused:
+        magic = None
+    if magic != _MAGIC:
+        raise pickle.UnpicklingError("Invalid magic number; corrupt file?")
     protocol = plain()
     if protocol != _PROTOCOL:
         raise RuntimeError(f"Invalid protocol version: {protocol}")
     about = plain()
     if not isinstance(about, dict) or not about.get("little_endian", True):
         raise RuntimeError("files written on big-endian machines are not supported")
-    text = _next_pickle(f)
+    try:
+        text = _next_pickle(f, weights_only)
+    except _weights_only.Refused as error:
+        raise _file_globals.refusal(error) from None
     f, left = _rest_of(f)
 
     def read(key, dtype, count):
@@ -494,7 +516,7 @@ def get_unsafe_globals_in_checkpoint(f):
         if not _archive.is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
         text = _archive.opened_archive(file).read("data.pkl")
-    return [name for name in _weights_only.names_in(text) if _file_globals.find_allowed(name) is None]
+    return [name for name in _weights_only.scan(text)[0] if _file_globals.find_allowed(name) is None]
 
 
 # ---- options
