@@ -21,15 +21,19 @@ import pickle
 import pickletools
 import threading
 import types
+import typing
 import warnings
 
 from . import _C, _archive, _file_globals, _file_places, _pickling, _weights_only
 from ._file_globals import StorageType
 from ._file_places import default_restore_location, location_tag, register_package
+from ._pickling import _get_layout  # noqa: F401
 from ._size import Size
 
 # Functions that files name and that are found here whether the file is trusted or not.
 _SAFE = _file_globals.REBUILD
+
+MAP_LOCATION = typing.Union[typing.Callable[[_C.Tensor, str], _C.Tensor], _C.device, str, dict[str, str], None]
 
 
 class _Global:

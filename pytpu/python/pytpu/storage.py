@@ -12,6 +12,16 @@ __all__ = ["TypedStorage", "UntypedStorage"]
 _known = weakref.WeakValueDictionary()
 
 
+def _load_from_bytes(b):
+    """Make a storage from its pickle: the bytes of a file that `torch.save` wrote."""
+    import io
+
+    from .serialization import load
+
+    loaded = load(io.BytesIO(b), weights_only=False)
+    return loaded.untyped() if b"ctorch.storage\nUntypedStorage\n" in b[:400] else loaded
+
+
 class _Storage:
     """What both kinds share: a tensor on the memory, and all of it as one flat tensor."""
 
@@ -122,9 +132,6 @@ class _Storage:
         """Returns itself: there is no device that copies faster from pinned memory."""
         return self
 
-    def __reduce__(self):
-        return type(self)._of, (self._flat(),)
-
     def __copy__(self):
         return self.clone()
 
@@ -132,6 +139,11 @@ class _Storage:
         if id(self) not in memo:
             memo[id(self)] = self.clone()
         return memo[id(self)]
+
+    def __reduce__(self):
+        from ._utils import storage_bytes
+
+        return _load_from_bytes, (storage_bytes(self._flat(), isinstance(self, UntypedStorage)),)
 
     @property
     def __array_interface__(self):
