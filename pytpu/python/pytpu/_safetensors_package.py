@@ -4,9 +4,6 @@ Its compiled reader knows a list of device names, and refuses others before it a
 that is. So ``"tpu"`` and ``"tpu:N"`` become numbers, in programs where `torch` is this package.
 """
 
-import functools
-import importlib.abc
-import importlib.machinery
 import sys
 
 
@@ -25,14 +22,15 @@ def _number(device):
 def _teach(package):
     safe_open = package.safe_open
 
-    @functools.wraps(safe_open, updated=())
     def opened(filename, framework, device="cpu", **kwargs):
         return safe_open(filename, framework, _number(device), **kwargs)
 
+    opened.__name__ = opened.__qualname__ = "safe_open"
+    opened.__doc__, opened.__wrapped__ = safe_open.__doc__, safe_open
     package.safe_open = opened
 
 
-class _Loader(importlib.abc.Loader):
+class _Loader:
     """Runs the package as its own loader does, and then teaches it."""
 
     def __init__(self, loader):
@@ -49,11 +47,13 @@ class _Loader(importlib.abc.Loader):
         return getattr(self._loader, name)
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     def find_spec(self, name, path=None, target=None):
         if name != "safetensors":
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        from importlib.machinery import PathFinder
+
+        spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)
         return spec
