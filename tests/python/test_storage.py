@@ -251,3 +251,13 @@ def test_a_storage_goes_to_shared_memory_with_its_tensor():
     assert storage.is_shared() and x.is_shared() and x.untyped_storage() is storage
     x[0] = 5
     assert storage[:4].tolist() == [0, 0, 160, 64]
+
+
+def test_many_tensors_may_ask_for_one_storage():
+    base = torch.zeros(20_000)
+    storage, views = base.untyped_storage(), list(base)
+    for view in views:
+        assert view.untyped_storage() is storage
+    assert len(storage._tensors) == 20_001
+    del views, view
+    assert len(storage._tensors) == 1

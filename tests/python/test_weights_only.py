@@ -191,6 +191,22 @@ def test_allowed_classes_are_made_and_built():
         load(named(Point) + b")R")
 
 
+def test_arrays_are_read_when_numpy_is_allowed():
+    import numpy as np
+
+    file = io.BytesIO()
+    torch.save({"a": np.arange(3.0), "x": np.float64(2.5)}, file)
+    core = np._core if hasattr(np, "_core") else np.core
+    allowed = [core.multiarray._reconstruct, core.multiarray.scalar, np.ndarray, np.dtype, np.dtypes.Float64DType]
+    file.seek(0)
+    with torch.serialization.safe_globals(allowed):
+        back = torch.load(file)
+    assert back["a"].tolist() == [0, 1, 2] and back["x"] == 2.5 and type(back["x"]) is np.float64
+    file.seek(0)
+    with torch.serialization.safe_globals(allowed[:-1]), pytest.raises(pickle.UnpicklingError, match="Can only build .*Float64DType"):
+        torch.load(file)
+
+
 def test_blocked_modules_cannot_be_allowed():
     with torch.serialization.safe_globals([os.system]), pytest.raises(pickle.UnpicklingError, match="whose module posix is blocked"):
         load(hostile.named("posix", "system") + hostile.group(hostile.text("true")) + b"R")

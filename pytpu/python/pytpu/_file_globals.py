@@ -311,7 +311,7 @@ def build(machine, instance, state):
         instance.set_(*state)
     elif kind is collections.OrderedDict:
         instance.__dict__.update(state)
-    elif kind is Parameter or kind is _storages.TypedStorage or machine.is_pushed(kind):
+    elif kind is Parameter or kind is _storages.TypedStorage or machine.is_pushed(kind) or _is_allowed_by_user(kind):
         if hasattr(instance, "__setstate__"):
             instance.__setstate__(state)
         elif state is not None and not hasattr(instance, "__dict__") and not isinstance(state, tuple):
@@ -322,6 +322,11 @@ def build(machine, instance, state):
         raise _weights_only.Refused(
             f"Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, but got {kind}"
         )
+
+
+def _is_allowed_by_user(kind):
+    """Whether a class was added, also if the file does not name it: NumPy makes dtypes of classes of their own."""
+    return any((value[0] if isinstance(value, tuple) else value) is kind for value in user_safe.values())
 
 
 def _types_of(state):

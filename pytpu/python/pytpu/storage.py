@@ -174,7 +174,8 @@ class UntypedStorage(_Storage):
 
     _filename = None
     _is_resizable = True
-    _tensors = ()
+    # The tensors on this memory that were asked for it, by their addresses, as weak references.
+    _tensors = None
 
     def __init__(self, size=0, *, device="cpu"):
         if hasattr(size, "__index__"):
@@ -206,8 +207,12 @@ class UntypedStorage(_Storage):
 
     def _watch(self, tensor):
         """Remembers a tensor on this memory, which `resize_` has to move."""
-        self._tensors = [t for t in self._tensors if t() is not None and t() is not tensor]
-        self._tensors.append(weakref.ref(tensor))
+        watched = self._tensors
+        if watched is None:
+            watched = self._tensors = {}
+        key = id(tensor)
+        if key not in watched:
+            watched[key] = weakref.ref(tensor, lambda _: watched.pop(key, None))
         return self
 
     @classmethod
@@ -309,7 +314,8 @@ class UntypedStorage(_Storage):
 
     def _living(self):
         """The tensors that this was asked from, as far as they still look at it."""
-        return [t for t in (t() for t in self._tensors) if t is not None and t._storage_id() == self._cdata]
+        watched = [t() for t in list((self._tensors or {}).values())]
+        return [t for t in watched if t is not None and t._storage_id() == self._cdata]
 
     def _move(self, new):
         """Puts the bytes of another flat tensor in place of the memory, for this storage and the tensors it was asked from."""
