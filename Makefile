@@ -4,6 +4,7 @@
 #   make test     all tests, Rust and Python; ends in "N passed, N failed"
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
+#   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
 #   make clean    removes what these made
 #
 # What takes long, for `make nightly`:
@@ -23,7 +24,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel develop clean nightly attack fuzz asan miri
+.PHONY: demo test bench wheel torch-shim develop clean nightly attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -35,6 +36,9 @@ bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
 
 wheel: dist/.built
+
+torch-shim:
+	$(PYTHON) pytpu/torch_shim.py dist
 
 develop: $(VENV)/.installed
 
@@ -52,13 +56,13 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 dist/.built: $(VENV)/.tools $(SOURCES)
-	@mkdir -p dist && rm -f dist/*.whl
+	@mkdir -p dist && rm -f dist/pytpu-*.whl
 	$(VENV)/bin/maturin build --release --locked --interpreter $(PY) --out dist
 	@touch $@
 
 $(VENV)/.installed: dist/.built
-	$(PY) -m pip install --quiet --disable-pip-version-check dist/*.whl
-	$(PY) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
+	$(PY) -m pip install --quiet --disable-pip-version-check dist/pytpu-*.whl
+	$(PY) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/pytpu-*.whl
 	@touch $@
 
 # The package under test is built in the `dev` profile, so that the Rust tests are linked with what it compiled. A release build
