@@ -9,9 +9,14 @@ import os as _os
 import sys as _sys
 from math import e, inf, nan, pi  # noqa: F401
 
-from . import _C
-from ._size import Size
-from ._C import (  # noqa: F401
+from . import _as_torch
+
+_as_torch.begin()
+
+from . import _C  # noqa: E402
+from ._as_torch import install  # noqa: E402,F401
+from ._size import Size  # noqa: E402
+from ._C import (  # noqa: E402,F401
     OutOfMemoryError,
     Generator,
     Tensor,
@@ -55,7 +60,7 @@ for _k, _v in vars(_C).items():
 del _k, _v
 
 return_types = _C._return_types
-_sys.modules[f"{__name__}.return_types"] = return_types
+_sys.modules[f"{__package__}.return_types"] = return_types
 
 newaxis = None
 
@@ -155,12 +160,12 @@ del _name
 def __getattr__(name):
     if name in _LAZY_MODULES:
         try:
-            return _importlib.import_module(f"{__name__}.{name}")
+            return _importlib.import_module(f"{__package__}.{name}")
         except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
+            if error.name != f"{__package__}.{name}":
                 raise
     elif name in _LAZY_NAMES:
-        value = getattr(_importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}"), name)
+        value = getattr(_importlib.import_module(f"{__package__}.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'torch' has no attribute '{name}'")
@@ -169,7 +174,7 @@ def __getattr__(name):
 def __dir__():
     from importlib.util import find_spec
 
-    there = {name for name in _LAZY_MODULES if find_spec(f"{__name__}.{name}")}
+    there = {name for name in _LAZY_MODULES if find_spec(f"{__package__}.{name}")}
     return sorted(set(globals()) | there | set(_LAZY_NAMES))
 
 
@@ -184,3 +189,6 @@ _look_for_plugins()
 
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_C._tpu_quiesce)
+
+# Last: `__name__` becomes "torch" here.
+_as_torch.finish()

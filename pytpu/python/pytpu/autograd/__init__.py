@@ -20,12 +20,12 @@ def __getattr__(name):
     import importlib
 
     if name in ("gradcheck", "gradgradcheck"):
-        module = importlib.import_module(f"{__name__}.gradcheck")
+        module = importlib.import_module(f"{__package__}.gradcheck")
         # The functions take the place of the module of that name.
         globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
         return globals()[name]
     if name in ("functional", "profiler", "variable"):
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__package__}.{name}")
     raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
 
 

@@ -121,7 +121,7 @@ _ops = _C._ops
 
 # Pickles and reprs name the module that users import.
 for _name, _function in list(globals().items()):
-    if getattr(_function, "__module__", "").startswith("pytpu.nn._functional"):
+    if getattr(_function, "__globals__", {}).get("__package__") == f"{__package__}._functional":
         _function.__module__ = __name__
         if not _name.startswith("_"):
             globals()[_name] = _overridable(_function)

@@ -28,5 +28,5 @@ def __getattr__(name):
     if name == "swa_utils" or name in _HOMES:
         from importlib import import_module
 
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__package__}.{name}")
     raise AttributeError(f"module 'torch.optim' has no attribute '{name}'")

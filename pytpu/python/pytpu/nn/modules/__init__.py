@@ -71,5 +71,5 @@ def __getattr__(name):
     if name in _HOMES:
         from importlib import import_module
 
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__package__}.{name}")
     raise AttributeError(f"module 'torch.nn.modules' has no attribute '{name}'")
