@@ -47,10 +47,10 @@ def normal(name):
 
 
 def requirements(names):
-    """Return the lines of `requirements.txt` that the programs `names` need: all, unless each of them is a quick one."""
+    """Return the lines of `requirements.txt` that `names` need: all lines, unless each name is a quick one."""
     lines = (FOLDER / "requirements.txt").read_text().splitlines()
     lines = [line for line in lines if line and not line.startswith("#")]
-    if not set(names) <= set(QUICK):
+    if names is None or not set(names) <= set(QUICK):
         return lines
     wanted = {normal(package) for name in names for package in QUICK[name].split()}
     return [line for line in lines if normal(line.split("==")[0]) in wanted]

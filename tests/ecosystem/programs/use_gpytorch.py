@@ -31,9 +31,9 @@ class Sparse(gpytorch.models.ApproximateGP):
     forward = Exact.forward
 
 
-def fit(model, likelihood, loss_of, x, y):
+def fit(model, parameters, loss_of, x, y):
     """Train ten steps. Return the first and the last loss."""
-    optimizer = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=0.1)
+    optimizer = torch.optim.Adam(parameters, lr=0.1)
     losses = []
     for _ in range(10):
         optimizer.zero_grad()
@@ -51,7 +51,7 @@ x = x.to(where)
 likelihood = gpytorch.likelihoods.GaussianLikelihood().to(where)
 model = Exact(x, y, likelihood).to(where)
 check_on(model, where)
-first, last = fit(model, likelihood, gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model), x, y)
+first, last = fit(model, model.parameters(), gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model), x, y)
 model.eval()
 likelihood.eval()
 with torch.no_grad():
@@ -63,8 +63,9 @@ likelihood = gpytorch.likelihoods.GaussianLikelihood().to(where)
 model = Sparse(torch.linspace(0, 1, 8)).to(where)
 # The library draws the first means on the device. Start from the prior's instead.
 model.variational_strategy._variational_distribution.mean_init_std = 0
+parameters = [*model.parameters(), *likelihood.parameters()]
 numbers["sparse first loss"], numbers["sparse last loss"] = fit(
-    model, likelihood, gpytorch.mlls.VariationalELBO(likelihood, model, num_data=24), x, y
+    model, parameters, gpytorch.mlls.VariationalELBO(likelihood, model, num_data=24), x, y
 )
 numbers["length scale"] = model.covar_module.base_kernel.lengthscale
 report(numbers)
