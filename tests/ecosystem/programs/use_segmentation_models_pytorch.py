@@ -15,7 +15,7 @@ for name, options in {"Unet": {"decoder_channels": (32, 16, 16), "encoder_depth"
     torch.manual_seed(0)
     model = getattr(smp, name)("resnet18", encoder_weights=None, in_channels=3, classes=1, **options).to(where)
     check_on(model, where)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     for step in range(2):
         loss = dice(model(images), masks) + focal(model(images), masks)
         optimizer.zero_grad()
