@@ -4,6 +4,7 @@
 #   make test     all tests, Rust and Python; ends in "N passed, N failed"
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
+#   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
 #   make clean    removes what these made
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ DEVICE ?= tpu
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel develop clean
+.PHONY: demo test bench wheel torch-shim develop clean
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -25,6 +26,9 @@ bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
 
 wheel: dist/.built
+
+torch-shim:
+	$(PYTHON) pytpu/torch_shim.py dist
 
 develop: $(VENV)/.installed
 
@@ -42,13 +46,13 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 dist/.built: $(VENV)/.tools $(SOURCES)
-	@mkdir -p dist && rm -f dist/*.whl
+	@mkdir -p dist && rm -f dist/pytpu-*.whl
 	$(VENV)/bin/maturin build --release --locked --interpreter $(PY) --out dist
 	@touch $@
 
 $(VENV)/.installed: dist/.built
-	$(PY) -m pip install --quiet --disable-pip-version-check dist/*.whl
-	$(PY) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
+	$(PY) -m pip install --quiet --disable-pip-version-check dist/pytpu-*.whl
+	$(PY) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/pytpu-*.whl
 	@touch $@
 
 clean:

@@ -79,6 +79,21 @@ from .random import (  # noqa: E402,F401
 )
 
 _LAZY_MODULES = {
+    "__config__",
+    "__future__",
+    "_VF",
+    "_custom_ops",
+    "_jit_internal",
+    "_linalg_utils",
+    "_ops",
+    "_subclasses",
+    "_tensor_str",
+    "_utils",
+    "ao",
+    "classes",
+    "futures",
+    "quantization",
+    "quasirandom",
     "_dynamo",
     "_higher_order_ops",
     "_inductor",
@@ -129,6 +144,14 @@ _LAZY_NAMES = {
     "to_dlpack": "utils.dlpack",
 }
 _LAZY_NAMES["GradScaler"] = "amp"
+_LAZY_NAMES["Event"] = _LAZY_NAMES["Stream"] = "_streams"
+_LAZY_NAMES["SymBool"] = _LAZY_NAMES["SymFloat"] = _LAZY_NAMES["SymInt"] = "_sym"
+_LAZY_NAMES["Future"] = "futures"
+_LAZY_NAMES["TensorType"] = "_c_names"
+_LAZY_NAMES["AcceleratorError"] = _LAZY_NAMES["Tag"] = _LAZY_NAMES["batch_norm_update_stats"] = "_rare"
+for _name in ("", "_index", "_value", "_type", "_not_implemented", "_is_size", "_tensor_all", "_with"):
+    _LAZY_NAMES[f"_check{_name}"] = "_checks"
+_LAZY_NAMES["_assert"] = _LAZY_NAMES["_assert_async"] = "_checks"
 _LAZY_NAMES["ScriptFunction"] = _LAZY_NAMES["ScriptModule"] = "jit"
 _LAZY_NAMES["from_file"] = _LAZY_NAMES["frombuffer"] = "_memory"
 for _name in (
@@ -158,6 +181,8 @@ del _name
 
 
 def __getattr__(name):
+    if name == "torch":
+        return _sys.modules[__package__]
     if name in _LAZY_MODULES:
         try:
             return _importlib.import_module(f"{__package__}.{name}")

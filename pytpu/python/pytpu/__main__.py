@@ -59,11 +59,11 @@ def _run_script(path):
         import runpy
 
         # A folder or an archive with a `__main__` in it.
-        _set_path(path)
+        _set_path(os.path.join(os.getcwd(), path))
         _fresh_main()
         runpy._run_module_as_main("__main__", False)
         return
-    full = os.path.abspath(path)
+    full = os.path.join(os.getcwd(), path)
     try:
         with open(path, "rb") as file:
             code = read_code(file)
@@ -81,7 +81,7 @@ def _run_input():
     from importlib.machinery import BuiltinImporter
 
     _set_path("")
-    namespace = _fresh_main(__loader__=BuiltinImporter)
+    namespace = _fresh_main(__loader__=BuiltinImporter, __file__="<stdin>", __cached__=None)
     if sys.stdin is not None and sys.stdin.isatty():
         import code
 

@@ -11,24 +11,24 @@ Where another torch can be imported, it keeps its name and this package its own,
 import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import FunctionType, ModuleType
+
+from ._places import FILES, MADE, NAMES
 
 _ROOT = __package__
 SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
 
-# Whether this package has taken the name.
+# Whether this package has taken the name, and whether a shim was found, which lets other processes import `torch` too.
 is_torch = False
-
-# Private modules whose functions PyTorch has elsewhere.
-_HOMES = {"nn._functional": "nn.functional"}
+_has_shim = False
 
 
-def torch_name(name):
-    """Return PyTorch's name of the module ``pytpu.x``."""
+def said_name(name):
+    """Return the name that the module ``pytpu.x`` says it has."""
     rest = name[len(_ROOT) + 1 :]
-    for own, home in _HOMES.items():
-        if rest.startswith(own):
-            rest = home
-    return f"torch.{rest}" if rest else "torch"
+    rest = FILES.get(rest, rest)
+    root = "torch" if is_torch else _ROOT
+    return f"{root}.{rest}" if rest else root
 
 
 class _Loader(SourceFileLoader):
@@ -40,19 +40,91 @@ class _Loader(SourceFileLoader):
 
     def exec_module(self, module):
         """Run the module. Packages import their submodules when one is asked for as an attribute."""
-        alias = "torch" + self.name[len(_ROOT) :]
-        module.__name__ = torch_name(self.name)
+        own = self.name[len(_ROOT) + 1 :]
+        module.__name__ = said_name(self.name)
         hook = None
         if hasattr(module, "__path__"):
             hook = module.__getattr__ = _submodules_of(module, self.name)
-        sys.modules[alias] = module
+        if is_torch:
+            sys.modules[f"torch.{own}"] = module
         try:
             super().exec_module(module)
         except BaseException:
-            sys.modules.pop(alias, None)
+            if is_torch:
+                sys.modules.pop(f"torch.{own}", None)
             raise
         if hook is not None and module.__getattr__ is not hook:
             module.__getattr__ = _submodules_of(module, self.name, module.__getattr__)
+        if own in NAMES:
+            _place(module, NAMES[own])
+        if own in FILES:
+            _make(FILES[own], module)
+
+
+def _place(module, places):
+    """Have names of a module say that they are in others."""
+    root = "torch" if is_torch else _ROOT
+    for home, names in places.items():
+        full = f"{root}.{home}" if home else root
+        for name in names.split():
+            value = vars(module).get(name)
+            if isinstance(value, type):
+                for member in list(vars(value).values()):
+                    if getattr(member, "__module__", None) == value.__module__ and isinstance(member, FunctionType):
+                        member.__module__ = full
+                value.__module__ = full
+            elif isinstance(value, FunctionType):
+                if value.__name__ != name or value.__globals__ is not vars(module):
+                    # A function of another module, or one under several names: a copy for each.
+                    copy = FunctionType(value.__code__, value.__globals__, name, value.__defaults__, value.__closure__)
+                    copy.__kwdefaults__, copy.__doc__, copy.__qualname__ = value.__kwdefaults__, value.__doc__, name
+                    copy.__dict__.update(value.__dict__)
+                    value = vars(module)[name] = copy
+                value.__module__ = full
+        _make(home, module)
+
+
+def _make(home, source):
+    """Make the module `home`, unless it has a file, with the names of another one."""
+    full = f"{_ROOT}.{home}"
+    if not home or full in sys.modules or not _has_no_file(home):
+        return
+    made = ModuleType(said_name(full), f"The names that PyTorch has in ``torch.{home}``.")
+    made.__file__, made.__package__ = source.__file__, full.rpartition(".")[0]
+    made.__spec__ = ModuleSpec(full, None, origin=source.__file__)
+    made.__getattr__ = lambda name: getattr(source, name)
+    sys.modules[full] = made
+    if is_torch:
+        sys.modules[f"torch.{home}"] = made
+    parent, _, last = home.rpartition(".")
+    if f"{_ROOT}.{parent}" not in sys.modules and _has_no_file(parent):
+        _make(parent, source)
+    parent = sys.modules.get(f"{_ROOT}.{parent}" if parent else _ROOT)
+    if parent is not None and last not in vars(parent):
+        setattr(parent, last, made)
+
+
+def _has_no_file(home):
+    path = os.path.join(os.path.dirname(SHIM), *home.split("."))
+    return not (os.path.exists(path + ".py") or os.path.isdir(path))
+
+
+class _MadeLoader:
+    """Imports the module whose names a made one has; that makes it."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def create_module(self, spec):
+        """Return the made module."""
+        from importlib import import_module
+
+        source = import_module(f"{_ROOT}.{self.source}")
+        _make(spec.name[len(_ROOT) + 1 :], source)
+        return sys.modules[spec.name]
+
+    def exec_module(self, module):
+        """Do nothing: the module is complete."""
 
 
 def _submodules_of(module, package, own=None):
@@ -68,7 +140,7 @@ def _submodules_of(module, package, own=None):
             missing = AttributeError(f"module '{module.__name__}' has no attribute '{name}'", name=name, obj=module)
         if name[:2] != "__":
             full = f"{package}.{name}"
-            if full in sys.modules or PathFinder.find_spec(full, module.__path__) is not None:
+            if full in sys.modules or full[len(_ROOT) + 1 :] in MADE or PathFinder.find_spec(full, module.__path__) is not None:
                 from importlib import import_module
 
                 return import_module(full)
@@ -101,15 +173,17 @@ class _Finder:
         """Return the spec of a module of ours; ``None`` for all others."""
         head = name[:6]
         if head == "pytpu.":
+            if name[6:] in MADE and _has_no_file(name[6:]):
+                return ModuleSpec(name, _MadeLoader(MADE[name[6:]]))
             spec = PathFinder.find_spec(name, path, target)
             if spec is not None and type(spec.loader) is SourceFileLoader:
                 spec.loader = _Loader(name, spec.loader.path)
             return spec
-        if head != "torch." and name != "torch":
+        if not is_torch or head != "torch." and name != "torch":
             return None
         own = _ROOT + name[5:]
         there = sys.modules.get(own)
-        spec = PathFinder.find_spec(own, path) if there is None else getattr(there, "__spec__", None)
+        spec = _Finder.find_spec(own, path) if there is None else getattr(there, "__spec__", None)
         if spec is None and there is None:
             return None
         origin = getattr(spec, "origin", None)
@@ -125,25 +199,27 @@ def _is_shim(origin):
 
 def _other_torch():
     """Return where a torch that is not ours is, or would be imported from; ``None`` if there is none."""
+    global _has_shim
     there = sys.modules.get("torch")
     if there is not None:
         if there is sys.modules.get(_ROOT):
             return None
         origin = getattr(there, "__file__", None)
-        return None if _is_shim(origin) else origin or repr(there)
+        _has_shim = _is_shim(origin)
+        return None if _has_shim else origin or repr(there)
     for finder in sys.meta_path:
         spec = None if finder is _Finder or not hasattr(finder, "find_spec") else finder.find_spec("torch", None)
         if spec is not None and spec.origin is not None:
-            return None if _is_shim(spec.origin) else spec.origin
+            _has_shim = _is_shim(spec.origin)
+            return None if _has_shim else spec.origin
     return None
 
 
 def begin():
     """Decide under which name the modules are run. Called before the first of them is imported."""
     global is_torch
-    if _other_torch() is None:
-        is_torch = True
-        sys.meta_path.insert(0, _Finder)
+    is_torch = _other_torch() is None
+    sys.meta_path.insert(0, _Finder)
 
 
 def finish():
@@ -153,8 +229,8 @@ def finish():
     for name, module in list(sys.modules.items()):
         if name == _ROOT or name.startswith(_ROOT + "."):
             sys.modules["torch" + name[len(_ROOT) :]] = module
-            module.__name__ = torch_name(name)
-    if SHIM not in sys.path:
+            module.__name__ = said_name(name)
+    if not _has_shim and SHIM not in sys.path:
         # Processes that `multiprocessing` starts have this path, and need `torch` to unpickle.
         sys.path.append(SHIM)
 
@@ -164,7 +240,6 @@ def take_the_name():
     global is_torch
     if not is_torch:
         is_torch = True
-        sys.meta_path.insert(0, _Finder)
         for name, module in list(sys.modules.items()):
             if name == _ROOT or name.startswith(_ROOT + "."):
                 _rename(module)
@@ -181,13 +256,13 @@ def _rename_one(value):
     if not isinstance(own, str) or not (own == _ROOT or own.startswith(_ROOT + ".")):
         return
     if isinstance(value, type):
-        value.__module__ = torch_name(own)
+        value.__module__ = "torch" + own[len(_ROOT) :]
         for member in list(vars(value).values()):
             for part in (member, getattr(member, "__func__", None), getattr(member, "fget", None)):
                 _rename_one(part)
     elif callable(value) and hasattr(value, "__qualname__"):
         try:
-            value.__module__ = torch_name(own)
+            value.__module__ = "torch" + own[len(_ROOT) :]
         except AttributeError:
             pass
 

@@ -252,27 +252,25 @@ def __copy__(self):
     return new
 
 
-def _rebuild(cls, data, dtype, size, device, requires_grad, attributes):
-    """Makes a tensor from pickled bytes."""
-    t = _C._from_bytes(data, dtype).reshape(size).to(device)
-    if cls is not None:
-        t = Tensor._make_subclass(cls, t, requires_grad)
-    elif requires_grad:
-        t.requires_grad_()
-    if attributes:
-        t.__dict__.update(attributes)
-    return t
+def _rebuild_from_type_v2(func, new_type, args, state):
+    """Makes a tensor of a subclass, or with attributes, from its pickle."""
+    t = func(*args)
+    if new_type is not Tensor and type(t) is not new_type:
+        t = t.as_subclass(new_type)
+    set_state = getattr(new_type, "__setstate__", None)
+    if set_state is not None and set_state is not getattr(Tensor, "__setstate__", None):
+        t.__setstate__(state)
+        return t
+    from ._utils import _set_state
 
-
-_rebuild.__module__ = "pytpu._tensor"
+    return _set_state(t, state)
 
 
 @method
 def __reduce_ex__(self, protocol):
-    attributes = dict(self.__dict__) or None
-    cls = None if type(self) is Tensor else type(self)
-    args = (cls, _C._to_bytes(self), self.dtype, tuple(self.shape), str(self.device), self.requires_grad, attributes)
-    return _rebuild, args
+    from ._utils import reduce_tensor
+
+    return reduce_tensor(self)
 
 
 def _type(self, dtype=None, non_blocking=False):

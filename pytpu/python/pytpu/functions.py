@@ -10,7 +10,7 @@ from .overrides import _overridable
 __all__ = [
     "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "get_device_module", "get_num_interop_threads", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
-    "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "numel", "set_default_tensor_type", "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
+    "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "set_warn_always", "numel", "set_default_tensor_type", "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
     "get_deterministic_debug_mode", "set_deterministic_debug_mode", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
@@ -27,7 +27,7 @@ _PROFILES = {
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
 }
 _print_options = dict(_PROFILES["default"])
-_settings = {"deterministic": False, "warn_only": False, "matmul_precision": "highest"}
+_settings = {"deterministic": False, "warn_only": False, "matmul_precision": "highest", "warn_always": False}
 
 
 def numel(input):
@@ -95,7 +95,14 @@ def is_storage(obj):
 
 def is_warn_always_enabled():
     """Whether warnings are repeated."""
-    return False
+    return _settings["warn_always"]
+
+
+def set_warn_always(b):
+    """Set whether a warning of this package is given each time and not only once. Python's filters act on it as well."""
+    if not isinstance(b, bool):
+        raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _settings["warn_always"] = b
 
 
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
@@ -272,7 +279,7 @@ _said = set()
 
 def _once(text):
     """Warns of what is said once in a process."""
-    if text not in _said:
+    if text not in _said or _settings["warn_always"]:
         _said.add(text)
         warnings.warn(text, stacklevel=4)
 
@@ -701,6 +708,11 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         )
     if disable:
         return model
+    if callable(backend):
+        _once(
+            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs of Python code that it "
+            "could be given; the function runs as with the default backend."
+        )
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 

@@ -67,6 +67,21 @@ class OpOverloadPacket:
         return self._qualified_op_name.replace("::", ".")
 
 
+def _rare_op(name):
+    """Operators of aten that libraries name, most of which they never call."""
+    if name == "_to_copy":
+
+        def _to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+            return self.to(device=device, dtype=dtype, non_blocking=non_blocking, copy=True)
+
+        return _to_copy
+    if name in ("_convolution", "_pin_memory", "_sparse_addmm", "_sparse_mm_reduce_impl", "_scaled_mm", "_grouped_mm", "copy_"):
+        from ._absent import absent_function
+
+        return absent_function(f"torch.ops.aten.{name}")
+    return None
+
+
 class _Namespace:
     def __init__(self, name):
         self.__name__ = f"torch.ops.{name}"
@@ -76,6 +91,12 @@ class _Namespace:
         op = None
         if self._name == "aten" and not name.startswith("__"):
             op = getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
+            op = _rare_op(name) if op is None else op
+        elif not name.startswith("__"):
+            from .library import declare
+
+            if declare(f"{self._name}::{name}"):
+                return getattr(self, name)
         if op is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         packet = OpOverloadPacket(self._name, name, op)
@@ -98,6 +119,22 @@ def _add(namespace, name, op):
 def _remove(namespace, name):
     """Undoes ``_add``."""
     delattr(globals()[namespace], name)
+
+
+#: Paths that ``load_library`` loaded: none.
+loaded_libraries = set()
+
+
+def load_library(path):
+    """Raise ``OSError``: extensions in C++ are made for PyTorch's library, which is not here."""
+    raise OSError(f"Could not load this library: {path} (it needs libtorch, which pytpu does not have)")
+
+
+def import_module(module):
+    """Import a module that registers operators."""
+    import importlib
+
+    importlib.import_module(module)
 
 
 def __getattr__(name):

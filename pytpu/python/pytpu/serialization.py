@@ -15,10 +15,15 @@ import os
 import pickle
 import pickletools
 import types
+import typing
 import zipfile
 
 from . import _C, _pickling
+from ._pickling import _get_layout  # noqa: F401
 from ._size import Size
+
+MAP_LOCATION = typing.Union[typing.Callable[[_C.Tensor, str], _C.Tensor], _C.device, str, dict[str, str], None]
+DEFAULT_PROTOCOL = 2
 
 _STORAGES = {
     "FloatStorage": _C.float32,

@@ -8,6 +8,19 @@ from ._C import Tensor
 __all__ = ["TypedStorage", "UntypedStorage"]
 
 
+def _load_from_bytes(b):
+    """Make a storage from its pickle: the bytes of a file that `torch.save` wrote."""
+    import io
+
+    from .serialization import load
+
+    loaded = load(io.BytesIO(b), weights_only=False)
+    if not isinstance(loaded, _Storage) and hasattr(loaded, "tensor"):
+        kind = UntypedStorage if b"ctorch.storage\nUntypedStorage\n" in b[:400] else TypedStorage
+        loaded = kind._of(loaded.tensor if loaded.name is None else loaded.tensor.to(loaded.name))
+    return loaded
+
+
 class _Storage:
     """What both kinds share: a tensor on the memory, and all of it as one flat tensor."""
 
@@ -80,6 +93,11 @@ class _Storage:
         if id(self) not in memo:
             memo[id(self)] = self.clone()
         return memo[id(self)]
+
+    def __reduce__(self):
+        from ._utils import storage_bytes
+
+        return _load_from_bytes, (storage_bytes(self._flat(), isinstance(self, UntypedStorage)),)
 
     def _shown(self, device):
         lines = "\n ".join(map(str, self.tolist()))

@@ -120,14 +120,29 @@ def _batched(outputs, inputs, grads, retain_graph, create_graph, allow):
     return tuple(None if column[0] is None else _C._ops.stack(list(column)) for column in zip(*rows))
 
 
+def is_multithreading_enabled():
+    """Return what ``set_multithreading_enabled`` set, ``True`` at first. It has no effect: a pass runs on one thread."""
+    return _is_multithreading_enabled
+
+
+_is_multithreading_enabled = True
+
+
 class set_multithreading_enabled:
     """Accepted: a pass runs on the thread that asks for it."""
 
     def __init__(self, mode):
-        self.mode = mode
+        global _is_multithreading_enabled
+        self.prev, self.mode = _is_multithreading_enabled, mode
+        _is_multithreading_enabled = mode
 
     def __enter__(self):
         pass
 
     def __exit__(self, *_):
-        pass
+        global _is_multithreading_enabled
+        _is_multithreading_enabled = self.prev
+
+    def clone(self):
+        """Return another one with the same mode."""
+        return type(self)(self.mode)

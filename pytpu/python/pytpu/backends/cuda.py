@@ -1,5 +1,6 @@
 """Switches of CUDA, which is not here; it is used through the device ``tpu``."""
 
+import enum
 import warnings
 from contextlib import contextmanager
 
@@ -32,6 +33,37 @@ flash_sdp_enabled, enable_flash_sdp = _pair("flash")
 mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _pair("mem_efficient")
 math_sdp_enabled, enable_math_sdp = _pair("math")
 cudnn_sdp_enabled, enable_cudnn_sdp = _pair("cudnn")
+
+
+class _Preferred(enum.Enum):
+    """A library of CUDA that may be preferred."""
+
+    Default, Cublas, Cublaslt, Ck, Cusolver, Magma = range(6)
+
+
+_preferred = {"linalg": _Preferred.Default, "blas": _Preferred.Cublas}
+
+
+def _prefer(kind, backend, known):
+    if isinstance(backend, _Preferred):
+        _preferred[kind] = backend
+    elif isinstance(backend, str):
+        if backend not in known:
+            raise RuntimeError(f"Unknown input value. Choose from: {', '.join(known)}.")
+        _preferred[kind] = _Preferred[backend.capitalize()]
+    elif backend is not None:
+        raise RuntimeError(f"Unknown input value type: {type(backend)}")
+    return _preferred[kind]
+
+
+def preferred_linalg_library(backend=None):
+    """Set, or only return, which library of CUDA decomposes matrices. It has no effect: this build has no CUDA."""
+    return _prefer("linalg", backend, ("default", "cusolver", "magma"))
+
+
+def preferred_blas_library(backend=None):
+    """Set, or only return, which library of CUDA multiplies matrices. It has no effect: this build has no CUDA."""
+    return _prefer("blas", backend, ("default", "cublas", "cublaslt", "ck"))
 
 
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):

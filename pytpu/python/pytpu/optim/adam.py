@@ -201,3 +201,11 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+def __getattr__(name):
+    if name == "adam":
+        from . import _functional
+
+        return _functional.adam
+    raise AttributeError(f"module 'torch.optim.adam' has no attribute '{name}'")

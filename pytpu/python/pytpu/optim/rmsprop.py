@@ -125,3 +125,11 @@ class Adagrad(PerParameter):
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
+
+
+def __getattr__(name):
+    if name == "rmsprop":
+        from . import _functional
+
+        return _functional.rmsprop
+    raise AttributeError(f"module 'torch.optim.rmsprop' has no attribute '{name}'")

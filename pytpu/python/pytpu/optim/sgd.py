@@ -108,3 +108,11 @@ class SGD(Optimizer):
             p.addcmul_(grad, lr, value=-1)
         else:
             p.add_(grad, alpha=-lr)
+
+
+def __getattr__(name):
+    if name == "sgd":
+        from . import _functional
+
+        return _functional.sgd
+    raise AttributeError(f"module 'torch.optim.sgd' has no attribute '{name}'")

@@ -27,15 +27,20 @@ def _hand_over():
             sys.modules["torch"] = shim
     try:
         import pytpu
+
+        is_there = hasattr(pytpu, "install")  # else it is a folder of that name on the path
     except ModuleNotFoundError as error:
         if error.name != "pytpu":
             raise
+        is_there = False
+    if not is_there:
         if not is_inherited:
             raise ImportError(
                 "This torch (2.15.0+pytpu) only hands over to pytpu, which is not installed here. Install the wheel of pytpu, or remove "
                 "this torch with `pip uninstall torch`."
             ) from None
         sys.path.append(os.path.dirname(os.path.dirname(here)))
+        sys.modules.pop("pytpu", None)
         import pytpu
     pytpu._as_torch.take_the_name()
 

@@ -1,6 +1,19 @@
 """``torch.fx``: what libraries ask of it where they do not trace. Graphs of Python code are not made here."""
 
-__all__ = ["Graph", "GraphModule", "Node", "Proxy", "symbolic_trace", "wrap"]
+from .._absent import absent_class
+
+__all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "has_side_effect", "symbolic_trace", "wrap"]
+
+_WHY = "graphs of Python code are not made here"
+Interpreter = absent_class("torch.fx.interpreter.Interpreter", _WHY)
+Tracer = absent_class("torch.fx._symbolic_trace.Tracer", _WHY)
+Transformer = absent_class("torch.fx.interpreter.Transformer", _WHY, Interpreter)
+
+
+def has_side_effect(fn):
+    """The function itself: a mark that only graphs would read."""
+    return fn
+
 
 
 class Proxy:
