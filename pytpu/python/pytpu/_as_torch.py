@@ -55,6 +55,11 @@ class _Loader(SourceFileLoader):
             raise
         if hook is not None and module.__getattr__ is not hook:
             module.__getattr__ = _submodules_of(module, self.name, module.__getattr__)
+        if own in FILES:
+            # What is private is not in the other module: it is found here.
+            for name, value in vars(module).items():
+                if name[0] == "_" and isinstance(value, (type, FunctionType)) and value.__module__ == module.__name__:
+                    value.__module__ = ("torch." if is_torch else f"{_ROOT}.") + own
         if own in NAMES:
             _place(module, NAMES[own])
         if own in FILES:

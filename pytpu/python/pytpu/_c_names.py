@@ -172,6 +172,5 @@ _functorch = _module(
     peek_interpreter_stack=lambda: None,
     get_unwrapped=lambda x: x,
 )
-_distributed_c10d = _module("_distributed_c10d")
 _onnx = _module("_onnx")
 _dynamo = _module("_dynamo")

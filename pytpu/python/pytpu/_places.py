@@ -6,9 +6,12 @@ has no file here is made: it answers with the names of the module that stands be
 
 # Files of which everything is said to be in one other module.
 FILES = {
+    "_checks": "",
     "_compiled": "_dynamo.eval_frame",
     "_memory": "",
+    "_rare": "",
     "_removed": "_linalg_utils",
+    "_streams": "",
     "_transforms": "func",
     "functions": "",
     "nn._functional.activation": "nn.functional",
@@ -19,7 +22,6 @@ FILES = {
     "nn._functional.normalization": "nn.functional",
     "nn._functional.pooling": "nn.functional",
     "nn._functional.vision": "nn.functional",
-    "nn.utils.orthogonal": "nn.utils.parametrizations",
     "utils.data.collate": "utils.data._utils.collate",
     "utils.data.worker": "utils.data._utils.worker",
 }
@@ -34,6 +36,12 @@ NAMES = {
     "amp.autocast_mode": {
         "": "get_autocast_cpu_dtype get_autocast_dtype get_autocast_gpu_dtype is_autocast_cpu_enabled is_autocast_enabled "
         "set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled",
+    },
+    "ao.quantization": {
+        "ao.quantization.fake_quantize": "FakeQuantize FakeQuantizeBase",
+        "ao.quantization.observer": "HistogramObserver MinMaxObserver MovingAverageMinMaxObserver ObserverBase",
+        "ao.quantization.qconfig": "QConfig",
+        "ao.quantization.stubs": "DeQuantStub QuantStub QuantWrapper",
     },
     "autograd": {"autograd.grad_mode": "set_multithreading_enabled"},
     "autograd.profiler": {"autograd.profiler_util": "EventList FunctionEvent"},
@@ -74,7 +82,8 @@ NAMES = {
         "_dynamo.eval_frame": "optimize",
     },
     "distributed": {
-        "distributed.distributed_c10d": "Backend GroupMember all_gather all_gather_into_tensor all_gather_object all_reduce "
+        "_C._distributed_c10d": "FileStore HashStore TCPStore",
+        "distributed.distributed_c10d": "Backend GroupMember P2POp PrefixStore ProcessGroup ReduceOp Store Work all_gather all_gather_into_tensor all_gather_object all_reduce "
         "all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list destroy_process_group "
         "gather gather_object get_backend get_global_rank get_group_rank get_process_group_ranks get_rank get_world_size group "
         "init_process_group irecv is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched "
@@ -87,21 +96,25 @@ NAMES = {
         "functional": "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes broadcast_tensors cartesian_prod cdist chain_matmul "
         "einsum lu meshgrid norm split tensordot unique unique_consecutive unravel_index",
     },
+    "futures": {"jit": "Future"},
     "fx": {
         "fx._symbolic_trace": "Tracer symbolic_trace wrap",
         "fx.graph": "Graph",
         "fx.graph_module": "GraphModule",
-        "fx.node": "Node",
+        "fx.node": "Node has_side_effect",
         "fx.proxy": "Proxy",
     },
     "jit": {
         "_jit_internal": "export ignore is_scripting unused",
-        "jit": "script_if_tracing",
-        "jit._script": "interface script",
+        "jit": "enable_onednn_fusion script_if_tracing",
+        "jit._async": "fork wait",
+        "jit._freeze": "freeze optimize_for_inference",
+        "jit._fuser": "fuser optimized_execution set_fusion_strategy",
+        "jit._script": "Attribute interface script",
+        "jit._serialization": "load save",
         "jit._trace": "is_tracing",
     },
     "library": {"_library.custom_ops": "CustomOpDef", "library": "impl_abstract"},
-    "linalg": {"_C._linalg": "multi_dot"},
     "masked": {
         "masked._ops": "amax amin argmax argmin cumprod cumsum log_softmax logaddexp logsumexp mean median norm normalize prod softmax "
         "softmin std sum var",
@@ -125,6 +138,18 @@ NAMES = {
     },
     "nn.parallel.scatter_gather": {"nn.parallel.parallel_apply": "parallel_apply", "nn.parallel.replicate": "replicate"},
     "nn.utils": {"nn.utils.init": "skip_init"},
+    "nn.utils.orthogonal": {"nn.utils.parametrizations": "_Orthogonal orthogonal"},
+    "onnx": {"onnx._internal.torchscript_exporter.utils": "register_custom_op_symbolic unregister_custom_op_symbolic"},
+    "optim.adam": {"optim.adamw": "AdamW"},
+    "optim.rmsprop": {"optim.adagrad": "Adagrad"},
+    "optim.variants": {
+        "optim.adadelta": "Adadelta",
+        "optim.adamax": "Adamax",
+        "optim.asgd": "ASGD",
+        "optim.nadam": "NAdam",
+        "optim.radam": "RAdam",
+        "optim.rprop": "Rprop",
+    },
     "profiler": {
         "_C._profiler": "ProfilerActivity",
         "_C._autograd": "kineto_available",

@@ -146,3 +146,7 @@ class set_multithreading_enabled:
     def clone(self):
         """Return another one with the same mode."""
         return type(self)(self.mode)
+
+
+# Where PyTorch has it.
+grad_mode.set_multithreading_enabled = set_multithreading_enabled

@@ -5,6 +5,8 @@ On ``tpu`` the ops that it calls are compiled anyway.
 
 from typing import Final  # noqa: F401
 
+from ..futures import Future  # noqa: F401
+
 
 _NO_SCRIPT = "TorchScript is not supported: torch.jit.script gives functions and modules back as they are, and they run as Python"
 _MEMBERS = ("code", "code_with_constants", "graph", "graph_for", "inlined_graph", "save", "save_to_buffer", "schema")
@@ -128,7 +130,14 @@ class strict_fusion:
         return None
 
 
-fuser = optimized_execution = lambda *args: strict_fusion()
+def fuser(name):
+    """Return a block in which TorchScript would use a fuser; accepted."""
+    return strict_fusion()
+
+
+def optimized_execution(should_optimize):
+    """Return a block in which TorchScript would be optimized; accepted."""
+    return strict_fusion()
 
 
 def set_fusion_strategy(strategy):

@@ -204,8 +204,8 @@ class AdamW(Adam):
 
 
 def __getattr__(name):
-    if name == "adam":
+    if name in ("adam", "adamw"):
         from . import _functional
 
-        return _functional.adam
-    raise AttributeError(f"module 'torch.optim.adam' has no attribute '{name}'")
+        return getattr(_functional, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

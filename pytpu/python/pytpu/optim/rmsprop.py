@@ -128,8 +128,8 @@ class Adagrad(PerParameter):
 
 
 def __getattr__(name):
-    if name == "rmsprop":
+    if name in ("rmsprop", "adagrad"):
         from . import _functional
 
-        return _functional.rmsprop
-    raise AttributeError(f"module 'torch.optim.rmsprop' has no attribute '{name}'")
+        return getattr(_functional, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -114,5 +114,5 @@ def __getattr__(name):
     if name == "sgd":
         from . import _functional
 
-        return _functional.sgd
-    raise AttributeError(f"module 'torch.optim.sgd' has no attribute '{name}'")
+        return getattr(_functional, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

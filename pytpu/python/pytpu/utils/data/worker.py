@@ -28,6 +28,17 @@ class WorkerInfo:
         return f"WorkerInfo({', '.join(f'{k}={v}' for k, v in self.__dict__.items())})"
 
 
+class ManagerWatchdog:
+    """Tells a worker whether the process that started it is alive."""
+
+    def __init__(self):
+        self.manager_pid = os.getppid()
+
+    def is_alive(self):
+        """Return whether it is."""
+        return os.getppid() == self.manager_pid
+
+
 def get_worker_info():
     """The `WorkerInfo` of this process, or `None` outside a worker."""
     return _worker_info
