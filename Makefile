@@ -5,6 +5,7 @@
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
 #   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
+#   make ecosystem   runs programs of twenty libraries on cpu and tpu: see docs/ecosystem.md
 #   make clean    removes what these made
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ DEVICE ?= tpu
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel torch-shim develop clean
+.PHONY: demo test bench wheel torch-shim ecosystem develop clean
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -29,6 +30,13 @@ wheel: dist/.built
 
 torch-shim:
 	$(PYTHON) pytpu/torch_shim.py dist
+
+# Both parts run, also when the first fails.
+ecosystem: $(VENV)/.installed torch-shim
+	@code=0; \
+	$(PY) tests/ecosystem/run.py || code=1; \
+	$(PY) tests/ecosystem/shim.py || code=1; \
+	exit $$code
 
 develop: $(VENV)/.installed
 
@@ -56,5 +64,5 @@ $(VENV)/.installed: dist/.built
 	@touch $@
 
 clean:
-	rm -rf $(VENV) dist
+	rm -rf $(VENV) dist .ecosystem
 	cargo clean
