@@ -249,3 +249,29 @@ def test_the_shim_says_when_pytpu_is_missing(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     out = subprocess.run([sys.executable, "-S", "-c", "import torch"], capture_output=True, text=True, env=environment)
     assert "only hands over to pytpu, which is not installed here" in out.stderr
+
+
+def test_a_forked_process_leaves_the_workers_of_its_parent_alone():
+    code = (
+        "import gc, os, pytpu as torch\n"
+        "loader = iter(torch.utils.data.DataLoader(torch.arange(8.), 2, num_workers=1))\n"
+        "first = next(loader).tolist()\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n    del loader\n    gc.collect()\n    os._exit(0)\n"
+        "assert os.waitpid(pid, 0)[1] == 0\n"
+        "print(first, [x.tolist() for x in loader])\n"
+    )
+    out = run("-c", code)
+    assert (out.stdout, out.stderr) == ("[0.0, 1.0] [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]\n", "")
+
+
+def test_workers_of_joblib_unpickle_by_torchs_names():
+    # loky's processes are new ones; functions and modules go to them by cloudpickle.
+    code = (
+        "import pytpu as torch\n"
+        "from joblib import Parallel, delayed\n"
+        "class Doubled(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x) * 2\n"
+        "def work(model, x):\n    return model(x).tolist(), torch.nn.functional.gelu(x).shape, torch.__name__\n"
+        "if __name__ == '__main__':\n    print(Parallel(2)(delayed(work)(torch.nn.Sequential(Doubled()), torch.ones(1)) for _ in range(2)))\n"
+    )
+    assert run("-c", code).stdout == "[([2.0], torch.Size([1]), 'torch'), ([2.0], torch.Size([1]), 'torch')]\n"

@@ -77,6 +77,14 @@ def _overload(func):
 _overload_method = _overload
 
 
+class TracerWarning(Warning):
+    """What a tracer would warn of. Nothing is traced here."""
+
+    @staticmethod
+    def ignore_lib_warnings():
+        """Do nothing: there are none."""
+
+
 def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False):
     """Raise ``NotImplementedError``: no graphs are made of Python code."""
     raise NotImplementedError(f"torch.jit._get_trace_graph: {_NO_SCRIPT}")
