@@ -9,6 +9,7 @@
 #
 # What takes long, for `make nightly`:
 #
+#   make ecosystem  programs of twenty libraries on cpu and tpu: see docs/ecosystem.md
 #   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
 #   make fuzz     cargo-fuzz on the parsers of bytes from outside; needs a nightly compiler       (FUZZ_SECONDS each)
 #   make asan     the tests of the kernels and tensors with AddressSanitizer; needs a nightly compiler
@@ -24,7 +25,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel torch-shim develop clean nightly attack fuzz asan miri
+.PHONY: demo test bench wheel torch-shim ecosystem develop clean nightly attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -39,6 +40,13 @@ wheel: dist/.built
 
 torch-shim:
 	$(PYTHON) pytpu/torch_shim.py dist
+
+# Both parts run, also when the first fails.
+ecosystem: $(VENV)/.installed torch-shim
+	@code=0; \
+	$(PY) tests/ecosystem/run.py || code=1; \
+	$(PY) tests/ecosystem/shim.py || code=1; \
+	exit $$code
 
 develop: $(VENV)/.installed
 
@@ -73,7 +81,7 @@ $(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
 	@touch $@
 
-nightly: test attack fuzz asan miri
+nightly: test ecosystem attack fuzz asan miri
 
 attack: $(TEST_SITE)/.installed
 	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)
@@ -98,5 +106,5 @@ miri:
 	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --test blocks --test views
 
 clean:
-	rm -rf $(VENV) dist
+	rm -rf $(VENV) dist .ecosystem
 	cargo clean

@@ -109,6 +109,7 @@ class Adam(Optimizer):
             or group["fused"] is False
             or group["differentiable"]
             or group["capturable"]
+            or len({id(p) for p in params}) != len(params)  # A repeated parameter takes its steps one after the other.
             or any(p.is_complex() for p in params)
             or any(isinstance(v, torch.Tensor) for v in (group["lr"], beta1, beta2))
         ):

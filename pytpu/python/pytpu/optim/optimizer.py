@@ -110,10 +110,14 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def _make_hook_tables(self):
+    def _patch_step_function(self):
+        """Let `step` call hooks. Wrappers of optimizers call this by PyTorch's name when they skip `__init__`."""
         cls = type(self)
         if not getattr(cls.step, "hooked", False):
             cls.step = _wrap_step(cls.step)
+
+    def _make_hook_tables(self):
+        self._patch_step_function()
         for name in (
             "_optimizer_step_pre_hooks",
             "_optimizer_step_post_hooks",
