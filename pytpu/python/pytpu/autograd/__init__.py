@@ -5,8 +5,11 @@ from . import anomaly_mode, function, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function, NestedIOFunction
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .variable import Variable
+from .._function_names import keep_functions
 
-Variable = _C.Tensor
+# `gradcheck` is both.
+keep_functions(__name__)
 
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "function",
@@ -21,10 +24,9 @@ def __getattr__(name):
 
     if name in ("gradcheck", "gradgradcheck"):
         module = importlib.import_module(f"{__name__}.gradcheck")
-        # The functions take the place of the module of that name.
         globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
         return globals()[name]
-    if name in ("functional", "profiler", "variable"):
+    if name in ("functional", "profiler"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
 
