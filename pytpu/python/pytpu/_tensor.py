@@ -38,7 +38,12 @@ def register_hook(self, hook):
 @method
 def register_post_accumulate_grad_hook(self, hook):
     """Calls ``hook(self)`` after a gradient was accumulated into ``grad`` of this leaf."""
-    return _handle(_C._register_post_accumulate_grad_hook(self, hook))
+
+    def checked(tensor):
+        if hook(tensor) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+    return _handle(_C._register_post_accumulate_grad_hook(self, checked))
 
 
 @method
