@@ -18,6 +18,15 @@ class OpOverload:
     def __call__(self, *args, **kwargs):
         return self.overloadpacket._op(*args, **kwargs)
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _named, (str(self),)
+
     def __repr__(self):
         return f"<OpOverload(op='{self.overloadpacket._qualified_op_name.replace('::', '.')}', overload='{self._overloadname}')>"
 
@@ -46,6 +55,15 @@ class OpOverloadPacket:
         """Names of the overloads."""
         heads = (schema.partition("(")[0] for schema in self._schemas)
         return [head.partition(".")[2] or "default" for head in heads] or ["default"]
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _named, (str(self),)
 
     def __getattr__(self, name):
         # A method's overloads are not listed; any well-formed name stands for it.
@@ -87,6 +105,15 @@ class _Namespace:
 
 
 aten = _Namespace("aten")
+
+
+def _named(name):
+    """Return the operator or the overload of a dotted name: `aten.add` or `aten.add.Tensor`."""
+    namespace, *rest = name.split(".")
+    found = globals().get(namespace) or __getattr__(namespace)
+    for part in rest:
+        found = getattr(found, part)
+    return found
 
 
 def _add(namespace, name, op):
