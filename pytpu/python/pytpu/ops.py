@@ -94,6 +94,8 @@ class _Namespace:
         op = None
         if self._name == "aten" and not name.startswith("__"):
             op = getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
+            if op is None and name in _NAMES_ONLY:
+                op = _name_only(name)
         if op is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         packet = OpOverloadPacket(self._name, name, op)
@@ -102,6 +104,23 @@ class _Namespace:
 
     def __dir__(self):
         return [*super().__dir__(), *(vars(_C._ops) if self._name == "aten" else ())]
+
+
+# Operators that PyTorch's own dispatcher calls, and that programs only name, in policies of selective checkpointing.
+_NAMES_ONLY = {
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math", "_flash_attention_forward",
+    "_efficient_attention_forward", "_softmax", "_log_softmax", "_to_copy", "_scaled_mm",
+}
+
+
+def _name_only(name):
+    def refuse(*args, **kwargs):
+        raise NotImplementedError(
+            f"aten::{name} cannot be called: it is a name for policies of selective checkpointing. Call the public function."
+        )
+
+    return refuse
 
 
 aten = _Namespace("aten")
