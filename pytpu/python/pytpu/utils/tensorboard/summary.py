@@ -72,7 +72,8 @@ _TENSOR_TYPES = {
     torch.float32: ("DT_FLOAT", "float_val", _tensor_to_list),
     torch.float64: ("DT_DOUBLE", "double_val", _tensor_to_list),
     torch.bool: ("DT_BOOL", "bool_val", _tensor_to_list),
-    torch.uint8: ("DT_UINT8", "uint32_val", _tensor_to_list),
+    # Where TensorBoard looks for them. (PyTorch writes `uint32_val`, which TensorBoard does not read.)
+    torch.uint8: ("DT_UINT8", "int_val", _tensor_to_list),
     torch.int8: ("DT_INT8", "int_val", _tensor_to_list),
     torch.int16: ("DT_INT16", "int_val", _tensor_to_list),
     torch.int32: ("DT_INT32", "int_val", _tensor_to_list),
