@@ -73,6 +73,15 @@ def grad(
 
     With ``is_grads_batched`` the first dimension of every ``grad_outputs`` counts passes, and that of the results too.
     """
+    operands = _C._overriding((outputs, inputs), {})
+    if operands is not None:
+        return _C._call_torch_function(
+            grad, operands, (outputs, inputs), {
+                "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
+                "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+                "materialize_grads": materialize_grads,
+            },
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
