@@ -60,7 +60,8 @@ $(VENV)/.tools: pyproject.toml
 		$(PYTHON) -m virtualenv --quiet $(VENV); } || { \
 		echo "cannot make a Python environment: install python3-venv (or virtualenv) and run make again"; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check \
-		'maturin>=1.9,<2' 'numpy>=1.26,<3' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'xla-cpu-pjrt>=0.0.1,<0.1'
+		'maturin>=1.9,<2' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
+		'xla-cpu-pjrt>=0.0.1,<0.1'
 	@touch $@
 
 dist/.built: $(VENV)/.tools $(SOURCES)

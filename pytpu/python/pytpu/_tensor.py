@@ -1,6 +1,8 @@
 """Methods of ``Tensor`` that are rarely called, or read better in Python; they are attached to the type at the end."""
 
 
+import functools
+
 from . import _C
 
 Tensor = _C.Tensor
@@ -8,7 +10,20 @@ _METHODS = {}
 
 
 def method(f):
-    """Makes a function a method of ``Tensor``."""
+    """Make a function a method of ``Tensor``, which subclasses and modes may take over by ``__torch_function__``."""
+
+    @functools.wraps(f)
+    def overridable(self, *args, **kwargs):
+        if _C._has_torch_function((self,)):
+            return _C._call_torch_function(overridable, (self,), (self, *args), kwargs)
+        return f(self, *args, **kwargs)
+
+    _METHODS[f.__name__] = overridable
+    return overridable
+
+
+def method_of_all(f):
+    """Make a function a method of ``Tensor`` that nothing takes over."""
     _METHODS[f.__name__] = f
     return f
 
@@ -38,17 +53,16 @@ def register_hook(self, hook):
 @method
 def register_post_accumulate_grad_hook(self, hook):
     """Calls ``hook(self)`` after a gradient was accumulated into ``grad`` of this leaf."""
-    return _handle(_C._register_post_accumulate_grad_hook(self, hook))
+
+    def checked(tensor):
+        if hook(tensor) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+    return _handle(_C._register_post_accumulate_grad_hook(self, checked))
 
 
 @method
 def __repr__(self, *, tensor_contents=None):
-    if type(self) is not Tensor and _C._has_torch_function((self,)):
-        before = _C._set_torch_function_disabled(True)
-        try:
-            return Tensor.__repr__(self)
-        finally:
-            _C._set_torch_function_disabled(before)
     text = self._text()
     name = type(self).__name__
     if type(self) is not Tensor and name != "Parameter":
@@ -192,7 +206,7 @@ def __array__(self, dtype=None, copy=None):
 Tensor.__array_priority__ = 1000
 
 
-@method
+@method_of_all
 def __array_wrap__(self, array, context=None, return_scalar=False):
     from . import from_numpy
 
@@ -298,7 +312,8 @@ def _type(self, dtype=None, non_blocking=False):
     return self.to(dtype.device, dtype.dtype, non_blocking)
 
 
-_METHODS["type"] = _type
+_type.__name__ = "type"
+method(_type)
 
 @method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
@@ -616,7 +631,7 @@ def is_set_to(self, other):
     )
 
 
-@method
+@method_of_all
 def __dir__(self):
     return sorted(set(dir(Tensor)) | set(self.__dict__))
 
@@ -633,7 +648,15 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
         result = func(*args, **kwargs)
     finally:
         _C._set_torch_function_disabled(before)
-    return _convert(result, cls)
+    return result if _is_unchanged(func) else _convert(result, cls)
+
+
+# Properties that give tensors as they are.
+_UNCHANGED = {"grad", "_grad", "_base"}
+
+
+def _is_unchanged(func):
+    return getattr(func, "__name__", None) == "__get__" and getattr(func.__self__, "__name__", None) in _UNCHANGED
 
 
 def _convert(result, cls):

@@ -67,6 +67,17 @@ class FunctionMeta(type):
         cls._context = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
 
 
+def _with_defaults(forward, args, kwargs):
+    """Return the arguments as `setup_context` sees them: by position, with the defaults of `forward`."""
+    if not kwargs and not getattr(forward, "__defaults__", None):
+        return args, kwargs
+    import inspect  # slow to import, and rarely wanted
+
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args, bound.kwargs
+
+
 def _flatten(outputs):
     return (outputs,) if isinstance(outputs, Tensor) or not isinstance(outputs, (tuple, list)) else tuple(outputs)
 
@@ -111,12 +122,15 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs ``forward`` and records ``backward``."""
+        sets_up = cls.setup_context is not Function.setup_context
+        if sets_up:
+            args, kwargs = _with_defaults(cls.forward, args, kwargs)
         ctx = cls._context()
         recording = _C.is_grad_enabled()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         before = _C._set_grad_enabled(False)
         try:
-            if cls.setup_context is not Function.setup_context:
+            if sets_up:
                 result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
             else:

@@ -13,6 +13,16 @@ class _Mode:
     def __call__(self, f):
         import inspect  # slow to import, and rarely wanted
 
+        if isinstance(f, type):
+            import warnings
+
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or "
+                "methods. To preserve the current behavior of class decoration, you can directly decorate the `__init__` method "
+                "and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
         if inspect.isgeneratorfunction(f):
 
             @functools.wraps(f)
