@@ -29,6 +29,7 @@ mod arguments;
 mod autocast;
 mod autograd;
 mod convert;
+mod deprecated;
 mod device;
 mod dlpack;
 mod dtype;

@@ -656,7 +656,9 @@ pub unsafe fn fill_out(o: Object, y: Tensor, function: &str) -> Outcome<()> {
             ))
             .into());
         }
-        if !can_cast(y.dtype(), x.dtype()) {
+        // `bernoulli` draws zeros and ones, which every real dtype holds.
+        let fits = can_cast(y.dtype(), x.dtype()) || (function == "bernoulli" && !x.dtype().is_complex());
+        if !fits {
             return Err(PyRuntimeError::new_err(format!(
                 "result type {} can't be cast to the desired output type {}",
                 y.dtype().scalar_type(),
@@ -668,12 +670,45 @@ pub unsafe fn fill_out(o: Object, y: Tensor, function: &str) -> Outcome<()> {
             torchtpu_tensor::no_grad(|| x.copy_(&y).map(|_| ()))?;
             return Ok(());
         }
-        if x.numel() != 0 {
-            let warning = format!(
-                "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-                x.dims(),
-                y.dims()
-            );
+        // These keep the shape of `out=` where the number of elements is right; the others resize silently.
+        let fills = matches!(function, "arange" | "range" | "linspace" | "logspace");
+        if fills && x.numel() == y.numel() {
+            torchtpu_tensor::no_grad(|| {
+                let dims: Vec<i64> = x.dims().iter().map(|n| *n as i64).collect();
+                x.copy_(&y.reshape(&dims)?).map(|_| ())
+            })?;
+            return Ok(());
+        }
+        let resizes = matches!(
+            function,
+            "empty"
+                | "zeros"
+                | "ones"
+                | "full"
+                | "eye"
+                | "rand"
+                | "randn"
+                | "randint"
+                | "randperm"
+                | "linspace"
+                | "logspace"
+        );
+        if x.numel() != 0 && !resizes {
+            let warning = if fills {
+                format!(
+                    "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({},).",
+                    x.dims(),
+                    x.numel(),
+                    y.numel(),
+                    y.numel()
+                )
+            } else {
+                format!(
+                    "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                    x.dims(),
+                    y.dims()
+                )
+            };
             Python::attach(|py| {
                 let text = std::ffi::CString::new(warning).unwrap_or_default();
                 PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)

@@ -326,6 +326,10 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 @method
 def new(self, *args):
     """A tensor of this dtype and device: of the given sizes, or with the given data."""
+    from ._size import Size
+
+    if len(args) == 1 and isinstance(args[0], Size):
+        return self.new_empty(args[0])
     if args and not isinstance(args[0], int):
         return self.new_tensor(args[0])
     return self.new_empty(args or (0,))

@@ -482,6 +482,8 @@ def row_stack(tensors, *, out=None):
 def nonzero(input, *, out=None, as_tuple=False):
     """Positions of the elements that are not zero: one a row, or one tensor a dimension."""
     if as_tuple:
+        if out is not None:
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         return _C._ops.nonzero_numpy(input)
     return _C._ops.nonzero(input, out=out)
 
