@@ -138,7 +138,12 @@ getters! {
     get_false |_x| boolean(false);
     get_itemsize |x| integer(x.dtype().size_bytes());
     get_nbytes |x| integer(x.numel() * x.dtype().size_bytes());
-    get_version |x| integer(x.version() as usize);
+    get_version |x| {
+        if x.is_inference() {
+            return Err(PyRuntimeError::new_err("Inference tensors do not track version counter.").into());
+        }
+        integer(x.version() as usize)
+    };
     get_output_nr |x| integer(x.output_nr() as usize);
     get_base |x| match x.view_info().filter(|v| !v.is_detached()) { Some(v) => Ok(wrap(v.base.clone())), None => none() };
     get_layout |_x| Python::attach(|py| object_of(py.import("pytpu._C")?.getattr("strided")?));
@@ -243,6 +248,12 @@ unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -
             .into());
         }
         let new = tensor_of(value).detach();
+        if tensor_of(o).requires_grad() && !new.dtype().is_inexact() {
+            return Err(PyRuntimeError::new_err(
+                "data set to a tensor that requires gradients must be floating point or complex dtype",
+            )
+            .into());
+        }
         move_history(tensor_of(o), &new)?;
         replace(o, new);
         Ok(0)
@@ -430,10 +441,15 @@ methods! {
     m_is_conj "is_conj" () |_o, x, _a| boolean(x.is_conj());
     m_is_neg "is_neg" () |_o, x, _a| boolean(x.is_neg());
     m_complex "__complex__" () |_o, x, _a| {
+        if x.numel() != 1 {
+            let text = "only one element tensors can be converted to Python scalars";
+            return Err(pyo3::exceptions::PyValueError::new_err(text).into());
+        }
         let (re, im) = only_element(x)?.to_complex();
         Ok(number(Scalar::Complex(re, im)))
     };
     m_is_signed "is_signed" () |_o, x, _a| boolean(!matches!(x.dtype(), DType::Bool | DType::U8));
+    m_is_inference "is_inference" () |_o, x, _a| boolean(x.is_inference());
     m_is_view "_is_view" () |_o, x, _a| boolean(x.is_view());
     m_get_device "get_device" () |_o, x, _a| {
         let tpu = x.device().kind == DeviceKind::Tpu;
@@ -638,7 +654,7 @@ pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs:
                 return Err(PyTypeError::new_err("new(): expected sizes, a sequence of numbers, or a Tensor").into());
             }
         };
-        wrap_as(ty, t)
+        wrap_as(ty, if n == 1 && is_tensor(first) { t } else { convert::made(t) })
     })
 }
 

@@ -18,7 +18,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
-use torchtpu_tensor::{DType, Device, Result, Scalar, Tensor, autocast, ops};
+use torchtpu_tensor::{DType, Device, Result, Scalar, Tensor, autocast, ops, state};
 
 /// Everything of one name.
 pub struct Descriptor {
@@ -126,8 +126,8 @@ fn run(d: &'static Descriptor, o: &Overload, call: &Call, parsed: &Parsed) -> Ou
         };
         return if let Ret::Tensor(t) = r { Ok(wrap(t)) } else { written_list(d, call, r) };
     }
-    let r = if autocast::is_on() {
-        without_gil(&args, |a| autocast::call(o.policies, a, row.call))?
+    let r = if state::is_unusual() {
+        run_unusual(o, &args)?
     } else if parsed.elements < enter::BIG {
         (row.call)(&args)?
     } else {
@@ -145,6 +145,42 @@ fn run(d: &'static Descriptor, o: &Overload, call: &Call, parsed: &Parsed) -> Ou
             Ok(wrap(t))
         }
         r => to_object(d, r),
+    }
+}
+
+/// Runs a call while some thread casts for ops or is in inference mode.
+#[cold]
+#[inline(never)]
+fn run_unusual(o: &Overload, args: &Args<'_>) -> Result<Ret> {
+    let r = if autocast::is_on() {
+        without_gil(args, |a| autocast::call(o.policies, a, o.row.call))?
+    } else {
+        without_gil(args, o.row.call)?
+    };
+    if state::is_inference() {
+        mark_new(args, &r);
+    }
+    Ok(r)
+}
+
+/// Makes the tensors of a result inference tensors, unless they look at an argument.
+fn mark_new(args: &Args<'_>, r: &Ret) {
+    let is_old = |y: &Tensor| {
+        args.0.iter().any(|a| match a {
+            Arg::Tensor(x) => x.shares_storage(y),
+            Arg::Tensors(list) => list.iter().flatten().any(|x| x.shares_storage(y)),
+            _ => false,
+        })
+    };
+    let mark = |y: &Tensor| {
+        if !is_old(y) {
+            y.mark_inference();
+        }
+    };
+    match r {
+        Ret::Tensor(y) => mark(y),
+        Ret::Tuple(list) | Ret::List(list) => list.iter().for_each(mark),
+        Ret::Scalar(_) | Ret::None => {}
     }
 }
 

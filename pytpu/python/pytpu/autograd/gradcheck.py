@@ -56,14 +56,15 @@ def _check_inputs(inputs):
 
 def _numerical(run, x, eps):
     """The Jacobian of every output with respect to ``x``, as matrices (elements of x, elements of the output)."""
-    data = _real_parts(x.data)
-    places = list(itertools.product(*(range(n) for n in data.shape)))
+    # Written through ``x.data`` itself, since the memory of a view of conjugates holds other numbers.
+    data, steps = x.data, (1, 1j) if x.is_complex() else (1,)
+    places = itertools.product(itertools.product(*(range(n) for n in data.shape)), steps)
     rows = None
-    for at in places:
+    for at, step in places:
         before = data[at].item()
-        data[at] = before + eps
+        data[at] = before + eps * step
         above = run()
-        data[at] = before - eps
+        data[at] = before - eps * step
         below = run()
         data[at] = before
         found = [((a - b) / (2 * eps)).reshape(-1) for a, b in zip(above, below)]
@@ -134,12 +135,13 @@ def _direction(like):
 
 def _fast(run, outputs, inputs, eps, atol, rtol, check_dtypes):
     for j, x in enumerate(inputs):
-        data = _real_parts(x.data)
-        u = _direction(data)
+        data = x.data
+        u = _direction(_real_parts(data))
+        step = torch.view_as_complex(u) if x.is_complex() else u
         before = data.clone()
-        data.add_(u, alpha=eps)
+        data.add_(step, alpha=eps)
         above = run()
-        data.copy_(before).sub_(u, alpha=eps)
+        data.copy_(before).sub_(step, alpha=eps)
         below = run()
         data.copy_(before)
         for i, y in enumerate(outputs):

@@ -107,9 +107,9 @@ impl Op for Reduce {
         let spread = |t: &Tensor| t.reshape_dims(kept_as_one(&dims, self.mask))?.expand_dims(&dims);
         Ok(smallvec![match self.kind {
             ReduceKind::Sum => Some(spread(g)?),
-            // Ties share the gradient evenly.
+            // Ties share the gradient evenly, also where they are NaN.
             ReduceKind::Max | ReduceKind::Min => {
-                let hit = s.x(0).eq(&spread(s.y(0))?)?;
+                let hit = equal_or_nan(s.x(0), &spread(s.y(0))?)?;
                 let share = sum_mask(&hit, self.mask)?.to_dtype(g.dtype())?;
                 let g = spread(&g.div(&share)?)?;
                 Some(g.mul(&hit.to_dtype(g.dtype())?)?)
@@ -125,6 +125,15 @@ impl Op for Reduce {
             ReduceKind::Max | ReduceKind::Min => Saves::both(1, 1),
         }
     }
+}
+
+/// Whether elements are equal, or both NaN.
+pub(in crate::ops) fn equal_or_nan(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let equal = x.eq(y)?;
+    if !x.dtype().is_float() {
+        return Ok(equal);
+    }
+    equal.logical_or(&x.ne(x)?.logical_and(&y.ne(y)?)?)
 }
 
 /// Gradient of a product, right also where factors are zero: the product of all others, from both sides.
