@@ -380,11 +380,20 @@ impl BackwardFn for Refused {
 
 /// An alias of `y`, which has no history, as a result of `x` whose gradients a function computes.
 pub(crate) fn with_backward(y: &Tensor, x: &[&Tensor], f: Box<dyn BackwardFn>) -> Result<Tensor> {
+    Ok(with_backward_n(std::slice::from_ref(y), x, f)?.swap_remove(0))
+}
+
+/// [`with_backward`] for several results.
+pub(crate) fn with_backward_n(y: &[Tensor], x: &[&Tensor], f: Box<dyn BackwardFn>) -> Result<Vec<Tensor>> {
     let edges = x.iter().map(|x| x.history_edge()).collect::<Result<_>>()?;
-    let node = Node::function(f, edges, SmallVec::from_iter([*y.meta()]));
-    let alias = y.shallow_alias()?;
-    alias.set_grad_ref(Some(GradRef::Node(node)), 0);
-    Ok(alias)
+    let node = Node::function(f, edges, y.iter().map(|y| *y.meta()).collect());
+    let mut out = Vec::with_capacity(y.len());
+    for (nr, y) in y.iter().enumerate() {
+        let alias = y.shallow_alias()?;
+        alias.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
+        out.push(alias);
+    }
+    Ok(out)
 }
 
 /// An alias of `y` through which no gradient flows: backward fails with this text.

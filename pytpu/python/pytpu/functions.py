@@ -119,7 +119,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
         if device is not None and device.type != t.device.type:
             raise ValueError(f"can't alias tensor from device '{t.device}' to '{device}'.")
         if dtype is not None and dtype != t.dtype:
-            raise ValueError(f"can't alias tensor with dtype '{_name(t)}' into dtype '{dtype._scalar_type}'.")
+            raise ValueError(f"can't alias tensor with dtype '{t.dtype._scalar_type}' into dtype '{dtype._scalar_type}'.")
     if requires_grad is None and t.requires_grad and copy is not True:
         _once(
             "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "

@@ -513,7 +513,14 @@ pub const ROWS: &[Row] = &[
         |a| ok(rrelu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.bool(3)?, a.opt_generator(4)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.1), n(0.5)]),
     )
-    .inplace()
+    .inplace_by(|a| {
+        let (lower, upper, training) = (a.float(1)?, a.float(2)?, a.bool(3)?);
+        let slope = if training { lower } else { (lower + upper) / 2.0 };
+        let generator = a.opt_generator(4)?;
+        steep_in_place(a.tensor(0)?, slope, ["LeakyReluBackward0", "leakyReLu"], |x| {
+            rrelu(x, lower, upper, training, generator)
+        })
+    })
     .no_out()
     .scope(Scope::Function),
     Row::new(
