@@ -82,11 +82,6 @@ unsafe fn slice_part(o: Object, name: &std::ffi::CStr) -> Outcome<Option<i64>> {
     }
 }
 
-/// Says that masks of bytes are an old form.
-fn warn_of_bytes() -> torchtpu_tensor::Result<()> {
-    warning::warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.")
-}
-
 /// # Safety
 /// `o` is an object.
 unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
@@ -133,19 +128,16 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
             }
         };
         match (t.dtype(), t.dims().is_empty()) {
-            (DType::Bool | DType::U8, true) => {
-                if t.dtype() == DType::U8 {
-                    warn_of_bytes()?;
-                }
-                Ok(Item::Bool(only_element(&t)?.to_i64() != 0))
-            }
+            (DType::Bool | DType::U8, true) => Ok(Item::Bool(only_element(&t)?.to_i64() != 0)),
             (d, true) if !d.is_inexact() => Ok(Item::Int(only_element(&t)?.to_i64())),
             (d, _) if d.is_inexact() => {
                 Err(PyIndexError::new_err("tensors used as indices must be long, int, byte or bool tensors").into())
             }
             (d, _) => {
                 if d == DType::U8 {
-                    warn_of_bytes()?;
+                    warning::warn(
+                        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+                    )?;
                 }
                 Ok(Item::Tensor(t))
             }

@@ -610,7 +610,7 @@ unsafe fn subclass_object(cls: Object, t: Tensor) -> Outcome {
     // SAFETY: checked here.
     unsafe {
         if PyType_IsSubtype(cls.cast(), crate::tensor_type::tensor_type()) == 0 {
-            return Err(PyTypeError::new_err("cls must be a subclass of Tensor").into());
+            return Err(PyTypeError::new_err("Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits from Tensor.").into());
         }
         wrap_as(cls.cast(), t)
     }

@@ -285,6 +285,12 @@ def test_backward_of_a_negative_slope_in_place_is_refused(write):
     write(torch.tensor([-1.0, 1.0]))
 
 
+def test_gradients_with_respect_to_nothing_are_refused():
+    y = torch.ones(2, requires_grad=True).sum()
+    with pytest.raises(RuntimeError, match="`inputs` argument to `grad\\(\\)` cannot be empty."):
+        torch.autograd.grad(y, [])
+
+
 # ---- steps of the graph
 
 

@@ -184,7 +184,7 @@ def broadcast_shapes(*shapes):
     out = [1] * rank
     for at, s in enumerate(shapes):
         for i, n in enumerate(reversed(s), 1):
-            if n < 0:
+            if n < 0 and out[-i] == 1:
                 raise ValueError("Attempting to broadcast a dimension with negative length!")
             if n != 1 and out[-i] != n:
                 if out[-i] != 1:
