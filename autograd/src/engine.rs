@@ -469,6 +469,7 @@ fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Res
                         y.meta.dtype.name()
                     )));
                 }
+                Some(g) if g.dtype() != y.meta.dtype => g.to_dtype(y.meta.dtype)?,
                 Some(g) => g,
                 None if y.meta.numel() == 1 && y.meta.dtype.is_complex() => {
                     return Err(Error::runtime(format!(

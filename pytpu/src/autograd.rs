@@ -96,15 +96,35 @@ fn _grad<'py>(
     PyTuple::new(py, found)
 }
 
-#[pyfunction]
-fn is_grad_enabled() -> bool {
-    state::grad_enabled()
+thread_local! {
+    /// What `is_grad_enabled` says in inference mode, where nothing is recorded whatever is set.
+    static GRAD_IN_INFERENCE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Switches recording on or off and says what was set before.
+#[pyfunction]
+fn is_grad_enabled() -> bool {
+    state::grad_enabled() || (state::is_inference() && GRAD_IN_INFERENCE.get())
+}
+
+/// Switches recording on or off and says what was set before. In inference mode nothing is recorded all the same.
 #[pyfunction]
 fn _set_grad_enabled(on: bool) -> bool {
-    state::with(|s| s.grad.replace(on))
+    if state::is_inference() { GRAD_IN_INFERENCE.replace(on) } else { state::with(|s| s.grad.replace(on)) }
+}
+
+/// Switches inference mode on or off, with recording the other way round; gives both as they were.
+#[pyfunction]
+fn _set_inference_mode(on: bool, grad: bool) -> (bool, bool) {
+    let before = is_grad_enabled();
+    let was_on = state::set_inference(on);
+    GRAD_IN_INFERENCE.set(on && grad);
+    state::with(|s| s.grad.set(!on && grad));
+    (was_on, before)
+}
+
+#[pyfunction]
+fn is_inference_mode_enabled() -> bool {
+    state::is_inference()
 }
 
 // ---- nodes
@@ -147,6 +167,43 @@ impl PyNode {
     }
 }
 
+/// The text of an attribute's name.
+fn saved_name(name: &Bound<'_, PyAny>) -> Option<String> {
+    name.extract().ok()
+}
+
+/// Which operand or result an attribute such as `_saved_self` names.
+fn saved_place(name: &str) -> Option<SavedPlace> {
+    Some(match name.strip_prefix("_saved_")? {
+        "self" | "input" | "mat1" | "condition" | "theta" => SavedPlace::Operand(0),
+        "other" | "weight" | "mat2" | "exponent" | "index" | "indices" | "target" | "vec" => SavedPlace::Operand(1),
+        "bias" | "src" | "source" => SavedPlace::Operand(2),
+        "result" | "output" | "result0" | "grad_input" => SavedPlace::Result(0),
+        "result1" | "mean" | "save_mean" => SavedPlace::Result(1),
+        "result2" | "rstd" | "save_invstd" => SavedPlace::Result(2),
+        _ => return None,
+    })
+}
+
+/// What a node may keep.
+#[derive(Clone, Copy)]
+enum SavedPlace {
+    Operand(usize),
+    Result(u32),
+}
+
+impl PyNode {
+    /// The tensor that the step keeps at a place; nothing where it has no such place, and no tensor where it keeps none there.
+    fn saved(&self, place: SavedPlace) -> Result<Option<Option<Tensor>>> {
+        let Some(n) = self.node() else { return Ok(None) };
+        match place {
+            SavedPlace::Operand(i) if i < n.edges().len() => n.saved_operand(i).map(Some),
+            SavedPlace::Result(nr) if (nr as usize) < n.outputs().len() => n.saved_result(nr).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
 #[pymethods]
 impl PyNode {
     #[new]
@@ -170,6 +227,11 @@ impl PyNode {
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match slf.get().python_function() {
             Some(f) => f.objects().context.bind(slf.py()).getattr(name.cast::<pyo3::types::PyString>()?),
+            None if let Some(place) = saved_name(name).as_deref().and_then(saved_place)
+                && let Some(found) = slf.get().saved(place).transpose() =>
+            {
+                optional_object(slf.py(), found.or_raise()?)
+            }
             None => Err(PyAttributeError::new_err(format!(
                 "'{}' object has no attribute '{}'",
                 slf.get().class_name(),
@@ -476,6 +538,8 @@ struct PythonBackward {
     name: String,
     objects: Kept<FunctionObjects>,
     inputs: usize,
+    /// Which outputs share the elements of an input.
+    views: Vec<bool>,
 }
 
 impl PythonBackward {
@@ -505,6 +569,9 @@ impl BackwardFn for PythonBackward {
         })
         .map_err(callback_error)
     }
+    fn is_view_output(&self, nr: u32) -> bool {
+        self.views.get(nr as usize).copied().unwrap_or(false)
+    }
     fn release(&self) {
         Python::attach(|py| {
             if let Err(e) = self.objects().release.bind(py).call0() {
@@ -517,13 +584,17 @@ impl BackwardFn for PythonBackward {
     }
 }
 
-/// Hangs a Python backward on `outputs`, as a function of `inputs`. Outputs at places not in `differentiable` are left alone.
+/// Hangs a Python backward on `outputs`, as a function of `inputs`. Outputs at places not in `differentiable` are left alone; those in
+/// `dirty` are inputs that were written, and those in `views` share the elements of an input.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "called in one place, from Python")]
 fn _attach_function(
     name: String,
     inputs: &Bound<'_, PyList>,
     outputs: &Bound<'_, PyList>,
     differentiable: Vec<bool>,
+    dirty: Vec<bool>,
+    views: Vec<bool>,
     run: Py<PyAny>,
     release: Py<PyAny>,
     context: Py<PyAny>,
@@ -537,12 +608,22 @@ fn _attach_function(
             name,
             objects: Kept::new(FunctionObjects { run, release, context }),
             inputs: x.len(),
+            views,
         }),
         edges,
         metas,
     );
     for (nr, t) in y.iter().enumerate() {
-        if differentiable[nr] {
+        if dirty[nr] {
+            if t.is_view() && y.len() > 1 {
+                return Err(PyRuntimeError::new_err(
+                    "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one Tensor. This is not supported by the current autograd engine. You should either make sure the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does the other operations). You can ask on the forum https://discuss.pytorch.org/ if you need help to do this change.",
+                ));
+            }
+            if differentiable[nr] {
+                t.adopt_history(&node, nr as u32).or_raise()?;
+            }
+        } else if differentiable[nr] {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
         }
     }
@@ -689,6 +770,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_grad, m)?)?;
     m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_set_grad_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_inference_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_register_hook, m)?)?;
     m.add_function(wrap_pyfunction!(_register_post_accumulate_grad_hook, m)?)?;
     m.add_function(wrap_pyfunction!(_attach_function, m)?)?;

@@ -9,7 +9,7 @@ use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use std::sync::atomic::AtomicBool;
-use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, warning};
+use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, state, warning};
 
 /// Whether an object shows its memory by NumPy's array interface. NumPy's scalars have one too, but on memory that is gone
 /// when they have told of it.
@@ -68,17 +68,51 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
                 "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
             )?;
         }
+        if let Some(t) = from_exporter(o)? {
+            return tensor(t.as_ptr(), dtype, Some(device));
+        }
         let mut dims = Vec::new();
         shape_of(o, &mut dims)?;
-        let mut data = Numbers { values: Vec::new(), kind: None, odd: None };
+        let mut data = Numbers { values: Vec::new(), kind: None, odd: None, has_large: false };
         read(o, &dims, 0, &mut data, dtype)?;
         let dtype = dtype.unwrap_or(data.kind.unwrap_or_else(default_dtype));
         if let Some(odd) = data.odd {
             return Err(no_number(&odd, dtype));
         }
+        if data.has_large && dtype.is_int() {
+            return Err(PyValueError::new_err("Overflow when unpacking long long").into());
+        }
         let t = from_numbers(&data.values, &dims, dtype)?;
         Ok(t.to_device(device)?)
     }
+}
+
+/// A tensor on the memory of an object that exports it by DLPack, and is no number and no sequence.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+unsafe fn from_exporter(o: *mut PyObject) -> Outcome<Option<Py<PyAny>>> {
+    // SAFETY: by the contract.
+    unsafe {
+        if PyFloat_Check(o) != 0 || PyLong_Check(o) != 0 || PySequence_Check(o) != 0 {
+            return Ok(None);
+        }
+        if PyObject_HasAttrString(Py_TYPE(o).cast(), c"__dlpack__".as_ptr()) == 0 {
+            return Ok(None);
+        }
+        Python::attach(|py| {
+            let from = py.import("pytpu.utils.dlpack")?.getattr("from_dlpack")?;
+            Ok(Some(from.call1((Bound::from_borrowed_ptr(py, o),))?.unbind()))
+        })
+    }
+}
+
+/// A tensor that is made now: an inference tensor in inference mode.
+pub fn made(t: Tensor) -> Tensor {
+    if state::is_inference() {
+        t.mark_inference();
+    }
+    t
 }
 
 struct Numbers {
@@ -87,9 +121,26 @@ struct Numbers {
     kind: Option<DType>,
     /// The type of the first object that is no number; what is wrong with it depends on the dtype.
     odd: Option<String>,
+    /// Whether some integer has more than 64 bits.
+    has_large: bool,
 }
 
 impl Numbers {
+    /// Takes an integer of more than 64 bits, which floating-point dtypes round.
+    ///
+    /// # Safety
+    /// `o` is an integer object.
+    unsafe fn push_large(&mut self, o: *mut PyObject) -> Outcome<()> {
+        // SAFETY: by the contract.
+        let v = unsafe { PyLong_AsDouble(o) };
+        // SAFETY: the GIL is held.
+        if v == -1.0 && !unsafe { PyErr_Occurred() }.is_null() {
+            return Err(Failure::Raised);
+        }
+        self.push(Scalar::Float(v), DType::I64);
+        self.has_large = true;
+        Ok(())
+    }
     fn push(&mut self, v: Scalar, kind: DType) {
         self.values.push(v);
         self.kind = Some(match self.kind {
@@ -199,7 +250,7 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 let v = PyLong_AsLongLong(o);
                 if v == -1 && !PyErr_Occurred().is_null() {
                     PyErr_Clear();
-                    return Err(PyValueError::new_err("Overflow when unpacking long long").into());
+                    return out.push_large(o);
                 }
                 out.push(Scalar::Int(v), DType::I64);
                 return Ok(());
@@ -210,6 +261,16 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 let kind = name.strip_prefix("numpy.").and_then(|n| DType::ALL.into_iter().find(|d| d.name() == n));
                 out.push(s, kind.unwrap_or(s.dtype()));
                 return Ok(());
+            }
+            // NumPy's unsigned integers may be too large, as Python's may.
+            if PyIndex_Check(o) != 0 {
+                let i = PyNumber_Index(o);
+                if i.is_null() {
+                    return Err(Failure::Raised);
+                }
+                let r = out.push_large(i);
+                Py_DECREF(i);
+                return r;
             }
             let name = arguments::type_name(o);
             if is_sequence(o) {
@@ -479,6 +540,7 @@ fn new_tensor<'py>(
         tensor(data.as_ptr(), dtype, device)
     }
     .or_raise()?;
+    let t = made(t);
     if requires_grad {
         if !t.dtype().is_inexact() {
             return Err(PyRuntimeError::new_err(
@@ -515,7 +577,7 @@ fn as_tensor<'py>(
             tensor(data.as_ptr(), dtype, device).or_raise()?
         }
     };
-    tensor_type::to_python(py, t)
+    tensor_type::to_python(py, made(t))
 }
 
 /// A tensor that shares its memory with a NumPy array.
@@ -527,7 +589,7 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));
     }
     warn_of_read_only(ndarray)?;
-    tensor_type::to_python(ndarray.py(), from_array_interface(ndarray)?)
+    tensor_type::to_python(ndarray.py(), made(from_array_interface(ndarray)?))
 }
 
 /// What NumPy's `__array_interface__` says of a host tensor.

@@ -128,8 +128,8 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
             }
         };
         match (t.dtype(), t.dims().is_empty()) {
-            (DType::Bool, true) => Ok(Item::Bool(only_element(&t)?.to_i64() != 0)),
-            (d, true) if !d.is_inexact() && d != DType::U8 => Ok(Item::Int(only_element(&t)?.to_i64())),
+            (DType::Bool | DType::U8, true) => Ok(Item::Bool(only_element(&t)?.to_i64() != 0)),
+            (d, true) if !d.is_inexact() => Ok(Item::Int(only_element(&t)?.to_i64())),
             (d, _) if d.is_inexact() => {
                 Err(PyIndexError::new_err("tensors used as indices must be long, int, byte or bool tensors").into())
             }

@@ -29,6 +29,7 @@ mod arguments;
 mod autocast;
 mod autograd;
 mod convert;
+mod deprecated;
 mod device;
 mod dlpack;
 mod dtype;
@@ -60,6 +61,12 @@ fn _set_num_threads(n: usize) {
     torchtpu_kernels::threads::set_num_threads(n);
 }
 
+/// Whether functions that PyTorch has in no deterministic form are refused, or warn.
+#[pyfunction]
+fn _set_deterministic(on: bool, warn_only: bool) {
+    torchtpu_tensor::state::set_deterministic(on, warn_only);
+}
+
 /// How tensors are printed from now on; no threshold prints all.
 #[pyfunction]
 fn _set_print_options(
@@ -89,6 +96,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_function(wrap_pyfunction!(_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(_set_num_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_deterministic, m)?)?;
     m.add_function(wrap_pyfunction!(_set_print_options, m)?)?;
     m.add_function(wrap_pyfunction!(_log_api_usage_once, m)?)?;
     enter::register(m)?;

@@ -68,6 +68,8 @@ const UNVERSIONED: u8 = 2;
 const CONJUGATED: u8 = 4;
 /// Set on views whose elements are the negatives of those in memory.
 const NEGATED: u8 = 8;
+/// Set on tensors made in inference mode, and on views of them.
+const INFERENCE: u8 = 16;
 
 #[repr(C, align(64))]
 struct Header {
@@ -571,7 +573,7 @@ impl Tensor {
         unsafe {
             header.write(Header {
                 refs: AtomicU32::new(1),
-                flags: AtomicU8::new(lazy | self.header().flags.load(Ordering::Relaxed) & UNVERSIONED),
+                flags: AtomicU8::new(lazy | self.header().flags.load(Ordering::Relaxed) & (UNVERSIONED | INFERENCE)),
                 contiguous: lazy == 0 && torchtpu_kernels::is_contiguous(&meta.dims, &strides),
                 class: 0,
                 storage: self.header().storage,
@@ -667,6 +669,22 @@ impl Tensor {
     /// Marks a 0-d tensor as standing for a number.
     pub(crate) fn mark_wrapped_number(&self) {
         self.header().flags.fetch_or(WRAPPED_NUMBER, Ordering::Relaxed);
+    }
+    /// Whether this tensor was made in [inference mode](crate::state::set_inference), or is a view of one that was.
+    #[inline(always)]
+    pub fn is_inference(&self) -> bool {
+        self.header().flags.load(Ordering::Relaxed) & INFERENCE != 0
+    }
+    /// Makes this new tensor an inference tensor.
+    pub fn mark_inference(&self) {
+        self.header().flags.fetch_or(INFERENCE, Ordering::Relaxed);
+    }
+    /// Whether elements are conjugated or negated in memory, or belong to an inference tensor: no shortcut writes them.
+    #[inline(always)]
+    pub(crate) fn is_written_with_care(&self) -> bool {
+        let flags = self.header().flags.load(Ordering::Relaxed);
+        flags & (CONJUGATED | NEGATED | INFERENCE) != 0
+            && (flags & (CONJUGATED | NEGATED) != 0 || !crate::state::is_inference())
     }
     /// Whether both handles mean the same tensor.
     #[inline]

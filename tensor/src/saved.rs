@@ -139,6 +139,11 @@ impl SavedTensor {
     /// Whatever a hook raises.
     #[inline]
     pub fn new(tensor: Tensor) -> Result<SavedTensor> {
+        if tensor.is_inference() {
+            return Err(Error::runtime(
+                "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.",
+            ));
+        }
         if state::with(|s| s.saved_hooks.get()) && !tensor.is_wrapped_number() {
             return SavedTensor::pack(&tensor, tensor.history_edge()?);
         }

@@ -1,7 +1,7 @@
 //! Views: how they were made, how a device reads them, how history reaches them.
 
 use crate::op::{Layout, Prim, ViewOp};
-use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch};
+use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -140,7 +140,7 @@ impl ViewInfo {
         }
         if let Some(GradRef::Node(n)) = t.grad_ref() {
             let nr = t.output_nr();
-            x.set_grad_ref(Some(GradRef::Node(n)), nr);
+            graph::replace_history(x, Some(GradRef::Node(n)), nr);
         }
         Ok(())
     }
@@ -346,13 +346,32 @@ pub(crate) fn write_through(base: &Tensor, ops: &[Prim], y: &Tensor) -> Result<T
     Ok(value)
 }
 
+impl Tensor {
+    /// Makes output `nr` of a node the history of this tensor, which was just written in place without recording. A view makes it that
+    /// of a part of its base.
+    ///
+    /// # Errors
+    /// `Runtime` where the history of the base cannot follow.
+    pub fn adopt_history(&self, node: &std::sync::Arc<graph::Node>, nr: u32) -> Result<()> {
+        let y = self.shallow_alias()?;
+        y.set_grad_ref(Some(GradRef::Node(node.clone())), nr);
+        let old_base = match self.view_info() {
+            Some(v) if !v.is_detached() => {
+                v.check_rebase(self)?;
+                Some(v.base.alias_with_history()?)
+            }
+            _ => None,
+        };
+        rebase_history(self, &y, old_base)
+    }
+}
+
 /// Gives `x` the history of `y`, whose values were just written into it. For a view, the base's history becomes: the old
 /// base with this part replaced.
 pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -> Result<()> {
     match x.view_info().filter(|v| !v.is_detached()) {
         None => {
-            let r = y.grad_ref();
-            x.set_grad_ref(r, y.output_nr());
+            graph::replace_history(x, y.grad_ref(), y.output_nr());
         }
         Some(info) => {
             if !y.requires_grad() && !info.base.requires_grad() {
@@ -360,8 +379,7 @@ pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -
             }
             let old = old_base.expect("a view's base is kept by the caller");
             let new = write_through(&old, &info.ops, y)?;
-            let r = new.grad_ref();
-            info.base.set_grad_ref(r, new.output_nr());
+            graph::replace_history(&info.base, new.grad_ref(), new.output_nr());
             // The view itself now is a view of the new base.
             info.history_version.store(x.version().wrapping_sub(1), Relaxed);
             info.refresh(x)?;

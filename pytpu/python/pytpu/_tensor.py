@@ -74,7 +74,7 @@ def __repr__(self, *, tensor_contents=None):
 
 @method
 def __format__(self, spec):
-    if self.dim() == 0 and type(self) is Tensor:
+    if self.dim() == 0 and type(self) is Tensor and not self.is_meta:
         return self.item().__format__(spec)
     return object.__format__(self, spec)
 
@@ -180,7 +180,7 @@ def numpy(self, *, force=False):
 
     if force:
         return _resolved(self).numpy()
-    if self.requires_grad:
+    if self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if not self.is_cpu:
         raise TypeError(
@@ -339,9 +339,19 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 @method
 def new(self, *args):
     """A tensor of this dtype and device: of the given sizes, or with the given data."""
+    from ._size import Size
+
+    if len(args) == 1 and isinstance(args[0], Size):
+        return self.new_empty(args[0])
     if args and not isinstance(args[0], int):
         return self.new_tensor(args[0])
     return self.new_empty(args or (0,))
+
+
+@method
+def chalf(self, *, memory_format=None):
+    """Raises: there is no ``torch.complex32`` yet."""
+    raise NotImplementedError("complex numbers of float16 (torch.complex32) are not supported yet; use torch.complex64")
 
 
 @method
@@ -458,11 +468,6 @@ def const_data_ptr(self):
 
 
 @method
-def is_inference(self):
-    return False
-
-
-@method
 def resize_(self, *size, memory_format=None):
     """Changes the sizes, and the memory where it does not suffice."""
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
@@ -507,9 +512,27 @@ def fill_diagonal_(self, fill_value, wrap=False):
     return self
 
 
+def _c_name(dtype):
+    """The name of a dtype as messages of C++ show it."""
+    names = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+             "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+             "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+    name = str(dtype).removeprefix("torch.")
+    return names.get(name, name)
+
+
 @method
 def set_(self, source=None, storage_offset=0, size=None, stride=None):
     """Makes this tensor look at another's memory, or at a storage from an offset with sizes and strides."""
+    if isinstance(source, _C.Tensor):
+        if source.dtype != self.dtype:
+            names = [_c_name(t.dtype) for t in (source, self)]
+            raise RuntimeError(f"Could not set tensor of type {names[0]} to a tensor of type {names[1]}")
+    elif source is not None and getattr(source, "dtype", self.dtype) != self.dtype:
+        raise RuntimeError(
+            f"Expected a Storage of type {_c_name(self.dtype)} or an UntypedStorage, but got type {source.dtype._scalar_type} for "
+            "argument 1 'storage'"
+        )
     if source is not None and (not isinstance(source, _C.Tensor) or size is not None):
         flat = source.detach() if isinstance(source, _C.Tensor) else source._flat()
         flat = flat if flat.dtype == self.dtype else flat.view(self.dtype)

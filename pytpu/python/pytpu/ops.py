@@ -15,8 +15,8 @@ class OpOverload:
         self._overloadname = overload
         self.__name__ = f"{packet.__name__}.{overload}"
 
-    def __call__(self, *args, **kwargs):
-        return self.overloadpacket._op(*args, **kwargs)
+    def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
+        return self_.overloadpacket._op(*args, **kwargs)
 
     def __copy__(self):
         return self
@@ -48,8 +48,8 @@ class OpOverloadPacket:
         self._op = op
         self._schemas = _C._schemas(name) if namespace == "aten" else [name]
 
-    def __call__(self, *args, **kwargs):
-        return self._op(*args, **kwargs)
+    def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
+        return self_._op(*args, **kwargs)
 
     def overloads(self):
         """Names of the overloads."""

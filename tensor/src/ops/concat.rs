@@ -177,7 +177,6 @@ pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     let dtype = xs.iter().fold(first.dtype(), |d, x| promote_types(d, x.dtype()));
     let kept: Vec<&&Tensor> = xs.iter().filter(|x| !legacy(x)).collect();
     if kept.is_empty() {
-        normalize_dim(dim, 1)?;
         let typed: Vec<Tensor> = xs.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
         return dispatch::call(Prim::Cat(Cat { dim: 0 }), &typed.iter().collect::<Vec<_>>());
     }
@@ -369,6 +368,12 @@ fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
     if xs.is_empty() {
         return Err(Error::runtime("meshgrid expects a non-empty TensorList"));
     }
+    if xs.iter().any(|x| x.dtype() != xs[0].dtype()) {
+        return Err(Error::runtime("meshgrid expects all tensors to have the same dtype"));
+    }
+    if xs.iter().any(|x| x.device() != xs[0].device()) {
+        return Err(Error::runtime("meshgrid expects all tensors to have the same device"));
+    }
     let mut xs: Vec<&Tensor> = xs.to_vec();
     let swap = indexing == "xy" && xs.len() >= 2;
     if swap {
@@ -491,7 +496,7 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[2, 3])]),
     ),
     Row::new(
-        "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
+        "roll(Tensor self, SymInt[1] shifts, int[1]? dims=[]) -> Tensor",
         Tier::Composed,
         |a| Ok(roll(a.tensor(0)?, a.ints(1)?, a.ints(2)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1]), ints(&[1])], [t(&[2, 3]), ints(&[2])]),

@@ -88,6 +88,8 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     outputs, inputs = _tuple(outputs), _tuple(inputs)
+    if outputs and not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     grads = (None,) * len(outputs) if grad_outputs is None else _tuple(grad_outputs)
     for x in inputs:
         if isinstance(x, _C.Tensor) and not x.requires_grad:
