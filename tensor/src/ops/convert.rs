@@ -144,13 +144,7 @@ impl Tensor {
             (_, DeviceKind::Meta) => Tensor::empty(&meta),
             (DeviceKind::Cpu, DeviceKind::Tpu) => {
                 let be = backend::get()?;
-                if device.index as usize >= be.device_count()? {
-                    return Err(Error::runtime(format!(
-                        "tpu error: invalid device ordinal {}; this process has {} device(s)",
-                        device.index,
-                        be.device_count()?
-                    )));
-                }
+                backend::check_exists(device)?;
                 let x = state::no_grad(|| self.contiguous())?;
                 let handle = be.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
                 Ok(Tensor::from_device_value(&meta, handle))
@@ -161,7 +155,8 @@ impl Tensor {
                 backend::get()?.read(handle, y.as_bytes_mut().expect("contiguous and on cpu"))?;
                 Ok(y)
             }
-            (DeviceKind::Cpu, DeviceKind::Cpu) | (DeviceKind::Tpu, DeviceKind::Tpu) => {
+            (DeviceKind::Cpu, DeviceKind::Cpu) => state::no_grad(|| self.detach().copy()),
+            (DeviceKind::Tpu, DeviceKind::Tpu) => {
                 Tensor::copied_to(&self.copied_to(Device::CPU)?, device)
             }
         }
