@@ -36,6 +36,7 @@ mod enter;
 mod indexing;
 mod methods;
 mod number;
+mod panics;
 mod random;
 mod safetensors;
 mod size;
@@ -68,7 +69,11 @@ fn _set_print_options(
     edge_items: usize,
     line_width: usize,
     scientific: Option<bool>,
-) {
+) -> PyResult<()> {
+    // A million digits are more than any number has; more would only take memory.
+    if precision > 1 << 20 {
+        return Err(pyo3::exceptions::PyValueError::new_err("precision too big"));
+    }
     let threshold = threshold.unwrap_or(usize::MAX);
     torchtpu_tensor::print::set_print_options(torchtpu_tensor::print::PrintOptions {
         precision,
@@ -77,6 +82,7 @@ fn _set_print_options(
         line_width,
         scientific,
     });
+    Ok(())
 }
 
 /// What libraries call to be counted; nobody counts.
@@ -86,6 +92,12 @@ fn _log_api_usage_once(_event: &str) {}
 #[pymodule]
 #[pyo3(name = "_C")]
 fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    // SAFETY: the GIL is held.
+    if unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) } != 0 {
+        return Err(pyo3::exceptions::PyImportError::new_err(
+            "pytpu works in the main interpreter only: it keeps objects for the whole process, which sub-interpreters may not share",
+        ));
+    }
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_function(wrap_pyfunction!(_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(_set_num_threads, m)?)?;
@@ -106,5 +118,6 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::register(m)?;
     safetensors::register(m)?;
     tpu::register(m)?;
+    panics::register(m)?;
     Ok(())
 }

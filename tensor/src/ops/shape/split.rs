@@ -6,6 +6,7 @@ use crate::ops::concat::cat;
 use crate::view::Made;
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::{SmallVec, smallvec};
+use torchtpu_kernels::memory;
 
 /// Puts the gradients of parts together.
 struct Parts {
@@ -52,6 +53,15 @@ fn set_made(views: &[Tensor], made: Made) {
 pub(super) fn changeable(views: Vec<Tensor>) -> Vec<Tensor> {
     set_made(&views, Made::Ordinarily);
     views
+}
+
+/// A list of views, whose number may be whatever a user asks for.
+fn collected(views: impl Iterator<Item = Result<Tensor>>) -> Result<Vec<Tensor>> {
+    let mut all = memory::with_capacity(views.size_hint().0);
+    for view in views {
+        memory::push(&mut all, view?);
+    }
+    Ok(all)
 }
 
 impl Tensor {
@@ -118,7 +128,7 @@ impl Tensor {
         let n = self.dims()[d] as i64;
         let size = (n + chunks - 1) / chunks;
         if size == 0 {
-            let mut sizes = vec![0; chunks as usize];
+            let mut sizes = memory::filled(0, chunks as usize);
             sizes[0] = n;
             return self.split_sizes(&sizes, dim);
         }
@@ -155,9 +165,9 @@ impl Tensor {
         views: impl Iterator<Item = Result<Tensor>>,
     ) -> Result<Vec<Tensor>> {
         if !state::grad_enabled() {
-            return views.collect();
+            return collected(views);
         }
-        let y: Vec<Tensor> = state::no_grad(|| views.collect::<Result<_>>())?;
+        let y: Vec<Tensor> = state::no_grad(|| collected(views))?;
         set_made(&y, Made::OneOfMany);
         if y.is_empty() || !self.requires_grad() {
             return Ok(y);
