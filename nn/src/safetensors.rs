@@ -117,7 +117,7 @@ pub fn save(tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Res
     let all = elements(tensors)?;
     // The format's crate allocates all of it at once, and ends the process where there is no memory.
     let bytes = all.iter().map(|(name, e)| 256 + name.len() + (&e).data_len()).sum();
-    drop(torchtpu_tensor::memory::with_capacity::<u8>(bytes));
+    torchtpu_tensor::memory::expect_room(bytes);
     ::safetensors::serialize(all.iter().map(|(name, e)| (*name, e)), metadata).map_err(writing)
 }
 

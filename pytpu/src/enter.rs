@@ -144,7 +144,14 @@ fn error_of_panic(text: &str) -> PyErr {
 #[pyfunction]
 #[pyo3(signature = (_class, *args))]
 fn _exception_for_panic<'py>(_class: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> Bound<'py, PyAny> {
-    let text = args.get_item(0).and_then(|t| t.extract::<String>()).unwrap_or_else(|_| "no message".into());
+    let given = args.get_item(0);
+    // CPython calls the class again, with what it made, where that is of another class.
+    if let Ok(made) = &given
+        && made.is_instance_of::<PyBaseException>()
+    {
+        return made.clone();
+    }
+    let text = given.and_then(|t| t.extract::<String>()).unwrap_or_else(|_| "no message".into());
     error_of_panic(&text).into_value(args.py()).into_bound(args.py()).into_any()
 }
 

@@ -170,7 +170,7 @@ fn refill(f: &FreeLists, class: usize) -> NonNull<u8> {
     // SAFETY: the layout is not empty. Slabs are never freed: their blocks circulate between the lists.
     let base = unsafe { std::alloc::alloc(layout) };
     if base.is_null() {
-        std::alloc::handle_alloc_error(layout);
+        memory::give_up(layout.size());
     }
     for i in 1..n {
         // SAFETY: block `i` lies within the slab.

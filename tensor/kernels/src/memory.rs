@@ -277,6 +277,12 @@ pub fn reserve<T>(v: &mut Vec<T>, more: usize) {
     }
 }
 
+/// Unwinds by [`give_up`] unless so many bytes can be had now: for what is made of many small allocations, each of which ends the
+/// process where it fails.
+pub fn expect_room(bytes: usize) {
+    drop(with_capacity::<u8>(bytes));
+}
+
 /// [`Vec::with_capacity`], which unwinds by [`give_up`].
 pub fn with_capacity<T>(n: usize) -> Vec<T> {
     let mut v = Vec::new();

@@ -220,14 +220,15 @@ fn zeta_of_all(s: i64, x: &Tensor) -> Result<Tensor> {
     let whole = x.floor()?;
     let part = x.sub(&whole)?;
     // What is left of zero starts at its part, what is right of it where it is.
-    let left = whole.lt_scalar(0.0)?;
-    let near = select(&left, &part, x)?;
-    let mut y = near.pow_scalar(-p)?.add(&zeta_of_positive(s, &near.add_scalar(1.0)?)?)?;
+    let near = select(&whole.lt_scalar(0.0)?, &part, x)?;
+    let mut y = zeta_of_positive(s, &near.add_scalar(MANY as f64)?)?;
     let sign = if s % 2 == 0 { 1.0 } else { -1.0 };
-    for m in 1..=MANY {
+    // From the smallest on, and as pairs of either side, which may cancel.
+    for m in (1..=MANY).rev() {
         let m = m as f64;
-        let term = part.neg()?.add_scalar(m)?.pow_scalar(-p)?.mul_scalar(sign)?;
-        y = select(&whole.le_scalar(-m)?, &y.add(&term)?, &y)?;
+        let right = near.add_scalar(m - 1.0)?.pow_scalar(-p)?;
+        let left = part.neg()?.add_scalar(m)?.pow_scalar(-p)?.mul_scalar(sign)?;
+        y = y.add(&select(&whole.le_scalar(-m)?, &right.add(&left)?, &right)?)?;
     }
     Ok(y)
 }

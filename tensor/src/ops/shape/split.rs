@@ -57,7 +57,13 @@ pub(super) fn changeable(views: Vec<Tensor>) -> Vec<Tensor> {
 
 /// A list of views, whose number may be whatever a user asks for.
 fn collected(views: impl Iterator<Item = Result<Tensor>>) -> Result<Vec<Tensor>> {
-    let mut all = memory::with_capacity(views.size_hint().0);
+    /// Bytes of a view: its block and how it was made, and the object of a binding.
+    const VIEW: usize = 1024;
+    let n = views.size_hint().0;
+    if n > 1 << 12 {
+        memory::expect_room(n.saturating_mul(VIEW));
+    }
+    let mut all = memory::with_capacity(n);
     for view in views {
         memory::push(&mut all, view?);
     }
