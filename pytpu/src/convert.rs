@@ -437,7 +437,8 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     // The last element that sizes and strides reach.
     let reach = dims.iter().zip(&strides).try_fold(1usize, |sum, (n, s)| sum.checked_add((n - 1).checked_mul(*s)?));
     let end = reach.and_then(|n| n.checked_mul(size)).and_then(|n| n.checked_add(address));
-    if address == 0 || end.is_none_or(|n| isize::try_from(n).is_err()) {
+    // No process has more than 57 bits of addresses.
+    if address == 0 || end.is_none_or(|n| n >> 57 != 0) {
         return Err(too_large());
     }
     let keep = Kept(Some(array.clone().unbind()));

@@ -137,7 +137,11 @@ getters! {
     get_is_meta |x| boolean(x.device().kind == DeviceKind::Meta);
     get_false |_x| boolean(false);
     get_itemsize |x| integer(x.dtype().size_bytes());
-    get_nbytes |x| integer(x.numel() * x.dtype().size_bytes());
+    get_nbytes |x| {
+        // Of an expanded view they may be more than 64 bits count.
+        let bytes = x.numel() as u128 * x.dtype().size_bytes() as u128;
+        Python::attach(|py| object_of(bytes.into_pyobject(py).map_err(PyErr::from)?))
+    };
     get_version |x| integer(x.version() as usize);
     get_output_nr |x| integer(x.output_nr() as usize);
     get_base |x| match x.view_info().filter(|v| !v.is_detached()) { Some(v) => Ok(wrap(v.base.clone())), None => none() };

@@ -765,7 +765,9 @@ impl Tensor {
         match self.storage().owner {
             Owner::Device | Owner::None => 0,
             _ => {
-                self.storage().data.load(Ordering::Relaxed) as usize + self.storage_offset() * self.dtype().size_bytes()
+                // Where there are no elements, the offset may be any number.
+                let from = self.storage_offset().wrapping_mul(self.dtype().size_bytes());
+                (self.storage().data.load(Ordering::Relaxed) as usize).wrapping_add(from)
             }
         }
     }

@@ -262,6 +262,20 @@ def test_a_chain_of_views_takes_linear_time(view):
     assert seconds(20_000) < 3
 
 
+def test_joining_a_thousand_tensors_does_not_compile_for_long():
+    x = torch.arange(4.0, device="tpu")
+    start = time.perf_counter()
+    y = torch.cat([x] * 1000)
+    assert y.shape == (4000,) and y.sum().item() == 6000.0
+    z = torch.cat([x.reshape(2, 2)] * 100, dim=1)
+    assert z.shape == (2, 200) and z[1].tolist() == [2.0, 3.0] * 100
+    w = torch.stack([x] * 100, dim=-1)
+    assert w.shape == (4, 100) and w[3].tolist() == [3.0] * 100
+    b = torch.stack([x > 1] * 100)
+    assert b.dtype == torch.bool and b.sum().item() == 200
+    assert time.perf_counter() - start < 25
+
+
 def test_a_long_chain_of_views_has_history_and_takes_writes(device):
     base = torch.arange(6.0, device=device, requires_grad=True)
     x = base * 1
