@@ -2,13 +2,16 @@
 
 use crate::arguments;
 use crate::enter::{self, Failure, OrRaise, Outcome};
+use crate::table::{made, part_of};
 use crate::tensor_type::{is_tensor, tensor_of};
 use crate::{device, dtype, tensor_type};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
+use torchtpu_kernels::memory;
 use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, state, warning};
 
 /// Whether an object shows its memory by NumPy's array interface. NumPy's scalars have one too, but on memory that is gone
@@ -142,6 +145,9 @@ impl Numbers {
         Ok(())
     }
     fn push(&mut self, v: Scalar, kind: DType) {
+        if self.values.len() == self.values.capacity() {
+            memory::reserve(&mut self.values, 1);
+        }
         self.values.push(v);
         self.kind = Some(match self.kind {
             None => kind,
@@ -324,7 +330,7 @@ fn ragged(dims: &[usize], depth: usize, got: usize) -> Failure {
 
 fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tensor> {
     let size = dtype.size_bytes();
-    let mut bytes = Vec::with_capacity(values.len() * size);
+    let mut bytes = memory::with_capacity(values.len() * size);
     for v in values {
         if v.is_complex() && !dtype.is_complex() {
             return Err(PyTypeError::new_err(match dtype.is_int() {
@@ -375,22 +381,27 @@ impl Bits {
 /// # Errors
 /// What reading from the device reports.
 pub fn to_list(t: &Tensor) -> Outcome {
-    fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> *mut PyObject {
+    fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> Outcome {
         let Some((n, rest)) = dims.split_first() else {
             *from += 1;
-            return crate::table::number(bits.get(*from - 1));
+            return made(crate::table::number(bits.get(*from - 1)));
         };
         // SAFETY: the GIL is held; the list is filled before it is seen.
         unsafe {
-            let list = PyList_New(*n as Py_ssize_t);
+            let list = made(PyList_New(*n as Py_ssize_t))?;
             for i in 0..*n {
-                PyList_SetItem(list, i as Py_ssize_t, level(bits, rest, from));
+                let item = level(bits, rest, from).unwrap_or(null_mut());
+                PyList_SetItem(list, i as Py_ssize_t, part_of(list, item)?);
+                if i & 0xfff == 0xfff && PyErr_CheckSignals() != 0 {
+                    Py_DECREF(list);
+                    return Err(Failure::Raised);
+                }
             }
-            list
+            Ok(list)
         }
     }
     let bits = Bits::of(t)?;
-    Ok(level(&bits, t.dims(), &mut 0))
+    level(&bits, t.dims(), &mut 0)
 }
 
 /// NumPy's name for a dtype; `bfloat16` has none.
@@ -429,13 +440,15 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let d = interface.cast::<PyDict>()?;
     let get = |k: &str| d.get_item(k)?.ok_or_else(|| PyValueError::new_err(format!("__array_interface__ without {k}")));
     let name: String = get("typestr")?.extract()?;
-    let Some(dtype) = DType::ALL.into_iter().find(|d| typestr(*d).is_some_and(|t| t[1..] == name[1..])) else {
+    let mut letters = name.chars();
+    let (order, kind) = (letters.next(), letters.as_str());
+    let Some(dtype) = DType::ALL.into_iter().find(|d| typestr(*d).is_some_and(|t| &t[1..] == kind)) else {
         let shown = array.getattr("dtype").map_or(name, |d| d.to_string());
         return Err(PyTypeError::new_err(format!(
             "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool."
         )));
     };
-    if name.starts_with('>') {
+    if order == Some('>') {
         return Err(PyValueError::new_err(
             "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.",
         ));
@@ -444,9 +457,20 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let (address, _read_only): (usize, bool) = get("data")?.extract()?;
     let dims = torchtpu_tensor::Dims::try_new(&shape).or_raise()?;
     let size = dtype.size_bytes();
+    let too_large = || PyValueError::new_err("the sizes and strides of __array_interface__ exceed the address space");
+    if dims.checked_numel().and_then(|n| n.checked_mul(size)).is_none_or(|n| isize::try_from(n).is_err()) {
+        return Err(too_large());
+    }
     let strides = match d.get_item("strides")? {
         Some(s) if !s.is_none() => {
             let bytes: Vec<isize> = s.extract()?;
+            if bytes.len() != shape.len() {
+                return Err(PyValueError::new_err(format!(
+                    "__array_interface__ has {} strides for {} dimensions",
+                    bytes.len(),
+                    shape.len()
+                )));
+            }
             if bytes.iter().any(|b| *b < 0) {
                 return Err(PyValueError::new_err(
                     "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. (You can probably work around this by making a copy of your array  with array.copy().) ",
@@ -470,6 +494,13 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         return Err(PyValueError::new_err(
             "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
         ));
+    }
+    // The last element that sizes and strides reach.
+    let reach = dims.iter().zip(&strides).try_fold(1usize, |sum, (n, s)| sum.checked_add((n - 1).checked_mul(*s)?));
+    let end = reach.and_then(|n| n.checked_mul(size)).and_then(|n| n.checked_add(address));
+    // No process has more than 57 bits of addresses.
+    if address == 0 || end.is_none_or(|n| n >> 57 != 0) {
+        return Err(too_large());
     }
     let keep = Kept(Some(array.clone().unbind()));
     // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array, which is
@@ -592,9 +623,10 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     tensor_type::to_python(ndarray.py(), made(from_array_interface(ndarray)?))
 }
 
-/// What NumPy's `__array_interface__` says of a host tensor.
+/// What NumPy's `__array_interface__` says of a host tensor, and a tensor of its own on the same memory. Whoever shows the former has
+/// to hold the latter: the object `x` may be given other memory at any time. The storage keeps its size from now on.
 #[pyfunction]
-fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyAny>)> {
     let py = x.py();
     let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
     if t.is_lazy() {
@@ -614,7 +646,8 @@ fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
     d.set_item("shape", PyTuple::new(py, t.dims().iter())?)?;
     d.set_item("strides", PyTuple::new(py, t.strides().iter().map(|s| s * size))?)?;
     d.set_item("data", (t.data_ptr(), false))?;
-    Ok(d)
+    t.mark_exported();
+    Ok((d, tensor_type::to_python(py, t.detach())?))
 }
 
 /// The elements' bytes, row major; for `torch.save`.
@@ -622,7 +655,10 @@ fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
 fn _to_bytes<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
     let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
     let bits = Bits::of(t).or_raise()?;
-    Ok(pyo3::types::PyBytes::new(x.py(), &bits.bytes))
+    pyo3::types::PyBytes::new_with(x.py(), bits.bytes.len(), |to| {
+        to.copy_from_slice(&bits.bytes);
+        Ok(())
+    })
 }
 
 /// A one-dimensional tensor from bytes; for `torch.load` and `torch.frombuffer`.

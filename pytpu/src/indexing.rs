@@ -361,6 +361,8 @@ unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
             }
             return Ok(wrap(x.select(0, v)?));
         }
+        // A handle of its own: reading the key may run code that puts another tensor into the object.
+        let x = &x.clone();
         Ok(wrap(apply_indices(select(x, items(key, x)?)?)?))
     })
 }
@@ -448,7 +450,7 @@ unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
             Py_DECREF(r);
             return Ok(0);
         }
-        let x = tensor_of(o);
+        let x = &tensor_of(o).clone();
         let v = value_for(x, value)?;
         assign(x, items(key, x)?, v, arguments::plain_number(value))?;
         Ok(0)

@@ -137,7 +137,11 @@ getters! {
     get_is_meta |x| boolean(x.device().kind == DeviceKind::Meta);
     get_false |_x| boolean(false);
     get_itemsize |x| integer(x.dtype().size_bytes());
-    get_nbytes |x| integer(x.numel() * x.dtype().size_bytes());
+    get_nbytes |x| {
+        // Of an expanded view they may be more than 64 bits count.
+        let bytes = x.numel() as u128 * x.dtype().size_bytes() as u128;
+        Python::attach(|py| object_of(bytes.into_pyobject(py).map_err(PyErr::from)?))
+    };
     get_version |x| {
         if x.is_inference() {
             return Err(PyRuntimeError::new_err("Inference tensors do not track version counter.").into());
@@ -275,6 +279,7 @@ fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
             kept.before.clone_from(&hooks.before);
             kept.after.clone_from(&hooks.after);
             kept.node.clone_from(&hooks.node);
+            kept.objects.clone_from(&hooks.objects);
             drop(kept);
             Some(GradRef::Leaf(Arc::new(new)))
         }
@@ -432,6 +437,7 @@ methods! {
     m_data_ptr "data_ptr" () |_o, x, _a| integer(address(x));
     m_storage_id "_storage_id" () |_o, x, _a| integer(x.storage_id());
     m_storage_bytes "_storage_bytes" () |_o, x, _a| integer(x.storage_bytes());
+    m_is_resizable "_is_resizable" () |_o, x, _a| boolean(x.is_resizable());
     m_is_contiguous "is_contiguous" ("memory_format") |_o, x, _a| boolean(x.has_contiguous_strides());
     m_element_size "element_size" () |_o, x, _a| integer(x.dtype().size_bytes());
     m_item "item" () |_o, x, _a| Ok(number(only_element(x)?));
@@ -729,6 +735,9 @@ pub unsafe fn fill_out(o: Object, y: Tensor, function: &str) -> Outcome<()> {
                 let text = std::ffi::CString::new(warning).unwrap_or_default();
                 PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
             })?;
+        }
+        if y.numel() * x.dtype().size_bytes() > x.storage_bytes() && !x.is_resizable() {
+            return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable").into());
         }
         let new = torchtpu_tensor::no_grad(|| y.detach().to_dtype(x.dtype())?.to_device(x.device()))?;
         replace(o, if new.pyobject().is_null() { new } else { new.detach() });

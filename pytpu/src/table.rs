@@ -290,26 +290,44 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
     // SAFETY: new objects, filled before they are seen; items are new references that they take over.
     unsafe {
         if let Some(ty) = d.fields {
-            let o = PyStructSequence_New(ty.0.cast());
+            let o = made(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in items.into_iter().enumerate() {
-                PyStructSequence_SetItem(o, i as Py_ssize_t, wrap(t));
+                PyStructSequence_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
             }
             return Ok(o);
         }
         // What was written comes back as a list.
         if d.name.ends_with('_') {
-            let o = PyList_New(items.len() as Py_ssize_t);
+            let o = made(PyList_New(items.len() as Py_ssize_t))?;
             for (i, t) in items.into_iter().enumerate() {
-                PyList_SetItem(o, i as Py_ssize_t, wrap(t));
+                PyList_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
             }
             return Ok(o);
         }
-        let o = PyTuple_New(items.len() as Py_ssize_t);
+        let o = made(PyTuple_New(items.len() as Py_ssize_t))?;
         for (i, t) in items.into_iter().enumerate() {
-            PyTuple_SetItem(o, i as Py_ssize_t, wrap(t));
+            PyTuple_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
         }
         Ok(o)
     }
+}
+
+/// A new object of the interpreter; null means that it set an exception, for want of memory mostly.
+pub fn made(o: *mut PyObject) -> Outcome {
+    if o.is_null() { Err(Failure::Raised) } else { Ok(o) }
+}
+
+/// [`made`] for an item of the new container `of`, which is dropped when there is no item.
+///
+/// # Safety
+/// `of` is a new object that nobody else has seen.
+pub unsafe fn part_of(of: *mut PyObject, item: *mut PyObject) -> Outcome {
+    if item.is_null() {
+        // SAFETY: by the contract; places that are not filled yet are null, which its type knows of.
+        unsafe { Py_DECREF(of) };
+        return Err(Failure::Raised);
+    }
+    Ok(item)
 }
 
 /// A number as a Python object; a new reference.
@@ -545,7 +563,7 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
         }
         if let (Some(ty), false) = (d.out_fields, is_tensor(out)) {
             // Named, as the results are.
-            let o = PyStructSequence_New(ty.0.cast());
+            let o = made(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in targets.into_iter().enumerate() {
                 Py_INCREF(t);
                 PyStructSequence_SetItem(o, i as Py_ssize_t, t);

@@ -25,7 +25,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use torchtpu_kernels::memory;
 use torchtpu_kernels::{Element, View, ViewMut};
@@ -55,6 +55,8 @@ struct Storage {
     bytes: usize,
     owner: Owner,
     class: u8,
+    /// Whether something outside looks at the memory, so that [`Tensor::is_resizable`] is false.
+    is_exported: AtomicBool,
     /// Writes through [`Tensor::data`], which `version` leaves out.
     unseen: AtomicU32,
     keep: Option<Box<dyn Any + Send + Sync>>,
@@ -170,7 +172,7 @@ fn refill(f: &FreeLists, class: usize) -> NonNull<u8> {
     // SAFETY: the layout is not empty. Slabs are never freed: their blocks circulate between the lists.
     let base = unsafe { std::alloc::alloc(layout) };
     if base.is_null() {
-        std::alloc::handle_alloc_error(layout);
+        memory::give_up(layout.size());
     }
     for i in 1..n {
         // SAFETY: block `i` lies within the slab.
@@ -710,6 +712,23 @@ impl Tensor {
     pub fn storage_bytes(&self) -> usize {
         self.storage().bytes
     }
+    /// Whether the storage may be given another size: its memory is its own, and nothing outside looks at it.
+    pub fn is_resizable(&self) -> bool {
+        let st = self.storage();
+        st.owner != Owner::Foreign && !st.is_exported.load(Ordering::Relaxed)
+    }
+    /// Notes that something outside of the library, such as a NumPy array, looks at the memory from now on.
+    pub fn mark_exported(&self) {
+        self.storage().is_exported.store(true, Ordering::Relaxed);
+    }
+    /// Whether dropping the last handle runs nothing but this library's allocator: no history, no base, no memory of others.
+    #[inline(always)]
+    pub fn drops_quietly(&self) -> bool {
+        let h = self.header();
+        h.autograd.load(Ordering::Relaxed).is_null()
+            && h.view.is_null()
+            && matches!(self.storage().owner, Owner::Inline | Owner::Heap)
+    }
     /// Handles that exist of this tensor.
     #[inline]
     pub fn handle_count(&self) -> u32 {
@@ -764,7 +783,9 @@ impl Tensor {
         match self.storage().owner {
             Owner::Device | Owner::None => 0,
             _ => {
-                self.storage().data.load(Ordering::Relaxed) as usize + self.storage_offset() * self.dtype().size_bytes()
+                // Where there are no elements, the offset may be any number.
+                let from = self.storage_offset().wrapping_mul(self.dtype().size_bytes());
+                (self.storage().data.load(Ordering::Relaxed) as usize).wrapping_add(from)
             }
         }
     }
@@ -987,6 +1008,7 @@ impl Storage {
             bytes,
             owner,
             class: class as u8,
+            is_exported: AtomicBool::new(false),
             unseen: AtomicU32::new(0),
             keep: None,
         }

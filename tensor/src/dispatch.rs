@@ -167,6 +167,9 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
             Ok(y)
         }
         DeviceKind::Tpu => {
+            if first.device.index != 0 {
+                backend::check_exists(first.device)?;
+            }
             if !op.has_lower(x) {
                 return expand_whole(op, x);
             }

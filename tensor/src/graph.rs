@@ -27,6 +27,13 @@ pub type PreHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<GradList>> + S
 /// A function that sees the gradients of the inputs and of the outputs of a node that has run and may replace the former.
 pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
 
+/// Puts a gradient in its place. The old one is dropped when the lock is released: that may run the user's code, which may ask for
+/// the same lock.
+pub fn put(slot: &Mutex<Option<Tensor>>, g: Option<Tensor>) {
+    let old = std::mem::replace(&mut *slot.lock().unwrap_or_else(|e| e.into_inner()), g);
+    drop(old);
+}
+
 /// Where the gradient of an input goes. Its tag is a whole word, so that an edge just made is moved by whole words.
 #[derive(Clone, Default)]
 #[repr(u64)]
@@ -75,6 +82,8 @@ pub struct LeafHooks {
     pub after: Vec<(u64, LeafHook)>,
     /// Hooks on the accumulation itself.
     pub node: NodeHooks,
+    /// The binding's word: what hooks of the user's are made of, by id, so that a garbage collector can look through them.
+    pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
 }
 
 /// Hooks on a step of the graph, by the id that removes them.
@@ -88,11 +97,42 @@ pub struct NodeHooks {
     pub metadata: Option<Arc<dyn Any + Send + Sync>>,
 }
 
+/// A hook that was taken out. Dropping it may run the user's code, so it is dropped when no lock is held.
+pub type Removed = Option<Box<dyn Any>>;
+
+/// Takes the entry with this id out of a list.
+fn take<T: 'static>(list: &mut Vec<T>, found: impl Fn(&T) -> bool) -> Removed {
+    let at = list.iter().position(found)?;
+    Some(Box::new(list.remove(at)))
+}
+
 impl NodeHooks {
-    /// Removes a hook.
-    pub fn remove(&mut self, id: u64) {
-        self.pre.retain(|h| h.0 != id);
-        self.post.retain(|h| h.0 != id);
+    /// Takes a hook out.
+    #[must_use = "a hook is dropped after the lock is released"]
+    pub fn remove(&mut self, id: u64) -> Removed {
+        take(&mut self.pre, |h| h.0 == id).or_else(|| take(&mut self.post, |h| h.0 == id))
+    }
+}
+
+impl LeafHooks {
+    /// Takes a hook out.
+    #[must_use = "a hook is dropped after the lock is released"]
+    pub fn remove(&mut self, id: u64) -> Removed {
+        let object = take(&mut self.objects, |h| h.0 == id);
+        let hook = take(&mut self.before, |h| h.0 == id)
+            .or_else(|| take(&mut self.after, |h| h.0 == id))
+            .or_else(|| self.node.remove(id));
+        Some(Box::new((object, hook)))
+    }
+}
+
+impl NodeExtras {
+    /// Takes a hook out.
+    #[must_use = "a hook is dropped after the lock is released"]
+    pub fn remove(&mut self, id: u64) -> Removed {
+        let object = take(&mut self.objects, |h| h.0 == id);
+        let hook = take(&mut self.before, |h| h.0 == id).or_else(|| self.hooks.remove(id));
+        Some(Box::new((object, hook)))
     }
 }
 
@@ -175,6 +215,8 @@ pub struct NodeExtras {
     pub assigned: Vec<(u32, Tensor)>,
     /// Hooks on the node itself.
     pub hooks: NodeHooks,
+    /// As [`LeafHooks::objects`].
+    pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
     /// Where the node was made, in anomaly mode.
     pub traceback: Option<String>,
     /// The node whose gradient made this one, in anomaly mode.
@@ -245,15 +287,17 @@ impl Node {
     }
     /// Puts a gradient where `.grad` of output `nr` finds it.
     pub fn keep_grad(&self, nr: u32, g: Tensor) {
-        let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
-        let slot = match extras.retained.iter().position(|(k, _)| *k == nr) {
-            Some(i) => i,
-            None => {
-                extras.retained.push((nr, Arc::default()));
-                extras.retained.len() - 1
+        let slot = {
+            let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
+            match extras.retained.iter().find(|(k, _)| *k == nr) {
+                Some((_, slot)) => slot.clone(),
+                None => {
+                    extras.retained.push((nr, Arc::default()));
+                    extras.retained[extras.retained.len() - 1].1.clone()
+                }
             }
         };
-        *extras.retained[slot].1.lock().unwrap_or_else(|e| e.into_inner()) = Some(g);
+        put(&slot, Some(g));
     }
 
     /// Puts what a user assigned to `.grad` of output `nr` where it is found, or takes it away.
@@ -719,8 +763,7 @@ impl Tensor {
         if let Some(GradRef::Node(n)) = self.history()? {
             return Ok(n.assign_grad(self.output_nr(), g));
         }
-        let old = std::mem::replace(&mut *self.leaf()?.grad.lock().unwrap_or_else(|e| e.into_inner()), g);
-        drop(old); // what it owns may run code of the user's, so not under the lock
+        put(&self.leaf()?.grad, g);
         Ok(())
     }
 

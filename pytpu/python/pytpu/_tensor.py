@@ -166,11 +166,13 @@ del _type
 
 
 class _HostArray:
-    """Shows a tensor's memory to NumPy and keeps it alive."""
+    """Shows a tensor's memory to NumPy and keeps it alive.
+
+    It holds a tensor of its own: the object `tensor` may be given other memory (`resize_`, `set_`, `data =`, `Module.double`).
+    """
 
     def __init__(self, tensor):
-        self._tensor = tensor
-        self.__array_interface__ = _C._array_interface(tensor)
+        self.__array_interface__, self._tensor = _C._array_interface(tensor)
 
 
 @method
@@ -467,6 +469,11 @@ def const_data_ptr(self):
     return self.data_ptr()
 
 
+def _check_resizable(tensor):
+    if not tensor._is_resizable():
+        raise RuntimeError("Trying to resize storage that is not resizable")
+
+
 @method
 def resize_(self, *size, memory_format=None):
     """Changes the sizes, and the memory where it does not suffice."""
@@ -481,6 +488,7 @@ def resize_(self, *size, memory_format=None):
             step *= max(s, 1)
         new = _C._strided(self.detach(), self.storage_offset(), list(size), stride)
     else:
+        _check_resizable(self)
         new = self.detach().new_empty(size)
         flat = _C._strided(self.detach(), 0, [self._storage_bytes() // self.element_size()], [1])
         new.reshape(-1)[: flat.numel()].copy_(flat)

@@ -223,8 +223,11 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     for name, place, t in (("input", 1, input), ("other", 2, other)):
         if not isinstance(t, _C.Tensor):
             raise TypeError(f"isclose(): argument '{name}' (position {place}) must be Tensor, not {type(t).__name__}")
+    for name, place, tolerance in (("rtol", 3, rtol), ("atol", 4, atol)):
+        if not isinstance(tolerance, (int, float)) and not _is_plain_number(tolerance):
+            raise TypeError(f"isclose(): argument '{name}' (position {place}) must be float, not {type(tolerance).__name__}")
     if input.dtype != other.dtype:
-        raise RuntimeError(f"{_name(input)} did not match {_name(other)}")
+        raise RuntimeError(f"{_scalar_type(input)} did not match {_scalar_type(other)}")
     if rtol < 0 or atol < 0:
         raise RuntimeError(f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}")
     close = input == other
@@ -238,8 +241,15 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return close | (difference.isfinite() & (difference <= atol + (rtol * y).abs()))
 
 
-def _name(t):
+def _scalar_type(t):
     return t.dtype._scalar_type
+
+
+def _is_plain_number(t):
+    """Whether a tensor is one real number without a history, or something else has ``__float__``."""
+    if isinstance(t, _C.Tensor):
+        return t.dim() == 0 and not t.requires_grad and not t.is_complex()
+    return hasattr(t, "__float__") and not isinstance(t, str)
 
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
@@ -698,12 +708,14 @@ def get_device_module(device=None):
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
     """How tensors are printed from now on: what is not given stays, ``sci_mode`` is chosen by the numbers unless given."""
+    options = dict(_print_options)
     if profile is not None:
-        _print_options.update(_PROFILES.get(profile.lower(), {}))
+        options.update(_PROFILES.get(profile.lower(), {}))
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    _print_options.update({name: value for name, value in given.items() if value is not None})
-    digits, shown, edge, width = (_print_options[name] for name in given)
+    options.update({name: value for name, value in given.items() if value is not None})
+    digits, shown, edge, width = (options[name] for name in given)
     _C._set_print_options(digits, None if shown == float("inf") else int(shown), edge, width, sci_mode)
+    _print_options.update(options)
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):

@@ -9,6 +9,7 @@
 //! the accumulator tile by tile; cuts between pieces depend on the sizes only, so results do not depend on the number of
 //! threads.
 
+use crate::memory;
 use crate::complex::{Complex, by_parts, for_complex};
 use crate::convert::{Number, cast};
 use crate::loops::{Cursor, Dim, RawMut, multiversion, simplify};
@@ -328,7 +329,7 @@ fn fold_all<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F:
     // Few results: cut the reduced range.
     let pieces = length.div_ceil(PIECE);
     if results < 16 && pieces > 1 {
-        let mut partial = vec![F::IDENTITY; results * pieces];
+        let mut partial = memory::filled(F::IDENTITY, results * pieces);
         let slots = RawMut(partial.as_mut_ptr().cast());
         parallel_for(results * pieces, 1, |range| {
             let mut tile = [F::IDENTITY; TILE];
@@ -390,7 +391,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
         let m = width.min(kept.size - first);
         let at = Cursor::new(&plan.kept, o * kept.size + first).offset;
         let mut tile = [F::IDENTITY; TILE];
-        let mut level = vec![F::IDENTITY; m];
+        let mut level = memory::filled(F::IDENTITY, m);
         acc[..m].fill(F::IDENTITY);
         let mut rows = 0;
         let step = plan.reduced[0].steps[0];
@@ -425,7 +426,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
     let grain = (32 * 1024 / (piece * width)).max(1);
     if pieces == 1 {
         return parallel_for(items, grain, |range| {
-            let mut acc = vec![F::IDENTITY; width];
+            let mut acc = memory::filled(F::IDENTITY, width);
             for item in range {
                 let m = fold_piece(item, 0, length, &mut acc);
                 put(item, &acc[..m]);
@@ -433,7 +434,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
         });
     }
     let pieces = length.div_ceil(piece);
-    let mut partial = vec![F::IDENTITY; items * pieces * width];
+    let mut partial = memory::filled(F::IDENTITY, items * pieces * width);
     let slots = RawMut(partial.as_mut_ptr().cast());
     parallel_for(items * pieces, grain, |range| {
         for k in range {

@@ -1,6 +1,7 @@
 //! What `faer` computes: Cholesky factors, solutions with triangles, eigenvalues and singular values.
 
 use crate::columns::Columns;
+use crate::memory;
 use crate::number::{Eigen, Number};
 use faer::diag::DiagMut;
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
@@ -15,7 +16,10 @@ use num_traits::Float;
 
 /// Calls `f` with memory to work in.
 fn with_memory<R>(needs: StackReq, f: impl FnOnce(&mut MemStack) -> R) -> R {
-    f(MemStack::new(&mut MemBuffer::new(needs)))
+    match MemBuffer::try_new(needs) {
+        Ok(mut memory) => f(MemStack::new(&mut memory)),
+        Err(_) => memory::give_up(needs.unaligned_bytes_required()),
+    }
 }
 
 fn diagonal<T>(of: &mut [T]) -> DiagMut<'_, T> {
@@ -180,7 +184,7 @@ pub(crate) fn of_real<P: Number<Part = P> + Float + RealField>(a: &[P], n: usize
         return Some((Vec::new(), Vec::new()));
     }
     let (mut re, mut im) = (vec![P::ZERO; n], vec![P::ZERO; n]);
-    let mut u = vec![P::ZERO; if vectors { n * n } else { 0 }];
+    let mut u = memory::filled(P::ZERO, if vectors { n * n } else { 0 });
     let needs = evd::evd_scratch::<P>(n, ComputeEigenvectors::No, compute(vectors), Par::Seq, Default::default());
     with_memory(needs, |stack| {
         let u = vectors.then(|| MatMut::from_column_major_slice_mut(&mut u, n, n));
@@ -190,7 +194,7 @@ pub(crate) fn of_real<P: Number<Part = P> + Float + RealField>(a: &[P], n: usize
     .ok()?;
     let values = re.iter().zip(&im).map(|(&re, &im)| Complex { re, im }).collect();
     // Two columns hold the parts of one vector, whose conjugate belongs to the conjugate value.
-    let mut v = vec![Complex::new(P::ZERO, P::ZERO); u.len()];
+    let mut v = memory::filled(Complex::new(P::ZERO, P::ZERO), u.len());
     let mut j = 0;
     while vectors && j < n {
         let is_pair = im[j] != P::ZERO && j + 1 < n;
@@ -217,7 +221,7 @@ where
         return Some((Vec::new(), Vec::new()));
     }
     let mut w = vec![Complex::<P>::ZERO; n];
-    let mut v = vec![Complex::<P>::ZERO; if vectors { n * n } else { 0 }];
+    let mut v = memory::filled(Complex::<P>::ZERO, if vectors { n * n } else { 0 });
     let needs =
         evd::evd_scratch::<Complex<P>>(n, ComputeEigenvectors::No, compute(vectors), Par::Seq, Default::default());
     with_memory(needs, |stack| {

@@ -2,6 +2,7 @@
 
 use crate::dims::MAX_DIMS;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::ops::kernel_call::lower_join;
 use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
@@ -51,7 +52,11 @@ impl Op for Cat {
         }
         Ok(())
     }
-    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let rows = y[0].dims[..self.dim].iter().product();
+        if let Some(joined) = lower_join(f, x, rows, y) {
+            return joined;
+        }
         smallvec![f.concatenate(x, self.dim)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
@@ -101,6 +106,9 @@ impl Op for Stack {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        if let Some(joined) = lower_join(f, x, y[0].dims[..self.dim].iter().product(), y) {
+            return joined;
+        }
         // Side by side along a dimension that they have is one op; behind the last one each needs a dimension first.
         if self.dim < x[0].rank() {
             let joined = f.concatenate(x, self.dim);

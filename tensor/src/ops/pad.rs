@@ -372,7 +372,7 @@ pub const ROWS: &[Row] = &[
                     part.dims()
                 )));
             }
-            let Some(Prim::Slice(s)) = part.view_info().and_then(|v| v.ops.last().cloned()) else {
+            let Some(Prim::Slice(s)) = part.view_info().and_then(|v| v.last_op().cloned()) else {
                 unreachable!("a slice is a view")
             };
             let whole = s.len == x.dims()[s.dim];
