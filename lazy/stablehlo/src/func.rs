@@ -91,6 +91,8 @@ pub struct Func {
     pub(crate) call_after: Vec<Value>,
     /// By the names of values.
     windows: HashMap<u32, Window>,
+    /// The operands of reshapes, by the names of results.
+    reshaped: HashMap<u32, Value>,
 }
 
 /// Where the elements of a value lie in another, row-major one.
@@ -157,6 +159,16 @@ impl Func {
     /// Says where the elements of `v` can be found: who reads strided memory need not have them moved.
     pub fn set_window(&mut self, v: &Value, window: Window) {
         self.windows.insert(v.id, window);
+    }
+
+    /// Notes that `y` is `x` under another shape.
+    pub(crate) fn note_reshape(&mut self, y: &Value, x: &Value) {
+        self.reshaped.insert(y.id, x.clone());
+    }
+
+    /// What `v` is a reshape of, if it is one.
+    pub(crate) fn reshaped(&self, v: &Value) -> Option<&Value> {
+        self.reshaped.get(&v.id)
     }
 
     /// Where the elements of `v` lie, if that was said.
