@@ -61,6 +61,7 @@ mod metrics;
 mod mode;
 mod pieces;
 mod pool;
+mod precision;
 mod repeat;
 mod slot;
 
@@ -71,6 +72,7 @@ pub use pieces::Divide;
 
 use engine::Engine;
 use std::sync::OnceLock;
+pub use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::Result;
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
@@ -96,6 +98,20 @@ pub fn set_eager_mode(mode: EagerMode) {
     if mode != EagerMode::Fused {
         engine().pool.clear();
     }
+}
+
+/// How precisely accelerators multiply matrices of `float32` now.
+pub fn matmul_precision() -> Precision {
+    precision::get()
+}
+
+/// Changes how precisely accelerators multiply matrices of `float32`; what was recorded before is launched first, as it was asked
+/// for. XLA:CPU always multiplies `float32`.
+pub fn set_matmul_precision(precision: Precision) {
+    if precision != precision::get() {
+        engine().cut_all(CutReason::Explicit);
+    }
+    precision::set(precision);
 }
 
 /// Launches what is recorded, on all threads, and waits for all of it.
