@@ -292,32 +292,33 @@ fn over_channels(n: usize, c: usize, s: usize, f: impl Fn(std::ops::Range<usize>
 const ROWS: usize = 16;
 
 /// Adds up rows `0..n`, each of which `add` adds to what it is given: a row of accumulators a level, where each takes
-/// [`ROWS`] of the one before. So errors grow with the logarithm of `n`.
+/// [`ROWS`] of the one before. So errors grow with the logarithm of `n`. `add` is called at one place, so that it becomes part
+/// of the caller and of its instruction set.
 #[inline(always)]
 fn in_levels<A: Real>(n: usize, sums: &mut [A], mut add: impl FnMut(usize, &mut [A])) {
     let width = sums.len();
     sums.fill(A::ZERO);
-    if n <= ROWS || width == 0 {
-        return (0..n).for_each(|i| add(i, sums));
-    }
-    let depth = (n.ilog2() / ROWS.ilog2()) as usize + 1;
-    let mut levels = Scratch::filled(depth * width, A::ZERO);
+    let upper_levels = if n <= ROWS { 0 } else { (n.ilog2() / ROWS.ilog2()) as usize };
+    let mut upper = Scratch::filled(upper_levels * width, A::ZERO);
     for i in 0..n {
-        add(i, &mut levels[..width]);
+        add(i, sums);
         let (mut full, mut level) = (i + 1, 0);
-        while full % ROWS == 0 {
+        while level < upper_levels && full % ROWS == 0 {
             full /= ROWS;
-            let (lower, upper) = levels[level * width..].split_at_mut(width);
-            for (u, l) in upper.iter_mut().zip(lower) {
+            let (before, after) = upper.split_at_mut(level * width);
+            let lower = if level == 0 { &mut *sums } else { &mut before[(level - 1) * width..] };
+            for (u, l) in after[..width].iter_mut().zip(lower) {
                 *u += *l;
                 *l = A::ZERO;
             }
             level += 1;
         }
     }
-    for level in levels.chunks(width) {
-        for (s, l) in sums.iter_mut().zip(level) {
-            *s += *l;
+    if width > 0 {
+        for level in upper.chunks(width) {
+            for (s, l) in sums.iter_mut().zip(level) {
+                *s += *l;
+            }
         }
     }
 }

@@ -412,13 +412,11 @@ pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
 /// of the length.
 const SUMMED: usize = 4096;
 
-/// Sum of what `sum` gives for runs of at most [`SUMMED`] elements, paired off like the digits of a binary counter.
+/// Sum of what `sum` gives for runs of at most [`SUMMED`] elements, paired off like the digits of a binary counter. `sum` is
+/// called at one place, so that it becomes part of the caller and of its instruction set.
 #[inline(always)]
 fn in_runs<A: Real>(n: usize, sum: impl Fn(std::ops::Range<usize>) -> A) -> A {
-    if n <= SUMMED {
-        return sum(0..n);
-    }
-    let mut levels = [A::ZERO; usize::BITS as usize];
+    let mut levels = [A::ZERO; 32];
     let runs = n.div_ceil(SUMMED);
     for run in 0..runs {
         let mut v = sum(run * SUMMED..((run + 1) * SUMMED).min(n));
@@ -428,10 +426,14 @@ fn in_runs<A: Real>(n: usize, sum: impl Fn(std::ops::Range<usize>) -> A) -> A {
         }
         levels[carries] = v;
     }
-    let mut total = A::ZERO;
-    for (l, level) in levels.iter().enumerate() {
-        if runs >> l & 1 == 1 {
-            total += *level;
+    let (mut total, mut left) = (A::ZERO, runs);
+    for level in levels {
+        if left & 1 == 1 {
+            total += level;
+        }
+        left >>= 1;
+        if left == 0 {
+            break;
         }
     }
     total
