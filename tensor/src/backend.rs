@@ -74,7 +74,7 @@ pub trait Backend: Sync + Send {
 /// Makes the error of a deferred check from the value that should not be.
 pub type DeferredError = Box<dyn FnOnce(i64) -> Error + Send + Sync>;
 
-/// What a deferred check finds where there is nothing to say. No index is as small.
+/// What a deferred check finds where there is nothing to say. No index that is shown to a check is as small.
 pub const ALL_WELL: i64 = i64::MIN;
 
 static BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();

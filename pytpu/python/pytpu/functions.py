@@ -27,7 +27,7 @@ _PROFILES = {
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
 }
 _print_options = dict(_PROFILES["default"])
-_settings = {"deterministic": False, "warn_only": False, "matmul_precision": "highest", "warn_always": False}
+_settings = {"deterministic": False, "warn_only": False, "warn_always": False}
 
 
 def numel(input):
@@ -758,15 +758,28 @@ def get_deterministic_debug_mode():
 
 
 def set_float32_matmul_precision(precision):
-    """``highest`` is what is done; the others may be asked for and change nothing."""
-    if precision not in ("highest", "high", "medium"):
-        raise RuntimeError(f"{precision!r} is not one of 'highest', 'high', 'medium'")
-    _settings["matmul_precision"] = precision
+    """Set how precisely ``float32`` matrices are multiplied, and convolved, on a TPU.
+
+    ``"highest"``, the default, gives what ``float32`` gives, ``"high"`` two thirds of its digits, ``"medium"`` those of
+    ``bfloat16``; a TPU takes six, three and one passes. ``cpu``, and ``tpu`` where it is XLA:CPU, always compute in ``float32``.
+
+    Args:
+        precision (str): ``"highest"``, ``"high"`` or ``"medium"``. Anything else warns, and changes nothing.
+    """
+    from .backends import _precision
+
+    _precision.set_float32_matmul_precision(precision)
 
 
 def get_float32_matmul_precision():
-    """What was set."""
-    return _settings["matmul_precision"]
+    """Return what ``set_float32_matmul_precision`` set, ``"highest"`` at first.
+
+    Raises:
+        RuntimeError: if an ``fp32_precision`` of ``torch.backends`` says something else.
+    """
+    from .backends import _precision
+
+    return _precision.get_float32_matmul_precision()
 
 
 _COMPILE_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")

@@ -302,7 +302,13 @@ pub(super) unsafe fn convert(p: &Parameter, o: *mut PyObject, out: &mut Parsed) 
                 }
             }
         }
-        if p.optional && o == none() { Some(Arg::None) } else { None }
+        match p.default {
+            _ if o != none() => None,
+            _ if p.optional => Some(Arg::None),
+            // As in PyTorch `None` is another word for an empty list where that is the default.
+            Arg::Ints([]) if !p.required => Some(p.default),
+            _ => None,
+        }
     }
 }
 

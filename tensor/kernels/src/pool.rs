@@ -8,7 +8,7 @@ use crate::embedding::indices;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd};
 use crate::threads::parallel_for;
-use crate::{View, ViewMut};
+use crate::{Element as _, View, ViewMut};
 use std::ops::Range;
 
 /// Windows of a pooling. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
@@ -294,17 +294,18 @@ fn averages(
                 // SAFETY: planes are disjoint.
                 let out = unsafe { to.slice(p * out_plane, out_plane) };
                 each(windows, |k, d, h, w| {
-                    let mut sum = A::ZERO;
+                    // Windows may be whole images, whose elements are added up in a row.
+                    let mut sum = 0f64;
                     for z in d.start..d.end {
                         for y in h.start..h.end {
                             for &v in &x[(z * i[1] + y) * i[2]..][w.start..w.end] {
-                                sum += v;
+                                sum += v.to_f64();
                             }
                         }
                     }
                     // An empty window is all padding.
                     let empty = d.start == d.end || h.start == h.end || w.start == w.end;
-                    out[k] = if empty { A::ZERO } else { sum / A::of(divisor([d, h, w])) };
+                    out[k] = if empty { A::ZERO } else { A::of(sum / divisor([d, h, w])) };
                 });
             });
         });

@@ -70,8 +70,12 @@ pub fn eigh<T: Number>(a: &[T], n: usize, upper: bool, values: &mut [T::Part], v
             *c.at(to.0, to.1) = c.get(from.0, from.1).conjugated();
         }
     }
-    if !c.data.iter().all(|v| v.modulus().is_finite()) {
+    if !c.data.iter().all(is_finite) {
         return false;
+    }
+    let scale = scale_of(&c.data);
+    if let Some(scale) = scale {
+        c.data.iter_mut().for_each(|v| *v = times(*v, scale));
     }
     let compute = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let mut w = vec![T::ZERO; n];
@@ -82,12 +86,33 @@ pub fn eigh<T: Number>(a: &[T], n: usize, upper: bool, values: &mut [T::Part], v
         evd::self_adjoint_evd(c.view(), diagonal(&mut w), u, Par::Seq, stack, Default::default())
     });
     for (value, w) in values.iter_mut().zip(&w) {
-        *value = w.re();
+        *value = scale.map_or(w.re(), |scale| w.re() / scale);
     }
     if let (Some(out), Some(u)) = (vectors, u) {
         u.write_rows(out);
     }
     done.is_ok()
+}
+
+fn is_finite<T: Number>(v: &T) -> bool {
+    Float::is_finite(v.re()) && Float::is_finite(v.im())
+}
+
+fn times<T: Number>(v: T, by: T::Part) -> T {
+    T::of(v.re() * by, v.im() * by)
+}
+
+/// The power of two that brings the largest element near one, where squares of elements would leave the range of their type.
+fn scale_of<T: Number>(a: &[T]) -> Option<T::Part> {
+    let largest =
+        a.iter().fold(T::Part::ZERO, |m, v| Float::max(m, Float::max(Float::abs(v.re()), Float::abs(v.im()))));
+    let safe = Float::sqrt(<T::Part as Float>::min_positive_value()) / <T::Part as Float>::epsilon();
+    if largest == T::Part::ZERO || largest >= safe && largest <= T::Part::ONE / safe {
+        return None;
+    }
+    // Exact, so that only the scale of the result changes; its inverse must be a number too.
+    let most = Float::floor(Float::log2(<T::Part as Float>::max_value()));
+    Some(Float::exp2(Float::min(-Float::floor(Float::log2(largest)), most - T::Part::ONE)))
 }
 
 /// `a = u s vh` of `m` by `n` elements: singular values, from the greatest, and where wanted the vectors: as many as there are values,
@@ -100,9 +125,22 @@ pub fn svd<T: Number>(
     s: &mut [T::Part],
     vectors: Option<(&mut [T], &mut [T])>,
 ) -> bool {
-    if !a.iter().all(|v| v.modulus().is_finite()) {
+    if a.iter().any(|v| v.re().is_nan() || v.im().is_nan()) {
         return false;
     }
+    if !a.iter().all(is_finite) {
+        // As LAPACK: infinities have no singular values, but that is no failure.
+        let nan = <T::Part as Float>::nan();
+        s.fill(nan);
+        if let Some((u, vh)) = vectors {
+            u.fill(T::real(nan));
+            vh.fill(T::real(nan));
+        }
+        return true;
+    }
+    let scale = scale_of(a);
+    let scaled: Option<Vec<T>> = scale.map(|scale| a.iter().map(|&v| times(v, scale)).collect());
+    let a = scaled.as_deref().unwrap_or(a);
     let c = Columns::from_rows(a, m, n);
     let compute = match (&vectors, full) {
         (None, _) => ComputeSvdVectors::No,
@@ -123,7 +161,7 @@ pub fn svd<T: Number>(
         faer_svd::svd(c.view(), diagonal(&mut w), u, v, Par::Seq, stack, Default::default())
     });
     for (s, w) in s.iter_mut().zip(&w) {
-        *s = w.re();
+        *s = scale.map_or(w.re(), |scale| w.re() / scale);
     }
     if let (Some((u_out, vh_out)), Some((u, v))) = (vectors, parts) {
         u.write_rows(u_out);

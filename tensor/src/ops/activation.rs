@@ -381,7 +381,12 @@ fn hardshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
 
 fn threshold(x: &Tensor, threshold: Scalar, value: Scalar) -> Result<Tensor> {
     let value = Tensor::number(value, x.dtype())?;
-    select(&x.le_scalar(threshold)?, &value, x)
+    // 16-bit floats are compared with the threshold itself, not with what it rounds to.
+    let low = match x.dtype() {
+        DType::F16 | DType::BF16 => x.to_dtype(DType::F32)?.le_scalar(threshold)?,
+        _ => x.le_scalar(threshold)?,
+    };
+    select(&low, &value, x)
 }
 
 /// `x` above zero, `weight * x` below, with one weight or one a channel.

@@ -202,7 +202,7 @@ impl KernelCall {
             "matmul" => {
                 let &[ta, tb] = numbers else { return None };
                 // The result's dtype says whether it is wide.
-                KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0, wide: false })
+                KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0, wide: false, of_narrow: false })
             }
             "linear" => {
                 let &[bias] = numbers else { return None };

@@ -4,6 +4,7 @@
 //! would leave the domain there is replaced before the function sees it.
 
 use super::complex::refuse;
+use super::dtype::{narrowed, widened};
 use super::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::op::normalize_dims;
 use crate::schema::{Args, Operand, Row, Sample, Tier, ints, n, positive, t, unit};
@@ -63,10 +64,13 @@ fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
 
 /// `sin(pi x) / (pi x)`, one at zero.
 fn sinc(x: &Tensor) -> Result<Tensor> {
-    let x = float(x)?.mul_scalar(std::f64::consts::PI)?;
+    let x = float(x)?;
+    let dtype = x.dtype();
+    // In 16 bits the product with pi would lose the angle.
+    let x = widened(&x)?.mul_scalar(std::f64::consts::PI)?;
     let zero = x.eq_scalar(0.0)?;
     let safe = select_scalar(&zero, 1.0, &x)?;
-    select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)
+    narrowed(select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)?, dtype)
 }
 
 /// `log(exp(x) + exp(y))` to base e or 2, without overflow.
@@ -78,7 +82,10 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
         // The term of the larger real part is taken out of the sum.
         let swap = x.real()?.lt(&y.real()?)?;
         let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
-        return high.add(&low.sub(&high)?.exp()?.log1p()?);
+        let sum = high.add(&low.sub(&high)?.exp()?.log1p()?)?;
+        // An infinite part swallows the other term; the difference of two infinities is no number.
+        let infinite = high.real()?.abs()?.eq_scalar(f64::INFINITY)?;
+        return select(&infinite, &high, &sum);
     }
     if !two {
         return binary(BinaryKind::LogAddExp, x, y);

@@ -20,7 +20,7 @@ fn blend_of_dot(
     if !is_rounded(x, a) {
         return blend(x, of(dot(a, b)?)?, beta, alpha);
     }
-    let wide = dispatch::call(Prim::Dot(Dot { ta: false, tb: false, wide: true }), &[a, b])?;
+    let wide = dispatch::call(Prim::Dot(Dot { wide: true, ..Dot::new(false, false) }), &[a, b])?;
     narrowed(blend(&widened(x)?, of(wide)?, beta, alpha)?, a.dtype())
 }
 

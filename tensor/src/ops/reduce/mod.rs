@@ -7,7 +7,7 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_di
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
 use crate::saved::SavedTensor;
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 pub use rows::ROWS;
 use smallvec::smallvec;
 use std::sync::Mutex;
@@ -351,6 +351,11 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
     }
     let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
+    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        // The sum need not fit a half though the mean does.
+        let wide = x.to_dtype(DType::F32)?;
+        return reduce_mask(ReduceKind::Sum, &wide, mask, keep)?.div_scalar(count as f64)?.to_dtype(x.dtype());
+    }
     reduce_mask(ReduceKind::Sum, &x, mask, keep)?.div_scalar(count as f64)
 }
 
@@ -377,8 +382,13 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
     let m = reduce_mask(ReduceKind::Sum, x, mask, true)?.div_scalar(count as f64)?;
     let d = x.sub(&m)?;
-    let var =
-        reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?.div_scalar((count as f64 - correction).max(0.0))?;
+    let mut squares = reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?;
+    if x.device().kind == DeviceKind::Tpu && count > 0 {
+        // The mean is rounded: what it is off by is in all distances, and counts where values are large beside their spread.
+        let rest = reduce_mask(ReduceKind::Sum, &d, mask, keep)?;
+        squares = squares.sub(&rest.square()?.div_scalar(count as f64)?)?;
+    }
+    let var = squares.div_scalar((count as f64 - correction).max(0.0))?;
     let m = if keep { m } else { m.reshape_dims(kept(x.dims(), mask))? };
     Ok((var, m))
 }
