@@ -238,6 +238,9 @@ def finish():
     if not _has_shim and SHIM not in sys.path:
         # Processes that `multiprocessing` starts have this path, and need `torch` to unpickle.
         sys.path.append(SHIM)
+    from . import _safetensors_package
+
+    _safetensors_package.install()
 
 
 def take_the_name():

@@ -1,5 +1,7 @@
 """How tensors are printed, as ``torch._tensor_str``."""
 
+import re
+
 from . import _C, functions
 
 
@@ -28,14 +30,21 @@ def get_printoptions():
 
 
 def _tensor_str(self, indent):
-    """Return the numbers of a tensor as text, without a name around them. Lines after the first are indented."""
-    text = repr(self.detach().as_subclass(_C.Tensor).cpu())
-    body = text[text.index("(") + 1 : text.rindex(")")]
-    if "]" in body:
-        body = body[: body.rindex("]") + 1]
-    else:
-        body = body.partition(",")[0]
-    return body.replace("\n" + " " * 7, "\n" + " " * indent)
+    """Return the numbers of a tensor with their brackets. Later lines start with `indent` spaces.
+
+    ``repr`` writes ``tensor(``, these numbers, and what a reader must know beside them.
+    """
+    if not self.numel():
+        return "[]"
+    before = PRINT_OPTS.linewidth
+    start = len("tensor(")
+    functions.set_printoptions(linewidth=before + start - indent)
+    try:
+        text = repr(self.detach().as_subclass(_C.Tensor).cpu())[start:]
+    finally:
+        functions.set_printoptions(linewidth=before)
+    end = text.rindex("]") + 1 if self.dim() else re.search(r"[,)]", text).start()
+    return text[:end].replace("\n" + " " * start, "\n" + " " * indent)
 
 
 def _add_suffixes(tensor_str, suffixes, indent, force_newline):

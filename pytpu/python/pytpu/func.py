@@ -1,5 +1,6 @@
 """Modules as functions of their parameters, and derivatives of functions as functions."""
 
+from ._absent import absent_function
 from ._transforms import grad as grad
 from ._transforms import grad_and_value as grad_and_value
 from ._transforms import hessian as hessian
@@ -9,15 +10,28 @@ from ._transforms import jvp as jvp
 from ._transforms import linearize as linearize
 from ._transforms import vjp as vjp
 
+vmap = absent_function("torch.func.vmap", "functions are not mapped over a dimension yet")
+
 
 def _slots(module):
-    """Where each parameter and buffer is: a table of a submodule, and the name in it."""
+    """Where each parameter and buffer is: a table of a submodule, and the name in it.
+
+    A module that contains itself is visited once on each path, under its shortest name there.
+    """
     slots = {}
-    for prefix, owner in module.named_modules(remove_duplicate=False):
+
+    def visit(owner, prefix, above):
         for table in (owner._parameters, owner._buffers):
             for name, value in table.items():
                 if value is not None:
-                    slots[f"{prefix}.{name}" if prefix else name] = (table, name)
+                    slots[prefix + name] = (table, name)
+        for name, child in owner._modules.items():
+            if child is not None and child is not owner and child not in above:
+                visit(child, f"{prefix}{name}.", (*above, owner))
+
+    visit(module, "", ())
+    # The function refers to itself: without this line, garbage collection alone would free what it holds.
+    del visit
     return slots
 
 
@@ -73,7 +87,11 @@ def _exchange(module, name, value, restore=False):
     for table in (owner._parameters, owner._buffers):
         if key in table:
             before = table[key]
-            table[key] = value
+            if value is _ABSENT:
+                # A parameter that the call added goes with it.
+                del table[key]
+            else:
+                table[key] = value
             return before
     before = getattr(owner, key, _ABSENT)
     if before is not None and before is not _ABSENT and not isinstance(before, torch.Tensor):

@@ -82,6 +82,20 @@ def without_grad(step):
     return wrapper
 
 
+# Options that older versions of PyTorch did not have, with the values that they stand for where they are absent.
+_ADDED_OPTIONS = {
+    "amsgrad": False,
+    "nesterov": False,
+    "maximize": False,
+    "foreach": None,
+    "capturable": False,
+    "differentiable": False,
+    "fused": None,
+    "decoupled_weight_decay": False,
+}
+_TENSOR_ENTRIES = ("step", "mu_product", "eta", "mu")
+
+
 class Optimizer:
     """Keeps parameter groups and the state of each parameter; subclasses define `step`."""
 
@@ -110,10 +124,14 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def _make_hook_tables(self):
+    def _patch_step_function(self):
+        """Let `step` call hooks. Wrappers of optimizers call this by PyTorch's name when they skip `__init__`."""
         cls = type(self)
         if not getattr(cls.step, "hooked", False):
             cls.step = _wrap_step(cls.step)
+
+    def _make_hook_tables(self):
+        self._patch_step_function()
         for name in (
             "_optimizer_step_pre_hooks",
             "_optimizer_step_post_hooks",
@@ -131,6 +149,24 @@ class Optimizer:
         self.__dict__.update(state)
         self._make_hook_tables()
         self.defaults.setdefault("differentiable", False)
+        self._upgrade()
+
+    def _upgrade(self):
+        """Complete groups and state that an older version saved."""
+        for group in self.param_groups:
+            for name, value in _ADDED_OPTIONS.items():
+                if name in self.defaults:
+                    group.setdefault(name, value)
+            for p in group["params"]:
+                entry = self.state.get(p) if isinstance(p, torch.Tensor) else None
+                if not isinstance(entry, dict):
+                    continue
+                for name in _TENSOR_ENTRIES:
+                    # Older versions kept these as Python numbers.
+                    if name in entry and isinstance(entry[name], (int, float)):
+                        number = torch.tensor(float(entry[name]), dtype=torch.float32)
+                        on_device = group.get("capturable") or group.get("fused")
+                        entry[name] = number.to(p.device) if on_device else number
 
     def __repr__(self):
         text = type(self).__name__ + " ("
