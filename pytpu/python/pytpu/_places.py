@@ -28,6 +28,8 @@ FILES = {
 
 # Names of a file, by the module that they are said to be in. A function under several names becomes several.
 NAMES = {
+    "_file_globals": {"serialization": "StorageType"},
+    "_file_places": {"serialization": "default_restore_location location_tag register_package"},
     "accelerator": {
         "accelerator": "current_device_idx current_device_index device_count is_available set_device_idx set_device_index synchronize",
         "accelerator.memory": "empty_cache max_memory_allocated max_memory_reserved memory_allocated memory_reserved memory_stats "

@@ -115,25 +115,11 @@ def _reduce_plain(t, hooks):
 
 
 def _window(storage, dtype, offset, size, stride):
-    if hasattr(storage, "window"):
-        return storage.window(offset, list(size), list(stride))
-    target = vars(storage).pop("_target", None)
-    if target is not None:
-        window = _C._strided(storage._tensor, offset, list(size), list(stride))
-        if window.is_contiguous() and window.numel() == storage._tensor.numel():
-            # The usual tensor: it goes to the device by itself, and is no view there.
-            storage._tensor = window.to(target)
-            return storage._tensor
-        storage._tensor = storage._tensor.to(target)
-    flat = storage._flat()
-    if flat.dtype != dtype and dtype is not None:
-        flat = flat.view(dtype)
-    if not flat.is_cpu and offset == 0 and flat.numel() == functools.reduce(int.__mul__, size, 1):
-        # The usual tensor: the storage's own value, which is no view there.
-        contiguous = flat.reshape(size)
-        if contiguous.stride() == tuple(stride):
-            return contiguous.detach()
-    return _C._strided(flat, offset, list(size), list(stride))
+    from . import _file_globals
+
+    if dtype is not None and storage._tensor.dtype != dtype:
+        storage._tensor = storage._flat().view(dtype)
+    return _file_globals._window(storage, offset, tuple(size), tuple(stride))
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):

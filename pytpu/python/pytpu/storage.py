@@ -26,7 +26,6 @@ def _load_from_bytes(b):
             # The tensor that is made of it takes it to the device.
             storage._target = found[1]
         return storage
-
     loaded = load(io.BytesIO(b), weights_only=False)
     return loaded.untyped() if b"ctorch.storage\nUntypedStorage\n" in b[:400] else loaded
 
