@@ -158,7 +158,7 @@ class _Storage:
         # `torch.tensor`, `torch.as_tensor` and NumPy read this instead of one element after the other.
         if not self._tensor.is_cpu:
             raise AttributeError("__array_interface__")
-        return _C._array_interface(self._flat())
+        return _C._array_interface(self._flat())[0]
 
     def _shown(self, device):
         lines = "\n ".join(map(str, self.tolist()))
