@@ -199,6 +199,15 @@ def test_variables_of_old_programs_are_tensors():
         Variable([1])
 
 
+def test_no_inputs_are_refused():
+    x = torch.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
+        torch.autograd.grad(x * 2, [])
+    for run in ((x * 2).backward, lambda inputs: torch.autograd.backward(x * 2, inputs=inputs)):
+        with pytest.raises(RuntimeError, match=r"`inputs` argument to `backward\(\)` cannot be empty"):
+            run(inputs=[])
+
+
 # ---- gradcheck
 
 
@@ -256,10 +265,10 @@ def test_lazy_modules_are_pickled_and_copied(kind):
 
 def test_loading_a_state_leaves_no_reference_cycles():
     m = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    state = copy.deepcopy(m).state_dict()
+    state, functional_call = copy.deepcopy(m).state_dict(), torch.func.functional_call
     gc.collect()
     m.load_state_dict(state)
-    torch.func.functional_call(m, dict(m.named_parameters()), torch.ones(2))
+    functional_call(m, dict(m.named_parameters()), torch.ones(2))
     assert gc.collect() == 0
 
 
