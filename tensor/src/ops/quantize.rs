@@ -109,6 +109,17 @@ fn per_channel(x: &Tensor, scale: &Tensor, zero: &Tensor, axis: i64, range: [i64
 /// Rows of the family. Gradients are no slopes of the values, so they are not compared with differences.
 pub const ROWS: &[Row] = &[
     Row::new(
+        "fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let name = "FakeQuantizePerTensorAffineCachemaskTensorQparamsBackward0";
+            Ok(Ret::Tensor(per_tensor(name, a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, [a.int(3)?, a.int(4)?])?))
+        },
+        || vec![Sample::new(vec![t(&[3, 4]), positive(&[]), t(&[]), n(-8), n(7)]).no_gradient()],
+    )
+    .no_out()
+    .scope(Scope::Function),
+    Row::new(
         "fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor",
         Tier::Composed,
         |a| {
@@ -123,17 +134,6 @@ pub const ROWS: &[Row] = &[
             Ok(Ret::Tensor(per_tensor(name, a.tensor(0)?, &scale, &zero, [low, high])?))
         },
         || vec![Sample::new(vec![t(&[3, 4]), n(0.1), n(2), n(-8), n(7)]).no_gradient()],
-    )
-    .no_out()
-    .scope(Scope::Function),
-    Row::new(
-        "fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor",
-        Tier::Composed,
-        |a| {
-            let name = "FakeQuantizePerTensorAffineCachemaskTensorQparamsBackward0";
-            Ok(Ret::Tensor(per_tensor(name, a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, [a.int(3)?, a.int(4)?])?))
-        },
-        || vec![Sample::new(vec![t(&[3, 4]), positive(&[]), t(&[]), n(-8), n(7)]).no_gradient()],
     )
     .no_out()
     .scope(Scope::Function),
