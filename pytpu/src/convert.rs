@@ -400,7 +400,9 @@ pub fn to_list(t: &Tensor) -> Outcome {
             Ok(list)
         }
     }
-    let bits = Bits::of(t)?;
+    // A handle of its own: while the bytes are read without the GIL, the object may be given another tensor.
+    let t = t.clone();
+    let bits = Bits::of(&t)?;
     level(&bits, t.dims(), &mut 0)
 }
 
@@ -653,8 +655,8 @@ fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>,
 /// The elements' bytes, row major; for `torch.save`.
 #[pyfunction]
 fn _to_bytes<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
-    let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
-    let bits = Bits::of(t).or_raise()?;
+    let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?.clone();
+    let bits = Bits::of(&t).or_raise()?;
     pyo3::types::PyBytes::new_with(x.py(), bits.bytes.len(), |to| {
         to.copy_from_slice(&bits.bytes);
         Ok(())

@@ -222,9 +222,9 @@ def test_polygamma_of_any_order_ends():
 
 
 def test_polygamma_of_high_order_is_right_of_and_left_of_zero(close):
-    # Recorded from PyTorch 2.15.
+    # Recorded from PyTorch 2.15, but for the last: the terms of either side of zero cancel, so that it is the third.
     x = torch.tensor([0.3, 1.0, 2.5, 30.0, -1.5], dtype=torch.float64)
-    close(torch.polygamma(20, x), [-2.3258e29, -2.4329e18, -1.0709e10, -4.7861e-13, -1.0618e10], rtol=1e-4, atol=0)
+    close(torch.polygamma(20, x), [-2.3258e29, -2.4329e18, -1.0709e10, -4.7861e-13, -1.0709e10], rtol=1e-4, atol=0)
     close(torch.polygamma(100, x)[:2], [-6.0361e210, -9.3326e157], rtol=1e-4, atol=0)
     assert torch.polygamma(101, torch.tensor([-3.0, 0.0])).tolist() == [float("inf")] * 2
 
