@@ -486,9 +486,9 @@ unsafe extern "C" fn iterate(a: Object) -> Object {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());
         }
         let rows = x.unbind(0)?;
-        let list = PyTuple_New(rows.len() as Py_ssize_t);
+        let list = table::made(PyTuple_New(rows.len() as Py_ssize_t))?;
         for (i, r) in rows.into_iter().enumerate() {
-            PyTuple_SetItem(list, i as Py_ssize_t, wrap(r));
+            PyTuple_SetItem(list, i as Py_ssize_t, table::part_of(list, wrap(r))?);
         }
         let it = PyObject_GetIter(list);
         Py_DECREF(list);

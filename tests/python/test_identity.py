@@ -38,6 +38,7 @@ OTHERWISE = {
         "convert", "fuse_modules", "get_default_qat_qconfig", "get_default_qconfig", "prepare", "prepare_qat", "quantize",
         "quantize_dynamic", "quantize_qat", "swap_module",
     },
+    "torch.storage": {"Storage"},
     "torch.utils.dlpack": {"to_dlpack"},
     "torch.overrides": {"has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"},
 }

@@ -173,6 +173,7 @@ for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "I
     _LAZY_NAMES[f"{_name}Storage"] = "storage"
 for _name in ("ComplexDouble", "ComplexFloat", "Typed", "Untyped"):
     _LAZY_NAMES[f"{_name}Storage"] = "storage"
+_LAZY_NAMES["Storage"] = "storage"
 for _name in ("svd_lowrank", "pca_lowrank"):
     _LAZY_NAMES[_name] = "_lowrank"
 for _name in ("cholesky", "eig", "lstsq", "matrix_rank", "qr", "solve", "symeig"):

@@ -177,7 +177,7 @@ class _Finder:
     def find_spec(name, path=None, target=None):
         """Return the spec of a module of ours; ``None`` for all others."""
         head = name[:6]
-        if head == "pytpu.":
+        if head == _ROOT + ".":
             if name[6:] in MADE and _has_no_file(name[6:]):
                 return ModuleSpec(name, _MadeLoader(MADE[name[6:]]))
             spec = PathFinder.find_spec(name, path, target)
@@ -238,6 +238,9 @@ def finish():
     if not _has_shim and SHIM not in sys.path:
         # Processes that `multiprocessing` starts have this path, and need `torch` to unpickle.
         sys.path.append(SHIM)
+    from . import _safetensors_package
+
+    _safetensors_package.install()
 
 
 def take_the_name():

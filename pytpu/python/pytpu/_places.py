@@ -28,6 +28,8 @@ FILES = {
 
 # Names of a file, by the module that they are said to be in. A function under several names becomes several.
 NAMES = {
+    "_file_globals": {"serialization": "StorageType"},
+    "_file_places": {"serialization": "default_restore_location location_tag register_package"},
     "accelerator": {
         "accelerator": "current_device_idx current_device_index device_count is_available set_device_idx set_device_index synchronize",
         "accelerator.memory": "empty_cache max_memory_allocated max_memory_reserved memory_allocated memory_reserved memory_stats "
@@ -83,7 +85,8 @@ NAMES = {
     },
     "distributed": {
         "_C._distributed_c10d": "FileStore HashStore TCPStore",
-        "distributed.distributed_c10d": "Backend GroupMember P2POp PrefixStore ProcessGroup ReduceOp Store Work all_gather all_gather_into_tensor all_gather_object all_reduce "
+        "distributed.distributed_c10d": "Backend GroupMember P2POp PrefixStore ProcessGroup ReduceOp Store Work "
+        "all_gather all_gather_into_tensor all_gather_object all_reduce "
         "all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast broadcast_object_list destroy_process_group "
         "gather gather_object get_backend get_global_rank get_group_rank get_process_group_ranks get_rank get_world_size group "
         "init_process_group irecv is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched "
@@ -112,7 +115,7 @@ NAMES = {
         "jit._fuser": "fuser optimized_execution set_fusion_strategy",
         "jit._script": "Attribute interface script",
         "jit._serialization": "load save",
-        "jit._trace": "is_tracing",
+        "jit._trace": "TracerWarning is_tracing",
     },
     "library": {"_library.custom_ops": "CustomOpDef", "library": "impl_abstract"},
     "masked": {

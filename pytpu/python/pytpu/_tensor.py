@@ -1,6 +1,8 @@
 """Methods of ``Tensor`` that are rarely called, or read better in Python; they are attached to the type at the end."""
 
 
+import functools
+
 from . import _C
 
 Tensor = _C.Tensor
@@ -8,7 +10,20 @@ _METHODS = {}
 
 
 def method(f):
-    """Makes a function a method of ``Tensor``."""
+    """Make a function a method of ``Tensor``, which subclasses and modes may take over by ``__torch_function__``."""
+
+    @functools.wraps(f)
+    def overridable(self, *args, **kwargs):
+        if _C._has_torch_function((self,)):
+            return _C._call_torch_function(overridable, (self,), (self, *args), kwargs)
+        return f(self, *args, **kwargs)
+
+    _METHODS[f.__name__] = overridable
+    return overridable
+
+
+def method_of_all(f):
+    """Make a function a method of ``Tensor`` that nothing takes over."""
     _METHODS[f.__name__] = f
     return f
 
@@ -38,17 +53,16 @@ def register_hook(self, hook):
 @method
 def register_post_accumulate_grad_hook(self, hook):
     """Calls ``hook(self)`` after a gradient was accumulated into ``grad`` of this leaf."""
-    return _handle(_C._register_post_accumulate_grad_hook(self, hook))
+
+    def checked(tensor):
+        if hook(tensor) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
+
+    return _handle(_C._register_post_accumulate_grad_hook(self, checked))
 
 
 @method
 def __repr__(self, *, tensor_contents=None):
-    if type(self) is not Tensor and _C._has_torch_function((self,)):
-        before = _C._set_torch_function_disabled(True)
-        try:
-            return Tensor.__repr__(self)
-        finally:
-            _C._set_torch_function_disabled(before)
     text = self._text()
     name = type(self).__name__
     if type(self) is not Tensor and name != "Parameter":
@@ -60,7 +74,7 @@ def __repr__(self, *, tensor_contents=None):
 
 @method
 def __format__(self, spec):
-    if self.dim() == 0 and type(self) is Tensor:
+    if self.dim() == 0 and type(self) is Tensor and not self.is_meta:
         return self.item().__format__(spec)
     return object.__format__(self, spec)
 
@@ -152,11 +166,13 @@ del _type
 
 
 class _HostArray:
-    """Shows a tensor's memory to NumPy and keeps it alive."""
+    """Shows a tensor's memory to NumPy and keeps it alive.
+
+    It holds a tensor of its own: the object `tensor` may be given other memory (`resize_`, `set_`, `data =`, `Module.double`).
+    """
 
     def __init__(self, tensor):
-        self._tensor = tensor
-        self.__array_interface__ = _C._array_interface(tensor)
+        self.__array_interface__, self._tensor = _C._array_interface(tensor)
 
 
 @method
@@ -166,7 +182,7 @@ def numpy(self, *, force=False):
 
     if force:
         return _resolved(self).numpy()
-    if self.requires_grad:
+    if self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if not self.is_cpu:
         raise TypeError(
@@ -192,7 +208,7 @@ def __array__(self, dtype=None, copy=None):
 Tensor.__array_priority__ = 1000
 
 
-@method
+@method_of_all
 def __array_wrap__(self, array, context=None, return_scalar=False):
     from . import from_numpy
 
@@ -298,7 +314,8 @@ def _type(self, dtype=None, non_blocking=False):
     return self.to(dtype.device, dtype.dtype, non_blocking)
 
 
-_METHODS["type"] = _type
+_type.__name__ = "type"
+method(_type)
 
 @method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
@@ -324,9 +341,19 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 @method
 def new(self, *args):
     """A tensor of this dtype and device: of the given sizes, or with the given data."""
+    from ._size import Size
+
+    if len(args) == 1 and isinstance(args[0], Size):
+        return self.new_empty(args[0])
     if args and not isinstance(args[0], int):
         return self.new_tensor(args[0])
     return self.new_empty(args or (0,))
+
+
+@method
+def chalf(self, *, memory_format=None):
+    """Raises: there is no ``torch.complex32`` yet."""
+    raise NotImplementedError("complex numbers of float16 (torch.complex32) are not supported yet; use torch.complex64")
 
 
 @method
@@ -442,9 +469,9 @@ def const_data_ptr(self):
     return self.data_ptr()
 
 
-@method
-def is_inference(self):
-    return False
+def _check_resizable(tensor):
+    if not tensor._is_resizable():
+        raise RuntimeError("Trying to resize storage that is not resizable")
 
 
 @method
@@ -461,6 +488,7 @@ def resize_(self, *size, memory_format=None):
             step *= max(s, 1)
         new = _C._strided(self.detach(), self.storage_offset(), list(size), stride)
     else:
+        _check_resizable(self)
         new = self.detach().new_empty(size)
         flat = _C._strided(self.detach(), 0, [self._storage_bytes() // self.element_size()], [1])
         new.reshape(-1)[: flat.numel()].copy_(flat)
@@ -492,9 +520,27 @@ def fill_diagonal_(self, fill_value, wrap=False):
     return self
 
 
+def _c_name(dtype):
+    """The name of a dtype as messages of C++ show it."""
+    names = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+             "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+             "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+    name = str(dtype).removeprefix("torch.")
+    return names.get(name, name)
+
+
 @method
 def set_(self, source=None, storage_offset=0, size=None, stride=None):
     """Makes this tensor look at another's memory, or at a storage from an offset with sizes and strides."""
+    if isinstance(source, _C.Tensor):
+        if source.dtype != self.dtype:
+            names = [_c_name(t.dtype) for t in (source, self)]
+            raise RuntimeError(f"Could not set tensor of type {names[0]} to a tensor of type {names[1]}")
+    elif source is not None and getattr(source, "dtype", self.dtype) != self.dtype:
+        raise RuntimeError(
+            f"Expected a Storage of type {_c_name(self.dtype)} or an UntypedStorage, but got type {source.dtype._scalar_type} for "
+            "argument 1 'storage'"
+        )
     if source is not None and (not isinstance(source, _C.Tensor) or size is not None):
         flat = source.detach() if isinstance(source, _C.Tensor) else source._flat()
         flat = flat if flat.dtype == self.dtype else flat.view(self.dtype)
@@ -555,7 +601,7 @@ def untyped_storage(self):
     """The memory behind the tensor, as bytes."""
     from .storage import UntypedStorage
 
-    return UntypedStorage._of(self)
+    return UntypedStorage._of(self)._watch(self)
 
 
 @method
@@ -616,7 +662,7 @@ def is_set_to(self, other):
     )
 
 
-@method
+@method_of_all
 def __dir__(self):
     return sorted(set(dir(Tensor)) | set(self.__dict__))
 
@@ -633,7 +679,15 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
         result = func(*args, **kwargs)
     finally:
         _C._set_torch_function_disabled(before)
-    return _convert(result, cls)
+    return result if _is_unchanged(func) else _convert(result, cls)
+
+
+# Properties that give tensors as they are.
+_UNCHANGED = {"grad", "_grad", "_base"}
+
+
+def _is_unchanged(func):
+    return getattr(func, "__name__", None) == "__get__" and getattr(func.__self__, "__name__", None) in _UNCHANGED
 
 
 def _convert(result, cls):

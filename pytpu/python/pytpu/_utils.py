@@ -20,6 +20,10 @@ _HEAD = b"".join(
 )
 
 
+_KEYS = pickle.dumps(["0"], 2)
+_START = _HEAD + b"\x80\x02(X\x07\x00\x00\x00storagectorch\n"
+
+
 def storage_bytes(flat, is_untyped=False):
     """Return the file of a storage: `flat` is a tensor of one dimension with all of its elements."""
     if is_untyped:
@@ -29,7 +33,33 @@ def storage_bytes(flat, is_untyped=False):
     location = pickle.dumps(str(flat.device), 2)[2:-3]
     # protocol 2, a tuple ("storage", kind, "0", location, count, None), taken for a persistent id
     object_ = b"\x80\x02(X\x07\x00\x00\x00storage" + kind + b"X\x01\x00\x00\x000" + location + pickle.dumps(count, 2)[2:-1] + b"NtQ."
-    return b"".join((_HEAD, object_, pickle.dumps(["0"], 2), count.to_bytes(8, "little"), _C._to_bytes(flat)))
+    return b"".join((_HEAD, object_, _KEYS, count.to_bytes(8, "little"), _C._to_bytes(flat)))
+
+
+@functools.cache
+def _dtypes():
+    return {f"{d._scalar_type}Storage".encode(): d for d in vars(_C).values() if isinstance(d, _C.dtype)}
+
+
+def read_storage(data):
+    """Return the elements and the location of a storage that `storage_bytes` wrote; ``None`` for a file of another form.
+
+    PyTorch writes the same with references between its parts, which `torch.load` reads.
+    """
+    if not data.startswith(_START):
+        return None
+    end = data.index(b"\n", len(_START))
+    dtype = _dtypes().get(data[len(_START) : end])
+    at = end + 1 + len(b"X\x01\x00\x00\x000X")
+    if dtype is None or data[end + 1 : at] != b"X\x01\x00\x00\x000X":
+        return None
+    size = int.from_bytes(data[at : at + 4], "little")
+    location = data[at + 4 : at + 4 + size].decode()
+    stop = data.find(b"NtQ." + _KEYS, at + 4 + size, at + 4 + size + 32)
+    start = stop + len(b"NtQ.") + len(_KEYS) + 8
+    if stop < 0 or int.from_bytes(data[start - 8 : start], "little") * dtype.itemsize != len(data) - start:
+        return None
+    return _C._from_bytes(data[start:], dtype), location
 
 
 class _PickledStorage:
@@ -51,7 +81,7 @@ def reduce_tensor(t):
     hooks = collections.OrderedDict()
     state = dict(t.__dict__)
     if type(t) is Parameter:
-        data = t.detach().as_subclass(_C.Tensor)
+        data = _plain(t)
         if state:
             return _rebuild_parameter_with_state, (data, t.requires_grad, hooks, state)
         return _rebuild_parameter, (data, t.requires_grad, hooks)
@@ -63,8 +93,15 @@ def reduce_tensor(t):
     return plain, args
 
 
+def _plain(t):
+    d = t.detach()
+    return d if type(d) is _C.Tensor else d.as_subclass(_C.Tensor)
+
+
 def _reduce_plain(t, hooks):
-    d = t.detach().as_subclass(_C.Tensor).resolve_conj().resolve_neg()
+    d = _plain(t)
+    if d.is_conj() or d.is_neg():
+        d = d.resolve_conj().resolve_neg()
     size, stride = tuple(d.shape), tuple(d.stride())
     if d.is_meta:
         return _rebuild_meta_tensor_no_storage, (d.dtype, size, stride, t.requires_grad)
@@ -78,17 +115,11 @@ def _reduce_plain(t, hooks):
 
 
 def _window(storage, dtype, offset, size, stride):
-    if hasattr(storage, "window"):
-        return storage.window(offset, list(size), list(stride))
-    flat = storage._flat()
-    if flat.dtype != dtype and dtype is not None:
-        flat = flat.view(dtype)
-    if not flat.is_cpu and offset == 0 and flat.numel() == functools.reduce(int.__mul__, size, 1):
-        # The usual tensor: the storage's own value, which is no view there.
-        contiguous = flat.reshape(size)
-        if contiguous.stride() == tuple(stride):
-            return contiguous.detach()
-    return _C._strided(flat, offset, list(size), list(stride))
+    from . import _file_globals
+
+    if dtype is not None and storage._tensor.dtype != dtype:
+        storage._tensor = storage._flat().view(dtype)
+    return _file_globals._window(storage, offset, tuple(size), tuple(stride))
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):

@@ -16,7 +16,8 @@ from .tpu import (
 from .tpu import set_device as set_device_index
 
 __all__ = [
-    "current_accelerator", "current_stream", "set_stream", "current_device_idx", "current_device_index", "device_count", "device_index", "empty_cache", "is_available",
+    "current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index", "empty_cache",
+    "is_available", "set_stream",
     "max_memory_allocated", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
     "set_device_idx", "set_device_index", "synchronize",
 ]

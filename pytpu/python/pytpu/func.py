@@ -14,13 +14,24 @@ vmap = absent_function("torch.func.vmap", "functions are not mapped over a dimen
 
 
 def _slots(module):
-    """Where each parameter and buffer is: a table of a submodule, and the name in it."""
+    """Where each parameter and buffer is: a table of a submodule, and the name in it.
+
+    A module that contains itself is visited once on each path, under its shortest name there.
+    """
     slots = {}
-    for prefix, owner in module.named_modules(remove_duplicate=False):
+
+    def visit(owner, prefix, above):
         for table in (owner._parameters, owner._buffers):
             for name, value in table.items():
                 if value is not None:
-                    slots[f"{prefix}.{name}" if prefix else name] = (table, name)
+                    slots[prefix + name] = (table, name)
+        for name, child in owner._modules.items():
+            if child is not None and child is not owner and child not in above:
+                visit(child, f"{prefix}{name}.", (*above, owner))
+
+    visit(module, "", ())
+    # The function refers to itself: without this line, garbage collection alone would free what it holds.
+    del visit
     return slots
 
 
@@ -76,7 +87,11 @@ def _exchange(module, name, value, restore=False):
     for table in (owner._parameters, owner._buffers):
         if key in table:
             before = table[key]
-            table[key] = value
+            if value is _ABSENT:
+                # A parameter that the call added goes with it.
+                del table[key]
+            else:
+                table[key] = value
             return before
     before = getattr(owner, key, _ABSENT)
     if before is not None and before is not _ABSENT and not isinstance(before, torch.Tensor):

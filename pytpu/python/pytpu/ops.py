@@ -15,8 +15,17 @@ class OpOverload:
         self._overloadname = overload
         self.__name__ = f"{packet.__name__}.{overload}"
 
-    def __call__(self, *args, **kwargs):
-        return self.overloadpacket._op(*args, **kwargs)
+    def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
+        return self_.overloadpacket._op(*args, **kwargs)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _named, (str(self),)
 
     def __repr__(self):
         return f"<OpOverload(op='{self.overloadpacket._qualified_op_name.replace('::', '.')}', overload='{self._overloadname}')>"
@@ -39,13 +48,22 @@ class OpOverloadPacket:
         self._op = op
         self._schemas = _C._schemas(name) if namespace == "aten" else [name]
 
-    def __call__(self, *args, **kwargs):
-        return self._op(*args, **kwargs)
+    def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
+        return self_._op(*args, **kwargs)
 
     def overloads(self):
         """Names of the overloads."""
         heads = (schema.partition("(")[0] for schema in self._schemas)
         return [head.partition(".")[2] or "default" for head in heads] or ["default"]
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _named, (str(self),)
 
     def __getattr__(self, name):
         # A method's overloads are not listed; any well-formed name stands for it.
@@ -67,6 +85,15 @@ class OpOverloadPacket:
         return self._qualified_op_name.replace("::", ".")
 
 
+# Operators that libraries name in tables and in policies of selective checkpointing, and that have no function of this name.
+_NAMES_ONLY = {
+    "_convolution", "_pin_memory", "_sparse_addmm", "_sparse_mm_reduce_impl", "_scaled_mm", "_grouped_mm", "copy_",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math", "_flash_attention_forward",
+    "_efficient_attention_forward", "_softmax", "_log_softmax",
+}
+
+
 def _rare_op(name):
     """Operators of aten that libraries name, most of which they never call."""
     if name == "_to_copy":
@@ -75,7 +102,7 @@ def _rare_op(name):
             return self.to(device=device, dtype=dtype, non_blocking=non_blocking, copy=True)
 
         return _to_copy
-    if name in ("_convolution", "_pin_memory", "_sparse_addmm", "_sparse_mm_reduce_impl", "_scaled_mm", "_grouped_mm", "copy_"):
+    if name in _NAMES_ONLY:
         from ._absent import absent_function
 
         return absent_function(f"torch.ops.aten.{name}")
@@ -108,6 +135,15 @@ class _Namespace:
 
 
 aten = _Namespace("aten")
+
+
+def _named(name):
+    """Return the operator or the overload of a dotted name: `aten.add` or `aten.add.Tensor`."""
+    namespace, *rest = name.split(".")
+    found = globals().get(namespace) or __getattr__(namespace)
+    for part in rest:
+        found = getattr(found, part)
+    return found
 
 
 def _add(namespace, name, op):

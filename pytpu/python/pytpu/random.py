@@ -25,6 +25,8 @@ _C.Generator.clone_state = _clone_state
 def manual_seed(seed):
     """Seeds the generators of all devices."""
     seed = int(seed)
+    if seed < -(2**63):
+        raise ValueError("Overflow when unpacking long long")
     if seed < 0:
         seed += 2**64
     return default_generator.manual_seed(seed)
@@ -51,11 +53,48 @@ def set_rng_state(new_state):
 
 
 @contextlib.contextmanager
-def fork_rng(devices=None, enabled=True, **_):
-    """Restores the state of the generator at the end of the block, or of the decorated function."""
+def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type="cuda"):
+    """Restore the state of random generators at the end of the block, or of the decorated function.
+
+    Args:
+        devices: indices or names of the devices of `device_type` whose generators are restored, besides that of `cpu`.
+            `None` means all of them.
+        enabled: `False` turns the function off.
+        device_type: kind of the devices, for example `"tpu"`. The default covers `cpu` only, as there are no CUDA devices.
+    """
+    import pytpu as torch
+
+    kind = torch.device(device_type).type
+    if kind == "cpu":
+        devices = []
+    else:
+        module = getattr(torch, kind, None)
+        if module is None:
+            raise RuntimeError(
+                f"torch has no module of `{kind}`, you should register a module by `torch._register_device_module`."
+            )
+        if devices is None:
+            count = module.device_count() if enabled else 0
+            if count > 1:
+                import warnings
+
+                warnings.warn(
+                    f"{kind.upper()} reports that you have {count} available devices, and you have used {_caller} without "
+                    "explicitly specifying which devices are being used. For safety, we initialize *every* device by "
+                    "default, which can be quite slow if you have a lot of devices. If you know that you are only making use "
+                    f"of a few devices, set the argument {_devices_kw} of {_caller} to their indices.",
+                    stacklevel=3,
+                )
+            devices = range(count)
+        devices = list(devices)
+    if not enabled:
+        yield
+        return
     state = get_rng_state()
+    states = [(module, d, module.get_rng_state(d)) for d in devices]
     try:
         yield
     finally:
-        if enabled:
-            set_rng_state(state)
+        set_rng_state(state)
+        for module, device, then in states:
+            module.set_rng_state(then, device)

@@ -5,8 +5,11 @@ from . import anomaly_mode, function, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function, NestedIOFunction
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from .variable import Variable
+from .._function_names import keep_functions
 
-Variable = _C.Tensor
+# `gradcheck` is both.
+keep_functions(__name__)
 
 __all__ = [
     "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "function",
@@ -71,11 +74,22 @@ def grad(
 
     With ``is_grads_batched`` the first dimension of every ``grad_outputs`` counts passes, and that of the results too.
     """
+    operands = _C._overriding((outputs, inputs), {})
+    if operands is not None:
+        return _C._call_torch_function(
+            grad, operands, (outputs, inputs), {
+                "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
+                "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+                "materialize_grads": materialize_grads,
+            },
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     outputs, inputs = _tuple(outputs), _tuple(inputs)
+    if outputs and not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     grads = (None,) * len(outputs) if grad_outputs is None else _tuple(grad_outputs)
     for x in inputs:
         if isinstance(x, _C.Tensor) and not x.requires_grad:

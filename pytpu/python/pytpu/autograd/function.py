@@ -67,6 +67,17 @@ class FunctionMeta(type):
         cls._context = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
 
 
+def _with_defaults(forward, args, kwargs):
+    """Return the arguments as `setup_context` sees them: by position, with the defaults of `forward`."""
+    if not kwargs and not getattr(forward, "__defaults__", None):
+        return args, kwargs
+    import inspect  # slow to import, and rarely wanted
+
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args, bound.kwargs
+
+
 def _flatten(outputs):
     return (outputs,) if isinstance(outputs, Tensor) or not isinstance(outputs, (tuple, list)) else tuple(outputs)
 
@@ -111,12 +122,15 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs ``forward`` and records ``backward``."""
+        sets_up = cls.setup_context is not Function.setup_context
+        if sets_up:
+            args, kwargs = _with_defaults(cls.forward, args, kwargs)
         ctx = cls._context()
         recording = _C.is_grad_enabled()
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         before = _C._set_grad_enabled(False)
         try:
-            if cls.setup_context is not Function.setup_context:
+            if sets_up:
                 result = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, result)
             else:
@@ -135,11 +149,17 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             if recording and d.requires_grad and d.is_leaf:
                 raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
         given = list(outputs)
+        storages = {a._storage_id() for a in args if isinstance(a, Tensor) and a.numel()}
+        ctx._views = views = []
         for i, y in enumerate(outputs):
             if isinstance(y, Tensor) and not any(y is d for d in dirty):
                 # An input that is given back, and a view made within, are new tensors outside.
-                if any(y is a for a in args) or y._is_view():
+                returned = any(y is a for a in args)
+                views.append(returned or y._is_view() and y._storage_id() in storages)
+                if returned or y._is_view():
                     outputs[i] = y.detach()
+            elif isinstance(y, Tensor):
+                views.append(False)
         if needs:
             cls._record(ctx, args, given, outputs)
         else:
@@ -190,11 +210,20 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             ctx.__dict__["_released"] = True
 
         is_tensor = [isinstance(y, Tensor) for y in outputs]
+        dirty = [any(y is d for d in ctx.__dict__.get("dirty_tensors", ())) for y in tensors]
         key = ctx._key = _C._attach_function(
-            cls.__name__ + "Backward", [args[i] for i in places], tensors, differentiable, run, release, ctx
+            cls.__name__ + "Backward",
+            [args[i] for i in places],
+            tensors,
+            differentiable,
+            dirty,
+            ctx.__dict__.pop("_views"),
+            run,
+            release,
+            ctx,
         )
-        for y in tensors:
-            if any(y is d for d in ctx.__dict__.get("dirty_tensors", ())):
+        for y, is_dirty in zip(tensors, dirty):
+            if is_dirty:
                 _C._bump_version(y)
 
 

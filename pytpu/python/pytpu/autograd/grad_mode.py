@@ -13,6 +13,16 @@ class _Mode:
     def __call__(self, f):
         import inspect  # slow to import, and rarely wanted
 
+        if isinstance(f, type):
+            import warnings
+
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or "
+                "methods. To preserve the current behavior of class decoration, you can directly decorate the `__init__` method "
+                "and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
         if inspect.isgeneratorfunction(f):
 
             @functools.wraps(f)
@@ -91,7 +101,11 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """As ``no_grad``."""
+    """Nothing is recorded within, and tensors made within are inference tensors.
+
+    Inference tensors cannot be kept for backward, and are written within inference mode only. ``inference_mode(False)`` ends the
+    mode for its block and switches recording on.
+    """
 
     def __new__(cls, mode=True):
         self = object.__new__(cls)
@@ -102,10 +116,10 @@ class inference_mode(_Mode):
         return self
 
     def __enter__(self):
-        self._before = _set(False) if self.mode else _C.is_grad_enabled()
+        self._before = _C._set_inference_mode(bool(self.mode), not self.mode)
 
     def __exit__(self, *_):
-        _set(self._before)
+        _C._set_inference_mode(*self._before)
 
     def _again(self):
         return inference_mode(self.mode)

@@ -56,14 +56,16 @@ def _check_inputs(inputs):
 
 def _numerical(run, x, eps):
     """The Jacobian of every output with respect to ``x``, as matrices (elements of x, elements of the output)."""
-    data = _real_parts(x.data)
-    places = list(itertools.product(*(range(n) for n in data.shape)))
+    # Written through `x.data`, which may be a conjugated view.
+    data = x.data
+    steps = (eps, eps * 1j) if x.is_complex() else (eps,)
     rows = None
-    for at in places:
+    for *at, step in itertools.product(*(range(n) for n in data.shape), steps):
+        at = tuple(at)
         before = data[at].item()
-        data[at] = before + eps
+        data[at] = before + step
         above = run()
-        data[at] = before - eps
+        data[at] = before - step
         below = run()
         data[at] = before
         found = [((a - b) / (2 * eps)).reshape(-1) for a, b in zip(above, below)]
@@ -134,12 +136,13 @@ def _direction(like):
 
 def _fast(run, outputs, inputs, eps, atol, rtol, check_dtypes):
     for j, x in enumerate(inputs):
-        data = _real_parts(x.data)
-        u = _direction(data)
+        data = x.data
+        u = _direction(_real_parts(data))
+        step = torch.view_as_complex(u) if x.is_complex() else u
         before = data.clone()
-        data.add_(u, alpha=eps)
+        data.copy_(before.add(step, alpha=eps))
         above = run()
-        data.copy_(before).sub_(u, alpha=eps)
+        data.copy_(before.sub(step, alpha=eps))
         below = run()
         data.copy_(before)
         for i, y in enumerate(outputs):
@@ -210,8 +213,8 @@ def gradcheck(
         parts = tuple(_real_parts(y) for y in outputs)
 
         def run():
-            with torch.no_grad():
-                return [_real_parts(y).detach().clone() for y in _differentiable(_tuple(func(*inputs)))]
+            # With gradients on, as the function may have hooks or depend on it.
+            return [_real_parts(y.detach()).clone() for y in _differentiable(_tuple(func(*inputs)))]
 
         if not any(y.requires_grad for y in outputs):
             for x in checked:

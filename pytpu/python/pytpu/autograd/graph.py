@@ -80,6 +80,9 @@ class _SavedCopies:
         self.kept.clear()
 
 
+_mutation_allowed = False
+
+
 @contextlib.contextmanager
 def allow_mutation_on_saved_tensors():
     """Within, tensors that were kept for backward may be written in place: backward sees what they held before."""
@@ -98,10 +101,15 @@ def allow_mutation_on_saved_tensors():
             )
         return copies.kept[i]
 
+    global _mutation_allowed
+    if _mutation_allowed:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    _mutation_allowed = True
     try:
         with saved_tensors_hooks(pack, unpack):
             yield copies
     finally:
+        _mutation_allowed = False
         copies.clear()
 
 

@@ -2,7 +2,8 @@
 
 import contextlib
 
-from . import cpu, cuda, cudnn, mha, mkl, mkldnn, mps, nnpack, openmp, opt_einsum
+from . import _precision, cpu, cuda, cudnn, mha, mkl, mkldnn, mps, nnpack, openmp, opt_einsum
+from ._absent import check_booleans
 
 
 def flags_frozen():
@@ -14,3 +15,6 @@ def flags_frozen():
 def __allow_nonbracketed_mutation():
     """Let flags be set inside, as they can be everywhere."""
     yield
+
+
+check_booleans(__name__, {"fp32_precision": _precision.attribute("generic", "all")})

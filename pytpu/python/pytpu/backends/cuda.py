@@ -4,15 +4,24 @@ import enum
 import warnings
 from contextlib import contextmanager
 
-from ._absent import Switches, is_built  # noqa: F401
+from . import _precision
+from ._absent import is_built, linked  # noqa: F401
 
-matmul = Switches(
-    {"allow_tf32": "set_allow_tf32_cublas", "allow_fp16_accumulation": "set_allow_fp16_accumulation_cublas"},
-    allow_tf32=False,
+
+def _allow_tf32(_, allowed):
+    if not isinstance(allowed, bool):
+        raise RuntimeError(f"set_allow_tf32_cublas expects a bool, but got {type(allowed).__name__}")
+    _precision.allow_matmul_tf32(allowed)
+
+
+matmul = linked(
+    allow_tf32=property(lambda _: _precision.matmul_allows_tf32(), _allow_tf32),
+    fp32_precision=_precision.attribute("cuda", "matmul"),
+)(
+    {"allow_fp16_accumulation": "set_allow_fp16_accumulation_cublas"},
     allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True,
     allow_fp16_accumulation=False,
-    fp32_precision="none",
 )
 _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 

@@ -174,6 +174,15 @@ class UninitializedBuffer(UninitializedTensorMixin, torch.Tensor):
 
     cls_to_become = torch.Tensor
 
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            rebuild, args = self.__reduce_ex__(2)
+            memo[id(self)] = rebuild(*args)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, proto):
+        return (type(self), (self.requires_grad, self.data.device, self.data.dtype, self.persistent))
+
     def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
         data = torch.empty(0, device=device, dtype=dtype)
         buffer = torch.Tensor._make_subclass(cls, data, requires_grad)

@@ -61,22 +61,6 @@ class Adam(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("amsgrad", False)
-            group.setdefault("maximize", False)
-            group.setdefault("foreach", None)
-            group.setdefault("capturable", False)
-            group.setdefault("differentiable", False)
-            group.setdefault("decoupled_weight_decay", False)
-            fused = group.setdefault("fused", None)
-            for p in group["params"]:
-                entry = self.state.get(p, [])
-                if len(entry) != 0 and not isinstance(entry["step"], torch.Tensor):
-                    step = torch.tensor(float(entry["step"]), dtype=torch.float32)
-                    entry["step"] = step.to(p.device) if group["capturable"] or fused else step
-
     @without_grad
     def step(self, closure=None):
         """Updates the parameters once."""

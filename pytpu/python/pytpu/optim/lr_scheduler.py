@@ -24,7 +24,8 @@ def _set(group, key, value):
     if isinstance(group[key], torch.Tensor):
         group[key].fill_(float(value))
     else:
-        group[key] = value
+        # A copy: the next change is in place, and must not reach the schedule's own bounds.
+        group[key] = _copied(value)
 
 
 def _copied(value):
@@ -104,7 +105,15 @@ class LRScheduler:
 
     def step(self, epoch=None):
         """Goes to the next epoch and sets its rates."""
-        if self._step_count == 1 and not self.optimizer._opt_called:
+        if self._step_count == 1 and not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make sure "
+                "to call `optimizer.step()` before `lr_scheduler.step()`. See more details at "
+                "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
+                UserWarning,
+                stacklevel=2,
+            )
+        elif self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should "
                 "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this "
@@ -464,9 +473,9 @@ class CyclicLR(LRScheduler):
             if last_epoch == -1:
                 for high, low, group in zip(self.max_momentums, self.base_momentums, optimizer.param_groups):
                     if self.use_beta1:
-                        group["betas"] = (high, *group["betas"][1:])
+                        group["betas"] = (_copied(high), *group["betas"][1:])
                     else:
-                        group["momentum"] = high
+                        group["momentum"] = _copied(high)
                     group["max_momentum"] = high
                     group["base_momentum"] = low
         super().__init__(optimizer, last_epoch)
@@ -586,6 +595,7 @@ class OneCycleLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _set_momentum(self, group, value):
+        value = _copied(value)
         if self.use_beta1:
             group["betas"] = (value, *group["betas"][1:])
         else:

@@ -82,6 +82,20 @@ def without_grad(step):
     return wrapper
 
 
+# Options that older versions of PyTorch did not have, with the values that they stand for where they are absent.
+_ADDED_OPTIONS = {
+    "amsgrad": False,
+    "nesterov": False,
+    "maximize": False,
+    "foreach": None,
+    "capturable": False,
+    "differentiable": False,
+    "fused": None,
+    "decoupled_weight_decay": False,
+}
+_TENSOR_ENTRIES = ("step", "mu_product", "eta", "mu")
+
+
 class Optimizer:
     """Keeps parameter groups and the state of each parameter; subclasses define `step`."""
 
@@ -135,6 +149,24 @@ class Optimizer:
         self.__dict__.update(state)
         self._make_hook_tables()
         self.defaults.setdefault("differentiable", False)
+        self._upgrade()
+
+    def _upgrade(self):
+        """Complete groups and state that an older version saved."""
+        for group in self.param_groups:
+            for name, value in _ADDED_OPTIONS.items():
+                if name in self.defaults:
+                    group.setdefault(name, value)
+            for p in group["params"]:
+                entry = self.state.get(p) if isinstance(p, torch.Tensor) else None
+                if not isinstance(entry, dict):
+                    continue
+                for name in _TENSOR_ENTRIES:
+                    # Older versions kept these as Python numbers.
+                    if name in entry and isinstance(entry[name], (int, float)):
+                        number = torch.tensor(float(entry[name]), dtype=torch.float32)
+                        on_device = group.get("capturable") or group.get("fused")
+                        entry[name] = number.to(p.device) if on_device else number
 
     def __repr__(self):
         text = type(self).__name__ + " ("

@@ -142,7 +142,7 @@ class SWALR(LRScheduler):
                 f"param_groups has {len(optimizer.param_groups)}."
             )
         for group, rate in zip(optimizer.param_groups, rates):
-            group["swa_lr"] = rate
+            group["swa_lr"] = rate.clone() if isinstance(rate, torch.Tensor) else rate
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:

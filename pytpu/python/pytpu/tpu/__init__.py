@@ -139,14 +139,64 @@ def set_max_segment_ops(n):
     _C._tpu_set_max_segment_ops(n)
 
 
+def _generator(device="tpu"):
+    """Return the default generator of a device: an index, a name, or `None` for the device in use."""
+    if device is None:
+        device = current_device()
+    device = _C.device("tpu", device) if isinstance(device, int) else _C.device(device)
+    if device.type != "tpu":
+        raise ValueError(f"Expected a tpu device, but got: {device}")
+    index = current_device() if device.index is None else device.index
+    if index != 0 and index >= device_count():
+        raise RuntimeError(f"invalid device ordinal {index}")
+    return _C._default_generator(_C.device("tpu", index))
+
+
+def get_rng_state(device="tpu"):
+    """Return the state of the device's generator as a `uint8` tensor of 16 elements on `cpu`. Waits for the device."""
+    return _generator(device).get_state()
+
+
+def get_rng_state_all():
+    """Return the states of the generators of all devices as a list."""
+    return [get_rng_state(i) for i in range(device_count())]
+
+
+def set_rng_state(new_state, device="tpu"):
+    """Set the state of the device's generator to `new_state`, which `get_rng_state` returned."""
+    _generator(device).set_state(new_state)
+
+
+def set_rng_state_all(new_states):
+    """Set the states of the generators of all devices, in the order of their indices."""
+    for i, state in enumerate(new_states):
+        set_rng_state(state, i)
+
+
 def manual_seed(seed):
-    """Seeds the generator."""
-    from .. import random
-
-    random.manual_seed(seed)
+    """Seed the generator of the device in use. Generators of other devices, `cpu` among them, stay as they are."""
+    _generator(None).manual_seed(int(seed) % 2**64)
 
 
-manual_seed_all = manual_seed
+def manual_seed_all(seed):
+    """Seed the generators of all devices but `cpu`."""
+    for i in range(max(1, device_count())):
+        _generator(i).manual_seed(int(seed) % 2**64)
+
+
+def seed():
+    """Seed the generator of the device in use with a random number."""
+    _generator(None).seed()
+
+
+def seed_all():
+    """Seed the generators of all devices but `cpu` with one random number."""
+    manual_seed_all(_C.Generator().seed())
+
+
+def initial_seed():
+    """Return the seed that the generator of the device in use was last given."""
+    return _generator(None).initial_seed()
 
 
 def memory_allocated(device=None):

@@ -14,10 +14,22 @@ from pytpu.amp.autocast_mode import Settings
 from pytpu.autograd.graph import saved_tensors_hooks
 
 __all__ = [
-    "CheckpointError", "CheckpointFunction", "DefaultDeviceType", "check_backward_validity", "checkpoint",
-    "checkpoint_sequential", "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
+    "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "DefaultDeviceType", "SAC_IGNORED_OPS",
+    "SelectiveCheckpointContext", "check_backward_validity", "checkpoint",
+    "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable", "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled",
     "set_checkpoint_early_stop", "set_device_states",
 ]
+
+
+
+def __getattr__(name):
+    # Selective checkpointing needs the operators by their names: imported when asked for.
+    if name in ("CheckpointPolicy", "SAC_IGNORED_OPS", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts"):
+        from . import _selective_checkpoint
+
+        return getattr(_selective_checkpoint, name)
+    raise AttributeError(f"module 'torch.utils.checkpoint' has no attribute '{name}'")
+
 
 _PASS_IT = (
     "torch.utils.checkpoint{}: the use_reentrant parameter should be passed explicitly. In a future release, calling "
@@ -98,17 +110,26 @@ class _Random:
         generators = [_C._default_generator(torch.device("cpu")), *map(_C._default_generator, devices)]
         self._states = [(g, g._snapshot()) for g in generators]
 
+    def now(self):
+        """Where the same generators stand now."""
+        new = object.__new__(_Random)
+        new._states = [(g, g._snapshot()) for g, _ in self._states]
+        return new
+
+    def restore(self):
+        """Goes back there."""
+        for g, state in self._states:
+            g._restore(state)
+
     @contextlib.contextmanager
     def again(self):
         """Goes back there for a block."""
-        now = [(g, g._snapshot()) for g, _ in self._states]
-        for g, state in self._states:
-            g._restore(state)
+        now = self.now()
+        self.restore()
         try:
             yield
         finally:
-            for g, state in now:
-                g._restore(state)
+            now.restore()
 
 
 class CheckpointFunction(torch.autograd.Function):
@@ -196,6 +217,10 @@ class _Frame:
         self.early_stop = early_stop
         self.expected = []
         self.again = {}
+        # Calls of which selective checkpointing needs the arguments of the second run, and how many it still lacks.
+        self.kept = 0
+        self.awaited = 0
+        self.found = {}
 
     def pack(self, x):
         """The first run keeps only a number."""
@@ -205,7 +230,7 @@ class _Frame:
     def unpack(self, i):
         """Backward takes the tensor from the second run, which it starts when it must."""
         if i not in self.again:
-            self._recompute()
+            self.recompute()
         if i not in self.again:
             self._wrong_number(len(self.again))
         # A second backward, if there is one, runs the function once more.
@@ -220,8 +245,16 @@ class _Frame:
             "with `with torch.utils.checkpoint.set_checkpoint_debug_enabled(True):` to\nenable checkpoint\u2011debug mode globally.\n"
         )
 
-    def _recompute(self):
-        found = {}
+    def arguments_came(self):
+        """Notes that the second run has come to a call whose arguments are needed; stops it if that was the last thing."""
+        self.awaited -= 1
+        if self.early_stop and self.awaited == 0 and len(self.found) == len(self.expected):
+            raise _Enough
+
+    def recompute(self):
+        """Runs the function again and collects what it saves for backward."""
+        found = self.found = {}
+        self.awaited = self.kept
 
         def collect(x):
             i = len(found)
@@ -234,7 +267,7 @@ class _Frame:
                     f"during the forward pass.\ntensor at position {i}:\nsaved metadata: {self.expected[i]}\nrecomputed "
                     f"metadata: {_described(x)}.\n"
                 )
-            if self.early_stop and i + 1 == len(self.expected):
+            if self.early_stop and i + 1 == len(self.expected) and self.awaited == 0:
                 raise _Enough
             return i
 
@@ -242,13 +275,27 @@ class _Frame:
         kwargs = {k: _detached(v) for k, v in self.kwargs.items()}
         again = self.random.again() if self.random is not None else contextlib.nullcontext()
         try:
-            with again, self.autocast, self.recompute_context, torch.enable_grad(), saved_tensors_hooks(collect, found.__getitem__):
+            with self, again, self.autocast, self.recompute_context, torch.enable_grad(), saved_tensors_hooks(
+                collect, found.__getitem__
+            ):
                 self.function(*args, **kwargs)
         except _Enough:
             pass
         if len(found) != len(self.expected):
             self._wrong_number(len(found))
         self.again = found
+
+    def __enter__(self):
+        self._outer = current_frame()
+        _settings.frame = self
+
+    def __exit__(self, *_):
+        _settings.frame = self.__dict__.pop("_outer")
+
+
+def current_frame():
+    """The innermost call of a checkpointed function that runs on this thread, or `None`."""
+    return getattr(_settings, "frame", None)
 
 
 def _detached(value):
@@ -281,7 +328,7 @@ def _without_reentry(function, preserve, context_fn, determinism_check, debug, e
     if not torch.is_grad_enabled():
         with forward_context:
             return function(*args, **kwargs)
-    with forward_context, saved_tensors_hooks(frame.pack, frame.unpack):
+    with frame, forward_context, saved_tensors_hooks(frame.pack, frame.unpack):
         return function(*args, **kwargs)
 
 

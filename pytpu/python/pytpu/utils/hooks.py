@@ -74,8 +74,12 @@ def _boundary_function():
             @staticmethod
             def forward(ctx, state, *tensors):
                 ctx.state = state
-                ctx.mark_non_differentiable(*[t for t in tensors if not t.requires_grad])
-                return tuple(t.view_as(t) for t in tensors)
+                # Hooks see `None` for a gradient that never came.
+                ctx.set_materialize_grads(False)
+                views = tuple(t.view_as(t) for t in tensors)
+                # A detached input stays detached inside of the module.
+                ctx.mark_non_differentiable(*[v for v, t in zip(views, tensors) if not t.requires_grad])
+                return views
 
             @staticmethod
             def backward(ctx, *grads):
@@ -106,16 +110,18 @@ class BackwardHook:
         return tuple(spread)
 
     def _cross(self, args, on_grads):
+        """Send the tensors among `args` through the boundary; return the new arguments and the tensors' positions."""
         import pytpu as torch
 
         positions = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
         if not (torch.is_grad_enabled() and any(args[i].requires_grad for i in positions)):
             return args, None
         tensors = _boundary_function().apply(on_grads, *[args[i] for i in positions])
-        args = list(args)
+        crossed = list(args)
         for position, tensor in zip(positions, tensors):
-            args[position] = tensor
-        return tuple(args), positions
+            crossed[position] = tensor
+        # A namedtuple stays one.
+        return (type(args)(*crossed) if hasattr(args, "_fields") else type(args)(crossed)), positions
 
     def _on_output_grads(self, grads):
         for hook in self.user_pre_hooks:
@@ -143,7 +149,8 @@ class BackwardHook:
                     stacklevel=5,
                 )
             for hook in self.user_hooks:
-                if hook(self.module, self._scatter((), (), self.n_inputs), self.grad_outputs) is not None:
+                replaced = hook(self.module, self._scatter((), (), self.n_inputs), self.grad_outputs)
+                if replaced is not None and not (isinstance(replaced, tuple) and all(g is None for g in replaced)):
                     raise RuntimeError(
                         "Backward hook for Modules where no input requires gradient should always return None "
                         "or None for all gradients."
@@ -180,11 +187,70 @@ class BackwardHook:
 
     def setup_output_hook(self, result):
         """Wraps what the call returned: a tensor, or a tuple that holds tensors."""
-        single = not isinstance(result, tuple)
-        outputs = (result,) if single else result
-        self.n_outputs = len(outputs)
         import pytpu as torch
 
+        single = isinstance(result, torch.Tensor)
+        if not single and not isinstance(result, tuple):
+            import warnings
+
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(result)}",
+                stacklevel=5,
+            )
+        outputs = result if isinstance(result, tuple) else (result,)
+        self.n_outputs = len(outputs)
         self.output_positions = [i for i, o in enumerate(outputs) if isinstance(o, torch.Tensor)]
         outputs, _ = self._cross(outputs, self._on_output_grads)
-        return outputs[0] if single else outputs
+        return outputs if isinstance(result, tuple) else outputs[0]
+
+
+def call_node_hooks(module, hooks, args, result):
+    """Register hooks of the older kind, from `Module.register_backward_hook`, on the node that made `result`.
+
+    They see the gradients of that one node: of a module that records several nodes, the gradients of its last node's inputs.
+    """
+    import functools
+    import warnings
+
+    import pytpu as torch
+
+    tensor, nested = result, False
+    while not isinstance(tensor, torch.Tensor):
+        nested = nested or not isinstance(tensor, tuple)
+        tensor = next(v for v in tensor.values() if isinstance(v, torch.Tensor)) if isinstance(tensor, dict) else tensor[0]
+    node = tensor.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(functools.wraps(hook)(functools.partial(hook, module)))
+    text = _missing_gradients(args, result, node, nested)
+    if text is not None:
+        warnings.warn(
+            f"Using {text} Please use register_full_backward_hook to get the documented behavior.", FutureWarning, stacklevel=4
+        )
+
+
+def _missing_gradients(args, result, node, nested):
+    """Say which gradients a hook of the older kind does not see, or return `None` when it sees them all."""
+    import pytpu as torch
+
+    deprecated = "is deprecated and will be removed in future versions. This hook will be missing some"
+    results = result if isinstance(result, tuple) else (result,)
+    if nested or not all(isinstance(r, torch.Tensor) for r in results):
+        return (
+            f"non-full backward hooks on a Module that does not return a single Tensor or a tuple of Tensors {deprecated} of the "
+            "grad_output."
+        )
+    if not all(isinstance(a, torch.Tensor) for a in args):
+        return (
+            "non-full backward hooks on a Module that does not take as input a single Tensor or a tuple of Tensors is "
+            "deprecated and will be removed in future versions. This hook will be missing some of the grad_input."
+        )
+    if len({r.grad_fn for r in results if r.grad_fn is not None}) > 1:
+        return f"a non-full backward hook when outputs are generated by different autograd Nodes {deprecated} grad_output."
+    sources = {a.grad_fn for a in args if a.grad_fn is not None}
+    for following, _ in node.next_functions:
+        if following is not None and following not in sources and not hasattr(following, "variable"):
+            return f"a non-full backward hook when the forward contains multiple autograd Nodes {deprecated} grad_input."
+    return None

@@ -197,7 +197,8 @@ def multi_head_attention_forward(
         if dropout_p > 0.0:
             weights = dropout(weights, p=dropout_p)
         output = torch.bmm(weights, v).transpose(0, 1).reshape(tgt_len * bsz, embed_dim)
-        output = _ops.linear(output, out_proj_weight, out_proj_bias).view(tgt_len, bsz, -1)
+        output = _ops.linear(output, out_proj_weight, out_proj_bias)
+        output = output.view(tgt_len, bsz, output.size(1))
         weights = weights.view(bsz, num_heads, tgt_len, src_len)
         if average_attn_weights:
             weights = weights.mean(dim=1)
@@ -209,11 +210,12 @@ def multi_head_attention_forward(
         if attn_mask.size(0) == 1:
             attn_mask = attn_mask.unsqueeze(0)
         else:
-            attn_mask = attn_mask.view(bsz, num_heads, -1, src_len)
+            attn_mask = attn_mask.view(bsz, num_heads, attn_mask.size(1), src_len)
     q = q.reshape(bsz, num_heads, tgt_len, head_dim)
     k = k.reshape(bsz, num_heads, src_len, head_dim)
     v = v.reshape(bsz, num_heads, src_len, head_dim)
     output = _ops.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, use_causal_hint)
     output = output.permute(2, 0, 1, 3).reshape(bsz * tgt_len, embed_dim)
-    output = _ops.linear(output, out_proj_weight, out_proj_bias).view(tgt_len, bsz, -1)
+    output = _ops.linear(output, out_proj_weight, out_proj_bias)
+    output = output.view(tgt_len, bsz, output.size(1))
     return (output if batched else output.squeeze(1)), None

@@ -299,7 +299,7 @@ def _parameter_line(key, value, name=torch.typename):
     if not isinstance(value, torch.Tensor):
         return f"  ({key}): Object of type: {type(value).__name__}"
     size = "x".join(str(n) for n in value.size())
-    device = "" if value.device.type == "cpu" else f" ({value.device})"
+    device = f" ({value.device})" if value.device.type == "tpu" else ""
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     value = value.data if isinstance(value, Parameter) else value
     return f"  ({key}): {kind} containing: [{name(value)} of size {size}{device}]"

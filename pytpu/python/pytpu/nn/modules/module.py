@@ -6,7 +6,7 @@ from collections import OrderedDict, namedtuple
 
 import pytpu as torch
 from pytpu.nn.parameter import Buffer, Parameter, clear_gradient, is_lazy
-from pytpu.utils.hooks import BackwardHook, RemovableHandle
+from pytpu.utils.hooks import BackwardHook, RemovableHandle, call_node_hooks
 
 _global_forward_pre_hooks = OrderedDict()
 _global_forward_hooks = OrderedDict()
@@ -14,6 +14,7 @@ _global_forward_hooks_always_called = OrderedDict()
 _global_forward_hooks_with_kwargs = OrderedDict()
 _global_backward_pre_hooks = OrderedDict()
 _global_backward_hooks = OrderedDict()
+_global_is_full_backward_hook = None
 _global_parameter_registration_hooks = OrderedDict()
 _global_buffer_registration_hooks = OrderedDict()
 _global_module_registration_hooks = OrderedDict()
@@ -86,10 +87,23 @@ def register_module_full_backward_pre_hook(hook):
 
 def register_module_full_backward_hook(hook):
     """Calls `hook(module, grad_input, grad_output)` after the backward of every module."""
+    return _register_global_backward_hook(hook, True)
+
+
+def register_module_backward_hook(hook):
+    """Call `hook(module, grad_input, grad_output)` after the backward of the last node of every module. Deprecated."""
+    return _register_global_backward_hook(hook, False)
+
+
+def _register_global_backward_hook(hook, full):
+    global _global_is_full_backward_hook
+    if _global_is_full_backward_hook is (not full):
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of "
+            "them."
+        )
+    _global_is_full_backward_hook = full
     return _register(_global_backward_hooks, hook)
-
-
-register_module_backward_hook = register_module_full_backward_hook
 
 
 def register_module_parameter_registration_hook(hook):
@@ -105,6 +119,15 @@ def register_module_buffer_registration_hook(hook):
 def register_module_module_registration_hook(hook):
     """Calls `hook(module, name, submodule)` when a submodule is registered anywhere; it may return another one."""
     return _register(_global_module_registration_hooks, hook)
+
+
+def _takes_persistent(register_buffer):
+    """Whether a `register_buffer` method, which a subclass may override, has the parameter `persistent`."""
+    if getattr(register_buffer, "__func__", None) is Module.register_buffer:
+        return True
+    import inspect
+
+    return "persistent" in inspect.signature(register_buffer).parameters
 
 
 def _typename(value):
@@ -306,7 +329,15 @@ class Module:
             persistent = name not in attributes["_non_persistent_buffers_set"]
         if not known_buffer:
             self._forget(name, attributes, parameters, modules)
-        self.register_buffer(name, value, persistent)
+        if _takes_persistent(self.register_buffer):
+            self.register_buffer(name, value, persistent)
+        elif persistent:
+            self.register_buffer(name, value)
+        else:
+            raise RuntimeError(
+                "Registering a non-persistent buffer on a Module subclass that implements register_buffer() without the "
+                "persistent argument is not allowed."
+            )
 
     @staticmethod
     def _forget(name, *tables):
@@ -490,6 +521,16 @@ class Module:
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+        if dtype is not None and dtype.is_complex:
+            import warnings
+
+            warnings.warn(
+                "Complex modules are a new feature under active development whose design may change, and some modules might not "
+                "work as expected when using complex tensors as parameters or buffers. Please file an issue at "
+                "https://github.com/pytorch/pytorch/issues/new?template=bug-report.yml if a complex module does not work as "
+                "expected.",
+                stacklevel=2,
+            )
 
         def convert(t):
             target = dtype if t.is_floating_point() or t.is_complex() else None
@@ -611,8 +652,17 @@ class Module:
         return _register(self._backward_hooks, hook, prepend=prepend)
 
     def register_backward_hook(self, hook):
-        """The older name of `register_full_backward_hook`, which it now is."""
-        return self.register_full_backward_hook(hook)
+        """Call `hook(module, grad_input, grad_output)` with the gradients of the last node of forward only. Deprecated.
+
+        `register_full_backward_hook` sees the gradients of the module's inputs.
+        """
+        if self._is_full_backward_hook is True:
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. "
+                "Please use only one of them."
+            )
+        self._is_full_backward_hook = False
+        return _register(self._backward_hooks, hook)
 
     def register_state_dict_pre_hook(self, hook):
         """Calls `hook(module, prefix, keep_vars)` before `state_dict`."""
@@ -684,7 +734,9 @@ class Module:
                         args = replaced if isinstance(replaced, tuple) else (replaced,)
 
             backward = None
-            hooks = [*_global_backward_hooks.values(), *self._backward_hooks.values()]
+            hooks, node_hooks = [], []
+            (hooks if _global_is_full_backward_hook else node_hooks).extend(_global_backward_hooks.values())
+            (hooks if self._is_full_backward_hook else node_hooks).extend(self._backward_hooks.values())
             pre_hooks = [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
             if hooks or pre_hooks:
                 backward = BackwardHook(self, hooks, pre_hooks)
@@ -703,6 +755,8 @@ class Module:
 
             if backward is not None:
                 result = backward.setup_output_hook(result)
+            if node_hooks:
+                call_node_hooks(self, node_hooks, args, result)
             return result
         except Exception:
             # Hooks registered with always_call run even so; their own failures must not hide the first one.
@@ -901,6 +955,8 @@ class Module:
                     )
 
         load(self, state_dict, "")
+        # The function refers to itself: without this line, garbage collection alone would free what it holds.
+        del load
         if strict:
             def listed(keys):
                 return ", ".join(f'"{k}"' for k in keys)
@@ -937,7 +993,9 @@ class Module:
     def _replicate_for_data_parallel(self):
         replica = self.__new__(type(self))
         replica.__dict__ = self.__dict__.copy()
-        for table in ("_parameters", "_buffers", "_modules"):
+        # A replica's parameters are the caller's to set: as attributes that need not be leaves.
+        replica.__dict__["_parameters"] = {}
+        for table in ("_buffers", "_modules"):
             replica.__dict__[table] = replica.__dict__[table].copy()
         replica._is_replica = True
         return replica
@@ -950,7 +1008,8 @@ def _parse_to(args, kwargs):
     dtype = kwargs.pop("dtype", None)
     non_blocking = kwargs.pop("non_blocking", False)
     memory_format = kwargs.pop("memory_format", None)
-    kwargs.pop("copy", None)
+    if "copy" in kwargs:
+        raise RuntimeError(".to() does not accept copy argument")
     tensor = kwargs.pop("tensor", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
@@ -975,6 +1034,8 @@ def _parse_to(args, kwargs):
         device, dtype = tensor.device, tensor.dtype
     if flags:
         non_blocking = flags[0]
+    if len(flags) > 1:
+        raise RuntimeError(".to() does not accept copy argument")
     if device is not None and not isinstance(device, torch.device):
         device = torch.device(device)
     return device, dtype, non_blocking, memory_format

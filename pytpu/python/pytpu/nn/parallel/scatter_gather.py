@@ -80,9 +80,8 @@ def _replica(module, detach, made):
         new = made[module] = module._replicate_for_data_parallel()
         for name, child in module._modules.items():
             new._modules[name] = None if child is None else _replica(child, detach, made)
-        if detach:
-            for name, p in module._parameters.items():
-                new._parameters[name] = None if p is None else p.detach()
+        for name, p in module._parameters.items():
+            new._parameters[name] = p.detach() if detach and p is not None else p
     return made[module]
 
 
