@@ -111,7 +111,7 @@ unsafe fn from_exporter(o: *mut PyObject) -> Outcome<Option<Py<PyAny>>> {
 }
 
 /// A tensor that is made now: an inference tensor in inference mode.
-pub fn made(t: Tensor) -> Tensor {
+pub fn mark_inference(t: Tensor) -> Tensor {
     if state::is_inference() {
         t.mark_inference();
     }
@@ -573,7 +573,7 @@ fn new_tensor<'py>(
         tensor(data.as_ptr(), dtype, device)
     }
     .or_raise()?;
-    let t = made(t);
+    let t = mark_inference(t);
     if requires_grad {
         if !t.dtype().is_inexact() {
             return Err(PyRuntimeError::new_err(
@@ -610,7 +610,7 @@ fn as_tensor<'py>(
             tensor(data.as_ptr(), dtype, device).or_raise()?
         }
     };
-    tensor_type::to_python(py, made(t))
+    tensor_type::to_python(py, mark_inference(t))
 }
 
 /// A tensor that shares its memory with a NumPy array.
@@ -622,7 +622,7 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));
     }
     warn_of_read_only(ndarray)?;
-    tensor_type::to_python(ndarray.py(), made(from_array_interface(ndarray)?))
+    tensor_type::to_python(ndarray.py(), mark_inference(from_array_interface(ndarray)?))
 }
 
 /// What NumPy's `__array_interface__` says of a host tensor, and a tensor of its own on the same memory. Whoever shows the former has

@@ -660,7 +660,7 @@ pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs:
                 return Err(PyTypeError::new_err("new(): expected sizes, a sequence of numbers, or a Tensor").into());
             }
         };
-        wrap_as(ty, if n == 1 && is_tensor(first) { t } else { convert::made(t) })
+        wrap_as(ty, if n == 1 && is_tensor(first) { t } else { convert::mark_inference(t) })
     })
 }
 

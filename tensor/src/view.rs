@@ -407,7 +407,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `Runtime` where the history of the base cannot follow.
-    pub fn adopt_history(&self, node: &std::sync::Arc<graph::Node>, nr: u32) -> Result<()> {
+    pub fn adopt_history(&self, node: &Arc<graph::Node>, nr: u32) -> Result<()> {
         let y = self.shallow_alias()?;
         y.set_grad_ref(Some(GradRef::Node(node.clone())), nr);
         let old_base = match self.view_info() {

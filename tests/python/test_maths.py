@@ -510,3 +510,12 @@ def test_blended_products_of_16_bit_floats_are_rounded_once(device, dtype, beta,
             assert leaf.grad.dtype == dtype
             error = (leaf.grad.cpu().double() - want.grad).abs().max()
             assert error <= 0.02 * (1 + want.grad.abs().max()), op.__name__
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool])
+def test_alpha_times_an_integer_tensor_keeps_its_fraction(device, dtype):
+    x, y = torch.zeros(1, device=device), torch.tensor([1], dtype=dtype, device=device)
+    assert x.add(y, alpha=0.25).tolist() == [0.25]
+    assert x.sub(y, alpha=0.25).tolist() == [-0.25]
+    assert x.clone().add_(y, alpha=0.25).tolist() == [0.25]
+    assert torch._foreach_add([x], [y], alpha=0.25)[0].tolist() == [0.25]

@@ -348,9 +348,8 @@ fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) ->
             let scaled = wide(Operand::Tensor(b))?.mul(&wide(Operand::Scalar(alpha))?)?;
             return arith(kind, Operand::Tensor(&wide(a)?), Operand::Tensor(&scaled))?.to_dtype(dtype);
         }
-        Operand::Tensor(b) => {
-            arith(BinaryKind::Mul, Operand::Tensor(b), Operand::Scalar(alpha))?.to_dtype(b.dtype())?
-        }
+        // The product has the dtype of the result: an integer times a fraction is not cut off.
+        Operand::Tensor(b) => arith(BinaryKind::Mul, Operand::Tensor(&b.to_dtype(dtype)?), Operand::Scalar(alpha))?,
     };
     arith(kind, a, Operand::Tensor(&b))
 }
