@@ -412,31 +412,52 @@ pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
 /// of the length.
 const SUMMED: usize = 4096;
 
-/// Sum of what `sum` gives for runs of at most [`SUMMED`] elements, paired off like the digits of a binary counter. `sum` is
-/// called at one place, so that it becomes part of the caller and of its instruction set.
-#[inline(always)]
-fn in_runs<A: Real>(n: usize, sum: impl Fn(std::ops::Range<usize>) -> A) -> A {
-    let mut levels = [A::ZERO; 32];
-    let runs = n.div_ceil(SUMMED);
-    for run in 0..runs {
-        let mut v = sum(run * SUMMED..((run + 1) * SUMMED).min(n));
+/// Sums of runs, paired off like the digits of a binary counter.
+struct Levels<A>([A; 32]);
+
+impl<A: Real> Levels<A> {
+    /// Takes the sum of run number `run`.
+    #[cold]
+    #[inline(never)]
+    fn push(&mut self, run: usize, mut v: A) {
         let carries = run.trailing_ones() as usize;
-        for level in &levels[..carries] {
+        for level in &self.0[..carries] {
             v += *level;
         }
-        levels[carries] = v;
+        self.0[carries] = v;
     }
-    let (mut total, mut left) = (A::ZERO, runs);
-    for level in levels {
-        if left & 1 == 1 {
-            total += level;
+    /// The sum of the first `runs` runs.
+    fn total(&self, runs: usize) -> A {
+        let mut total = A::ZERO;
+        for (l, level) in self.0.iter().enumerate() {
+            if runs >> l & 1 == 1 {
+                total += *level;
+            }
         }
-        left >>= 1;
-        if left == 0 {
-            break;
+        total
+    }
+}
+
+/// Sum of what `sum` gives for runs of at most [`SUMMED`] elements. `sum` is called at one place, so that it becomes part of the
+/// caller and of its instruction set; a single run costs nothing more.
+#[inline(always)]
+fn in_runs<A: Real>(n: usize, sum: impl Fn(std::ops::Range<usize>) -> A) -> A {
+    let mut levels: Option<Levels<A>> = None;
+    let (mut start, mut run) = (0, 0);
+    loop {
+        let end = (start + SUMMED).min(n);
+        let v = sum(start..end);
+        if start == 0 && end == n {
+            return v;
+        }
+        let levels = levels.get_or_insert_with(|| Levels([A::ZERO; 32]));
+        levels.push(run, v);
+        run += 1;
+        start = end;
+        if start == n {
+            return levels.total(run);
         }
     }
-    total
 }
 
 /// Sum of `f(x)` in a fixed order.
