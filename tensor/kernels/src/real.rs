@@ -438,32 +438,17 @@ impl<A: Real> Levels<A> {
     }
 }
 
-/// Sum of what `sum` gives for runs of at most [`SUMMED`] elements. `sum` is called at one place, so that it becomes part of the
-/// caller and of its instruction set; a single run costs nothing more.
-#[inline(always)]
-fn in_runs<A: Real>(n: usize, sum: impl Fn(std::ops::Range<usize>) -> A) -> A {
-    let mut levels: Option<Levels<A>> = None;
-    let (mut start, mut run) = (0, 0);
-    loop {
-        let end = (start + SUMMED).min(n);
-        let v = sum(start..end);
-        if start == 0 && end == n {
-            return v;
-        }
-        let levels = levels.get_or_insert_with(|| Levels([A::ZERO; 32]));
-        levels.push(run, v);
-        run += 1;
-        start = end;
-        if start == n {
-            return levels.total(run);
-        }
-    }
-}
-
 /// Sum of `f(x)` in a fixed order.
 #[inline(always)]
 pub(crate) fn sum_of<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
-    in_runs(x.len(), |run| sum_of_run(&x[run], &f))
+    if x.len() <= SUMMED {
+        return sum_of_run(x, f);
+    }
+    let mut levels = Levels([A::ZERO; 32]);
+    for (run, x) in x.chunks(SUMMED).enumerate() {
+        levels.push(run, sum_of_run(x, &f));
+    }
+    levels.total(x.len().div_ceil(SUMMED))
 }
 
 #[inline(always)]
@@ -485,7 +470,15 @@ fn sum_of_run<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
 /// Sum of `f(x, y)` in a fixed order.
 #[inline(always)]
 pub(crate) fn sum_of2<A: Real, B: Copy>(x: &[A], y: &[B], f: impl Fn(A, B) -> A) -> A {
-    in_runs(x.len().min(y.len()), |run| sum_of2_run(&x[run.clone()], &y[run], &f))
+    let n = x.len().min(y.len());
+    if n <= SUMMED {
+        return sum_of2_run(x, y, f);
+    }
+    let mut levels = Levels([A::ZERO; 32]);
+    for (run, (x, y)) in x[..n].chunks(SUMMED).zip(y[..n].chunks(SUMMED)).enumerate() {
+        levels.push(run, sum_of2_run(x, y, &f));
+    }
+    levels.total(n.div_ceil(SUMMED))
 }
 
 #[inline(always)]
