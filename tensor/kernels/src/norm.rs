@@ -299,11 +299,11 @@ fn in_levels<A: Real>(n: usize, sums: &mut [A], mut add: impl FnMut(usize, &mut 
     let width = sums.len();
     sums.fill(A::ZERO);
     let upper_levels = if n <= ROWS { 0 } else { (n.ilog2() / ROWS.ilog2()) as usize };
-    let mut upper = Scratch::filled(upper_levels * width, A::ZERO);
+    let mut upper = (upper_levels > 0).then(|| Scratch::filled(upper_levels * width, A::ZERO));
     for i in 0..n {
         add(i, sums);
         let (mut full, mut level) = (i + 1, 0);
-        while level < upper_levels && full % ROWS == 0 {
+        while let Some(upper) = upper.as_mut().filter(|_| level < upper_levels && full % ROWS == 0) {
             full /= ROWS;
             let (before, after) = upper.split_at_mut(level * width);
             let lower = if level == 0 { &mut *sums } else { &mut before[(level - 1) * width..] };
@@ -314,7 +314,7 @@ fn in_levels<A: Real>(n: usize, sums: &mut [A], mut add: impl FnMut(usize, &mut 
             level += 1;
         }
     }
-    if width > 0 {
+    if let Some(upper) = upper.filter(|_| width > 0) {
         for level in upper.chunks(width) {
             for (s, l) in sums.iter_mut().zip(level) {
                 *s += *l;

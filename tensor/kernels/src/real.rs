@@ -412,37 +412,43 @@ pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
 /// of the length.
 const SUMMED: usize = 4096;
 
-/// Sum of what `sum` gives for runs of at most [`SUMMED`] elements, paired off like the digits of a binary counter. `sum` is
-/// called at one place, so that it becomes part of the caller and of its instruction set.
-#[inline(always)]
-fn in_runs<A: Real>(n: usize, sum: impl Fn(std::ops::Range<usize>) -> A) -> A {
-    let mut levels = [A::ZERO; 32];
-    let runs = n.div_ceil(SUMMED);
-    for run in 0..runs {
-        let mut v = sum(run * SUMMED..((run + 1) * SUMMED).min(n));
+/// Sums of runs, paired off like the digits of a binary counter.
+struct Levels<A>([A; 32]);
+
+impl<A: Real> Levels<A> {
+    /// Takes the sum of run number `run`.
+    #[cold]
+    #[inline(never)]
+    fn push(&mut self, run: usize, mut v: A) {
         let carries = run.trailing_ones() as usize;
-        for level in &levels[..carries] {
+        for level in &self.0[..carries] {
             v += *level;
         }
-        levels[carries] = v;
+        self.0[carries] = v;
     }
-    let (mut total, mut left) = (A::ZERO, runs);
-    for level in levels {
-        if left & 1 == 1 {
-            total += level;
+    /// The sum of the first `runs` runs.
+    fn total(&self, runs: usize) -> A {
+        let mut total = A::ZERO;
+        for (l, level) in self.0.iter().enumerate() {
+            if runs >> l & 1 == 1 {
+                total += *level;
+            }
         }
-        left >>= 1;
-        if left == 0 {
-            break;
-        }
+        total
     }
-    total
 }
 
 /// Sum of `f(x)` in a fixed order.
 #[inline(always)]
 pub(crate) fn sum_of<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
-    in_runs(x.len(), |run| sum_of_run(&x[run], &f))
+    if x.len() <= SUMMED {
+        return sum_of_run(x, f);
+    }
+    let mut levels = Levels([A::ZERO; 32]);
+    for (run, x) in x.chunks(SUMMED).enumerate() {
+        levels.push(run, sum_of_run(x, &f));
+    }
+    levels.total(x.len().div_ceil(SUMMED))
 }
 
 #[inline(always)]
@@ -464,7 +470,15 @@ fn sum_of_run<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
 /// Sum of `f(x, y)` in a fixed order.
 #[inline(always)]
 pub(crate) fn sum_of2<A: Real, B: Copy>(x: &[A], y: &[B], f: impl Fn(A, B) -> A) -> A {
-    in_runs(x.len().min(y.len()), |run| sum_of2_run(&x[run.clone()], &y[run], &f))
+    let n = x.len().min(y.len());
+    if n <= SUMMED {
+        return sum_of2_run(x, y, f);
+    }
+    let mut levels = Levels([A::ZERO; 32]);
+    for (run, (x, y)) in x[..n].chunks(SUMMED).zip(y[..n].chunks(SUMMED)).enumerate() {
+        levels.push(run, sum_of2_run(x, y, &f));
+    }
+    levels.total(n.div_ceil(SUMMED))
 }
 
 #[inline(always)]
