@@ -125,7 +125,7 @@ fn numbers() -> Result<Tensor> {
 }
 
 fn train(m: &Sequential, x: &Tensor, y: &Tensor) -> Result<f64> {
-    let mut o = AdamW::new(m.parameters(), AdamOptions::default())?;
+    let mut o = AdamW::new(m.parameters(), AdamOptions::adamw())?;
     let mut last = 0.0;
     for _ in 0..2 {
         o.zero_grad()?;
