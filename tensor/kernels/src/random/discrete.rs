@@ -1,8 +1,8 @@
 //! Yes-or-no draws and draws from weights: bernoulli, dropout, geometric, multinomial.
 
-use crate::memory;
 use super::generator::{Generator, unit_f32, unit_f64};
 use super::order::{Offsets, RUN, fill, for_float};
+use crate::memory;
 use crate::sort::{top_indices, total_order};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 
