@@ -7,8 +7,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use torchtpu::nn::optim::{AdamW, AdamOptions, Optimizer};
-use torchtpu::nn::{BatchNorm2d, Conv2d, Conv2dOptions, Flatten, GELU, LayerNorm, Linear, MaxPool2d, Module, ReLU, Sequential};
+use torchtpu::nn::optim::{AdamOptions, AdamW, Optimizer};
+use torchtpu::nn::{
+    BatchNorm2d, Conv2d, Conv2dOptions, Flatten, GELU, LayerNorm, Linear, MaxPool2d, Module, ReLU, Sequential,
+};
 use torchtpu::schema::Arg;
 use torchtpu::{Backward, DType, Device, Error, ErrorKind, Result, Scalar, Tensor, memory, ops, random};
 
@@ -125,7 +127,7 @@ fn numbers() -> Result<Tensor> {
 }
 
 fn train(m: &Sequential, x: &Tensor, y: &Tensor) -> Result<f64> {
-    let mut o = AdamW::new(m.parameters(), AdamOptions::default())?;
+    let mut o = AdamW::new(m.parameters(), AdamOptions::adamw())?;
     let mut last = 0.0;
     for _ in 0..2 {
         o.zero_grad()?;
@@ -144,7 +146,9 @@ const PROGRAMS: &[(&str, fn() -> Result<f64>)] = &[
     ("to_bytes", || Ok(numbers()?.transpose(0, 1)?.to_bytes()?.len() as f64)),
     ("print", || Ok(numbers()?.to_string().len() as f64)),
     ("matmul", || sum(&randn(&[300, 200])?.matmul(&randn(&[200, 300])?)?)),
-    ("matmul of halves", || sum(&randn(&[300, 200])?.to_dtype(DType::F16)?.matmul(&randn(&[200, 300])?.to_dtype(DType::F16)?)?)),
+    ("matmul of halves", || {
+        sum(&randn(&[300, 200])?.to_dtype(DType::F16)?.matmul(&randn(&[200, 300])?.to_dtype(DType::F16)?)?)
+    }),
     ("bmm", || op("bmm", &[Arg::Tensor(&randn(&[8, 64, 64])?), Arg::Tensor(&randn(&[8, 64, 64])?.transpose(1, 2)?)])),
     ("sort", || op("sort", &[Arg::Tensor(&numbers()?.reshape(&[-1])?)])),
     ("sort of doubles", || op("sort", &[Arg::Tensor(&numbers()?.to_dtype(DType::F64)?.reshape(&[-1])?)])),
@@ -160,7 +164,9 @@ const PROGRAMS: &[(&str, fn() -> Result<f64>)] = &[
     ("sum of a dimension", || sum(&numbers()?.sum_dim(&[0], false)?)),
     ("randperm", || op("randperm", &[int(50_000)])),
     ("multinomial", || op("multinomial", &[Arg::Tensor(&numbers()?.abs()?.reshape(&[-1])?), int(10_000), truth(true)])),
-    ("multinomial without", || op("multinomial", &[Arg::Tensor(&numbers()?.abs()?.reshape(&[-1])?), int(10_000), truth(false)])),
+    ("multinomial without", || {
+        op("multinomial", &[Arg::Tensor(&numbers()?.abs()?.reshape(&[-1])?), int(10_000), truth(false)])
+    }),
     ("dropout", || op("dropout", &[Arg::Tensor(&numbers()?), float(0.5), truth(true)])),
     ("fft", || sum(&ops::call_tensor("fft_fft", &[Arg::Tensor(&numbers()?)])?.abs()?)),
     ("window", || op("hann_window", &[int(20_000)])),
@@ -186,7 +192,9 @@ const PROGRAMS: &[(&str, fn() -> Result<f64>)] = &[
     }),
     ("unbind", || Ok(randn(&[20_000])?.unbind(0)?.len() as f64)),
     ("flip and pad", || op("constant_pad_nd", &[Arg::Tensor(&numbers()?.flip(&[0, 1])?), Arg::Ints(&[3, 4])])),
-    ("interpolate", || op("upsample_bilinear2d", &[Arg::Tensor(&randn(&[2, 3, 40, 40])?), Arg::Ints(&[100, 100]), truth(false)])),
+    ("interpolate", || {
+        op("upsample_bilinear2d", &[Arg::Tensor(&randn(&[2, 3, 40, 40])?), Arg::Ints(&[100, 100]), truth(false)])
+    }),
     ("max_pool", || op("max_pool2d", &[Arg::Tensor(&randn(&[2, 8, 64, 64])?), Arg::Ints(&[3, 3])])),
     ("avg_pool", || op("avg_pool2d", &[Arg::Tensor(&randn(&[2, 8, 64, 64])?), Arg::Ints(&[3, 3])])),
     ("conv", || conv(&[2, 16, 40, 40], &[32, 16, 3, 3])),
@@ -206,7 +214,10 @@ const PROGRAMS: &[(&str, fn() -> Result<f64>)] = &[
     ("lu and inverse", || op("linalg_inv", &[Arg::Tensor(&randn(&[150, 150])?)])),
     ("cholesky", || {
         let x = randn(&[120, 120])?;
-        op("linalg_cholesky", &[Arg::Tensor(&x.matmul(&x.transpose(0, 1)?)?.add(&Tensor::eye(120, 120, DType::F32, Device::CPU)?)?)])
+        op(
+            "linalg_cholesky",
+            &[Arg::Tensor(&x.matmul(&x.transpose(0, 1)?)?.add(&Tensor::eye(120, 120, DType::F32, Device::CPU)?)?)],
+        )
     }),
     ("qr", || op("linalg_qr", &[Arg::Tensor(&randn(&[150, 120])?)])),
     ("matrix_exp", || op("linalg_matrix_exp", &[Arg::Tensor(&randn(&[120, 120])?.mul_scalar(0.01)?)])),
@@ -221,7 +232,8 @@ const PROGRAMS: &[(&str, fn() -> Result<f64>)] = &[
             .push(GELU::default())
             .push(LayerNorm::new(&[256])?)
             .push(Linear::new(256, 10)?);
-        let y = ops::call_tensor("remainder.Scalar", &[Arg::Tensor(&ops::call_tensor("randperm", &[int(64)])?), int(10)])?;
+        let y =
+            ops::call_tensor("remainder.Scalar", &[Arg::Tensor(&ops::call_tensor("randperm", &[int(64)])?), int(10)])?;
         train(&m, &randn(&[64, 128])?, &y)
     }),
     ("training on images", || {
@@ -234,7 +246,8 @@ const PROGRAMS: &[(&str, fn() -> Result<f64>)] = &[
             .push(Conv2d::new(16, 16, [3, 3], same)?)
             .push(Flatten::default())
             .push(Linear::new(16 * 16 * 16, 10)?);
-        let y = ops::call_tensor("remainder.Scalar", &[Arg::Tensor(&ops::call_tensor("randperm", &[int(8)])?), int(10)])?;
+        let y =
+            ops::call_tensor("remainder.Scalar", &[Arg::Tensor(&ops::call_tensor("randperm", &[int(8)])?), int(10)])?;
         train(&m, &randn(&[8, 3, 32, 32])?, &y)
     }),
 ];

@@ -206,7 +206,8 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, targets
         walk(roots, keep_graph, create_graph, targets)
     };
     let thread = std::thread::Builder::new().name("torchtpu-backward".into()).stack_size(STACK).spawn(go);
-    let thread = thread.map_err(|e| Error::runtime(format!("a thread for a nested backward pass could not start: {e}")))?;
+    let thread =
+        thread.map_err(|e| Error::runtime(format!("a thread for a nested backward pass could not start: {e}")))?;
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 

@@ -24,7 +24,9 @@ impl Failure {
         let says = |words: &str| e.message().to_ascii_lowercase().contains(words);
         let kind = match e.code() {
             Code::ResourceExhausted => ErrorKind::OutOfMemory,
-            _ if says("out of memory") || says("allocate memory") || says("failed to allocate") => ErrorKind::OutOfMemory,
+            _ if says("out of memory") || says("allocate memory") || says("failed to allocate") => {
+                ErrorKind::OutOfMemory
+            }
             _ => ErrorKind::Runtime,
         };
         Failure::new(kind, format!("{what}: {}", e.message()))

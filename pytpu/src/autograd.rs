@@ -436,9 +436,7 @@ impl HookOwner {
             At::Node(n) => n.upgrade().and_then(|n| {
                 n.extras_if_any().and_then(|e| e.lock().unwrap_or_else(|e| e.into_inner()).remove(self.id))
             }),
-            At::Leaf(l) => {
-                l.upgrade().and_then(|l| l.hooks.lock().unwrap_or_else(|e| e.into_inner()).remove(self.id))
-            }
+            At::Leaf(l) => l.upgrade().and_then(|l| l.hooks.lock().unwrap_or_else(|e| e.into_inner()).remove(self.id)),
         };
         // It may run the user's code, which may ask for the same lock.
         drop(gone);

@@ -47,9 +47,8 @@ fn tensor(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     static MEMORY: [f32; 2] = [1.0, 2.0];
     let meta = Meta::new(&[2], DType::F32, Device::CPU);
     // SAFETY: memory that lives for ever; tests do not write to it.
-    let t = unsafe {
-        Tensor::from_foreign(&meta, &[1], MEMORY.as_ptr().cast_mut().cast(), Box::new(PanicsWhenDropped))
-    };
+    let t =
+        unsafe { Tensor::from_foreign(&meta, &[1], MEMORY.as_ptr().cast_mut().cast(), Box::new(PanicsWhenDropped)) };
     tensor_type::to_python(py, t)
 }
 

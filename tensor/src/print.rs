@@ -178,7 +178,8 @@ fn shown(x: &Tensor, summarize: bool) -> Result<Vec<Scalar>> {
         return scalars(x);
     }
     let (n, edge) = (x.dims()[0], print_options().edge_items);
-    let picks: Vec<usize> = if n > edge.saturating_mul(2) { (0..edge).chain(n - edge..n).collect() } else { (0..n).collect() };
+    let picks: Vec<usize> =
+        if n > edge.saturating_mul(2) { (0..edge).chain(n - edge..n).collect() } else { (0..n).collect() };
     let mut v = Vec::new();
     for i in picks {
         v.extend(shown(&x.select(0, i as i64)?, true)?);

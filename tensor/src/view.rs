@@ -3,8 +3,8 @@
 use crate::op::{Layout, Prim, ViewOp};
 use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
 use smallvec::{SmallVec, smallvec};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 /// Whether in-place changes of a view can become part of its base's history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

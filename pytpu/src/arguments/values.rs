@@ -228,20 +228,17 @@ pub(super) unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize)
             return None;
         }
         let n = if tuple { PyTuple_Size(o) } else { PyList_Size(o) } as usize;
-        Some((
-            n,
-            move |i: usize| {
-                if tuple {
-                    return PyTuple_GetItem(o, i as Py_ssize_t);
-                }
-                let item = PyList_GetItem(o, i as Py_ssize_t);
-                if !item.is_null() {
-                    return item;
-                }
-                PyErr_Clear();
-                none()
-            },
-        ))
+        Some((n, move |i: usize| {
+            if tuple {
+                return PyTuple_GetItem(o, i as Py_ssize_t);
+            }
+            let item = PyList_GetItem(o, i as Py_ssize_t);
+            if !item.is_null() {
+                return item;
+            }
+            PyErr_Clear();
+            none()
+        }))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Discrete Fourier transforms of complex numbers.
 
-use crate::memory;
 use crate::complex::Complex as Element;
 use crate::copy::copy;
 use crate::loops::{Cursor, Dim, RawMut, simplify};
+use crate::memory;
 use crate::threads::parallel_for;
 use crate::{View, ViewMut, c64, c128};
 use rustfft::num_complex::Complex;

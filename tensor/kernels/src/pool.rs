@@ -3,8 +3,8 @@
 //! Data are `[.., *spatial]`; everything before the spatial dimensions is a plane of its own. Output sizes come with the output
 //! view, so rounding up (`ceil_mode`) is the caller's arithmetic. Outputs must not overlap inputs.
 
-use crate::memory;
 use crate::embedding::indices;
+use crate::memory;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd};
 use crate::threads::parallel_for;

@@ -9,10 +9,10 @@
 //! the accumulator tile by tile; cuts between pieces depend on the sizes only, so results do not depend on the number of
 //! threads.
 
-use crate::memory;
 use crate::complex::{Complex, by_parts, for_complex};
 use crate::convert::{Number, cast};
 use crate::loops::{Cursor, Dim, RawMut, multiversion, simplify};
+use crate::memory;
 use crate::pointwise::{kinds, unsupported};
 use crate::threads::parallel_for;
 use crate::{DType, Element, KernelError, View, ViewMut, c128, for_dtype};

@@ -43,7 +43,8 @@ impl Taps {
         let mut starts = memory::filled(0, inputs + 1);
         self.positions.iter().for_each(|&p| starts[p + 1] += 1);
         (0..inputs).for_each(|i| starts[i + 1] += starts[i]);
-        let (mut positions, mut weights) = (memory::filled(0, self.positions.len()), memory::filled(0.0, self.positions.len()));
+        let (mut positions, mut weights) =
+            (memory::filled(0, self.positions.len()), memory::filled(0.0, self.positions.len()));
         let mut next = memory::copied(&starts);
         for row in 0..self.rows() {
             for e in self.row(row) {

@@ -1,7 +1,7 @@
 //! 16-bit floats and a number that is more precise than they are.
 
-use crate::memory;
 use crate::copy::copy;
+use crate::memory;
 use crate::par::Shared;
 use crate::pointwise::{BinaryKind, binary};
 use crate::threads::parallel_for;

@@ -1,7 +1,7 @@
 //! The exponential of a matrix.
 
-use crate::memory;
 use crate::columns::{Columns, product};
+use crate::memory;
 use crate::number::Number;
 use num_traits::Float;
 

@@ -157,9 +157,7 @@ impl Tensor {
                 Ok(y)
             }
             (DeviceKind::Cpu, DeviceKind::Cpu) => state::no_grad(|| self.detach().copy()),
-            (DeviceKind::Tpu, DeviceKind::Tpu) => {
-                Tensor::copied_to(&self.copied_to(Device::CPU)?, device)
-            }
+            (DeviceKind::Tpu, DeviceKind::Tpu) => Tensor::copied_to(&self.copied_to(Device::CPU)?, device),
         }
     }
     /// A copy in new memory.

@@ -7,8 +7,8 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_di
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
 use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, samples};
 use smallvec::smallvec;
-use torchtpu_stablehlo::FftKind;
 use torchtpu_kernels::memory;
+use torchtpu_stablehlo::FftKind;
 
 /// `y[k] = sum_j x[j] e^(-2 pi i j k / n)` along each dimension of a mask, with the other sign where `inverse`.
 ///

@@ -394,7 +394,8 @@ pub(super) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta]) -> 
 /// Writes row after row of `y`, each made of a row of each operand.
 fn join(rows: usize, x: &[Array<&[u8]>], y: &mut Array<&mut [u8]>) -> Result<(), String> {
     let total: usize = x.iter().map(|a| a.bytes.len()).sum();
-    if total != y.bytes.len() || x.iter().any(|a| a.bytes.len() != a.bytes.len().checked_div(rows).unwrap_or(0) * rows) {
+    if total != y.bytes.len() || x.iter().any(|a| a.bytes.len() != a.bytes.len().checked_div(rows).unwrap_or(0) * rows)
+    {
         return Err(format!("{} operands of {total} bytes for a result of {} in {rows} rows", x.len(), y.bytes.len()));
     }
     let mut rest = &mut *y.bytes;

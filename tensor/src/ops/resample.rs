@@ -5,10 +5,10 @@ use crate::ops::pool::contract;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
+use torchtpu_kernels::memory;
 use torchtpu_kernels::resample as kernels;
 use torchtpu_kernels::resample::Taps;
 use torchtpu_stablehlo::{ElementType, ScatterKind, Type};
-use torchtpu_kernels::memory;
 
 /// How inputs are weighted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

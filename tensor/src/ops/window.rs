@@ -4,8 +4,8 @@ use super::creation::options;
 use crate::schema::{Args, Ret, Row, Sample, Scope, Tier, n};
 use crate::{Device, Error, Result, Tensor, default_dtype};
 use std::f64::consts::PI;
-use torchtpu_kernels::special::i0;
 use torchtpu_kernels::memory;
+use torchtpu_kernels::special::i0;
 
 /// `f` of the place within the window, from -1 to 1; a periodic window is one of one element more without its last.
 fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -> f64) -> Result<Ret> {

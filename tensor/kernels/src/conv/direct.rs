@@ -7,11 +7,11 @@
 //! lies. It stores results in their order. For the weight's gradient the lanes are channels of the result, whose gradient is packed so, and
 //! the rows of a tile are taps, each of which reads single elements of one padded copy; sums over images stay vectors until the end.
 
-use crate::memory;
 use super::vector::{Transform, Vector, copy, leveled};
 use super::{Shape, kernel_positions};
 use crate::cpu::{Level, level};
 use crate::gemm::pack;
+use crate::memory;
 use crate::par::{Scratch, Shared, parallel_for};
 use crate::real::Real;
 use crate::threads::num_threads;

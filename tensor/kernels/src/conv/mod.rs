@@ -16,9 +16,9 @@ mod vector;
 mod windows;
 mod winograd;
 
-use crate::memory;
 use crate::gemm::{Adjacent, Columns, Product, fastest_product};
 use crate::matmul::Mat;
+use crate::memory;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd, sum_of2};
 use crate::threads::{num_threads, parallel_for};

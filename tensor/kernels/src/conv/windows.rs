@@ -4,11 +4,11 @@
 //! follow one another, which is everywhere in a convolution with unit strides, 16 elements are one masked load, and padding is what the mask
 //! leaves out; elsewhere they are gathered.
 
-use crate::memory;
 use super::NOTHING;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{Level, level};
 use crate::gemm::{Lines, Part};
+use crate::memory;
 use crate::real::{Float, Real};
 #[cfg(target_arch = "x86_64")]
 use std::any::TypeId;

@@ -1,8 +1,8 @@
 //! Yes-or-no draws and draws from weights: bernoulli, dropout, geometric, multinomial.
 
-use crate::memory;
 use super::generator::{Generator, unit_f32, unit_f64};
 use super::order::{Offsets, RUN, fill, for_float};
+use crate::memory;
 use crate::sort::{top_indices, total_order};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 
@@ -229,9 +229,11 @@ fn without_replacement<T: Element>(g: &mut Generator, table: &[T], categories: u
         if draws == 1 {
             // The first of the largest.
             let best = (0..categories).fold(0, |best, i| if keys[i] > keys[best] { i } else { best });
-            picked.push(best as i64);
+            memory::push(&mut picked, best as i64);
         } else {
-            picked.extend(top_indices(&keys, draws, true, true).into_iter().map(|i| i as i64));
+            let best = top_indices(&keys, draws, true, true);
+            memory::reserve(&mut picked, best.len());
+            picked.extend(best.into_iter().map(|i| i as i64));
         }
     }
     picked

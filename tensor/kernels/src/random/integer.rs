@@ -1,8 +1,8 @@
 //! Random integers (into any dtype) and permutations.
 
-use crate::memory;
 use super::generator::Generator;
 use super::order::{RUN, fill};
+use crate::memory;
 use crate::{DType, Element, KernelError, ViewMut, for_dtype};
 
 /// From this range on a draw takes 64 bits, whatever the dtype.

@@ -1,9 +1,9 @@
 //! Samplers that draw until something fits: Poisson, binomial, gamma and Dirichlet. `out` is filled in index order, as
 //! PyTorch's results of these functions are new contiguous tensors.
 
-use crate::memory;
 use super::generator::Generator;
 use super::order::{Offsets, for_float};
+use crate::memory;
 use crate::{DType, Element, KernelError, View, ViewMut};
 
 unsafe extern "C" {

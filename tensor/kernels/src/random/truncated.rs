@@ -1,9 +1,9 @@
 //! Normals cut to an interval, the way `torch.nn.init.trunc_normal_` rejects and redraws.
 
-use crate::memory;
 use super::generator::Generator;
 use super::order::{fill, for_float};
 use super::{normal, uniform};
+use crate::memory;
 use crate::{DType, Element, KernelError, ViewMut};
 
 unsafe extern "C" {

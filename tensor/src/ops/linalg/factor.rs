@@ -9,9 +9,9 @@ use crate::ops::indexing::{tril, triu};
 use crate::ops::pointwise;
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
+use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
-use torchtpu_kernels::memory;
 
 fn batch_codes(x: &[&Tensor], first: &Meta) -> Meta {
     first.with_dims(batch_and(x[0].dims(), &[])).with_dtype(DType::I32)

@@ -12,8 +12,8 @@ use crate::ops::recurrence::{for_steps, page, set_page};
 use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
-use torchtpu_stablehlo::{Direction, Type};
 use torchtpu_kernels::memory;
+use torchtpu_stablehlo::{Direction, Type};
 
 /// Logarithms of the probability of all ways from the first two states to a state at a step.
 ///

@@ -4,6 +4,7 @@ mod bits;
 mod methods;
 mod rows;
 mod split;
+pub(crate) use split::collected;
 
 pub use bits::Bits;
 pub use rows::{COPY_ROWS, ROWS};

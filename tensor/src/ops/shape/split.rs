@@ -56,7 +56,7 @@ pub(super) fn changeable(views: Vec<Tensor>) -> Vec<Tensor> {
 }
 
 /// A list of views, whose number may be whatever a user asks for.
-fn collected(views: impl Iterator<Item = Result<Tensor>>) -> Result<Vec<Tensor>> {
+pub(crate) fn collected(views: impl Iterator<Item = Result<Tensor>>) -> Result<Vec<Tensor>> {
     /// Bytes of a view: its block and how it was made, and the object of a binding.
     const VIEW: usize = 1024;
     let n = views.size_hint().0;
