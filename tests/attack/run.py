@@ -19,6 +19,8 @@ def commands(minutes):
         ["training_threads.py", "--seconds", str(seconds * 0.1)],
         ["shared_cache.py", "--seconds", str(seconds * 0.1)],
         ["interrupts.py", "--count", str(max(6, int(minutes * 2)))],
+        ["files.py", "zip,legacy,pickle,safetensors", str(int(minutes * 200)), "1"],
+        ["kill_save.py", str(max(3, int(minutes))), "0"],
     ]
 
 
