@@ -77,7 +77,8 @@ pub fn dlpack(data: &[u8]) {
     let taken = dlpack::from_dlpack(unsafe { ManagedTensor::from_raw(&mut managed) });
     if let Ok(x) = taken {
         let reach = |lowest: bool| -> i128 {
-            let far = |(&size, &stride): (&usize, &i64)| (size as i128 - 1) * i128::from(stride);
+            // A negative stride is kept as its two's complement.
+            let far = |(&size, &stride): (&usize, &usize)| (size as i128 - 1) * (stride as isize as i128);
             let ends = x.dims().iter().zip(x.strides().iter()).map(far);
             ends.filter(|&end| (end < 0) == lowest).sum::<i128>() * x.dtype().size_bytes() as i128
         };
