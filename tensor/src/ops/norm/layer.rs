@@ -1,7 +1,7 @@
 //! Over the last dimensions: layer norm and root mean square.
 
 use super::{last, mean_of, nothing, parameter, unwanted};
-use crate::op::{F64, Fused, all_dims, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn};
+use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, all_dims};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::reduce::sum_mask;

@@ -124,6 +124,7 @@ fn wide_type(e: ElementType) -> ElementType {
 
 impl Op for AvgPool {
     const NAME: &'static str = "avg_pool";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn label(&self) -> &'static str {
         label(
             &self.windows,
@@ -188,6 +189,7 @@ impl Op for AvgPool {
 
 impl Op for AvgPoolBackward {
     const NAME: &'static str = "avg_pool_backward";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn label(&self) -> &'static str {
         label(
             &self.of.windows,
