@@ -93,7 +93,7 @@ def test_kept_operators_run_once_and_others_twice():
         x = torch.ones(4, 4, requires_grad=True)
         y = checkpoint(f, x, use_reentrant=False, context_fn=context_fn, early_stop=False).sum()
         first = list(log.names)
-        y.backward()
+        torch.autograd.backward(y)
     again = log.names[len(first) :]
     assert [first.count(n) for n in ("cos", "mm", "sin", "exp")] == [1, 1, 1, 1]
     assert [again.count(n) for n in ("cos", "mm", "sin", "exp")] == [1, 0, 1, 1]
@@ -149,6 +149,20 @@ def test_a_second_backward_is_refused():
     y.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="Trying to backward an extra time"):
         y.backward()
+
+
+def test_a_loss_of_a_subclass_goes_backward():
+    class Loss(torch.Tensor):
+        pass
+
+    x = torch.rand(3, 3, requires_grad=True)
+    context_fn = functools.partial(create_selective_checkpoint_contexts, [aten.mm.default])
+    y = checkpoint(lambda x: x.mm(x).sin(), x, use_reentrant=False, context_fn=context_fn).sum()
+    y.as_subclass(Loss).backward()
+    expected = x.grad.clone()
+    x.grad = None
+    x.mm(x).sin().sum().backward()
+    assert torch.equal(x.grad, expected)
 
 
 def test_lists_must_hold_overloads():

@@ -35,7 +35,16 @@ def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=
         inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
-    _C._backward((self,), (gradient,), retain_graph, create_graph, inputs)
+    with_overrides(_C._backward, (self,), (gradient,), retain_graph, create_graph, inputs)
+
+
+def with_overrides(function, *args):
+    """Call a function that runs hooks: they see overrides and modes, also where an override has called `backward`."""
+    before = _C._set_torch_function_disabled(False)
+    try:
+        return function(*args)
+    finally:
+        _C._set_torch_function_disabled(before)
 
 
 def _handle(owner):
