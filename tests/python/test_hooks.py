@@ -199,6 +199,15 @@ def test_variables_of_old_programs_are_tensors():
         Variable([1])
 
 
+def test_no_inputs_are_refused():
+    x = torch.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
+        torch.autograd.grad(x * 2, [])
+    for run in ((x * 2).backward, lambda inputs: torch.autograd.backward(x * 2, inputs=inputs)):
+        with pytest.raises(RuntimeError, match=r"`inputs` argument to `backward\(\)` cannot be empty"):
+            run(inputs=[])
+
+
 # ---- gradcheck
 
 

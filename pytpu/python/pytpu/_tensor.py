@@ -33,6 +33,8 @@ def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=
     """Computes the gradient of this tensor with respect to the leaves of its graph, and adds it to their ``grad``."""
     if inputs is not None:
         inputs = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+        if not inputs:
+            raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
     with_overrides(_C._backward, (self,), (gradient,), retain_graph, create_graph, inputs)

@@ -56,7 +56,10 @@ def backward(
     grads = (None,) * len(tensors) if grad_tensors is None else _tuple(grad_tensors)
     if len(grads) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
-    _C._backward(tensors, grads, retain_graph, create_graph, None if inputs is None else _tuple(inputs))
+    inputs = None if inputs is None else _tuple(inputs)
+    if inputs == ():
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    _C._backward(tensors, grads, retain_graph, create_graph, inputs)
 
 
 def grad(
@@ -88,6 +91,8 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     outputs, inputs = _tuple(outputs), _tuple(inputs)
+    if not inputs:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     grads = (None,) * len(outputs) if grad_outputs is None else _tuple(grad_outputs)
     for x in inputs:
         if isinstance(x, _C.Tensor) and not x.requires_grad:
