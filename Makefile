@@ -4,27 +4,49 @@
 #   make test     all tests, Rust and Python; ends in "N passed, N failed"
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
+#   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
 #   make clean    removes what these made
+#
+# What takes long, for `make nightly`:
+#
+#   make ecosystem  programs of twenty libraries on cpu and tpu: see docs/ecosystem.md
+#   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
+#   make fuzz     cargo-fuzz on the parsers of bytes from outside; needs a nightly compiler       (FUZZ_SECONDS each)
+#   make asan     the tests of the kernels and tensors with AddressSanitizer; needs a nightly compiler
+#   make miri     blocks, dimensions and views under Miri; needs a nightly compiler with miri and rust-src
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+TEST_SITE := target/test-site
 DEVICE ?= tpu
+ATTACK_MINUTES ?= 20
+FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel develop clean
+.PHONY: demo test bench wheel torch-shim ecosystem develop clean nightly attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
 
-test: $(VENV)/.installed
-	$(PY) tests/summary.py
+test: $(TEST_SITE)/.installed
+	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/summary.py
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
 
 wheel: dist/.built
+
+torch-shim:
+	$(PYTHON) pytpu/torch_shim.py dist
+
+# Both parts run, also when the first fails.
+ecosystem: $(VENV)/.installed torch-shim
+	@code=0; \
+	$(PY) tests/ecosystem/run.py || code=1; \
+	$(PY) tests/ecosystem/shim.py || code=1; \
+	exit $$code
 
 develop: $(VENV)/.installed
 
@@ -43,15 +65,47 @@ $(VENV)/.tools: pyproject.toml
 	@touch $@
 
 dist/.built: $(VENV)/.tools $(SOURCES)
-	@mkdir -p dist && rm -f dist/*.whl
+	@mkdir -p dist && rm -f dist/pytpu-*.whl
 	$(VENV)/bin/maturin build --release --locked --interpreter $(PY) --out dist
 	@touch $@
 
 $(VENV)/.installed: dist/.built
-	$(PY) -m pip install --quiet --disable-pip-version-check dist/*.whl
-	$(PY) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/*.whl
+	$(PY) -m pip install --quiet --disable-pip-version-check dist/pytpu-*.whl
+	$(PY) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/pytpu-*.whl
 	@touch $@
 
+# The package under test is built in the `dev` profile, so that the Rust tests are linked with what it compiled. A release build
+# beside them would compile everything a second time. Tests find it through PYTHONPATH; `make demo` installs the release build.
+$(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
+	@rm -rf $(TEST_SITE) && mkdir -p $(TEST_SITE)
+	$(VENV)/bin/maturin build --profile dev --locked --interpreter $(PY) --out $(TEST_SITE)/wheel
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
+	@touch $@
+
+nightly: test ecosystem attack fuzz asan miri
+
+attack: $(TEST_SITE)/.installed
+	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)
+
+# libFuzzer writes what it finds interesting to the first folder, and only reads the seeds.
+fuzz:
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	@for target in safetensors schema dlpack disk_cache; do \
+		mkdir -p fuzz/corpus/$$target; \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+	TORCHTPU_MUTATIONS=1000000 cargo test --release --test mutations
+
+asan:
+	RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 cargo +nightly test --target x86_64-unknown-linux-gnu \
+		--target-dir target/asan -p torchtpu-kernels -p torchtpu-tensor --lib --tests
+
+# Isolation is off since blocks ask the system how much memory there is.
+miri:
+	@cargo +nightly miri --version >/dev/null 2>&1 || { \
+		echo "Miri is missing: rustup toolchain install nightly --component miri rust-src"; exit 1; }
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --test blocks --test views
+
 clean:
-	rm -rf $(VENV) dist
+	rm -rf $(VENV) dist .ecosystem
 	cargo clean

@@ -1,8 +1,9 @@
 //! The direction of dependencies between the workspace's crates, as `docs/architecture.md` states it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
-use cargo_metadata::{DependencyKind, MetadataCommand};
+use serde_json::Value;
 
 /// What each crate may import of ours. A crate that is missing here fails the test: a new one states its place.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -42,28 +43,36 @@ const LIBRARIES_AND_DISTRIBUTED: &[&str] = &[
     "torchtpu-distributed",
 ];
 
+/// The packages of the workspace, as `cargo metadata` prints them. The crate of that name would do it too, but it turns on
+/// features of `serde`, and the extension module could not share what the tests compiled.
+fn packages() -> Vec<Value> {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version=1", "--manifest-path", manifest])
+        .output()
+        .expect("`cargo metadata` runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("`cargo metadata` prints JSON");
+    metadata["packages"].as_array().expect("a workspace has packages").clone()
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_else(|| panic!("`{key}` is a text"))
+}
+
 /// The direct dependencies of each workspace crate on other workspace crates; those for tests and benches left out,
 /// because a test may look at its subject from above.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let metadata = MetadataCommand::new()
-        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
-        .no_deps()
-        .exec()
-        .expect("`cargo metadata` describes this workspace");
-    let ours: BTreeSet<String> = metadata.packages.iter().map(|package| package.name.to_string()).collect();
-    metadata
-        .packages
-        .iter()
-        .map(|package| {
-            let direct = package
-                .dependencies
-                .iter()
-                .filter(|dependency| dependency.kind != DependencyKind::Development && ours.contains(&dependency.name))
-                .map(|dependency| dependency.name.clone())
-                .collect();
-            (package.name.to_string(), direct)
-        })
-        .collect()
+    let packages = packages();
+    let ours: BTreeSet<&str> = packages.iter().map(|package| text(package, "name")).collect();
+    let direct = |package: &Value| {
+        let all = package["dependencies"].as_array().expect("a package has dependencies");
+        all.iter()
+            .filter(|dependency| dependency["kind"] != "dev" && ours.contains(text(dependency, "name")))
+            .map(|dependency| text(dependency, "name").to_string())
+            .collect()
+    };
+    packages.iter().map(|package| (text(package, "name").to_string(), direct(package))).collect()
 }
 
 #[test]
@@ -91,15 +100,11 @@ fn the_table_names_no_crate_that_is_gone() {
 
 #[test]
 fn versions_are_stated_in_the_workspace_alone() {
-    let metadata = MetadataCommand::new()
-        .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
-        .no_deps()
-        .exec()
-        .expect("`cargo metadata` describes this workspace");
-    for package in &metadata.packages {
-        let text = std::fs::read_to_string(&package.manifest_path).expect("a workspace manifest is readable");
+    for package in packages() {
+        let path = text(&package, "manifest_path");
+        let manifest = std::fs::read_to_string(path).expect("a workspace manifest is readable");
         let mut in_dependencies = false;
-        let own_version = text.lines().find(|line| {
+        let own_version = manifest.lines().find(|line| {
             if line.starts_with('[') {
                 in_dependencies = line.contains("dependencies") && !line.starts_with("[workspace");
                 return false;
@@ -107,6 +112,6 @@ fn versions_are_stated_in_the_workspace_alone() {
             let value = line.split_once('=').map_or("", |(_, value)| value.trim());
             in_dependencies && (value.starts_with('"') || value.contains("version ="))
         });
-        assert_eq!(own_version, None, "{}: state the version in the workspace's Cargo.toml", package.manifest_path);
+        assert_eq!(own_version, None, "{path}: state the version in the workspace's Cargo.toml");
     }
 }

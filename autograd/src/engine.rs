@@ -2,12 +2,13 @@
 
 use crate::{anomaly, current};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::Cell;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks};
+use std::sync::{Arc, OnceLock};
+use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks, put};
 use torchtpu_tensor::hooks::check_result;
-use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, warning};
+use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, saved, warning};
 
 /// A node that waits for its turn, ordered by number.
 struct Ready(Arc<Node>);
@@ -150,8 +151,69 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
     c.needed = seen.into_iter().filter(|(_, v)| *v).map(|(k, _)| k).collect();
 }
 
-/// Runs the graph from `roots` with the given gradients.
-fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut targets: Targets) -> Result<Targets> {
+/// Passes within passes that run on one thread before the next one gets a thread of its own, and with it a new stack.
+const DEEP: usize = 60;
+
+thread_local! {
+    /// How many passes this thread is in, and those before them on the threads that wait for it.
+    static DEPTH: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+static DEEPEST: OnceLock<fn() -> (usize, fn() -> Error)> = OnceLock::new();
+
+/// Installs what says how many passes may run within one another, and makes the error where there are more. The first one stays.
+pub fn set_depth_limit(f: fn() -> (usize, fn() -> Error)) {
+    let _ = DEEPEST.set(f);
+}
+
+/// Counts a pass while it lives.
+struct Deeper((usize, usize));
+
+impl Deeper {
+    fn enter(here: usize, before: usize) -> Deeper {
+        Deeper(DEPTH.replace((here, before)))
+    }
+}
+
+impl Drop for Deeper {
+    fn drop(&mut self) {
+        DEPTH.set(self.0);
+    }
+}
+
+/// Runs the graph from `roots` with the given gradients. A pass that hooks or functions of another one start, and so on, would overflow
+/// the stack at some depth, so every [`DEEP`] of them continue on another thread, while this one waits.
+fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, targets: Targets) -> Result<Targets> {
+    let (here, before) = DEPTH.get();
+    if here == 0 {
+        let _deeper = Deeper::enter(1, before);
+        return walk(roots, keep_graph, create_graph, targets);
+    }
+    if let Some(limit) = DEEPEST.get() {
+        let (most, error) = limit();
+        if here + before >= most {
+            return Err(error());
+        }
+    }
+    if here < DEEP {
+        let _deeper = Deeper::enter(here + 1, before);
+        return walk(roots, keep_graph, create_graph, targets);
+    }
+    let hooks = saved::current_hooks();
+    let go = move || {
+        let _deeper = Deeper::enter(1, before + here);
+        let _hooks = saved::adopt_hooks(hooks);
+        walk(roots, keep_graph, create_graph, targets)
+    };
+    let thread = std::thread::Builder::new().name("torchtpu-backward".into()).stack_size(STACK).spawn(go);
+    let thread = thread.map_err(|e| Error::runtime(format!("a thread for a nested backward pass could not start: {e}")))?;
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Bytes of a stack for [`DEEP`] passes; pages that are not touched take no memory.
+const STACK: usize = 64 << 20;
+
+fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut targets: Targets) -> Result<Targets> {
     let _mode = GradMode::set(create_graph);
     let _autocast = autocast::off();
     let mut pending: FxHashMap<Address, Pending> = FxHashMap::default();
@@ -227,7 +289,7 @@ fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut tar
                     Some(old) => old.add(&new)?,
                     None => new,
                 };
-                *keep.lock().unwrap_or_else(|e| e.into_inner()) = Some(sum);
+                put(&keep, Some(sum));
             }
         }
         let mut run_it = true;
@@ -397,22 +459,33 @@ fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
 /// Adds to a leaf's `grad`. Without `create_graph` the sum goes into the existing tensor in place, so that references to
 /// it see it.
 fn accumulate_into(leaf: &Leaf, g: Tensor, create_graph: bool) -> Result<()> {
-    let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
-    match &*slot {
-        None => {
-            // The first gradient is taken over; a view or a tensor somebody else holds is copied.
-            let own = !g.is_view() && g.is_contiguous() && g.handle_count() == 1 && !g.has_autograd();
-            *slot = Some(if own || create_graph { g } else { g.detach().copy()? });
-        }
-        Some(old) if create_graph || old.requires_grad() => {
-            let sum = old.add(&g)?;
-            *slot = Some(sum);
-        }
-        Some(old) => {
-            old.add_(&g)?;
+    loop {
+        let old = {
+            let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
+            match &*slot {
+                None => {
+                    // The first gradient is taken over; a view or a tensor somebody else holds is copied.
+                    let own = !g.is_view() && g.is_contiguous() && g.handle_count() == 1 && !g.has_autograd();
+                    *slot = Some(if own || create_graph { g } else { g.detach().copy()? });
+                    return Ok(());
+                }
+                Some(old) if create_graph || old.requires_grad() => old.clone(),
+                Some(old) => {
+                    old.add_(&g)?;
+                    return Ok(());
+                }
+            }
+        };
+        // A sum with a history may run the user's code, which may ask for the gradient: no lock is held meanwhile.
+        let sum = old.add(&g)?;
+        let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
+        if slot.as_ref().is_some_and(|now| now.is_same(&old)) {
+            let before = slot.replace(sum);
+            drop(slot);
+            drop(before);
+            return Ok(());
         }
     }
-    Ok(())
 }
 
 /// Something to differentiate, or to differentiate by: a place in the graph and what lies there.
@@ -469,6 +542,7 @@ fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Res
                         y.meta.dtype.name()
                     )));
                 }
+                Some(g) if g.dtype() != y.meta.dtype => g.to_dtype(y.meta.dtype)?,
                 Some(g) => g,
                 None if y.meta.numel() == 1 && y.meta.dtype.is_complex() => {
                     return Err(Error::runtime(format!(

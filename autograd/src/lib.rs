@@ -29,5 +29,5 @@ mod gradcheck;
 
 pub use checkpoint::{Layer, checkpoint, checkpoint_sequential};
 pub use current::{graph_task_id, will_reach};
-pub use engine::{Place, backward, backward_at, grad, grad_at};
+pub use engine::{Place, backward, backward_at, grad, grad_at, set_depth_limit};
 pub use gradcheck::{GradcheckOptions, gradcheck, gradgradcheck};

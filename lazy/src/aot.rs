@@ -65,13 +65,21 @@ pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
     })
 }
 
+/// The text of what would compute a recorded value on another machine, in the spelling that such machines want.
+///
+/// # Errors
+/// `Value` when the value is computed already.
+pub fn text_of_value(handle: u64) -> Result<String> {
+    crate::engine().dump(handle, Platform::Any)
+}
+
 /// Compiles what would compute a recorded value for another machine, in the spelling that such machines want; see
 /// [`compile`].
 ///
 /// # Errors
 /// As [`compile`], and `Value` when the value is computed already.
 pub fn compile_value(handle: u64, topology: &str) -> Result<Report> {
-    compile(&crate::engine().dump(handle, Platform::Any)?, topology)
+    compile(&text_of_value(handle)?, topology)
 }
 
 /// As [`compile_value`], for several values that were recorded since the last cut: one program computes them all.

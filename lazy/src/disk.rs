@@ -7,27 +7,65 @@
 //! ```text
 //! magic | key length | key | executable length | executable | SHA-256 of all before
 //! ```
+//!
+//! An executable is native code, so an entry is trusted only if nobody but this user and root could have written it
+//! (`docs/decisions/disk-cache.md`). The folder is held open, and files are opened relative to it: a folder that is replaced
+//! after the check is not followed.
 
 use crate::metrics::{COUNTERS, count};
+use parking_lot::Mutex;
+use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 const MAGIC: &[u8; 8] = b"TTPUEXE1";
-const SUFFIX: &str = "executable";
+const SUFFIX: &str = ".executable";
+const TEMPORARY_SUFFIX: &str = ".tmp";
 const DEFAULT_LIMIT_BYTES: u64 = 2 << 30;
-/// A temporary file that old belongs to a process that died.
+/// A temporary file of this age belongs to a process that died.
 const STALE: Duration = Duration::from_secs(3600);
 
 /// A folder of executables.
 pub(crate) struct DiskCache {
-    folder: PathBuf,
+    path: PathBuf,
+    owner: Owner,
     limit_bytes: u64,
     /// Bytes in the folder as last seen; only an estimate, since other processes write too.
     bytes: AtomicU64,
+    folder: Mutex<State>,
+}
+
+/// Whose folder a cache may be.
+#[derive(Clone, Copy, PartialEq)]
+enum Owner {
+    /// The folder in the user's home: the user's alone.
+    User,
+    /// A folder that the user named: the user's, or root's, which is then only read.
+    UserOrRoot,
+}
+
+/// What is known about the folder.
+enum State {
+    /// It was not opened yet, or was not there.
+    Unopened,
+    Open(Arc<Folder>),
+    /// It was refused; the reason has been printed.
+    Refused,
+}
+
+/// An open folder that passed the checks.
+struct Folder {
+    fd: OwnedFd,
+    /// False for a folder of root's that another user reads.
+    is_writable: bool,
 }
 
 impl DiskCache {
@@ -37,66 +75,55 @@ impl DiskCache {
         if var("TORCHTPU_CACHE").is_some_and(|v| v == "0") {
             return None;
         }
-        let folder = match var("TORCHTPU_CACHE_DIR") {
-            Some(f) => PathBuf::from(f),
-            None => match (var("XDG_CACHE_HOME"), var("HOME")) {
-                (Some(x), _) => PathBuf::from(x).join("torchtpu"),
-                (None, Some(h)) => PathBuf::from(h).join(".cache").join("torchtpu"),
-                (None, None) => return None,
-            },
+        if let Some(folder) = var("TORCHTPU_CACHE_DIR") {
+            return Some(DiskCache::in_folder(folder.into()));
+        }
+        let folder = match (var("XDG_CACHE_HOME"), var("HOME")) {
+            (Some(x), _) => PathBuf::from(x).join("torchtpu"),
+            (None, Some(h)) => PathBuf::from(h).join(".cache").join("torchtpu"),
+            (None, None) => return None,
         };
-        Some(DiskCache::in_folder(folder))
+        Some(DiskCache::new(folder, Owner::User, limit_from_environment()))
     }
 
-    /// A cache in a folder, with the limit that the environment sets.
+    /// A cache in a folder that the user named, with the limit that the environment sets.
     pub(crate) fn in_folder(folder: PathBuf) -> DiskCache {
-        let limit = std::env::var("TORCHTPU_CACHE_BYTES").ok();
-        let limit_bytes = match limit.as_deref().map(str::parse) {
-            None => DEFAULT_LIMIT_BYTES,
-            Some(Ok(n)) => n,
-            Some(Err(_)) => {
-                warn(&format!(
-                    "TORCHTPU_CACHE_BYTES is '{}', not a number of bytes; using the default",
-                    limit.unwrap_or_default()
-                ));
-                DEFAULT_LIMIT_BYTES
-            }
-        };
-        DiskCache::new(folder, limit_bytes)
+        DiskCache::new(folder, Owner::UserOrRoot, limit_from_environment())
     }
 
-    pub(crate) fn new(folder: PathBuf, limit_bytes: u64) -> DiskCache {
-        DiskCache { folder, limit_bytes, bytes: AtomicU64::new(u64::MAX) }
+    fn new(path: PathBuf, owner: Owner, limit_bytes: u64) -> DiskCache {
+        DiskCache { path, owner, limit_bytes, bytes: AtomicU64::new(u64::MAX), folder: Mutex::new(State::Unopened) }
     }
 
-    fn path(&self, key: &[u8]) -> PathBuf {
-        let digest = Sha256::digest(key);
-        let mut name = String::with_capacity(80);
-        digest.iter().for_each(|b| name.push_str(&format!("{b:02x}")));
-        self.folder.join(format!("{name}.{SUFFIX}"))
-    }
-
-    /// The executable stored under `key`. A damaged file, or one of another key, is removed.
+    /// The executable stored under `key`. A damaged file, one of another key, and one that others may have written are
+    /// removed.
     pub(crate) fn load(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let path = self.path(key);
-        let bytes = match fs::read(&path) {
-            Ok(b) => b,
+        let found = self.find(key);
+        if found.is_none() {
+            count(&COUNTERS.disk_cache_misses, 1);
+        }
+        found
+    }
+
+    fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let folder = self.open(false)?;
+        let name = entry_name(key);
+        let bytes = match folder.read(&name, self.limit_bytes.max(DEFAULT_LIMIT_BYTES)) {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(why)) => {
+                self.remove(&folder, &name, why);
+                return None;
+            }
+            Err(Errno::NOENT) => return None,
             Err(e) => {
-                if e.kind() != io::ErrorKind::NotFound {
-                    warn(&format!("cannot read {}: {e}", path.display()));
-                }
-                count(&COUNTERS.disk_cache_misses, 1);
+                warn(&format!("cannot read {}: {e}", self.path.join(&name).display()));
                 return None;
             }
         };
         match parse(&bytes, key) {
-            Ok(range) => {
-                // Marks it as used; a cache on a read-only file system works without.
-                let _ = File::options().append(true).open(&path).and_then(|f| f.set_modified(SystemTime::now()));
-                Some(bytes[range].to_vec())
-            }
+            Ok(range) => Some(bytes[range].to_vec()),
             Err(why) => {
-                self.reject(key, why);
+                self.remove(&folder, &name, why);
                 None
             }
         }
@@ -104,10 +131,17 @@ impl DiskCache {
 
     /// Removes the file of `key`, which turned out to be unusable.
     pub(crate) fn reject(&self, key: &[u8], why: &str) {
-        let path = self.path(key);
-        warn(&format!("discarding {}: {why}", path.display()));
+        if let Some(folder) = self.open(false) {
+            self.remove(&folder, &entry_name(key), why);
+        }
+    }
+
+    fn remove(&self, folder: &Folder, name: &str, why: &str) {
+        warn(&format!("discarding {}: {why}", self.path.join(name).display()));
         count(&COUNTERS.disk_cache_rejected, 1);
-        let _ = fs::remove_file(path);
+        if folder.is_writable {
+            let _ = sys::unlinkat(&folder.fd, name, AtFlags::empty());
+        }
     }
 
     /// Stores an executable. A cache that cannot be written costs time, not results: failures are warnings.
@@ -116,8 +150,16 @@ impl DiskCache {
         if size > self.limit_bytes {
             return;
         }
-        if let Err(e) = self.write(key, executable) {
-            warn(&format!("cannot write to the cache folder {}: {e}", self.folder.display()));
+        let Some(folder) = self.open(true).filter(|folder| folder.is_writable) else { return };
+        let mut written = folder.write(key, executable);
+        if written == Err(Errno::NOENT) {
+            // The folder was deleted while it was open.
+            *self.folder.lock() = State::Unopened;
+            let Some(again) = self.open(true) else { return };
+            written = again.write(key, executable);
+        }
+        if let Err(e) = written {
+            warn(&format!("cannot write to the cache folder {}: {e}", self.path.display()));
             return;
         }
         let known = self.bytes.load(Relaxed);
@@ -128,56 +170,82 @@ impl DiskCache {
         }
     }
 
-    fn write(&self, key: &[u8], executable: &[u8]) -> io::Result<()> {
-        static SERIAL: AtomicU64 = AtomicU64::new(0);
-        fs::create_dir_all(&self.folder)?;
-        let name = format!("{}-{}.tmp", std::process::id(), SERIAL.fetch_add(1, Relaxed));
-        let temporary = self.folder.join(name);
-        let written = (|| {
-            let mut file = File::create(&temporary)?;
-            let mut hash = Sha256::new();
-            for part in [
-                &MAGIC[..],
-                &(key.len() as u64).to_le_bytes(),
-                key,
-                &(executable.len() as u64).to_le_bytes(),
-                executable,
-            ] {
-                hash.update(part);
-                file.write_all(part)?;
-            }
-            file.write_all(&hash.finalize())?;
-            drop(file);
-            fs::rename(&temporary, self.path(key))
-        })();
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
+    /// The folder, which is made if `make` and it is not there. `None` if there is no folder, or it is refused.
+    fn open(&self, make: bool) -> Option<Arc<Folder>> {
+        let mut state = self.folder.lock();
+        match &*state {
+            State::Open(folder) => return Some(folder.clone()),
+            State::Refused => return None,
+            State::Unopened => {}
         }
-        written
+        if make && let Err(e) = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.path) {
+            warn(&format!("cannot make the cache folder {}: {e}", self.path.display()));
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let checked = match sys::open(&self.path, flags, Mode::empty()) {
+            Ok(fd) => self.check(&fd).map(|is_writable| Folder { fd, is_writable }),
+            Err(Errno::NOENT) => return None,
+            Err(e) => Err(e.to_string()),
+        };
+        match checked {
+            Ok(folder) => {
+                let folder = Arc::new(folder);
+                *state = State::Open(folder.clone());
+                Some(folder)
+            }
+            Err(why) => {
+                warn(&format!("the cache folder {} is not used: {why}", self.path.display()));
+                *state = State::Refused;
+                None
+            }
+        }
+    }
+
+    /// Whether this process may write to an open folder, or why the folder is refused.
+    fn check(&self, fd: &OwnedFd) -> Result<bool, String> {
+        let info = sys::fstat(fd).map_err(|e| e.to_string())?;
+        let user = rustix::process::geteuid().as_raw();
+        if info.st_uid != user && !(info.st_uid == 0 && self.owner == Owner::UserOrRoot) {
+            return Err(format!(
+                "it belongs to user {}, and this process runs as user {user}; name a folder of your own in \
+                 TORCHTPU_CACHE_DIR",
+                info.st_uid
+            ));
+        }
+        if others_may_write(info.st_mode) {
+            return Err(
+                "other users may write to it, so its programs cannot be trusted; empty it and run chmod go-w".into()
+            );
+        }
+        Ok(info.st_uid == user)
     }
 
     /// Removes the files not used for longest until nine tenths of the limit remain.
     fn evict(&self) {
-        let Ok(list) = fs::read_dir(&self.folder) else { return };
+        let Some(folder) = self.open(false).filter(|folder| folder.is_writable) else { return };
+        let Ok(list) = sys::Dir::read_from(&folder.fd) else { return };
         let mut files = Vec::new();
         for entry in list.flatten() {
-            let (path, Ok(info)) = (entry.path(), entry.metadata()) else { continue };
-            let used = info.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            match path.extension().and_then(|e| e.to_str()) {
-                Some(SUFFIX) => files.push((used, info.len(), path)),
-                Some("tmp") if used.elapsed().is_ok_and(|age| age > STALE) => drop(fs::remove_file(&path)),
-                _ => {}
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            let Ok(info) = sys::statat(&folder.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let used = SystemTime::UNIX_EPOCH + Duration::from_secs(info.st_mtime.max(0) as u64);
+            if name.ends_with(SUFFIX) {
+                let nanos = Duration::from_nanos(info.st_mtime_nsec as u64);
+                files.push((used + nanos, info.st_size as u64, name.to_string()));
+            } else if name.ends_with(TEMPORARY_SUFFIX) && used.elapsed().is_ok_and(|age| age > STALE) {
+                let _ = sys::unlinkat(&folder.fd, name, AtFlags::empty());
             }
         }
         let mut total: u64 = files.iter().map(|f| f.1).sum();
         if total > self.limit_bytes {
             files.sort();
-            for (_, size, path) in files {
+            for (_, size, name) in files {
                 if total <= self.limit_bytes / 10 * 9 {
                     break;
                 }
                 // Another process may have been faster.
-                if fs::remove_file(path).is_ok() {
+                if sys::unlinkat(&folder.fd, &*name, AtFlags::empty()).is_ok() {
                     total -= size;
                 }
             }
@@ -186,8 +254,102 @@ impl DiskCache {
     }
 }
 
+impl Folder {
+    /// The bytes of a file, or why it is not trusted. Marks the file as used. Links are not followed, and devices and
+    /// pipes are not read.
+    fn read(&self, name: &str, limit_bytes: u64) -> Result<Result<Vec<u8>, &'static str>, Errno> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = match sys::openat(&self.fd, name, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::LOOP) => return Ok(Err("it is a link")),
+            Err(e) => return Err(e),
+        };
+        let info = sys::fstat(&fd)?;
+        let user = rustix::process::geteuid().as_raw();
+        if FileType::from_raw_mode(info.st_mode) != FileType::RegularFile {
+            return Ok(Err("it is no regular file"));
+        }
+        if (info.st_uid != user && info.st_uid != 0) || others_may_write(info.st_mode) {
+            return Ok(Err("other users may have written it"));
+        }
+        let size = info.st_size as u64;
+        if size > limit_bytes {
+            return Ok(Err("it is larger than the cache may be"));
+        }
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(size as usize).is_err() {
+            return Err(Errno::NOMEM);
+        }
+        let mut file = File::from(fd);
+        if let Err(e) = (&mut file).take(size).read_to_end(&mut bytes) {
+            return Err(Errno::from_io_error(&e).unwrap_or(Errno::IO));
+        }
+        if self.is_writable {
+            // A cache on a read-only file system works without.
+            let _ = file.set_modified(SystemTime::now());
+        }
+        Ok(Ok(bytes))
+    }
+
+    fn write(&self, key: &[u8], executable: &[u8]) -> Result<(), Errno> {
+        let (fd, temporary) = self.create_temporary()?;
+        let written = write_entry(File::from(fd), key, executable)
+            .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+            .and_then(|()| sys::renameat(&self.fd, &*temporary, &self.fd, entry_name(key)));
+        if written.is_err() {
+            let _ = sys::unlinkat(&self.fd, &*temporary, AtFlags::empty());
+        }
+        written
+    }
+
+    /// A new file that only this user may open, under a name that others cannot guess.
+    fn create_temporary(&self) -> Result<(OwnedFd, String), Errno> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let mut random = [0; 16];
+            rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+            let name = hex(&random) + TEMPORARY_SUFFIX;
+            match sys::openat(&self.fd, &*name, flags, Mode::RUSR | Mode::WUSR) {
+                Err(Errno::EXIST) => continue,
+                opened => return opened.map(|fd| (fd, name)),
+            }
+        }
+    }
+}
+
+fn limit_from_environment() -> u64 {
+    let Ok(text) = std::env::var("TORCHTPU_CACHE_BYTES") else { return DEFAULT_LIMIT_BYTES };
+    text.parse().unwrap_or_else(|_| {
+        warn(&format!("TORCHTPU_CACHE_BYTES is '{text}', not a number of bytes; using the default"));
+        DEFAULT_LIMIT_BYTES
+    })
+}
+
+/// Whether the group or all users may write. With access control lists, the group's bits are their mask.
+fn others_may_write(mode: u32) -> bool {
+    mode & 0o022 != 0
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn entry_name(key: &[u8]) -> String {
+    hex(&Sha256::digest(key)) + SUFFIX
+}
+
+fn write_entry(mut file: File, key: &[u8], executable: &[u8]) -> io::Result<()> {
+    let mut hash = Sha256::new();
+    let (key_len, executable_len) = ((key.len() as u64).to_le_bytes(), (executable.len() as u64).to_le_bytes());
+    for part in [&MAGIC[..], &key_len, key, &executable_len, executable] {
+        hash.update(part);
+        file.write_all(part)?;
+    }
+    file.write_all(&hash.finalize())
+}
+
 /// Where the executable is in the bytes of a file that is intact and of this key.
-fn parse(bytes: &[u8], key: &[u8]) -> Result<std::ops::Range<usize>, &'static str> {
+pub(crate) fn parse(bytes: &[u8], key: &[u8]) -> Result<std::ops::Range<usize>, &'static str> {
     let body = bytes.len().checked_sub(32).ok_or("the file is cut short")?;
     if !bytes.starts_with(MAGIC) {
         return Err("not a cached executable of this version");
@@ -222,14 +384,120 @@ pub(crate) fn processor() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     /// Held by tests that look at, or change, the number of rejected entries.
-    static COUNTED: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    static COUNTED: Mutex<()> = Mutex::new(());
+
+    fn cache_in(path: &Path, limit_bytes: u64) -> DiskCache {
+        DiskCache::new(path.into(), Owner::UserOrRoot, limit_bytes)
+    }
+
+    fn path_of(cache: &DiskCache, key: &[u8]) -> PathBuf {
+        cache.path.join(entry_name(key))
+    }
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn folders_and_files_are_for_their_user_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache_in(&dir.path().join("a/b"), 1 << 20);
+        cache.store(b"key", b"program");
+        assert_eq!(mode_of(&cache.path), 0o700);
+        assert_eq!(mode_of(&path_of(&cache, b"key")), 0o600);
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_not_used() {
+        for mode in [0o770, 0o702, 0o777] {
+            let dir = tempfile::tempdir().unwrap();
+            cache_in(dir.path(), 1 << 20).store(b"key", b"program");
+            set_mode(dir.path(), mode);
+            let cache = cache_in(dir.path(), 1 << 20);
+            assert_eq!(cache.load(b"key"), None, "{mode:o}");
+            cache.store(b"other", b"program");
+            assert!(!path_of(&cache, b"other").exists(), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_others_may_write_is_not_used() {
+        let _counted = COUNTED.lock();
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache_in(dir.path(), 1 << 20);
+        cache.store(b"key", b"program");
+        set_mode(&path_of(&cache, b"key"), 0o620);
+        assert_eq!(cache.load(b"key"), None);
+        assert!(!path_of(&cache, b"key").exists());
+    }
+
+    /// Changing owners needs root, which runs these tests in a container; others cannot make the folder to test.
+    #[test]
+    fn a_folder_of_another_user_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("of another");
+        cache_in(&folder, 1 << 20).store(b"key", b"program");
+        if std::os::unix::fs::chown(&folder, Some(12345), None).is_ok() {
+            assert_eq!(cache_in(&folder, 1 << 20).load(b"key"), None);
+        }
+    }
+
+    #[test]
+    fn links_pipes_and_huge_files_are_not_read() {
+        let _counted = COUNTED.lock();
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache_in(dir.path(), 1 << 20);
+        cache.store(b"key", b"program");
+        let (good, path) = (path_of(&cache, b"key"), path_of(&cache, b"wanted"));
+        std::os::unix::fs::symlink(&good, &path).unwrap();
+        assert_eq!(cache.load(b"wanted"), None);
+        assert!(path.symlink_metadata().is_err(), "the link stayed");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(cache.load(b"wanted"), None);
+        sys::mknodat(sys::CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(cache.load(b"wanted"), None);
+        assert!(!path.exists(), "the pipe stayed");
+        File::create(&path).unwrap().set_len(DEFAULT_LIMIT_BYTES + 1).unwrap();
+        set_mode(&path, 0o600);
+        assert_eq!(cache.load(b"wanted"), None);
+        assert!(!path.exists(), "the huge file stayed");
+        assert_eq!(cache.load(b"key").as_deref(), Some(&b"program"[..]));
+    }
+
+    #[test]
+    fn a_folder_deleted_meanwhile_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache_in(&dir.path().join("new"), 1 << 20);
+        cache.store(b"key", b"program");
+        fs::remove_dir_all(&cache.path).unwrap();
+        assert_eq!(cache.load(b"key"), None);
+        cache.store(b"key", b"program");
+        assert_eq!(cache.load(b"key").as_deref(), Some(&b"program"[..]));
+    }
+
+    #[test]
+    fn temporaries_of_dead_processes_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache_in(dir.path(), 1 << 20);
+        cache.store(b"key", b"program");
+        let (old, new) = (dir.path().join("old.tmp"), dir.path().join("new.tmp"));
+        File::create(&old).unwrap().set_modified(SystemTime::now() - 2 * STALE).unwrap();
+        File::create(&new).unwrap();
+        cache.evict();
+        assert!(!old.exists() && new.exists());
+    }
 
     #[test]
     fn what_is_stored_is_loaded() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = DiskCache::new(dir.path().join("new"), 1 << 20);
+        let cache = cache_in(&dir.path().join("new"), 1 << 20);
         assert_eq!(cache.load(b"key"), None);
         cache.store(b"key", b"program");
         assert_eq!(cache.load(b"key").as_deref(), Some(&b"program"[..]));
@@ -240,9 +508,9 @@ mod tests {
     fn every_damaged_byte_is_noticed() {
         let _counted = COUNTED.lock();
         let dir = tempfile::tempdir().unwrap();
-        let cache = DiskCache::new(dir.path().into(), 1 << 20);
+        let cache = cache_in(dir.path(), 1 << 20);
         cache.store(b"key", b"program");
-        let path = cache.path(b"key");
+        let path = path_of(&cache, b"key");
         let good = fs::read(&path).unwrap();
         for i in 0..good.len() {
             let mut bad = good.clone();
@@ -261,20 +529,20 @@ mod tests {
     fn a_file_of_another_key_is_not_trusted() {
         let _counted = COUNTED.lock();
         let dir = tempfile::tempdir().unwrap();
-        let cache = DiskCache::new(dir.path().into(), 1 << 20);
+        let cache = cache_in(dir.path(), 1 << 20);
         cache.store(b"key", b"program");
-        fs::rename(cache.path(b"key"), cache.path(b"wanted")).unwrap();
+        fs::rename(path_of(&cache, b"key"), path_of(&cache, b"wanted")).unwrap();
         assert_eq!(cache.load(b"wanted"), None);
     }
 
     #[test]
     fn the_least_recently_used_go_first() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = DiskCache::new(dir.path().into(), 4000);
+        let cache = cache_in(dir.path(), 4000);
         let at = |i: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + i);
         for i in 0..3u64 {
             cache.store(&[i as u8], &[0; 1000]);
-            File::options().append(true).open(cache.path(&[i as u8])).unwrap().set_modified(at(i)).unwrap();
+            File::options().append(true).open(path_of(&cache, &[i as u8])).unwrap().set_modified(at(i)).unwrap();
         }
         assert!(cache.load(&[0]).is_some()); // used again
         cache.store(&[3], &[0; 1000]);
@@ -290,7 +558,7 @@ mod tests {
         // Each has its own view of the folder, as processes do.
         std::thread::scope(|s| {
             for t in 0..4u8 {
-                let cache = DiskCache::new(dir.path().into(), 20_000);
+                let cache = cache_in(dir.path(), 20_000);
                 s.spawn(move || {
                     for i in 0..200u8 {
                         let key = [i % 40];
@@ -306,7 +574,7 @@ mod tests {
             }
         });
         assert_eq!(COUNTERS.disk_cache_rejected.load(Relaxed), rejected, "a file was seen half written");
-        DiskCache::new(dir.path().into(), 20_000).evict();
+        cache_in(dir.path(), 20_000).evict();
         let left: u64 = fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
         assert!(left <= 20_000, "{left}");
     }
@@ -314,7 +582,7 @@ mod tests {
     #[test]
     fn an_executable_beyond_the_limit_is_not_stored() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = DiskCache::new(dir.path().into(), 100);
+        let cache = cache_in(dir.path(), 100);
         cache.store(b"key", &[0; 1000]);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }

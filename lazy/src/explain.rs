@@ -110,6 +110,9 @@ fn differences(new: &Form, old: &Form) -> Vec<String> {
         (false, true) => out.push("results take no memory of the pool (not Fused mode)".to_string()),
         _ => {}
     }
+    if new.precision != old.precision {
+        out.push(format!("float32 products of precision {:?} instead of {:?}", new.precision, old.precision));
+    }
     if out.is_empty() {
         out.push("sizes or dtypes inside differ".to_string());
     }

@@ -8,6 +8,7 @@ use crate::pool;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
+use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::{DType, Meta};
 
@@ -100,6 +101,8 @@ pub(crate) struct Form {
     pub(crate) outputs: Vec<u32>,
     /// Whether large results are computed into memory of the [pool](crate::pool).
     pub(crate) is_pooled: bool,
+    /// Of products of `float32`. Always the default on XLA:CPU, which is not told.
+    pub(crate) precision: Precision,
 }
 
 impl Form {
@@ -125,7 +128,7 @@ impl Form {
     }
     /// Hash of all but the offsets of nodes.
     pub(crate) fn hash_without_offsets(&self) -> u64 {
-        let mut hash = u64::from(self.is_pooled);
+        let mut hash = u64::from(self.is_pooled) | (self.precision as u64) << 1;
         for (i, n) in self.nodes.iter().enumerate() {
             hash = mix(hash, if n.op.has_offsets() { hash_op(&n.op.without_offsets()) } else { hash_op(&n.op) });
             hash = self.inputs_of(i).iter().fold(hash, |h, input| mix(h, u64::from(input.0)));
@@ -161,6 +164,7 @@ impl Form {
     pub(crate) fn extract(&self, nodes: impl Iterator<Item = usize>, values: &[u32]) -> Part {
         let mut part = Part { form: Form::default(), args: Vec::new(), numbers: Default::default() };
         let form = &mut part.form;
+        form.precision = self.precision;
         let mut new_value: Vec<Option<Input>> = vec![None; self.values.len()];
         let mut new_arg: Vec<Option<Input>> = vec![None; self.args.len()];
         for i in nodes {
@@ -352,6 +356,7 @@ impl Form {
         self.outputs.clear();
         self.numbers = [0; DTYPES];
         self.is_pooled = false;
+        self.precision = Precision::default();
     }
     /// The ops' names, shortened: `add, mul (12 times), sum, ...`.
     pub(crate) fn summary(&self) -> String {

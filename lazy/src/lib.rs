@@ -61,6 +61,7 @@ mod metrics;
 mod mode;
 mod pieces;
 mod pool;
+mod precision;
 mod repeat;
 mod slot;
 
@@ -69,8 +70,15 @@ pub use metrics::{CutReason, Metrics};
 pub use mode::EagerMode;
 pub use pieces::Divide;
 
+/// The executable in the bytes of a disk cache file, if the file is intact and of this key. For tests that damage files.
+#[doc(hidden)]
+pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    disk::parse(bytes, key).ok().map(|range| &bytes[range])
+}
+
 use engine::Engine;
 use std::sync::OnceLock;
+pub use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::Result;
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
@@ -96,6 +104,20 @@ pub fn set_eager_mode(mode: EagerMode) {
     if mode != EagerMode::Fused {
         engine().pool.clear();
     }
+}
+
+/// How precisely accelerators multiply matrices of `float32` now.
+pub fn matmul_precision() -> Precision {
+    precision::get()
+}
+
+/// Changes how precisely accelerators multiply matrices of `float32`; what was recorded before is launched first, as it was asked
+/// for. XLA:CPU always multiplies `float32`.
+pub fn set_matmul_precision(precision: Precision) {
+    if precision != precision::get() {
+        engine().cut_all(CutReason::Explicit);
+    }
+    precision::set(precision);
 }
 
 /// Launches what is recorded, on all threads, and waits for all of it.

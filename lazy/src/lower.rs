@@ -12,6 +12,8 @@ pub(crate) struct Module {
     pub(crate) text: String,
     /// Types of the memory that it is given for results, whose contents are of no meaning.
     pub(crate) pooled: Vec<Meta>,
+    /// How many products ask the compiler for the form's precision.
+    pub(crate) precise_products: usize,
 }
 
 /// The module that computes `outputs` of `form`. Arguments are those of the form, then one vector of numbers per dtype, then
@@ -21,6 +23,7 @@ pub(crate) struct Module {
 /// When an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule: a bug of that op, named here.
 pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result<Module, Failure> {
     let mut f = Func::for_platform(platform);
+    f.set_precision(form.precision);
     let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
     let overwritten = form.overwritten(outputs);
     for &(argument, output) in &overwritten {
@@ -89,7 +92,8 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform) -> Result
     }
     let outputs: Vec<Value> =
         outputs.iter().map(|&v| values[v as usize].clone().expect("nodes of outputs are needed")).collect();
-    Ok(Module { text: f.finish("segment", &outputs), pooled })
+    let precise_products = f.precise_products();
+    Ok(Module { text: f.finish("segment", &outputs), pooled, precise_products })
 }
 
 /// Tells `f` where the elements of `y`, a view of `x`, lie in the value that the views begin with.

@@ -20,8 +20,11 @@ impl Failure {
     }
     /// What the plugin reported while doing `what`.
     pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {
+        // Of temporaries XLA:CPU says so in words only, and so do our kernels.
+        let says = |words: &str| e.message().to_ascii_lowercase().contains(words);
         let kind = match e.code() {
             Code::ResourceExhausted => ErrorKind::OutOfMemory,
+            _ if says("out of memory") || says("allocate memory") || says("failed to allocate") => ErrorKind::OutOfMemory,
             _ => ErrorKind::Runtime,
         };
         Failure::new(kind, format!("{what}: {}", e.message()))

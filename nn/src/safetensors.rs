@@ -115,6 +115,9 @@ fn elements(tensors: &[(String, Tensor)]) -> Result<Vec<(&str, Elements)>> {
 /// `Value` for keys that stand twice; `Type` for dtypes that the format lacks; whatever the device reports.
 pub fn save(tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Result<Vec<u8>> {
     let all = elements(tensors)?;
+    // The format's crate allocates all of it at once, and ends the process where there is no memory.
+    let bytes = all.iter().map(|(name, e)| 256 + name.len() + (&e).data_len()).sum();
+    torchtpu_tensor::memory::expect_room(bytes);
     ::safetensors::serialize(all.iter().map(|(name, e)| (*name, e)), metadata).map_err(writing)
 }
 

@@ -302,6 +302,18 @@ impl Call {
 }
 
 impl Overload {
+    /// Whether it makes a tensor without being given one.
+    pub fn makes_from_nothing(&self) -> bool {
+        self.new_on.is_some()
+    }
+    /// The place of `dtype=`.
+    pub fn dtype_parameter(&self) -> Option<usize> {
+        self.params.iter().position(|p| p.ty == Ty::DType && p.text == "dtype")
+    }
+    /// The place of `device=`.
+    pub fn device_parameter(&self) -> Option<usize> {
+        self.params.iter().position(|p| p.ty == Ty::Device)
+    }
     /// Fills `out` from a call; `false` when the call is not of this form.
     #[inline(always)]
     pub fn parse(&self, call: &Call, out: &mut Parsed) -> bool {
@@ -384,7 +396,8 @@ impl Overload {
         }
         if let Some(i) = self.new_on {
             // SAFETY: written above.
-            if matches!(unsafe { out.values[i].assume_init() }, Arg::None)
+            if out.out.is_null()
+                && matches!(unsafe { out.values[i].assume_init() }, Arg::None)
                 && let Some(d) = device::current_default()
             {
                 out.values[i].write(Arg::Device(d));

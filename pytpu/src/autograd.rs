@@ -1,14 +1,16 @@
 //! The backward pass, gradient modes, hooks, and what `torch.autograd.Function` stands on.
 
 use crate::enter::{self, OrRaise, callback_error};
-use crate::tensor_type::{extract, to_python};
+use crate::tensor_type::{self, extract, to_python};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError, PyTypeError};
+use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use smallvec::SmallVec;
 use std::any::Any;
-use std::sync::{Arc, Weak};
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, Weak};
 use torchtpu_autograd::Place;
 use torchtpu_tensor::graph::{BackwardFn, Edge, GradList, Hook, Leaf, LeafHook, Node, NodeHooks, PostHook, PreHook};
 use torchtpu_tensor::hooks::{check_result, next_id};
@@ -96,15 +98,35 @@ fn _grad<'py>(
     PyTuple::new(py, found)
 }
 
-#[pyfunction]
-fn is_grad_enabled() -> bool {
-    state::grad_enabled()
+thread_local! {
+    /// What `is_grad_enabled` says in inference mode, where nothing is recorded whatever is set.
+    static GRAD_IN_INFERENCE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Switches recording on or off and says what was set before.
+#[pyfunction]
+fn is_grad_enabled() -> bool {
+    state::grad_enabled() || (state::is_inference() && GRAD_IN_INFERENCE.get())
+}
+
+/// Switches recording on or off and says what was set before. In inference mode nothing is recorded all the same.
 #[pyfunction]
 fn _set_grad_enabled(on: bool) -> bool {
-    state::with(|s| s.grad.replace(on))
+    if state::is_inference() { GRAD_IN_INFERENCE.replace(on) } else { state::with(|s| s.grad.replace(on)) }
+}
+
+/// Switches inference mode on or off, with recording the other way round; gives both as they were.
+#[pyfunction]
+fn _set_inference_mode(on: bool, grad: bool) -> (bool, bool) {
+    let before = is_grad_enabled();
+    let was_on = state::set_inference(on);
+    GRAD_IN_INFERENCE.set(on && grad);
+    state::with(|s| s.grad.set(!on && grad));
+    (was_on, before)
+}
+
+#[pyfunction]
+fn is_inference_mode_enabled() -> bool {
+    state::is_inference()
 }
 
 // ---- nodes
@@ -140,9 +162,46 @@ impl PyNode {
     }
     fn owner(&self) -> PyResult<At> {
         match &self.0 {
-            Edge::Node(n, _) => Ok(At::Node(n.clone())),
-            Edge::Leaf(l) => l.leaf().map(At::Leaf).or_raise(),
+            Edge::Node(n, _) => Ok(At::Node(Arc::downgrade(n))),
+            Edge::Leaf(l) => l.leaf().map(|l| At::Leaf(Arc::downgrade(&l))).or_raise(),
             Edge::None => Err(PyRuntimeError::new_err("no step")),
+        }
+    }
+}
+
+/// The text of an attribute's name.
+fn saved_name(name: &Bound<'_, PyAny>) -> Option<String> {
+    name.extract().ok()
+}
+
+/// Which operand or result an attribute such as `_saved_self` names.
+fn saved_place(name: &str) -> Option<SavedPlace> {
+    Some(match name.strip_prefix("_saved_")? {
+        "self" | "input" | "mat1" | "condition" | "theta" => SavedPlace::Operand(0),
+        "other" | "weight" | "mat2" | "exponent" | "index" | "indices" | "target" | "vec" => SavedPlace::Operand(1),
+        "bias" | "src" | "source" => SavedPlace::Operand(2),
+        "result" | "output" | "result0" | "grad_input" => SavedPlace::Result(0),
+        "result1" | "mean" | "save_mean" => SavedPlace::Result(1),
+        "result2" | "rstd" | "save_invstd" => SavedPlace::Result(2),
+        _ => return None,
+    })
+}
+
+/// What a node may keep.
+#[derive(Clone, Copy)]
+enum SavedPlace {
+    Operand(usize),
+    Result(u32),
+}
+
+impl PyNode {
+    /// The tensor that the step keeps at a place; nothing where it has no such place, and no tensor where it keeps none there.
+    fn saved(&self, place: SavedPlace) -> Result<Option<Option<Tensor>>> {
+        let Some(n) = self.node() else { return Ok(None) };
+        match place {
+            SavedPlace::Operand(i) if i < n.edges().len() => n.saved_operand(i).map(Some),
+            SavedPlace::Result(nr) if (nr as usize) < n.outputs().len() => n.saved_result(nr).map(Some),
+            _ => Ok(None),
         }
     }
 }
@@ -170,6 +229,11 @@ impl PyNode {
     fn __getattr__<'py>(slf: &Bound<'py, Self>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match slf.get().python_function() {
             Some(f) => f.objects().context.bind(slf.py()).getattr(name.cast::<pyo3::types::PyString>()?),
+            None if let Some(place) = saved_name(name).as_deref().and_then(saved_place)
+                && let Some(found) = slf.get().saved(place).transpose() =>
+            {
+                optional_object(slf.py(), found.or_raise()?)
+            }
             None => Err(PyAttributeError::new_err(format!(
                 "'{}' object has no attribute '{}'",
                 slf.get().class_name(),
@@ -207,25 +271,26 @@ impl PyNode {
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let known = self.with_hooks(|h| h.metadata.clone())?;
-        if let Some(d) = known.as_deref().and_then(|d| d.downcast_ref::<Py<PyDict>>()) {
-            return Ok(d.bind(py).clone());
+        if let Some(d) = known.as_deref().and_then(|d| d.downcast_ref::<Kept<Py<PyDict>>>()) {
+            return Ok(d.get().bind(py).clone());
         }
         let new = PyDict::new(py);
-        let kept = Arc::new(new.clone().unbind());
-        self.with_hooks(|h| h.metadata = Some(kept))?;
+        let kept = Arc::new(Kept::new(new.clone().unbind()));
+        let before = self.with_hooks(|h| h.metadata.replace(kept))?;
+        drop(before);
         Ok(new)
     }
     /// Calls `fn(grad_outputs)` before the step runs; a tuple that it returns takes their place.
     fn register_prehook(&self, hook: Py<PyAny>) -> PyResult<HookOwner> {
-        let id = next_id();
-        let f: PreHook = Arc::new(move |g| call_node_hook(&hook, &[g], g.len()));
+        let (id, hook) = (next_id(), Kept::new(hook));
+        let f: PreHook = Arc::new(move |g| call_node_hook(hook.get(), &[g], g.len()));
         self.with_hooks(|h| h.pre.push((id, f)))?;
         Ok(HookOwner { at: self.owner()?, id })
     }
     /// Calls `fn(grad_inputs, grad_outputs)` after the step has run; a tuple that it returns takes the place of the former.
     fn register_hook(&self, hook: Py<PyAny>) -> PyResult<HookOwner> {
-        let id = next_id();
-        let f: PostHook = Arc::new(move |found, g| call_node_hook(&hook, &[found, g], found.len()));
+        let (id, hook) = (next_id(), Kept::new(hook));
+        let f: PostHook = Arc::new(move |found, g| call_node_hook(hook.get(), &[found, g], found.len()));
         self.with_hooks(|h| h.post.push((id, f)))?;
         Ok(HookOwner { at: self.owner()?, id })
     }
@@ -352,34 +417,31 @@ fn call_node_hook(hook: &Py<PyAny>, given: &[&[Option<Tensor>]], expected: usize
     .map_err(callback_error)
 }
 
-/// Where hooks of a tensor or of a node are kept.
+/// Where hooks of a tensor or of a node are kept. It keeps neither alive: hooks may hold what removes them.
 #[pyclass(frozen)]
 struct HookOwner {
     at: At,
     id: u64,
 }
 enum At {
-    Node(Arc<Node>),
-    Leaf(Arc<Leaf>),
+    Node(Weak<Node>),
+    Leaf(Weak<Leaf>),
 }
 
 #[pymethods]
 impl HookOwner {
     /// Removes the hook.
     fn remove(&self) {
-        match &self.at {
-            At::Node(n) => {
-                let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
-                extras.before.retain(|h| h.0 != self.id);
-                extras.hooks.remove(self.id);
-            }
+        let gone = match &self.at {
+            At::Node(n) => n.upgrade().and_then(|n| {
+                n.extras_if_any().and_then(|e| e.lock().unwrap_or_else(|e| e.into_inner()).remove(self.id))
+            }),
             At::Leaf(l) => {
-                let mut hooks = l.hooks.lock().unwrap_or_else(|e| e.into_inner());
-                hooks.before.retain(|h| h.0 != self.id);
-                hooks.after.retain(|h| h.0 != self.id);
-                hooks.node.remove(self.id);
+                l.upgrade().and_then(|l| l.hooks.lock().unwrap_or_else(|e| e.into_inner()).remove(self.id))
             }
-        }
+        };
+        // It may run the user's code, which may ask for the same lock.
+        drop(gone);
     }
     #[getter]
     fn id(&self) -> u64 {
@@ -398,16 +460,25 @@ impl HookOwner {
 #[pyfunction]
 fn _register_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) -> PyResult<HookOwner> {
     let t = tensor_in(x)?;
-    let id = next_id();
-    let f: Hook = Arc::new(move |g| call_hook(&hook, g));
+    let (id, kept) = (next_id(), Arc::new(Kept::new(hook)));
+    let hook = kept.clone();
+    let f: Hook = Arc::new(move |g| call_hook(hook.get(), g));
+    // SAFETY: a tensor object.
+    unsafe { tensor_type::track(x.as_ptr()) };
     match t.history().or_raise()? {
         Some(GradRef::Node(n)) => {
-            n.extras().lock().unwrap_or_else(|e| e.into_inner()).before.push((id, t.output_nr(), f));
-            Ok(HookOwner { at: At::Node(n), id })
+            let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
+            extras.before.push((id, t.output_nr(), f));
+            extras.objects.push((id, kept));
+            drop(extras);
+            Ok(HookOwner { at: At::Node(Arc::downgrade(&n)), id })
         }
         Some(GradRef::Leaf(l)) if l.requires_grad() => {
-            l.hooks.lock().unwrap_or_else(|e| e.into_inner()).before.push((id, f));
-            Ok(HookOwner { at: At::Leaf(l), id })
+            let mut hooks = l.hooks.lock().unwrap_or_else(|e| e.into_inner());
+            hooks.before.push((id, f));
+            hooks.objects.push((id, kept));
+            drop(hooks);
+            Ok(HookOwner { at: At::Leaf(Arc::downgrade(&l)), id })
         }
         _ => Err(PyRuntimeError::new_err("cannot register a hook on a tensor that doesn't require gradient")),
     }
@@ -425,20 +496,102 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
         _ => return Err(PyRuntimeError::new_err("cannot register a hook on a tensor that doesn't require gradient")),
     };
     // The hook must not keep its own tensor alive.
-    let weak = x.py().import("weakref")?.getattr("ref")?.call1((x,))?.unbind();
+    let weak = Kept::new(x.py().import("weakref")?.getattr("ref")?.call1((x,))?.unbind());
+    let kept = Arc::new(Kept::new(hook));
+    let hook = kept.clone();
+    // SAFETY: a tensor object.
+    unsafe { tensor_type::track(x.as_ptr()) };
     let f: LeafHook = Arc::new(move |_| {
         Python::attach(|py| {
-            let x = weak.bind(py).call0()?;
+            let x = weak.get().bind(py).call0()?;
             if !x.is_none() {
-                hook.bind(py).call1((x,))?;
+                hook.get().bind(py).call1((x,))?;
             }
             Ok(())
         })
         .map_err(callback_error)
     });
     let id = next_id();
-    leaf.hooks.lock().unwrap_or_else(|e| e.into_inner()).after.push((id, f));
-    Ok(HookOwner { at: At::Leaf(leaf), id })
+    let mut hooks = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
+    hooks.after.push((id, f));
+    hooks.objects.push((id, kept));
+    drop(hooks);
+    Ok(HookOwner { at: At::Leaf(Arc::downgrade(&leaf)), id })
+}
+
+// ---- garbage collection
+
+/// Calls `visit` with each Python object that nothing but the history of `t` owns, where nothing but one object owns `t`: the user's hooks,
+/// and the `ctx` of a function. What another thread may hold as well is left out, which keeps it alive.
+pub fn traverse(t: &Tensor, visit: &mut dyn FnMut(*mut PyObject) -> c_int) -> c_int {
+    if !t.has_autograd() || t.handle_count() != 1 {
+        return 0;
+    }
+    // One reference is the tensor's, the other one is that of this call.
+    match t.grad_ref() {
+        Some(GradRef::Leaf(l)) if Arc::strong_count(&l) == 2 => {
+            let Ok(hooks) = l.hooks.try_lock() else { return 0 };
+            let is_idle = |id: u64| {
+                hooks.before.iter().any(|h| h.0 == id && Arc::strong_count(&h.1) == 1)
+                    || hooks.after.iter().any(|h| h.0 == id && Arc::strong_count(&h.1) == 1)
+            };
+            visit_objects(&hooks.objects, is_idle, visit)
+        }
+        Some(GradRef::Node(n)) if Arc::strong_count(&n) == 2 => {
+            if let Some(f) = n.user_function().and_then(|f| f.as_any()?.downcast_ref::<PythonBackward>()) {
+                let FunctionObjects { run, release, context } = f.objects();
+                for o in [run, release, context] {
+                    let r = visit(o.as_ptr());
+                    if r != 0 {
+                        return r;
+                    }
+                }
+            }
+            let Some(Ok(extras)) = n.extras_if_any().map(Mutex::try_lock) else { return 0 };
+            let is_idle = |id: u64| extras.before.iter().any(|h| h.0 == id && Arc::strong_count(&h.2) == 1);
+            visit_objects(&extras.objects, is_idle, visit)
+        }
+        _ => 0,
+    }
+}
+
+/// Visits the objects of hooks that no backward pass is about to call.
+fn visit_objects(
+    objects: &[(u64, Arc<dyn Any + Send + Sync>)],
+    is_idle: impl Fn(u64) -> bool,
+    visit: &mut dyn FnMut(*mut PyObject) -> c_int,
+) -> c_int {
+    for (id, object) in objects {
+        // The other reference is that of the hook.
+        if Arc::strong_count(object) == 2
+            && is_idle(*id)
+            && let Some(kept) = object.downcast_ref::<Kept<Py<PyAny>>>()
+        {
+            let r = visit(kept.get().as_ptr());
+            if r != 0 {
+                return r;
+            }
+        }
+    }
+    0
+}
+
+/// Drops what [`traverse`] visits; the collector has found that nothing can reach it.
+pub fn clear(t: &Tensor) {
+    if !t.has_autograd() || t.handle_count() != 1 {
+        return;
+    }
+    match t.grad_ref() {
+        Some(GradRef::Leaf(l)) if Arc::strong_count(&l) == 2 => {
+            let gone = std::mem::take(&mut *l.hooks.lock().unwrap_or_else(|e| e.into_inner()));
+            drop(gone);
+        }
+        Some(GradRef::Node(n)) if Arc::strong_count(&n) == 2 => {
+            t.set_grad_ref(None, 0);
+            drop(n);
+        }
+        _ => {}
+    }
 }
 
 // ---- torch.autograd.Function
@@ -476,6 +629,8 @@ struct PythonBackward {
     name: String,
     objects: Kept<FunctionObjects>,
     inputs: usize,
+    /// Which outputs share the elements of an input.
+    views: Vec<bool>,
 }
 
 impl PythonBackward {
@@ -505,6 +660,9 @@ impl BackwardFn for PythonBackward {
         })
         .map_err(callback_error)
     }
+    fn is_view_output(&self, nr: u32) -> bool {
+        self.views.get(nr as usize).copied().unwrap_or(false)
+    }
     fn release(&self) {
         Python::attach(|py| {
             if let Err(e) = self.objects().release.bind(py).call0() {
@@ -517,13 +675,17 @@ impl BackwardFn for PythonBackward {
     }
 }
 
-/// Hangs a Python backward on `outputs`, as a function of `inputs`. Outputs at places not in `differentiable` are left alone.
+/// Hangs a Python backward on `outputs`, as a function of `inputs`. Outputs at places not in `differentiable` are left alone; those in
+/// `dirty` are inputs that were written, and those in `views` share the elements of an input.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "called in one place, from Python")]
 fn _attach_function(
     name: String,
     inputs: &Bound<'_, PyList>,
     outputs: &Bound<'_, PyList>,
     differentiable: Vec<bool>,
+    dirty: Vec<bool>,
+    views: Vec<bool>,
     run: Py<PyAny>,
     release: Py<PyAny>,
     context: Py<PyAny>,
@@ -537,12 +699,27 @@ fn _attach_function(
             name,
             objects: Kept::new(FunctionObjects { run, release, context }),
             inputs: x.len(),
+            views,
         }),
         edges,
         metas,
     );
     for (nr, t) in y.iter().enumerate() {
         if differentiable[nr] {
+            // `ctx` may refer to its own outputs.
+            // SAFETY: `tensors_in` found tensor objects in the list.
+            unsafe { tensor_type::track(outputs.get_item(nr)?.as_ptr()) };
+        }
+        if dirty[nr] {
+            if t.is_view() && y.len() > 1 {
+                return Err(PyRuntimeError::new_err(
+                    "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one Tensor. This is not supported by the current autograd engine. You should either make sure the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does the other operations). You can ask on the forum https://discuss.pytorch.org/ if you need help to do this change.",
+                ));
+            }
+            if differentiable[nr] {
+                t.adopt_history(&node, nr as u32).or_raise()?;
+            }
+        } else if differentiable[nr] {
             t.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
         }
     }
@@ -658,6 +835,15 @@ fn python_stack() -> String {
     }
 }
 
+/// As many backward passes within one another as calls of Python's, and its error where there are more.
+fn depth_limit() -> (usize, fn() -> Error) {
+    let limit = Python::attach(|py| py.import("sys")?.getattr("getrecursionlimit")?.call0()?.extract::<usize>());
+    (limit.unwrap_or(1000), || {
+        let text = "maximum recursion depth exceeded in nested backward passes";
+        callback_error(pyo3::exceptions::PyRecursionError::new_err(text))
+    })
+}
+
 fn warn(text: &str) {
     Python::attach(|py| {
         let warned = py.import("warnings").and_then(|w| w.getattr("warn")).and_then(|w| w.call1((text,)));
@@ -689,6 +875,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_grad, m)?)?;
     m.add_function(wrap_pyfunction!(is_grad_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_set_grad_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_inference_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(is_inference_mode_enabled, m)?)?;
     m.add_function(wrap_pyfunction!(_register_hook, m)?)?;
     m.add_function(wrap_pyfunction!(_register_post_accumulate_grad_hook, m)?)?;
     m.add_function(wrap_pyfunction!(_attach_function, m)?)?;
@@ -707,6 +895,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_current_graph_task_id, m)?)?;
     m.add_function(wrap_pyfunction!(_will_engine_execute_node, m)?)?;
     saved::set_traceback(python_stack);
+    torchtpu_autograd::set_depth_limit(depth_limit);
     torchtpu_autograd::anomaly::set_report(warn);
     m.add_function(wrap_pyfunction!(_bump_version, m)?)?;
     m.add_function(wrap_pyfunction!(_zeros_for, m)?)?;

@@ -2,14 +2,17 @@
 
 use crate::arguments;
 use crate::enter::{self, Failure, OrRaise, Outcome};
+use crate::table::{made, part_of};
 use crate::tensor_type::{is_tensor, tensor_of};
 use crate::{device, dtype, tensor_type, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
-use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, warning};
+use torchtpu_kernels::memory;
+use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, state, warning};
 
 /// Whether an object shows its memory by NumPy's array interface. NumPy's scalars have one too, but on memory that is gone
 /// when they have told of it.
@@ -68,17 +71,51 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
                 "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single numpy.ndarray with numpy.array() before converting to a tensor.",
             )?;
         }
+        if let Some(t) = from_exporter(o)? {
+            return tensor(t.as_ptr(), dtype, Some(device));
+        }
         let mut dims = Vec::new();
         shape_of(o, &mut dims)?;
-        let mut data = Numbers { values: Vec::new(), kind: None, odd: None };
+        let mut data = Numbers { values: Vec::new(), kind: None, odd: None, has_large: false };
         read(o, &dims, 0, &mut data, dtype)?;
         let dtype = dtype.unwrap_or(data.kind.unwrap_or_else(default_dtype));
         if let Some(odd) = data.odd {
             return Err(no_number(&odd, dtype));
         }
+        if data.has_large && dtype.is_int() {
+            return Err(PyValueError::new_err("Overflow when unpacking long long").into());
+        }
         let t = from_numbers(&data.values, &dims, dtype)?;
         Ok(t.to_device(device)?)
     }
+}
+
+/// A tensor on the memory of an object that exports it by DLPack, and is no number and no sequence.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+unsafe fn from_exporter(o: *mut PyObject) -> Outcome<Option<Py<PyAny>>> {
+    // SAFETY: by the contract.
+    unsafe {
+        if PyFloat_Check(o) != 0 || PyLong_Check(o) != 0 || PySequence_Check(o) != 0 {
+            return Ok(None);
+        }
+        if PyObject_HasAttrString(Py_TYPE(o).cast(), c"__dlpack__".as_ptr()) == 0 {
+            return Ok(None);
+        }
+        Python::attach(|py| {
+            let from = py.import("pytpu.utils.dlpack")?.getattr("from_dlpack")?;
+            Ok(Some(from.call1((Bound::from_borrowed_ptr(py, o),))?.unbind()))
+        })
+    }
+}
+
+/// A tensor that is made now: an inference tensor in inference mode.
+pub fn made(t: Tensor) -> Tensor {
+    if state::is_inference() {
+        t.mark_inference();
+    }
+    t
 }
 
 struct Numbers {
@@ -87,10 +124,30 @@ struct Numbers {
     kind: Option<DType>,
     /// The type of the first object that is no number; what is wrong with it depends on the dtype.
     odd: Option<String>,
+    /// Whether some integer has more than 64 bits.
+    has_large: bool,
 }
 
 impl Numbers {
+    /// Takes an integer of more than 64 bits, which floating-point dtypes round.
+    ///
+    /// # Safety
+    /// `o` is an integer object.
+    unsafe fn push_large(&mut self, o: *mut PyObject) -> Outcome<()> {
+        // SAFETY: by the contract.
+        let v = unsafe { PyLong_AsDouble(o) };
+        // SAFETY: the GIL is held.
+        if v == -1.0 && !unsafe { PyErr_Occurred() }.is_null() {
+            return Err(Failure::Raised);
+        }
+        self.push(Scalar::Float(v), DType::I64);
+        self.has_large = true;
+        Ok(())
+    }
     fn push(&mut self, v: Scalar, kind: DType) {
+        if self.values.len() == self.values.capacity() {
+            memory::reserve(&mut self.values, 1);
+        }
         self.values.push(v);
         self.kind = Some(match self.kind {
             None => kind,
@@ -199,7 +256,7 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 let v = PyLong_AsLongLong(o);
                 if v == -1 && !PyErr_Occurred().is_null() {
                     PyErr_Clear();
-                    return Err(PyValueError::new_err("Overflow when unpacking long long").into());
+                    return out.push_large(o);
                 }
                 out.push(Scalar::Int(v), DType::I64);
                 return Ok(());
@@ -210,6 +267,16 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 let kind = name.strip_prefix("numpy.").and_then(|n| DType::ALL.into_iter().find(|d| d.name() == n));
                 out.push(s, kind.unwrap_or(s.dtype()));
                 return Ok(());
+            }
+            // NumPy's unsigned integers may be too large, as Python's may.
+            if PyIndex_Check(o) != 0 {
+                let i = PyNumber_Index(o);
+                if i.is_null() {
+                    return Err(Failure::Raised);
+                }
+                let r = out.push_large(i);
+                Py_DECREF(i);
+                return r;
             }
             let name = arguments::type_name(o);
             if is_sequence(o) {
@@ -263,7 +330,7 @@ fn ragged(dims: &[usize], depth: usize, got: usize) -> Failure {
 
 fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tensor> {
     let size = dtype.size_bytes();
-    let mut bytes = Vec::with_capacity(values.len() * size);
+    let mut bytes = memory::with_capacity(values.len() * size);
     for v in values {
         if v.is_complex() && !dtype.is_complex() {
             return Err(PyTypeError::new_err(match dtype.is_int() {
@@ -314,22 +381,27 @@ impl Bits {
 /// # Errors
 /// What reading from the device reports.
 pub fn to_list(t: &Tensor) -> Outcome {
-    fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> *mut PyObject {
+    fn level(bits: &Bits, dims: &[usize], from: &mut usize) -> Outcome {
         let Some((n, rest)) = dims.split_first() else {
             *from += 1;
-            return crate::table::number(bits.get(*from - 1));
+            return made(crate::table::number(bits.get(*from - 1)));
         };
         // SAFETY: the GIL is held; the list is filled before it is seen.
         unsafe {
-            let list = PyList_New(*n as Py_ssize_t);
+            let list = made(PyList_New(*n as Py_ssize_t))?;
             for i in 0..*n {
-                PyList_SetItem(list, i as Py_ssize_t, level(bits, rest, from));
+                let item = level(bits, rest, from).unwrap_or(null_mut());
+                PyList_SetItem(list, i as Py_ssize_t, part_of(list, item)?);
+                if i & 0xfff == 0xfff && PyErr_CheckSignals() != 0 {
+                    Py_DECREF(list);
+                    return Err(Failure::Raised);
+                }
             }
-            list
+            Ok(list)
         }
     }
     let bits = Bits::of(t)?;
-    Ok(level(&bits, t.dims(), &mut 0))
+    level(&bits, t.dims(), &mut 0)
 }
 
 /// NumPy's name for a dtype; `bfloat16` has none.
@@ -368,13 +440,15 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let d = interface.cast::<PyDict>()?;
     let get = |k: &str| d.get_item(k)?.ok_or_else(|| PyValueError::new_err(format!("__array_interface__ without {k}")));
     let name: String = get("typestr")?.extract()?;
-    let Some(dtype) = DType::ALL.into_iter().find(|d| typestr(*d).is_some_and(|t| t[1..] == name[1..])) else {
+    let mut letters = name.chars();
+    let (order, kind) = (letters.next(), letters.as_str());
+    let Some(dtype) = DType::ALL.into_iter().find(|d| typestr(*d).is_some_and(|t| &t[1..] == kind)) else {
         let shown = array.getattr("dtype").map_or(name, |d| d.to_string());
         return Err(PyTypeError::new_err(format!(
             "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool."
         )));
     };
-    if name.starts_with('>') {
+    if order == Some('>') {
         return Err(PyValueError::new_err(
             "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.",
         ));
@@ -383,9 +457,20 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let (address, _read_only): (usize, bool) = get("data")?.extract()?;
     let dims = torchtpu_tensor::Dims::try_new(&shape).or_raise()?;
     let size = dtype.size_bytes();
+    let too_large = || PyValueError::new_err("the sizes and strides of __array_interface__ exceed the address space");
+    if dims.checked_numel().and_then(|n| n.checked_mul(size)).is_none_or(|n| isize::try_from(n).is_err()) {
+        return Err(too_large());
+    }
     let strides = match d.get_item("strides")? {
         Some(s) if !s.is_none() => {
             let bytes: Vec<isize> = s.extract()?;
+            if bytes.len() != shape.len() {
+                return Err(PyValueError::new_err(format!(
+                    "__array_interface__ has {} strides for {} dimensions",
+                    bytes.len(),
+                    shape.len()
+                )));
+            }
             if bytes.iter().any(|b| *b < 0) {
                 return Err(PyValueError::new_err(
                     "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. (You can probably work around this by making a copy of your array  with array.copy().) ",
@@ -409,6 +494,13 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
         return Err(PyValueError::new_err(
             "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
         ));
+    }
+    // The last element that sizes and strides reach.
+    let reach = dims.iter().zip(&strides).try_fold(1usize, |sum, (n, s)| sum.checked_add((n - 1).checked_mul(*s)?));
+    let end = reach.and_then(|n| n.checked_mul(size)).and_then(|n| n.checked_add(address));
+    // No process has more than 57 bits of addresses.
+    if address == 0 || end.is_none_or(|n| n >> 57 != 0) {
+        return Err(too_large());
     }
     let keep = Kept(Some(array.clone().unbind()));
     // SAFETY: the array says that its memory reaches over these sizes and strides, and lives as long as the array, which is
@@ -491,6 +583,7 @@ fn new_tensor<'py>(
         tensor(data.as_ptr(), dtype, device)
     }
     .or_raise()?;
+    let t = made(t);
     if requires_grad {
         if !t.dtype().is_inexact() {
             return Err(PyRuntimeError::new_err(
@@ -536,7 +629,7 @@ fn as_tensor<'py>(
             tensor(data.as_ptr(), dtype, device).or_raise()?
         }
     };
-    tensor_type::to_python(py, t)
+    tensor_type::to_python(py, made(t))
 }
 
 /// A tensor that shares its memory with a NumPy array.
@@ -548,12 +641,13 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));
     }
     warn_of_read_only(ndarray)?;
-    tensor_type::to_python(ndarray.py(), from_array_interface(ndarray)?)
+    tensor_type::to_python(ndarray.py(), made(from_array_interface(ndarray)?))
 }
 
-/// What NumPy's `__array_interface__` says of a host tensor.
+/// What NumPy's `__array_interface__` says of a host tensor, and a tensor of its own on the same memory. Whoever shows the former has
+/// to hold the latter: the object `x` may be given other memory at any time. The storage keeps its size from now on.
 #[pyfunction]
-fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyAny>)> {
     let py = x.py();
     let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
     if t.is_lazy() {
@@ -573,7 +667,8 @@ fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
     d.set_item("shape", PyTuple::new(py, t.dims().iter())?)?;
     d.set_item("strides", PyTuple::new(py, t.strides().iter().map(|s| s * size))?)?;
     d.set_item("data", (t.data_ptr(), false))?;
-    Ok(d)
+    t.mark_exported();
+    Ok((d, tensor_type::to_python(py, t.detach())?))
 }
 
 /// The elements' bytes, row major; for `torch.save`.
@@ -581,7 +676,10 @@ fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
 fn _to_bytes<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, pyo3::types::PyBytes>> {
     let t = tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
     let bits = Bits::of(t).or_raise()?;
-    Ok(pyo3::types::PyBytes::new(x.py(), &bits.bytes))
+    pyo3::types::PyBytes::new_with(x.py(), bits.bytes.len(), |to| {
+        to.copy_from_slice(&bits.bytes);
+        Ok(())
+    })
 }
 
 /// A one-dimensional tensor from bytes; for `torch.load` and `torch.frombuffer`.

@@ -13,8 +13,8 @@ use torchtpu_tensor::{Device, DeviceKind, Error, Result};
 pub struct PyDevice {
     /// The device.
     device: Device,
-    /// Whether an index was given: `torch.device("tpu")` has none.
-    indexed: bool,
+    /// The index, if one was given: `torch.device("tpu")` has none. That of `cpu:1` is kept here, though its tensors are on `cpu`.
+    index: Option<u8>,
     /// The kind, where it is none of ours: such an object can be made, compared and printed, and no tensor can be there.
     absent: Option<&'static str>,
 }
@@ -23,15 +23,22 @@ pub struct PyDevice {
 const ABSENT: [&str; 11] =
     ["cuda", "hip", "hpu", "ipu", "maia", "mps", "mtia", "privateuseone", "vulkan", "xla", "xpu"];
 
+/// A device as the user named it.
+#[derive(Clone, Copy)]
+struct Named {
+    device: Device,
+    index: Option<u8>,
+}
+
 thread_local! {
-    static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
-    static ENTERED: RefCell<Vec<Option<Device>>> = const { RefCell::new(Vec::new()) };
+    static DEFAULT: Cell<Option<Named>> = const { Cell::new(None) };
+    static ENTERED: RefCell<Vec<Option<Named>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Where functions that make tensors from nothing put them, when that was set.
 #[inline]
 pub fn current_default() -> Option<Device> {
-    DEFAULT.get()
+    DEFAULT.get().map(|d| d.device)
 }
 
 #[pymethods]
@@ -41,12 +48,12 @@ impl PyDevice {
     fn new(r#type: &Bound<'_, PyAny>, index: Option<i64>) -> PyResult<PyDevice> {
         let index = index.map(place).transpose()?;
         if let Ok(d) = r#type.cast::<PyDevice>() {
-            let PyDevice { device, indexed, absent } = *d.get();
-            return Ok(PyDevice { device, indexed, absent });
+            let PyDevice { device, index, absent } = *d.get();
+            return Ok(PyDevice { device, index, absent });
         }
         if let Ok(i) = r#type.extract::<i64>() {
-            let device = Device { kind: DeviceKind::Tpu, index: place(i)? };
-            return Ok(PyDevice { device, indexed: true, absent: None });
+            let i = place(i)?;
+            return Ok(PyDevice { device: Device::new(DeviceKind::Tpu, i), index: Some(i), absent: None });
         }
         let Ok(text) = r#type.extract::<String>() else {
             let name = r#type.get_type().name()?;
@@ -56,21 +63,19 @@ impl PyDevice {
         };
         let (name, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
         let absent = ABSENT.into_iter().find(|&a| a == name);
-        let mut device = match absent {
+        let device = match absent {
             Some(_) => Device::parse(&format!("cpu{rest}"))
                 .map_err(|_| Error::runtime(format!("Invalid device string: '{text}'"))),
             None => Device::parse(&text),
         }
         .or_raise()?;
-        if let Some(i) = index {
-            if text.contains(':') {
-                return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
-                    "type (string) must not include an index because index was passed explicitly: {text}"
-                )));
-            }
-            device.index = i;
+        if index.is_some() && text.contains(':') {
+            return Err(pyo3::exceptions::PyRuntimeError::new_err(format!(
+                "type (string) must not include an index because index was passed explicitly: {text}"
+            )));
         }
-        Ok(PyDevice { device, indexed: index.is_some() || text.contains(':'), absent })
+        let index = index.or(Device::index_in(&text).or_raise()?);
+        Ok(PyDevice { device: Device::new(device.kind, index.unwrap_or(0)), index, absent })
     }
     #[getter]
     fn r#type(&self) -> &'static str {
@@ -78,16 +83,16 @@ impl PyDevice {
     }
     #[getter]
     fn index(&self) -> Option<u8> {
-        self.indexed.then_some(self.device.index)
+        self.index
     }
     fn __str__(&self) -> String {
-        match self.index() {
+        match self.index {
             Some(i) => format!("{}:{i}", self.r#type()),
             None => self.r#type().into(),
         }
     }
     fn __repr__(&self) -> String {
-        match self.index() {
+        match self.index {
             Some(i) => format!("device(type='{}', index={i})", self.r#type()),
             None => format!("device(type='{}')", self.r#type()),
         }
@@ -102,7 +107,8 @@ impl PyDevice {
         slf
     }
     fn __enter__(slf: Py<Self>) -> PyResult<Py<Self>> {
-        let before = DEFAULT.replace(Some(slf.get().present().or_raise()?));
+        let this = slf.get();
+        let before = DEFAULT.replace(Some(Named { device: this.present().or_raise()?, index: this.index }));
         ENTERED.with_borrow_mut(|e| e.push(before));
         Ok(slf)
     }
@@ -138,7 +144,8 @@ fn place(i: i64) -> PyResult<u8> {
 
 /// The object of a tensor's device.
 pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
-    Bound::new(py, PyDevice { device, indexed: device.kind == DeviceKind::Tpu, absent: None })
+    let index = (device.kind == DeviceKind::Tpu).then_some(device.index);
+    Bound::new(py, PyDevice { device, index, absent: None })
 }
 
 /// A device argument: a device, a string, an index. `Ok(None)` when it is of another type.
@@ -155,7 +162,7 @@ pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
             return Device::parse(s).map(Some);
         }
         if let Some(i) = crate::arguments::int(o) {
-            return Ok(Some(Device { kind: DeviceKind::Tpu, index: index_of(i)? }));
+            return Ok(Some(Device::new(DeviceKind::Tpu, index_of(i)?)));
         }
         Python::attach(|py| {
             Bound::from_borrowed_ptr(py, o).cast::<PyDevice>().ok().map(|d| d.get().present()).transpose()
@@ -176,16 +183,25 @@ fn set_default_device(device: &Bound<'_, PyAny>) -> PyResult<()> {
         return Ok(());
     }
     // SAFETY: a living object.
-    match unsafe { extract(device.as_ptr()) }.or_raise()? {
-        Some(d) => DEFAULT.set(Some(d)),
-        None => return Err(PyTypeError::new_err("set_default_device(): a device or a string is expected")),
-    }
+    let Some(found) = unsafe { extract(device.as_ptr()) }.or_raise()? else {
+        return Err(PyTypeError::new_err("set_default_device(): a device or a string is expected"));
+    };
+    let index = match device.cast::<PyDevice>() {
+        Ok(d) => d.get().index,
+        Err(_) => device.extract::<String>().ok().and_then(|s| Device::index_in(&s).ok().flatten()),
+    };
+    DEFAULT.set(Some(Named { device: found, index }));
     Ok(())
 }
 
 #[pyfunction]
 fn get_default_device(py: Python<'_>) -> PyResult<Bound<'_, PyDevice>> {
-    object(py, DEFAULT.get().unwrap_or(Device::CPU))
+    match DEFAULT.get() {
+        Some(Named { device, index }) if device.kind != DeviceKind::Tpu => {
+            Bound::new(py, PyDevice { device, index, absent: None })
+        }
+        d => object(py, d.map_or(Device::CPU, |d| d.device)),
+    }
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,7 +1,7 @@
 //! Capsules, in which Python carries [`torchtpu_tensor::dlpack`]'s structs. A capsule owns its struct until somebody consumes it and
 //! gives it another name.
 
-use crate::enter::OrRaise;
+use crate::enter::{self, OrRaise};
 use crate::tensor_type::{extract, to_python};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
@@ -44,7 +44,8 @@ unsafe fn content<M: Capsule>(o: *mut ffi::PyObject) -> Option<ManuallyDrop<Mana
 /// Gives the memory back, unless a consumer has taken it.
 unsafe extern "C" fn drop_capsule<M: Capsule>(o: *mut ffi::PyObject) {
     // SAFETY: called by the interpreter with the capsule.
-    drop(unsafe { content::<M>(o) }.map(ManuallyDrop::into_inner));
+    let managed = unsafe { content::<M>(o) };
+    enter::unraisable(|| drop(managed.map(ManuallyDrop::into_inner)));
 }
 
 fn capsule<'py, M: Capsule>(py: Python<'py>, x: &Tensor, request: &Request) -> PyResult<Bound<'py, PyAny>> {

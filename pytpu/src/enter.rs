@@ -3,6 +3,7 @@
 use pyo3::exceptions::*;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
@@ -116,13 +117,63 @@ fn raise(f: Failure) {
 #[cold]
 #[inline(never)]
 fn raise_panic(payload: Box<dyn std::any::Any + Send>) {
-    let what = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(s), _) => *s,
-        (_, Some(s)) => s.as_str(),
-        _ => "no message",
-    };
-    let text = format!("internal error, please report it: {what}");
-    Python::attach(|py| PyRuntimeError::new_err(text).restore(py));
+    let e = panic_error(&*payload);
+    Python::attach(|py| e.restore(py));
+}
+
+/// The exception for a panic: there is no memory, or a bug in this library.
+#[cold]
+fn panic_error(payload: &(dyn std::any::Any + Send)) -> PyErr {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(s), _) => error_of_panic(s),
+        (_, Some(s)) => error_of_panic(s),
+        _ => error_of_panic("no message"),
+    }
+}
+
+#[cold]
+fn error_of_panic(text: &str) -> PyErr {
+    if text.starts_with(torchtpu_kernels::memory::NO_MEMORY) {
+        return OutOfMemoryError::new_err(text.to_string());
+    }
+    PyRuntimeError::new_err(format!("internal error, please report it: {text}"))
+}
+
+/// What PyO3's `PanicException` makes when it is called: an exception of the kinds above. So a panic in a function or a class that
+/// PyO3 serves reaches Python as one in any other entry does, and `except Exception` catches it.
+#[pyfunction]
+#[pyo3(signature = (_class, *args))]
+fn _exception_for_panic<'py>(_class: &Bound<'py, PyAny>, args: &Bound<'py, PyTuple>) -> Bound<'py, PyAny> {
+    let given = args.get_item(0);
+    // CPython calls the class again, with what it made, where that is of another class.
+    if let Ok(made) = &given
+        && made.is_instance_of::<PyBaseException>()
+    {
+        return made.clone();
+    }
+    let text = given.and_then(|t| t.extract::<String>()).unwrap_or_else(|_| "no message".into());
+    error_of_panic(&text).into_value(args.py()).into_bound(args.py()).into_any()
+}
+
+/// Runs what has no caller to raise an exception to, such as a destructor. A panic goes to `sys.unraisablehook`.
+#[inline(never)]
+pub fn unraisable(f: impl FnOnce()) {
+    if let Err(p) = catch_unwind(AssertUnwindSafe(f)) {
+        let e = panic_error(&*p);
+        Python::attach(|py| {
+            let before = PyErr::take(py);
+            e.write_unraisable(py, None);
+            if let Some(before) = before {
+                before.restore(py);
+            }
+        });
+    }
+}
+
+/// Runs what may not even report a panic, for a garbage collection is going on; then it gives `otherwise`.
+#[inline(never)]
+pub fn quietly<R>(otherwise: R, f: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
 }
 
 /// Runs the body of a function that Python calls and expects an object from.
@@ -185,6 +236,8 @@ pub fn work<R>(elements: usize, f: impl FnOnce() -> R) -> R {
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     torchtpu_tensor::warning::install(warn);
+    let panics = m.py().get_type::<pyo3::panic::PanicException>();
+    panics.setattr("__new__", wrap_pyfunction!(_exception_for_panic, m)?)?;
     m.add("_LinAlgError", m.py().get_type::<LinAlgError>())?;
     m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())
 }

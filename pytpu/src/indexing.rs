@@ -128,8 +128,8 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
             }
         };
         match (t.dtype(), t.dims().is_empty()) {
-            (DType::Bool, true) => Ok(Item::Bool(only_element(&t)?.to_i64() != 0)),
-            (d, true) if !d.is_inexact() && d != DType::U8 => Ok(Item::Int(only_element(&t)?.to_i64())),
+            (DType::Bool | DType::U8, true) => Ok(Item::Bool(only_element(&t)?.to_i64() != 0)),
+            (d, true) if !d.is_inexact() => Ok(Item::Int(only_element(&t)?.to_i64())),
             (d, _) if d.is_inexact() => {
                 Err(PyIndexError::new_err("tensors used as indices must be long, int, byte or bool tensors").into())
             }
@@ -359,6 +359,8 @@ unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
             }
             return Ok(wrap(x.select(0, v)?));
         }
+        // A handle of its own: reading the key may run code that puts another tensor into the object.
+        let x = &x.clone();
         Ok(wrap(apply_indices(select(x, items(key, x)?)?)?))
     })
 }
@@ -445,7 +447,7 @@ unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
             Py_DECREF(r);
             return Ok(0);
         }
-        let x = tensor_of(o);
+        let x = &tensor_of(o).clone();
         let v = value_for(x, value)?;
         assign(x, items(key, x)?, v, arguments::plain_number(value))?;
         Ok(0)

@@ -29,6 +29,7 @@ mod arguments;
 mod autocast;
 mod autograd;
 mod convert;
+mod deprecated;
 mod device;
 mod dlpack;
 mod dtype;
@@ -36,6 +37,7 @@ mod enter;
 mod indexing;
 mod methods;
 mod number;
+mod panics;
 mod random;
 mod safetensors;
 mod size;
@@ -60,6 +62,12 @@ fn _set_num_threads(n: usize) {
     torchtpu_kernels::threads::set_num_threads(n);
 }
 
+/// Whether functions that PyTorch has in no deterministic form are refused, or warn.
+#[pyfunction]
+fn _set_deterministic(on: bool, warn_only: bool) {
+    torchtpu_tensor::state::set_deterministic(on, warn_only);
+}
+
 /// How tensors are printed from now on; no threshold prints all.
 #[pyfunction]
 fn _set_print_options(
@@ -68,7 +76,11 @@ fn _set_print_options(
     edge_items: usize,
     line_width: usize,
     scientific: Option<bool>,
-) {
+) -> PyResult<()> {
+    // A million digits are more than any number has; more would only take memory.
+    if precision > 1 << 20 {
+        return Err(pyo3::exceptions::PyValueError::new_err("precision too big"));
+    }
     let threshold = threshold.unwrap_or(usize::MAX);
     torchtpu_tensor::print::set_print_options(torchtpu_tensor::print::PrintOptions {
         precision,
@@ -77,6 +89,7 @@ fn _set_print_options(
         line_width,
         scientific,
     });
+    Ok(())
 }
 
 /// What libraries call to be counted; nobody counts.
@@ -86,9 +99,16 @@ fn _log_api_usage_once(_event: &str) {}
 #[pymodule]
 #[pyo3(name = "_C")]
 fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    // SAFETY: the GIL is held.
+    if unsafe { pyo3::ffi::PyInterpreterState_GetID(pyo3::ffi::PyInterpreterState_Get()) } != 0 {
+        return Err(pyo3::exceptions::PyImportError::new_err(
+            "pytpu works in the main interpreter only: it keeps objects for the whole process, which sub-interpreters may not share",
+        ));
+    }
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_function(wrap_pyfunction!(_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(_set_num_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_deterministic, m)?)?;
     m.add_function(wrap_pyfunction!(_set_print_options, m)?)?;
     m.add_function(wrap_pyfunction!(_log_api_usage_once, m)?)?;
     enter::register(m)?;
@@ -106,5 +126,6 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::register(m)?;
     safetensors::register(m)?;
     tpu::register(m)?;
+    panics::register(m)?;
     Ok(())
 }

@@ -143,8 +143,17 @@ getters! {
     get_is_meta |x| boolean(x.device().kind == DeviceKind::Meta);
     get_false |_x| boolean(false);
     get_itemsize |x| integer(x.dtype().size_bytes());
-    get_nbytes |x| integer(x.numel() * x.dtype().size_bytes());
-    get_version |x| integer(x.version() as usize);
+    get_nbytes |x| {
+        // Of an expanded view they may be more than 64 bits count.
+        let bytes = x.numel() as u128 * x.dtype().size_bytes() as u128;
+        Python::attach(|py| object_of(bytes.into_pyobject(py).map_err(PyErr::from)?))
+    };
+    get_version |x| {
+        if x.is_inference() {
+            return Err(PyRuntimeError::new_err("Inference tensors do not track version counter.").into());
+        }
+        integer(x.version() as usize)
+    };
     get_output_nr |x| integer(x.output_nr() as usize);
     get_base |x| match x.view_info().filter(|v| !v.is_detached()) { Some(v) => Ok(wrap(v.base.clone())), None => none() };
     get_layout |_x| Python::attach(|py| object_of(py.import("pytpu._C")?.getattr("strided")?));
@@ -278,6 +287,12 @@ unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -
             .into());
         }
         let new = tensor_of(value).detach();
+        if tensor_of(o).requires_grad() && !new.dtype().is_inexact() {
+            return Err(PyRuntimeError::new_err(
+                "data set to a tensor that requires gradients must be floating point or complex dtype",
+            )
+            .into());
+        }
         move_history(tensor_of(o), &new)?;
         replace(o, new);
         Ok(0)
@@ -299,6 +314,7 @@ fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
             kept.before.clone_from(&hooks.before);
             kept.after.clone_from(&hooks.after);
             kept.node.clone_from(&hooks.node);
+            kept.objects.clone_from(&hooks.objects);
             drop(kept);
             Some(GradRef::Leaf(Arc::new(new)))
         }
@@ -465,6 +481,7 @@ methods! {
     m_data_ptr "data_ptr" () |_o, x, _a| integer(address(x));
     m_storage_id "_storage_id" () |_o, x, _a| integer(x.storage_id());
     m_storage_bytes "_storage_bytes" () |_o, x, _a| integer(x.storage_bytes());
+    m_is_resizable "_is_resizable" () |_o, x, _a| boolean(x.is_resizable());
     m_is_contiguous "is_contiguous" ("memory_format") |_o, x, _a| boolean(x.has_contiguous_strides());
     m_element_size "element_size" () |_o, x, _a| integer(x.dtype().size_bytes());
     m_item "item" () |_o, x, _a| Ok(number(only_element(x)?));
@@ -474,10 +491,15 @@ methods! {
     m_is_conj "is_conj" () |_o, x, _a| boolean(x.is_conj());
     m_is_neg "is_neg" () |_o, x, _a| boolean(x.is_neg());
     m_complex "__complex__" () |_o, x, _a| {
+        if x.numel() != 1 {
+            let text = "only one element tensors can be converted to Python scalars";
+            return Err(pyo3::exceptions::PyValueError::new_err(text).into());
+        }
         let (re, im) = only_element(x)?.to_complex();
         Ok(number(Scalar::Complex(re, im)))
     };
     m_is_signed "is_signed" () |_o, x, _a| boolean(!matches!(x.dtype(), DType::Bool | DType::U8));
+    m_is_inference "is_inference" () |_o, x, _a| boolean(x.is_inference());
     m_is_view "_is_view" () |_o, x, _a| boolean(x.is_view());
     m_get_device "get_device" () |_o, x, _a| {
         let tpu = x.device().kind == DeviceKind::Tpu;
@@ -638,7 +660,7 @@ unsafe fn subclass_object(cls: Object, t: Tensor) -> Outcome {
     // SAFETY: checked here.
     unsafe {
         if PyType_IsSubtype(cls.cast(), crate::tensor_type::tensor_type()) == 0 {
-            return Err(PyTypeError::new_err("cls must be a subclass of Tensor").into());
+            return Err(PyTypeError::new_err("Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits from Tensor.").into());
         }
         wrap_as(cls.cast(), t)
     }
@@ -682,7 +704,7 @@ pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs:
                 return Err(PyTypeError::new_err("new(): expected sizes, a sequence of numbers, or a Tensor").into());
             }
         };
-        wrap_as(ty, t)
+        wrap_as(ty, if n == 1 && is_tensor(first) { t } else { convert::made(t) })
     })
 }
 
@@ -700,7 +722,9 @@ pub unsafe fn fill_out(o: Object, y: Tensor, function: &str) -> Outcome<()> {
             ))
             .into());
         }
-        if !can_cast(y.dtype(), x.dtype()) {
+        // `bernoulli` draws zeros and ones, which every real dtype holds.
+        let fits = can_cast(y.dtype(), x.dtype()) || (function == "bernoulli" && !x.dtype().is_complex());
+        if !fits {
             return Err(PyRuntimeError::new_err(format!(
                 "result type {} can't be cast to the desired output type {}",
                 y.dtype().scalar_type(),
@@ -712,16 +736,52 @@ pub unsafe fn fill_out(o: Object, y: Tensor, function: &str) -> Outcome<()> {
             torchtpu_tensor::no_grad(|| x.copy_(&y).map(|_| ()))?;
             return Ok(());
         }
-        if x.numel() != 0 {
-            let warning = format!(
-                "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-                x.dims(),
-                y.dims()
-            );
+        // These keep the shape of `out=` where the number of elements is right; the others resize silently.
+        let fills = matches!(function, "arange" | "range" | "linspace" | "logspace");
+        if fills && x.numel() == y.numel() {
+            torchtpu_tensor::no_grad(|| {
+                let dims: Vec<i64> = x.dims().iter().map(|n| *n as i64).collect();
+                x.copy_(&y.reshape(&dims)?).map(|_| ())
+            })?;
+            return Ok(());
+        }
+        let resizes = matches!(
+            function,
+            "empty"
+                | "zeros"
+                | "ones"
+                | "full"
+                | "eye"
+                | "rand"
+                | "randn"
+                | "randint"
+                | "randperm"
+                | "linspace"
+                | "logspace"
+        );
+        if x.numel() != 0 && !resizes {
+            let warning = if fills {
+                format!(
+                    "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({},).",
+                    x.dims(),
+                    x.numel(),
+                    y.numel(),
+                    y.numel()
+                )
+            } else {
+                format!(
+                    "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                    x.dims(),
+                    y.dims()
+                )
+            };
             Python::attach(|py| {
                 let text = std::ffi::CString::new(warning).unwrap_or_default();
                 PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
             })?;
+        }
+        if y.numel() * x.dtype().size_bytes() > x.storage_bytes() && !x.is_resizable() {
+            return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable").into());
         }
         let new = torchtpu_tensor::no_grad(|| y.detach().to_dtype(x.dtype())?.to_device(x.device()))?;
         replace(o, if new.pyobject().is_null() { new } else { new.detach() });

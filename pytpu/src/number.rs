@@ -523,9 +523,9 @@ unsafe extern "C" fn iterate(a: Object) -> Object {
             return if it.is_null() { Err(Failure::Raised) } else { Ok(it) };
         }
         let rows = x.unbind(0)?;
-        let list = PyTuple_New(rows.len() as Py_ssize_t);
+        let list = table::made(PyTuple_New(rows.len() as Py_ssize_t))?;
         for (i, r) in rows.into_iter().enumerate() {
-            PyTuple_SetItem(list, i as Py_ssize_t, wrap(r));
+            PyTuple_SetItem(list, i as Py_ssize_t, table::part_of(list, wrap(r))?);
         }
         let it = PyObject_GetIter(list);
         Py_DECREF(list);

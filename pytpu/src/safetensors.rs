@@ -41,7 +41,10 @@ fn dictionary<'py>(py: Python<'py>, tensors: StateDict) -> PyResult<Bound<'py, P
 fn save<'py>(tensors: &Bound<'py, PyDict>, metadata: Option<HashMap<String, String>>) -> PyResult<Bound<'py, PyBytes>> {
     let all = named(tensors)?;
     let bytes = enter::without_gil(|| safetensors::save(&all, metadata)).or_raise()?;
-    Ok(PyBytes::new(tensors.py(), &bytes))
+    PyBytes::new_with(tensors.py(), bytes.len(), |to| {
+        to.copy_from_slice(&bytes);
+        Ok(())
+    })
 }
 
 #[pyfunction]

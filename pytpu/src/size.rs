@@ -22,7 +22,12 @@ pub fn new(dims: &[usize]) -> *mut PyObject {
             return o;
         }
         for (i, d) in dims.iter().enumerate() {
-            PyTuple_SetItem(o, i as Py_ssize_t, PyLong_FromSize_t(*d));
+            let n = PyLong_FromSize_t(*d);
+            if n.is_null() {
+                Py_DECREF(o);
+                return n;
+            }
+            PyTuple_SetItem(o, i as Py_ssize_t, n);
         }
         o
     }

@@ -7,7 +7,7 @@
 use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
-use crate::{methods, torch_function};
+use crate::{deprecated, methods, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -18,7 +18,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
-use torchtpu_tensor::{DType, Result, Scalar, Tensor, autocast, ops};
+use torchtpu_tensor::{DType, Device, Result, Scalar, Tensor, autocast, ops, state};
 
 /// Everything of one name.
 pub struct Descriptor {
@@ -29,6 +29,8 @@ pub struct Descriptor {
     method: Interned,
     /// The type of the result when it is a named tuple.
     fields: Option<Interned>,
+    /// The type of what comes back when `out=` was given.
+    out_fields: Option<Interned>,
 }
 
 static DESCRIPTORS: OnceLock<Vec<Descriptor>> = OnceLock::new();
@@ -103,14 +105,17 @@ fn serve(d: &'static Descriptor, call: &Call) -> Outcome {
             if parsed.overridden || torch_function::has_mode() {
                 return overridden(d, call);
             }
-            return run(d, o, &parsed);
+            return run(d, o, call, &parsed);
         }
     }
     no_match(d, call)
 }
 
 #[inline(always)]
-fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
+fn run(d: &'static Descriptor, o: &Overload, call: &Call, parsed: &Parsed) -> Outcome {
+    if !parsed.out.is_null() {
+        return run_into(d, o, parsed);
+    }
     let args = Args(parsed.args());
     let row = o.row;
     if o.form == Form::InPlace {
@@ -119,22 +124,15 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
         } else {
             without_gil(&args, |a| row.call_in_place(a))?
         };
-        return if let Ret::Tensor(t) = r { Ok(wrap(t)) } else { to_object(d, r) };
+        return if let Ret::Tensor(t) = r { Ok(wrap(t)) } else { written_list(d, call, r) };
     }
-    if !parsed.out.is_null() {
-        check_out(d, &args, parsed.out)?;
-        check_apart(&d.name, &args, parsed.out)?;
-    }
-    let r = if autocast::is_on() && parsed.out.is_null() {
-        without_gil(&args, |a| autocast::call(o.policies, a, row.call))?
+    let r = if state::is_unusual() {
+        run_unusual(o, &args)?
     } else if parsed.elements < enter::BIG {
         (row.call)(&args)?
     } else {
         without_gil(&args, row.call)?
     };
-    if !parsed.out.is_null() {
-        return write_out(d, r, parsed.out);
-    }
     match r {
         Ret::Tensor(t) => {
             if parsed.requires_grad {
@@ -147,6 +145,125 @@ fn run(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
             Ok(wrap(t))
         }
         r => to_object(d, r),
+    }
+}
+
+/// Runs a call while some thread casts for ops or is in inference mode.
+#[cold]
+#[inline(never)]
+fn run_unusual(o: &Overload, args: &Args<'_>) -> Result<Ret> {
+    let r = if autocast::is_on() {
+        without_gil(args, |a| autocast::call(o.policies, a, o.row.call))?
+    } else {
+        without_gil(args, o.row.call)?
+    };
+    if state::is_inference() {
+        mark_new(args, &r);
+    }
+    Ok(r)
+}
+
+/// Makes the tensors of a result inference tensors, unless they look at an argument.
+fn mark_new(args: &Args<'_>, r: &Ret) {
+    let is_old = |y: &Tensor| {
+        args.0.iter().any(|a| match a {
+            Arg::Tensor(x) => x.shares_storage(y),
+            Arg::Tensors(list) => list.iter().flatten().any(|x| x.shares_storage(y)),
+            _ => false,
+        })
+    };
+    let mark = |y: &Tensor| {
+        if !is_old(y) {
+            y.mark_inference();
+        }
+    };
+    match r {
+        Ret::Tensor(y) => mark(y),
+        Ret::Tuple(list) | Ret::List(list) => list.iter().for_each(mark),
+        Ret::Scalar(_) | Ret::None => {}
+    }
+}
+
+/// Runs a call that was given `out=`.
+#[cold]
+#[inline(never)]
+fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
+    let mut args = parsed.args().to_vec();
+    follow_out(d, o, &mut args, parsed.out)?;
+    let args = Args(&args);
+    check_out(d, &args, parsed.out)?;
+    check_apart(&d.name, &args, parsed.out)?;
+    let r = if parsed.elements < enter::BIG { (o.row.call)(&args)? } else { without_gil(&args, o.row.call)? };
+    write_out(d, r, parsed.out)
+}
+
+/// Functions that compute in the dtype of `out=`, as those that make a tensor from nothing do.
+const IN_DTYPE_OF_OUT: &[&str] = &["sum", "prod", "cumsum", "cumprod"];
+/// Further functions whose `dtype=` must be that of `out=`.
+const SAME_DTYPE_AS_OUT: &[&str] =
+    &["sum", "prod", "mean", "cumsum", "cumprod", "softmax", "log_softmax", "linalg_vector_norm", "norm"];
+
+/// Gives `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
+fn follow_out(d: &Descriptor, o: &Overload, args: &mut [Arg<'_>], out: *mut PyObject) -> Outcome<()> {
+    // SAFETY: the caller holds `out`.
+    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
+    let name = d.name.as_str();
+    let makes = o.makes_from_nothing();
+    if let Some(i) = o.dtype_parameter() {
+        match args[i] {
+            Arg::DType(want) if want != target.dtype() => {
+                let (want, got) = (want, target.dtype());
+                let c_name = ops::dtype::c_name;
+                let text = match name {
+                    _ if makes => format!(
+                        "dtype {} does not match dtype of out parameter ({})",
+                        want.scalar_type(),
+                        got.scalar_type()
+                    ),
+                    "nansum" | "nanmean" => format!(
+                        "nansum: provided dtype must match dtype of result. Got {} and {}.",
+                        got.scalar_type(),
+                        want.scalar_type()
+                    ),
+                    _ if SAME_DTYPE_AS_OUT.contains(&name) => {
+                        format!("Expected out tensor to have dtype {}, but got {} instead", c_name(want), c_name(got))
+                    }
+                    _ => return Ok(()),
+                };
+                return Err(PyRuntimeError::new_err(text).into());
+            }
+            Arg::None if makes || IN_DTYPE_OF_OUT.contains(&name) => args[i] = Arg::DType(target.dtype()),
+            _ => {}
+        }
+    }
+    if let Some(i) = o.device_parameter().filter(|_| makes) {
+        match args[i] {
+            Arg::Device(want) if want != target.device() => {
+                let kind = |d: Device| d.to_string().split(':').next().unwrap_or_default().to_string();
+                return Err(PyRuntimeError::new_err(format!(
+                    "device type {} does not match device type of out parameter ({})",
+                    kind(want),
+                    kind(target.device())
+                ))
+                .into());
+            }
+            _ => args[i] = Arg::Device(target.device()),
+        }
+    }
+    Ok(())
+}
+
+/// The list that an in-place function was given, now written; where it was given none, a new one.
+#[cold]
+fn written_list(d: &Descriptor, call: &Call, r: Ret) -> Outcome {
+    let first = call.operands().into_iter().next();
+    match (r, first) {
+        // SAFETY: an object of the call.
+        (Ret::List(_) | Ret::None, Some(list)) if unsafe { PyList_Check(list) != 0 || PyTuple_Check(list) != 0 } => unsafe {
+            Py_INCREF(list);
+            Ok(list)
+        },
+        (r, _) => to_object(d, r),
     }
 }
 
@@ -173,26 +290,44 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
     // SAFETY: new objects, filled before they are seen; items are new references that they take over.
     unsafe {
         if let Some(ty) = d.fields {
-            let o = PyStructSequence_New(ty.0.cast());
+            let o = made(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in items.into_iter().enumerate() {
-                PyStructSequence_SetItem(o, i as Py_ssize_t, wrap(t));
+                PyStructSequence_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
             }
             return Ok(o);
         }
         // What was written comes back as a list.
         if d.name.ends_with('_') {
-            let o = PyList_New(items.len() as Py_ssize_t);
+            let o = made(PyList_New(items.len() as Py_ssize_t))?;
             for (i, t) in items.into_iter().enumerate() {
-                PyList_SetItem(o, i as Py_ssize_t, wrap(t));
+                PyList_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
             }
             return Ok(o);
         }
-        let o = PyTuple_New(items.len() as Py_ssize_t);
+        let o = made(PyTuple_New(items.len() as Py_ssize_t))?;
         for (i, t) in items.into_iter().enumerate() {
-            PyTuple_SetItem(o, i as Py_ssize_t, wrap(t));
+            PyTuple_SetItem(o, i as Py_ssize_t, part_of(o, wrap(t))?);
         }
         Ok(o)
     }
+}
+
+/// A new object of the interpreter; null means that it set an exception, for want of memory mostly.
+pub fn made(o: *mut PyObject) -> Outcome {
+    if o.is_null() { Err(Failure::Raised) } else { Ok(o) }
+}
+
+/// [`made`] for an item of the new container `of`, which is dropped when there is no item.
+///
+/// # Safety
+/// `of` is a new object that nobody else has seen.
+pub unsafe fn part_of(of: *mut PyObject, item: *mut PyObject) -> Outcome {
+    if item.is_null() {
+        // SAFETY: by the contract; places that are not filled yet are null, which its type knows of.
+        unsafe { Py_DECREF(of) };
+        return Err(Failure::Raised);
+    }
+    Ok(item)
 }
 
 /// A number as a Python object; a new reference.
@@ -301,6 +436,13 @@ fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()>
         ))
         .into());
     }
+    if name == "nonzero" && target.dtype() != DType::I64 {
+        return Err(PyRuntimeError::new_err(format!(
+            "nonzero: Expected out tensor to have scalar type Long but got scalar type{}",
+            target.dtype().scalar_type()
+        ))
+        .into());
+    }
     if name == "multinomial" && target.dtype() != DType::I64 {
         return Err(PyRuntimeError::new_err(format!(
             "multinomial expects Long tensor out, got: {}",
@@ -363,7 +505,7 @@ fn check_kind(name: &str, got: DType, want: DType) -> Outcome<()> {
         return Ok(());
     }
     let text = match name {
-        "aminmax" => format!(
+        "aminmax" | "linalg_vector_norm" => format!(
             "Expected out tensor to have dtype {}, but got {} instead",
             ops::dtype::c_name(want),
             ops::dtype::c_name(got)
@@ -394,6 +536,8 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
             targets.push(out);
         } else if PyTuple_Check(out) != 0 {
             targets.extend((0..PyTuple_Size(out)).map(|i| PyTuple_GetItem(out, i)));
+        } else if is_list && PyList_Check(out) != 0 {
+            targets.extend((0..PyList_Size(out)).map(|i| PyList_GetItem(out, i)));
         }
         if targets.len() != results.len() || !targets.iter().all(|o| is_tensor(*o)) {
             let want = if results.len() == 1 { "Tensor" } else { "tuple of Tensors" };
@@ -417,9 +561,9 @@ fn write_out(d: &Descriptor, r: Ret, out: *mut PyObject) -> Outcome {
             Py_INCREF(Py_None());
             return Ok(Py_None());
         }
-        if let (Some(ty), false) = (d.fields, is_tensor(out)) {
+        if let (Some(ty), false) = (d.out_fields, is_tensor(out)) {
             // Named, as the results are.
-            let o = PyStructSequence_New(ty.0.cast());
+            let o = made(PyStructSequence_New(ty.0.cast()))?;
             for (i, t) in targets.into_iter().enumerate() {
                 Py_INCREF(t);
                 PyStructSequence_SetItem(o, i as Py_ssize_t, t);
@@ -471,7 +615,7 @@ fn overridden(d: &Descriptor, call: &Call) -> Outcome {
 }
 
 #[cold]
-fn no_match(d: &Descriptor, call: &Call) -> Outcome {
+fn no_match(d: &'static Descriptor, call: &Call) -> Outcome {
     // Other types may take the call over.
     // SAFETY: the objects of the call.
     if call.operands().into_iter().any(|o| unsafe { !is_tensor(o) && torch_function::overrides(o) }) {
@@ -480,6 +624,16 @@ fn no_match(d: &Descriptor, call: &Call) -> Outcome {
     // SAFETY: an exception that a conversion left is set by the interpreter.
     if !unsafe { PyErr_Occurred() }.is_null() {
         return Err(Failure::Raised);
+    }
+    // SAFETY: the objects of the call.
+    if let Some(new) = unsafe { deprecated::rearranged(&d.name, call) } {
+        let (today, mut parsed) = (new.call(), Parsed::new());
+        for o in d.overloads.iter().filter(|o| o.method || today.receiver.is_null()) {
+            if o.parse(&today, &mut parsed) {
+                deprecated::warn(&d.name, &new, o)?;
+                return run(d, o, &today, &parsed);
+            }
+        }
     }
     complain(&d.name, &d.overloads, call)
 }
@@ -549,6 +703,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                     function: Interned(null_mut()),
                     method: Interned(null_mut()),
                     fields: None,
+                    out_fields: None,
                 });
                 scopes.push(HashSet::new());
                 order.len() - 1
@@ -557,6 +712,9 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             order[at].overloads.push(Overload::new(row, &schema, in_place, is_method));
             if !in_place && !row.fields.is_empty() && order[at].fields.is_none() {
                 order[at].fields = Some(named_tuple(&order[at].name, row.fields));
+                if row.has_out {
+                    order[at].out_fields = Some(named_tuple(&format!("{}_out", order[at].name), row.fields));
+                }
             }
         };
         add(schema.name.clone(), false);
@@ -605,6 +763,10 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         if let Some(t) = d.fields {
             // SAFETY: a type that lives for ever.
             return_types.add(&*d.name, unsafe { Bound::from_borrowed_ptr(py, t.0) })?;
+        }
+        if let Some(t) = d.out_fields {
+            // SAFETY: as above.
+            return_types.add(format!("{}_out", d.name), unsafe { Bound::from_borrowed_ptr(py, t.0) })?;
         }
     }
     m.add("_functions", functions)?;

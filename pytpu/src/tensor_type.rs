@@ -5,7 +5,7 @@
 //! an add. Dead objects of exactly this type wait in a free list.
 
 use crate::enter::{self, Outcome};
-use crate::{indexing, methods, number, torch_function};
+use crate::{autograd, indexing, methods, number, torch_function};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -174,7 +174,11 @@ unsafe extern "C" fn dealloc(o: *mut PyObject) {
         if !(*p).dict.is_null() {
             Py_DECREF((*p).dict);
         }
-        drop(tensor);
+        match tensor {
+            // History and memory of others may run anybody's code.
+            Some(t) if !t.drops_quietly() => enter::unraisable(|| drop(t)),
+            t => drop(t),
+        }
         let free = &mut *FREE.0.get();
         if ty == tensor_type() && free.0 < FREE_OBJECTS {
             free.1[free.0] = o;
@@ -196,6 +200,13 @@ unsafe extern "C" fn traverse(o: *mut PyObject, visit: visitproc, arg: *mut c_vo
                 return r;
             }
         }
+        let tensor = (*o.cast::<TensorObject>()).tensor;
+        if !tensor.is_null() {
+            let r = enter::quietly(0, || autograd::traverse(tensor_of(o), &mut |object| visit(object, arg)));
+            if r != 0 {
+                return r;
+            }
+        }
         visit(Py_TYPE(o).cast(), arg)
     }
 }
@@ -205,6 +216,9 @@ unsafe extern "C" fn clear(o: *mut PyObject) -> c_int {
     unsafe {
         let p = o.cast::<TensorObject>();
         let dict = std::mem::replace(&mut (*p).dict, null_mut());
+        if !(*p).tensor.is_null() {
+            enter::unraisable(|| autograd::clear(tensor_of(o)));
+        }
         if !dict.is_null() {
             Py_DECREF(dict);
         }
@@ -212,9 +226,11 @@ unsafe extern "C" fn clear(o: *mut PyObject) -> c_int {
     0
 }
 
+/// Lets the garbage collector look through an object from now on.
+///
 /// # Safety
 /// `o` is a tensor object.
-unsafe fn track(o: *mut PyObject) {
+pub unsafe fn track(o: *mut PyObject) {
     // SAFETY: by the contract.
     unsafe {
         if PyObject_GC_IsTracked(o) == 0 {

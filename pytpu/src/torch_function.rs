@@ -9,6 +9,7 @@ use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
@@ -344,9 +345,7 @@ fn _call_torch_function<'py>(
 /// The operands of a call, lists and tuples by their items, if one of them takes the call over; else nothing.
 #[pyfunction]
 fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-    // SAFETY: living objects.
-    let asks = |o: &Bound<'_, PyAny>| unsafe { takes_part(o.as_ptr()) };
-    let asked = || args.iter_borrowed().any(|o| asks(&o)) || kwargs.iter().any(|(_, o)| asks(&o));
+    let asked = || args.iter_borrowed().any(|o| takes_part(&o)) || kwargs.iter().any(|(_, o)| takes_part(&o));
     if !has_mode() && (OFF.get() || !asked()) {
         return Ok(None);
     }
@@ -361,26 +360,76 @@ fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> 
     PyTuple::new(args.py(), operands).map(Some)
 }
 
-/// Whether an argument, or an item of a list or a tuple, takes calls over.
-///
+/// What an argument says about overrides.
+enum Part {
+    /// It takes calls over.
+    Takes,
+    /// It does not.
+    None,
+    /// Its items have to be looked at.
+    Items,
+}
+
 /// # Safety
-/// `o` is an object; the GIL is held.
-unsafe fn takes_part(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract; items of a list or a tuple are held by it.
+/// `o` is an object that the caller holds; the GIL is held.
+unsafe fn part(o: *mut PyObject) -> Part {
+    // SAFETY: by the contract.
     unsafe {
         if Py_TYPE(o) == tensor_type::tensor_type()
             || PyLong_CheckExact(o) != 0
             || o == Py_None()
             || PyUnicode_CheckExact(o) != 0
         {
-            false
-        } else if PyTuple_CheckExact(o) != 0 {
-            (0..PyTuple_Size(o)).any(|i| takes_part(PyTuple_GetItem(o, i)))
-        } else if PyList_CheckExact(o) != 0 {
-            (0..PyList_Size(o)).any(|i| takes_part(PyList_GetItem(o, i)))
+            Part::None
+        } else if PyTuple_CheckExact(o) != 0 || PyList_CheckExact(o) != 0 {
+            Part::Items
+        } else if overrides(o) {
+            Part::Takes
         } else {
-            overrides(o)
+            Part::None
         }
+    }
+}
+
+/// Whether an argument, or an item of a list or a tuple at any depth, takes calls over.
+fn takes_part(o: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a living object.
+    match unsafe { part(o.as_ptr()) } {
+        Part::Takes => true,
+        Part::None => false,
+        Part::Items => has_item_that_takes_part(o),
+    }
+}
+
+/// Looks through a list or a tuple without recursion: it may be nested deeply, or contain itself.
+fn has_item_that_takes_part(o: &Bound<'_, PyAny>) -> bool {
+    let mut seen: HashSet<usize> = HashSet::new();
+    let mut pending = vec![o.clone()];
+    while let Some(list) = pending.pop() {
+        // Items are held one by one, since an override may change the list.
+        let mut i = 0;
+        while let Some(item) = item_of(&list, i) {
+            i += 1;
+            // SAFETY: a living object.
+            match unsafe { part(item.as_ptr()) } {
+                Part::Takes => return true,
+                Part::None => {}
+                Part::Items => {
+                    if seen.insert(item.as_ptr() as usize) {
+                        pending.push(item);
+                    }
+                }
+            }
+        }
+    }
+    false
+}
+
+/// Item `i` of a list or a tuple, if there are so many.
+fn item_of<'py>(list: &Bound<'py, PyAny>, i: usize) -> Option<Bound<'py, PyAny>> {
+    match list.cast::<PyTuple>() {
+        Ok(t) => t.get_item(i).ok(),
+        Err(_) => list.cast::<PyList>().ok()?.get_item(i).ok(),
     }
 }
 

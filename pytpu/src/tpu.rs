@@ -50,6 +50,19 @@ fn _tpu_set_eager_mode(py: Python<'_>, mode: u8) -> PyResult<()> {
     Ok(())
 }
 
+/// How precisely accelerators multiply `float32`: 0 highest, 1 high, 2 medium.
+#[pyfunction]
+fn _tpu_set_matmul_precision(py: Python<'_>, precision: u8) -> PyResult<()> {
+    let precision = match precision {
+        0 => lazy::Precision::Highest,
+        1 => lazy::Precision::High,
+        2 => lazy::Precision::Medium,
+        _ => return Err(PyValueError::new_err(format!("no precision has the number {precision}"))),
+    };
+    py.detach(|| lazy::set_matmul_precision(precision));
+    Ok(())
+}
+
 #[pyfunction]
 fn _step_boundary(py: Python<'_>) {
     py.detach(lazy::step_boundary);
@@ -176,6 +189,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_quiesce, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_eager_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_set_matmul_precision, m)?)?;
     m.add_function(wrap_pyfunction!(_step_boundary, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_mark_step, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_metrics, m)?)?;

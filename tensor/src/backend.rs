@@ -1,7 +1,7 @@
 //! What a device has to offer; `torchtpu-lazy` implements it, this crate only names it.
 
 use crate::op::Prim;
-use crate::{Error, Meta, Result, Tensor};
+use crate::{Device, DeviceKind, Error, Meta, Result, Tensor};
 use std::sync::OnceLock;
 
 /// An input of a recorded op.
@@ -74,7 +74,7 @@ pub trait Backend: Sync + Send {
 /// Makes the error of a deferred check from the value that should not be.
 pub type DeferredError = Box<dyn FnOnce(i64) -> Error + Send + Sync>;
 
-/// What a deferred check finds where there is nothing to say. No index is as small.
+/// What a deferred check finds where there is nothing to say. No index that is shown to a check is as small.
 pub const ALL_WELL: i64 = i64::MIN;
 
 static BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
@@ -94,6 +94,24 @@ pub fn get() -> Result<&'static dyn Backend> {
         Some(b) => Ok(*b),
         None => Err(Error::runtime("no backend for device type tpu is linked into this program")),
     }
+}
+
+/// Refuses an ordinal that names no device of this process. The first one is always taken to exist, since looking loads the plugin.
+///
+/// # Errors
+/// `Runtime` when there is no such device.
+pub(crate) fn check_exists(device: Device) -> Result<()> {
+    if device.kind != DeviceKind::Tpu || device.index == 0 {
+        return Ok(());
+    }
+    let count = get()?.device_count()?;
+    if usize::from(device.index) < count {
+        return Ok(());
+    }
+    Err(Error::runtime(format!(
+        "tpu error: invalid device ordinal {}; this process has {count} device(s)",
+        device.index
+    )))
 }
 
 /// Gives back a reference, when there is a backend at all.

@@ -25,7 +25,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use torchtpu_kernels::memory;
 use torchtpu_kernels::{Element, View, ViewMut};
@@ -55,6 +55,8 @@ struct Storage {
     bytes: usize,
     owner: Owner,
     class: u8,
+    /// Whether something outside looks at the memory, so that [`Tensor::is_resizable`] is false.
+    is_exported: AtomicBool,
     /// Writes through [`Tensor::data`], which `version` leaves out.
     unseen: AtomicU32,
     keep: Option<Box<dyn Any + Send + Sync>>,
@@ -68,6 +70,8 @@ const UNVERSIONED: u8 = 2;
 const CONJUGATED: u8 = 4;
 /// Set on views whose elements are the negatives of those in memory.
 const NEGATED: u8 = 8;
+/// Set on tensors made in inference mode, and on views of them.
+const INFERENCE: u8 = 16;
 
 #[repr(C, align(64))]
 struct Header {
@@ -168,7 +172,7 @@ fn refill(f: &FreeLists, class: usize) -> NonNull<u8> {
     // SAFETY: the layout is not empty. Slabs are never freed: their blocks circulate between the lists.
     let base = unsafe { std::alloc::alloc(layout) };
     if base.is_null() {
-        std::alloc::handle_alloc_error(layout);
+        memory::give_up(layout.size());
     }
     for i in 1..n {
         // SAFETY: block `i` lies within the slab.
@@ -571,7 +575,7 @@ impl Tensor {
         unsafe {
             header.write(Header {
                 refs: AtomicU32::new(1),
-                flags: AtomicU8::new(lazy | self.header().flags.load(Ordering::Relaxed) & UNVERSIONED),
+                flags: AtomicU8::new(lazy | self.header().flags.load(Ordering::Relaxed) & (UNVERSIONED | INFERENCE)),
                 contiguous: lazy == 0 && torchtpu_kernels::is_contiguous(&meta.dims, &strides),
                 class: 0,
                 storage: self.header().storage,
@@ -668,6 +672,22 @@ impl Tensor {
     pub(crate) fn mark_wrapped_number(&self) {
         self.header().flags.fetch_or(WRAPPED_NUMBER, Ordering::Relaxed);
     }
+    /// Whether this tensor was made in [inference mode](crate::state::set_inference), or is a view of one that was.
+    #[inline(always)]
+    pub fn is_inference(&self) -> bool {
+        self.header().flags.load(Ordering::Relaxed) & INFERENCE != 0
+    }
+    /// Makes this new tensor an inference tensor.
+    pub fn mark_inference(&self) {
+        self.header().flags.fetch_or(INFERENCE, Ordering::Relaxed);
+    }
+    /// Whether elements are conjugated or negated in memory, or belong to an inference tensor: no shortcut writes them.
+    #[inline(always)]
+    pub(crate) fn is_written_with_care(&self) -> bool {
+        let flags = self.header().flags.load(Ordering::Relaxed);
+        flags & (CONJUGATED | NEGATED | INFERENCE) != 0
+            && (flags & (CONJUGATED | NEGATED) != 0 || !crate::state::is_inference())
+    }
     /// Whether both handles mean the same tensor.
     #[inline]
     pub fn is_same(&self, other: &Tensor) -> bool {
@@ -691,6 +711,23 @@ impl Tensor {
     #[inline]
     pub fn storage_bytes(&self) -> usize {
         self.storage().bytes
+    }
+    /// Whether the storage may be given another size: its memory is its own, and nothing outside looks at it.
+    pub fn is_resizable(&self) -> bool {
+        let st = self.storage();
+        st.owner != Owner::Foreign && !st.is_exported.load(Ordering::Relaxed)
+    }
+    /// Notes that something outside of the library, such as a NumPy array, looks at the memory from now on.
+    pub fn mark_exported(&self) {
+        self.storage().is_exported.store(true, Ordering::Relaxed);
+    }
+    /// Whether dropping the last handle runs nothing but this library's allocator: no history, no base, no memory of others.
+    #[inline(always)]
+    pub fn drops_quietly(&self) -> bool {
+        let h = self.header();
+        h.autograd.load(Ordering::Relaxed).is_null()
+            && h.view.is_null()
+            && matches!(self.storage().owner, Owner::Inline | Owner::Heap)
     }
     /// Handles that exist of this tensor.
     #[inline]
@@ -746,7 +783,9 @@ impl Tensor {
         match self.storage().owner {
             Owner::Device | Owner::None => 0,
             _ => {
-                self.storage().data.load(Ordering::Relaxed) as usize + self.storage_offset() * self.dtype().size_bytes()
+                // Where there are no elements, the offset may be any number.
+                let from = self.storage_offset().wrapping_mul(self.dtype().size_bytes());
+                (self.storage().data.load(Ordering::Relaxed) as usize).wrapping_add(from)
             }
         }
     }
@@ -969,6 +1008,7 @@ impl Storage {
             bytes,
             owner,
             class: class as u8,
+            is_exported: AtomicBool::new(false),
             unseen: AtomicU32::new(0),
             keep: None,
         }

@@ -16,6 +16,8 @@ pub enum DeviceKind {
 }
 
 /// A device: a kind and an ordinal, written `cpu`, `tpu:0`, `meta`.
+///
+/// Only `tpu` has more than one place: the ordinal of the other kinds is 0, as PyTorch's `cpu:1` means `cpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Device {
     /// Which kind.
@@ -32,7 +34,12 @@ impl Device {
     /// Shapes only.
     pub const META: Device = Device { kind: DeviceKind::Meta, index: 0 };
 
-    /// Parses `cpu`, `tpu`, `tpu:1`, `meta`.
+    /// The device of a kind and an ordinal. Kinds that have one device only take any ordinal for 0.
+    pub fn new(kind: DeviceKind, index: u8) -> Device {
+        Device { kind, index: if kind == DeviceKind::Tpu { index } else { 0 } }
+    }
+
+    /// Parses `cpu`, `tpu`, `tpu:1`, `meta`. `cpu:1` is `cpu`.
     ///
     /// # Errors
     /// `Runtime` with PyTorch's wording for an unknown type or a malformed index.
@@ -48,11 +55,24 @@ impl Device {
                 )));
             }
         };
-        let index = match index {
-            None => 0,
-            Some(i) => i.parse().map_err(|_| Error::runtime(format!("Invalid device string: '{s}'")))?,
-        };
-        Ok(Device { kind, index })
+        Ok(Device::new(kind, Device::parse_index(s, index)?.unwrap_or(0)))
+    }
+
+    /// The ordinal in a device string, if one is written there.
+    ///
+    /// # Errors
+    /// `Runtime` with PyTorch's wording when it is malformed.
+    pub fn index_in(s: &str) -> Result<Option<u8>> {
+        Device::parse_index(s, s.split_once(':').map(|(_, index)| index))
+    }
+
+    fn parse_index(s: &str, index: Option<&str>) -> Result<Option<u8>> {
+        let Some(index) = index else { return Ok(None) };
+        let is_plain = index == "0" || (!index.starts_with('0') && index.bytes().all(|b| b.is_ascii_digit()));
+        match index.parse() {
+            Ok(i) if is_plain => Ok(Some(i)),
+            _ => Err(Error::runtime(format!("Invalid device string: '{s}'"))),
+        }
     }
 
     /// The kind's name: `cpu`, `tpu`, `meta`.

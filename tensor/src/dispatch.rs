@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 /// Whether a test counts ops or a thread casts for them, so that shortcuts must not be taken.
 #[inline(always)]
 pub(crate) fn is_unusual() -> bool {
-    state::UNUSUAL.load(std::sync::atomic::Ordering::Relaxed) != 0
+    state::is_unusual()
 }
 
 /// Records an op on the device whose result is described as `a` is, and contiguous.
@@ -27,12 +27,28 @@ pub(crate) fn record_twin(op: &Prim, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 #[inline]
 pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     if is_unusual() {
-        tell(&op);
-        if let Some(x) = autocast::operands(&op, x)? {
-            let _suspended = autocast::Suspended::new();
-            return call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
-        }
+        return call_unusual(op, x);
     }
+    call_ordinary(op, x)
+}
+
+/// [`call`] while some thread is observed, casts, or is in inference mode.
+#[cold]
+fn call_unusual(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
+    tell(&op);
+    if let Some(x) = autocast::operands(&op, x)? {
+        let _suspended = autocast::Suspended::new();
+        return call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
+    }
+    let y = call_ordinary(op, x)?;
+    if state::is_inference() {
+        y.mark_inference();
+    }
+    Ok(y)
+}
+
+#[inline(always)]
+fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     let grad = graph::may_need_grad(x);
     let meta = match op.infer(x) {
         Ok(m) => m,
@@ -69,7 +85,16 @@ pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
             let _suspended = autocast::Suspended::new();
             return call_n(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
         }
+        let y = call_n_ordinary(op, x)?;
+        if state::is_inference() {
+            y.iter().for_each(Tensor::mark_inference);
+        }
+        return Ok(y);
     }
+    call_n_ordinary(op, x)
+}
+
+fn call_n_ordinary(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     let grad = graph::may_need_grad(x);
     let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
     if grad && !op.has_vjp() {
@@ -142,6 +167,9 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
             Ok(y)
         }
         DeviceKind::Tpu => {
+            if first.device.index != 0 {
+                backend::check_exists(first.device)?;
+            }
             if !op.has_lower(x) {
                 return expand_whole(op, x);
             }
@@ -227,7 +255,8 @@ fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
         return Ok(None);
     }
     let begins_storage = base.storage_offset() == 0 && base.is_contiguous() && w.end() <= base.numel();
-    if begins_storage && (base.requires_grad() || !x.requires_grad()) || x.dtype() != base.dtype() || x.is_lazy() {
+    let seen_otherwise = x.dtype() != base.dtype() || x.is_lazy();
+    if (begins_storage || seen_otherwise) && (base.requires_grad() || !x.requires_grad()) {
         return Ok(None);
     }
     match w.within(x) {
@@ -249,7 +278,7 @@ pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> 
     let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;
     if meta != *out.meta()
         || !op.has_kernel()
-        || out.is_lazy()
+        || out.is_written_with_care()
         || x.iter().any(|t| t.is_lazy() || partly_overlaps(t, out))
     {
         return Ok(false);

@@ -27,6 +27,13 @@ pub type PreHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<GradList>> + S
 /// A function that sees the gradients of the inputs and of the outputs of a node that has run and may replace the former.
 pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
 
+/// Puts a gradient in its place. The old one is dropped when the lock is released: that may run the user's code, which may ask for
+/// the same lock.
+pub fn put(slot: &Mutex<Option<Tensor>>, g: Option<Tensor>) {
+    let old = std::mem::replace(&mut *slot.lock().unwrap_or_else(|e| e.into_inner()), g);
+    drop(old);
+}
+
 /// Where the gradient of an input goes. Its tag is a whole word, so that an edge just made is moved by whole words.
 #[derive(Clone, Default)]
 #[repr(u64)]
@@ -75,6 +82,8 @@ pub struct LeafHooks {
     pub after: Vec<(u64, LeafHook)>,
     /// Hooks on the accumulation itself.
     pub node: NodeHooks,
+    /// The binding's word: what hooks of the user's are made of, by id, so that a garbage collector can look through them.
+    pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
 }
 
 /// Hooks on a step of the graph, by the id that removes them.
@@ -88,11 +97,42 @@ pub struct NodeHooks {
     pub metadata: Option<Arc<dyn Any + Send + Sync>>,
 }
 
+/// A hook that was taken out. Dropping it may run the user's code, so it is dropped when no lock is held.
+pub type Removed = Option<Box<dyn Any>>;
+
+/// Takes the entry with this id out of a list.
+fn take<T: 'static>(list: &mut Vec<T>, found: impl Fn(&T) -> bool) -> Removed {
+    let at = list.iter().position(found)?;
+    Some(Box::new(list.remove(at)))
+}
+
 impl NodeHooks {
-    /// Removes a hook.
-    pub fn remove(&mut self, id: u64) {
-        self.pre.retain(|h| h.0 != id);
-        self.post.retain(|h| h.0 != id);
+    /// Takes a hook out.
+    #[must_use = "a hook is dropped after the lock is released"]
+    pub fn remove(&mut self, id: u64) -> Removed {
+        take(&mut self.pre, |h| h.0 == id).or_else(|| take(&mut self.post, |h| h.0 == id))
+    }
+}
+
+impl LeafHooks {
+    /// Takes a hook out.
+    #[must_use = "a hook is dropped after the lock is released"]
+    pub fn remove(&mut self, id: u64) -> Removed {
+        let object = take(&mut self.objects, |h| h.0 == id);
+        let hook = take(&mut self.before, |h| h.0 == id)
+            .or_else(|| take(&mut self.after, |h| h.0 == id))
+            .or_else(|| self.node.remove(id));
+        Some(Box::new((object, hook)))
+    }
+}
+
+impl NodeExtras {
+    /// Takes a hook out.
+    #[must_use = "a hook is dropped after the lock is released"]
+    pub fn remove(&mut self, id: u64) -> Removed {
+        let object = take(&mut self.objects, |h| h.0 == id);
+        let hook = take(&mut self.before, |h| h.0 == id).or_else(|| self.hooks.remove(id));
+        Some(Box::new((object, hook)))
     }
 }
 
@@ -144,6 +184,10 @@ pub trait BackwardFn: Send + Sync {
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads>;
     /// Drops what was kept; a second backward is an error.
     fn release(&self) {}
+    /// Whether output `nr` shares the elements of an input, so that a write to it would go past this function.
+    fn is_view_output(&self, _nr: u32) -> bool {
+        false
+    }
     /// The function itself, for a binding that wants to know its own.
     fn as_any(&self) -> Option<&dyn Any> {
         None
@@ -167,8 +211,12 @@ pub struct NodeExtras {
     pub before: Vec<(u64, u32, Hook)>,
     /// `retain_grad`: where the gradient of output `.0` is kept.
     pub retained: Vec<(u32, Arc<Mutex<Option<Tensor>>>)>,
+    /// Gradients that a user assigned to `.grad` of output `.0`.
+    pub assigned: Vec<(u32, Tensor)>,
     /// Hooks on the node itself.
     pub hooks: NodeHooks,
+    /// As [`LeafHooks::objects`].
+    pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
     /// Where the node was made, in anomaly mode.
     pub traceback: Option<String>,
     /// The node whose gradient made this one, in anomaly mode.
@@ -239,15 +287,32 @@ impl Node {
     }
     /// Puts a gradient where `.grad` of output `nr` finds it.
     pub fn keep_grad(&self, nr: u32, g: Tensor) {
-        let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
-        let slot = match extras.retained.iter().position(|(k, _)| *k == nr) {
-            Some(i) => i,
-            None => {
-                extras.retained.push((nr, Arc::default()));
-                extras.retained.len() - 1
+        let slot = {
+            let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
+            match extras.retained.iter().find(|(k, _)| *k == nr) {
+                Some((_, slot)) => slot.clone(),
+                None => {
+                    extras.retained.push((nr, Arc::default()));
+                    extras.retained[extras.retained.len() - 1].1.clone()
+                }
             }
         };
-        *extras.retained[slot].1.lock().unwrap_or_else(|e| e.into_inner()) = Some(g);
+        put(&slot, Some(g));
+    }
+
+    /// Puts what a user assigned to `.grad` of output `nr` where it is found, or takes it away.
+    fn assign_grad(&self, nr: u32, g: Option<Tensor>) {
+        let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
+        let old = if let Some(i) = extras.retained.iter().position(|(k, _)| *k == nr) {
+            std::mem::replace(&mut *extras.retained[i].1.lock().unwrap_or_else(|e| e.into_inner()), g)
+        } else {
+            let at = extras.assigned.iter().position(|(k, _)| *k == nr);
+            let old = at.map(|i| extras.assigned.remove(i).1);
+            extras.assigned.extend(g.map(|g| (nr, g)));
+            old
+        };
+        drop(extras);
+        drop(old);
     }
 
     /// Gradients of the inputs for the given gradients of the outputs. `wanted` says for each edge whether anything is done
@@ -300,6 +365,27 @@ impl Node {
         Ok(grads)
     }
 
+    /// Operand `i` as it is kept for backward, if it is.
+    ///
+    /// # Errors
+    /// `Runtime` when what was kept has been freed or changed in place; whatever a hook raises.
+    pub fn saved_operand(&self, i: usize) -> Result<Option<Tensor>> {
+        let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(kept) = &*kept else { return Err(second_backward()) };
+        kept.inputs.get(i).and_then(|k| k.saved.as_ref()).map(SavedTensor::get).transpose()
+    }
+
+    /// Result `nr` as it is kept for backward, if it is.
+    ///
+    /// # Errors
+    /// As [`Node::saved_operand`].
+    pub fn saved_result(self: &Arc<Node>, nr: u32) -> Result<Option<Tensor>> {
+        let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(kept) = &*kept else { return Err(second_backward()) };
+        let saved = kept.outputs.get(nr as usize).and_then(Option::as_ref);
+        saved.map(|s| s.get_output(self, nr)).transpose()
+    }
+
     /// Frees the tensors that were kept. A node that needs none can run again, as views and sums are often shared by losses.
     pub fn release(&self) {
         if let Rule::Function(f) = &self.rule {
@@ -319,6 +405,44 @@ pub fn second_backward() -> Error {
     Error::runtime(
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.",
     )
+}
+
+/// A step that has no gradient, and says why when it is asked for one.
+struct Refused {
+    name: &'static str,
+    why: String,
+}
+
+impl BackwardFn for Refused {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+    fn backward(&self, _: &[Option<Tensor>]) -> Result<Grads> {
+        Err(Error::runtime(self.why.clone()))
+    }
+}
+
+/// An alias of `y`, which has no history, as a result of `x` whose gradients a function computes.
+pub(crate) fn with_backward(y: &Tensor, x: &[&Tensor], f: Box<dyn BackwardFn>) -> Result<Tensor> {
+    Ok(with_backward_n(std::slice::from_ref(y), x, f)?.swap_remove(0))
+}
+
+/// [`with_backward`] for several results.
+pub(crate) fn with_backward_n(y: &[Tensor], x: &[&Tensor], f: Box<dyn BackwardFn>) -> Result<Vec<Tensor>> {
+    let edges = x.iter().map(|x| x.history_edge()).collect::<Result<_>>()?;
+    let node = Node::function(f, edges, y.iter().map(|y| *y.meta()).collect());
+    let mut out = Vec::with_capacity(y.len());
+    for (nr, y) in y.iter().enumerate() {
+        let alias = y.shallow_alias()?;
+        alias.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
+        out.push(alias);
+    }
+    Ok(out)
+}
+
+/// An alias of `y` through which no gradient flows: backward fails with this text.
+pub(crate) fn refuse_backward(y: &Tensor, name: &'static str, why: String) -> Result<Tensor> {
+    with_backward(y, &[y], Box::new(Refused { name, why }))
 }
 
 /// A long chain is freed in a loop, not by recursion.
@@ -483,6 +607,26 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
+/// Gives a tensor that was written in place its new history. Its own gradient, where it is to be kept, is kept there from now on.
+pub(crate) fn replace_history(x: &Tensor, r: Option<GradRef>, nr: u32) {
+    let kept = match x.grad_ref() {
+        Some(GradRef::Node(n)) => n.extras_if_any().and_then(|e| {
+            let mut extras = e.lock().unwrap_or_else(|e| e.into_inner());
+            let at = x.output_nr();
+            let retained = extras.retained.iter().position(|(k, _)| *k == at).map(|i| extras.retained.remove(i).1);
+            let assigned = extras.assigned.iter().position(|(k, _)| *k == at).map(|i| extras.assigned.remove(i).1);
+            (retained.is_some() || assigned.is_some()).then_some((retained, assigned))
+        }),
+        _ => None,
+    };
+    if let (Some((retained, assigned)), Some(GradRef::Node(n))) = (kept, &r) {
+        let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
+        extras.retained.extend(retained.map(|slot| (nr, slot)));
+        extras.assigned.extend(assigned.map(|g| (nr, g)));
+    }
+    x.set_grad_ref(r, nr);
+}
+
 impl Tensor {
     /// Whether gradients flow to this tensor.
     #[inline]
@@ -528,6 +672,11 @@ impl Tensor {
     /// # Errors
     /// `Runtime` for tensors of integers and for tensors with a history.
     pub fn requires_grad_(&self, on: bool) -> Result<&Tensor> {
+        if on && self.is_inference() && !state::is_inference() {
+            return Err(Error::runtime(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
+            ));
+        }
         if on && !self.dtype().is_inexact() {
             return Err(Error::runtime("only Tensors of floating point dtype can require gradients"));
         }
@@ -571,8 +720,11 @@ impl Tensor {
             GradRef::Leaf(l) => l.grad.lock().unwrap_or_else(|e| e.into_inner()).clone(),
             GradRef::Node(n) => {
                 let extras = n.extras_if_any()?.lock().unwrap_or_else(|e| e.into_inner());
-                let slot = &extras.retained.iter().find(|(nr, _)| *nr == self.output_nr())?.1;
-                slot.lock().unwrap_or_else(|e| e.into_inner()).clone()
+                let at = self.output_nr();
+                if let Some((_, slot)) = extras.retained.iter().find(|(nr, _)| *nr == at) {
+                    return slot.lock().unwrap_or_else(|e| e.into_inner()).clone();
+                }
+                extras.assigned.iter().find(|(nr, _)| *nr == at).map(|(_, g)| g.clone())
             }
         }
     }
@@ -580,7 +732,7 @@ impl Tensor {
     /// Sets or clears `.grad`.
     ///
     /// # Errors
-    /// `Runtime` when sizes, dtype or device differ, or the tensor is not a leaf.
+    /// `Runtime` when sizes, dtype or device differ.
     pub fn set_grad(&self, g: Option<Tensor>) -> Result<()> {
         if let Some(g) = &g {
             if g.dims() != self.dims() {
@@ -608,7 +760,10 @@ impl Tensor {
         if g.is_none() && !self.has_autograd() {
             return Ok(());
         }
-        *self.leaf()?.grad.lock().unwrap_or_else(|e| e.into_inner()) = g;
+        if let Some(GradRef::Node(n)) = self.history()? {
+            return Ok(n.assign_grad(self.output_nr(), g));
+        }
+        put(&self.leaf()?.grad, g);
         Ok(())
     }
 
@@ -623,7 +778,9 @@ impl Tensor {
                 let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
                 let nr = self.output_nr();
                 if !extras.retained.iter().any(|(k, _)| *k == nr) {
-                    extras.retained.push((nr, Arc::default()));
+                    let at = extras.assigned.iter().position(|(k, _)| *k == nr);
+                    let known = at.map(|i| extras.assigned.remove(i).1);
+                    extras.retained.push((nr, Arc::new(Mutex::new(known))));
                 }
                 Ok(())
             }

@@ -60,14 +60,14 @@ impl HookHandle {
         match &self.at {
             At::Node(n) => {
                 if let Some(extras) = n.upgrade().as_deref().and_then(Node::extras_if_any) {
-                    extras.lock().unwrap_or_else(|e| e.into_inner()).before.retain(|h| h.0 != self.id);
+                    let gone = extras.lock().unwrap_or_else(|e| e.into_inner()).remove(self.id);
+                    drop(gone);
                 }
             }
             At::Leaf(l) => {
                 if let Some(leaf) = l.upgrade() {
-                    let mut hooks = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner());
-                    hooks.before.retain(|h| h.0 != self.id);
-                    hooks.after.retain(|h| h.0 != self.id);
+                    let gone = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner()).remove(self.id);
+                    drop(gone);
                 }
             }
         }

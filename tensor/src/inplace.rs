@@ -6,8 +6,19 @@
 use crate::{Error, GradRef, Result, Tensor, dispatch, scalar, state, view};
 use smallvec::SmallVec;
 
+/// Refuses to write an inference tensor outside of inference mode.
+fn check_inference(x: &Tensor) -> Result<()> {
+    if x.is_inference() && !state::is_inference() {
+        return Err(Error::runtime(
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details.",
+        ));
+    }
+    Ok(())
+}
+
 /// Refuses in-place changes of what repeats its elements, of leaves that require a gradient, and of views of them.
 pub fn check_writable(x: &Tensor) -> Result<()> {
+    check_inference(x)?;
     if repeats_elements(x) {
         return Err(Error::runtime(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the tensor before performing the operation.",
@@ -65,6 +76,7 @@ fn check_history(x: &Tensor) -> Result<()> {
     if let Some(v) = x.view_info().filter(|v| !v.is_detached()) {
         if v.base.requires_grad() || x.requires_grad() {
             v.check_rebase(x)?;
+            check_user_function(v.base.grad_ref(), v.base.output_nr())?;
         }
         // A leaf may be a view itself, of what needs no gradient.
         if v.base.is_leaf() && (v.base.requires_grad() || x.requires_grad()) {
@@ -73,10 +85,25 @@ fn check_history(x: &Tensor) -> Result<()> {
             ));
         }
     }
-    if matches!(x.grad_ref(), Some(GradRef::Leaf(l)) if l.requires_grad()) {
-        return Err(Error::runtime("a leaf Variable that requires grad is being used in an in-place operation."));
+    match x.grad_ref() {
+        Some(GradRef::Leaf(l)) if l.requires_grad() => {
+            Err(Error::runtime("a leaf Variable that requires grad is being used in an in-place operation."))
+        }
+        r => check_user_function(r, x.output_nr()),
     }
-    Ok(())
+}
+
+/// Refuses a write to what a function of the user's returned and what shares the elements of its input.
+fn check_user_function(r: Option<GradRef>, nr: u32) -> Result<()> {
+    match r {
+        Some(GradRef::Node(n)) if n.user_function().is_some_and(|f| f.is_view_output(nr)) => {
+            Err(Error::runtime(format!(
+                "Output {nr} of {} is a view and is being modified inplace. This view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.",
+                n.name()
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The in-place form of any function: `f` computes the new value from an alias of `x`.
@@ -106,6 +133,7 @@ pub(crate) fn is_whole(x: &Tensor) -> bool {
 
 /// Writes `y` over `x` and gives `x` the history of `y`.
 pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
+    check_inference(x)?;
     dispatch::check_same_dims(x, y.dims())?;
     let y = match (x.dtype(), y.dtype()) {
         (a, b) if a == b => y.clone(),

@@ -56,4 +56,5 @@ pub use error::{Error, ErrorKind, Result};
 pub use meta::Meta;
 pub use scalar::{Scalar, can_cast, category, default_complex, default_dtype, promote_types, set_default_dtype};
 pub use state::{GradMode, no_grad};
+pub use torchtpu_kernels::memory;
 pub use torchtpu_kernels::{DType, Element, bf16, c64, c128, f16};

@@ -85,16 +85,25 @@ enum Style {
 }
 
 fn scientific(v: f64) -> String {
-    let digits = print_options().precision;
+    let (digits, zeros) = precision();
     let s = format!("{v:.digits$e}");
     let (mantissa, exponent) = s.split_once('e').unwrap_or((&s, "0"));
     let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |d| ('-', d));
-    format!("{mantissa}e{sign}{digits:0>2}")
+    format!("{mantissa}{}e{sign}{digits:0>2}", "0".repeat(zeros))
 }
 
 fn fixed(v: f64) -> String {
-    let digits = print_options().precision;
-    format!("{v:.digits$}")
+    let (digits, zeros) = precision();
+    let mut text = format!("{v:.digits$}");
+    text.push_str(&"0".repeat(zeros));
+    text
+}
+
+/// Digits to ask the formatter for, which takes few, and the zeros behind them: no `f64` has more digits than that.
+fn precision() -> (usize, usize) {
+    const DIGITS: usize = 1100;
+    let asked = print_options().precision;
+    (asked.min(DIGITS), asked.saturating_sub(DIGITS))
 }
 
 fn special(v: f64) -> Option<&'static str> {
@@ -136,7 +145,10 @@ impl Style {
             Style::Fixed { width } => (special(x).map_or_else(|| fixed(x), Into::into), *width),
             Style::Scientific { width } => (special(x).map_or_else(|| scientific(x), Into::into), *width),
         };
-        format!("{text:>width$}")
+        // The formatter pads to 65,535 characters at most.
+        let mut padded = " ".repeat(width.saturating_sub(text.chars().count()));
+        padded.push_str(&text);
+        padded
     }
     fn width(&self) -> usize {
         match self {
@@ -166,7 +178,7 @@ fn shown(x: &Tensor, summarize: bool) -> Result<Vec<Scalar>> {
         return scalars(x);
     }
     let (n, edge) = (x.dims()[0], print_options().edge_items);
-    let picks: Vec<usize> = if n > 2 * edge { (0..edge).chain(n - edge..n).collect() } else { (0..n).collect() };
+    let picks: Vec<usize> = if n > edge.saturating_mul(2) { (0..edge).chain(n - edge..n).collect() } else { (0..n).collect() };
     let mut v = Vec::new();
     for i in picks {
         v.extend(shown(&x.select(0, i as i64)?, true)?);
@@ -190,7 +202,7 @@ fn vector(x: &Tensor, indent: usize, style: &Styles, summarize: bool) -> Result<
     let v = shown(x, summarize)?;
     let (n, options) = (x.dims()[0], print_options());
     let mut items: Vec<String> = v.iter().map(|s| style.write(*s)).collect();
-    if summarize && n > 2 * options.edge_items {
+    if summarize && n > options.edge_items.saturating_mul(2) {
         items.insert(options.edge_items, " ...".into());
     }
     let per_line = ((options.line_width.saturating_sub(indent)) / (style.width() + 2)).max(1);
@@ -205,7 +217,7 @@ fn body(x: &Tensor, indent: usize, style: &Styles, summarize: bool) -> Result<St
         rank => {
             let (n, edge) = (x.dims()[0], print_options().edge_items);
             let row = |i: usize| body(&x.select(0, i as i64)?, indent + 1, style, summarize);
-            let rows: Vec<String> = if summarize && n > 2 * edge {
+            let rows: Vec<String> = if summarize && n > edge.saturating_mul(2) {
                 let mut r: Vec<String> = (0..edge).map(row).collect::<Result<_>>()?;
                 r.push("...".into());
                 r.extend((n - edge..n).map(row).collect::<Result<Vec<_>>>()?);

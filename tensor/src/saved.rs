@@ -106,6 +106,16 @@ pub fn pop_hooks() {
     drop(gone); // may run user code, so not under the borrow
 }
 
+/// The hooks in force on this thread, outermost first, for a thread that works for it.
+pub fn current_hooks() -> Vec<Arc<dyn SavedTensorHooks>> {
+    HOOKS.with_borrow(|h| h.stack.clone())
+}
+
+/// Puts the hooks of another thread in force on this one, which has none, until the guards are dropped.
+pub fn adopt_hooks(hooks: Vec<Arc<dyn SavedTensorHooks>>) -> Vec<SavedHooks> {
+    hooks.into_iter().filter_map(|h| SavedHooks::push(h).ok()).collect()
+}
+
 /// Makes [`SavedHooks::push`] an error with this text on this thread, or allows it (`None`); gives what held before.
 ///
 /// # Errors
@@ -139,13 +149,18 @@ impl SavedTensor {
     /// Whatever a hook raises.
     #[inline]
     pub fn new(tensor: Tensor) -> Result<SavedTensor> {
+        if tensor.is_inference() {
+            return Err(Error::runtime(
+                "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.",
+            ));
+        }
         if state::with(|s| s.saved_hooks.get()) && !tensor.is_wrapped_number() {
             return SavedTensor::pack(&tensor, tensor.history_edge()?);
         }
         let version = tensor.version();
         let remade = |t: &Tensor| {
             t.device().kind == DeviceKind::Tpu
-                && t.view_info().is_some_and(|v| !v.ops.is_empty())
+                && t.view_info().is_some_and(|v| v.has_ops())
                 && backend::get().is_ok_and(|b| b.remakes_views())
         };
         // The tensor knows its elements' value; an alias has to look for them, and needs no memory until then.

@@ -12,14 +12,16 @@ pub struct State {
     pub overwritten: Cell<usize>,
     /// Whether hooks decide how tensors are kept for backward; see [`saved`](crate::saved).
     pub saved_hooks: Cell<bool>,
+    /// Whether tensors that are made now are inference tensors; see [`set_inference`].
+    pub inference: Cell<bool>,
 }
 
 /// How many things make calls other than ordinary: an [observer](crate::dispatch::observe), threads with
-/// [autocast](crate::autocast). While there are none, no shortcut needs to look further.
+/// [autocast](crate::autocast) or in [inference mode](set_inference). While there are none, no shortcut needs to look further.
 pub(crate) static UNUSUAL: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 thread_local! {
-    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0), saved_hooks: Cell::new(false) } };
+    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0), saved_hooks: Cell::new(false), inference: Cell::new(false) } };
 }
 
 /// The current thread's state.
@@ -32,6 +34,54 @@ pub fn with<R>(f: impl FnOnce(&State) -> R) -> R {
 #[inline]
 pub fn grad_enabled() -> bool {
     with(|s| s.grad.get())
+}
+
+/// Whether some thread makes calls other than ordinary: it has autocast on, is in inference mode, or is observed.
+#[inline(always)]
+pub fn is_unusual() -> bool {
+    UNUSUAL.load(std::sync::atomic::Ordering::Relaxed) != 0
+}
+
+/// Whether this thread is in inference mode.
+#[inline]
+pub fn is_inference() -> bool {
+    is_unusual() && with(|s| s.inference.get())
+}
+
+/// Switches inference mode for this thread and gives what was set before. Results of ops are then inference tensors, which backward
+/// refuses to keep, and which may be written in inference mode only. It does not switch recording off: callers set the gradient mode.
+pub fn set_inference(on: bool) -> bool {
+    use std::sync::atomic::Ordering::Relaxed;
+    let before = with(|s| s.inference.replace(on));
+    match (before, on) {
+        (false, true) => drop(UNUSUAL.fetch_add(1, Relaxed)),
+        (true, false) => drop(UNUSUAL.fetch_sub(1, Relaxed)),
+        _ => {}
+    }
+    before
+}
+
+static DETERMINISTIC: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+/// Makes functions that PyTorch has in no deterministic form fail, or warn, as `torch.use_deterministic_algorithms` says. Here they are
+/// all deterministic: what is refused is what would not be there.
+pub fn set_deterministic(on: bool, warn_only: bool) {
+    let mode = if !on { 0 } else { 1 + u8::from(warn_only) };
+    DETERMINISTIC.store(mode, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Refuses a function that PyTorch has in no deterministic form, where such functions are to be refused.
+pub(crate) fn alert_not_deterministic(name: &str) -> crate::Result<()> {
+    const SUPPORT: &str = "file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize adding deterministic support for this operation.";
+    match DETERMINISTIC.load(std::sync::atomic::Ordering::Relaxed) {
+        0 => Ok(()),
+        1 => Err(crate::Error::runtime(format!(
+            "{name} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'. You can turn off determinism just for this operation, or you can use the 'warn_only=True' option, if that's acceptable for your application. You can also {SUPPORT}"
+        ))),
+        _ => crate::warning::warn(&format!(
+            "{name} does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True, warn_only=True)'. You can {SUPPORT}"
+        )),
+    }
 }
 
 /// Sets the gradient mode and restores it when dropped, also while unwinding.

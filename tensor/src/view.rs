@@ -1,9 +1,9 @@
 //! Views: how they were made, how a device reads them, how history reaches them.
 
 use crate::op::{Layout, Prim, ViewOp};
-use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch};
+use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
 use smallvec::{SmallVec, smallvec};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// Whether in-place changes of a view can become part of its base's history.
@@ -22,8 +22,10 @@ pub(crate) enum Made {
 pub struct ViewInfo {
     /// The tensor the view looks at: the one that owns the storage, or a detached alias, where history starts anew.
     pub base: Tensor,
-    /// The view ops from the base to this tensor.
-    pub ops: SmallVec<[Prim; 1]>,
+    /// The view ops from the base to this tensor that come before `ops`; views of one another share them.
+    earlier: Option<Arc<Chain>>,
+    /// The last view ops, at least one where there is any.
+    ops: SmallVec<[Prim; 1]>,
     /// On a device: the value read last, and the number of writes to the storage it was read at.
     memo: Mutex<Option<(u32, u64)>>,
     /// Storage version at which this view's history was made.
@@ -31,6 +33,25 @@ pub struct ViewInfo {
     /// A detached alias: history of the base does not reach it.
     detached: bool,
     made: AtomicU8,
+}
+
+/// A run of view ops and those before it. Copying all ops to each view would make a chain of views quadratic.
+struct Chain {
+    earlier: Option<Arc<Chain>>,
+    ops: SmallVec<[Prim; 1]>,
+}
+
+/// As many ops are copied from view to view before they become a [`Chain`].
+const COPIED: usize = 16;
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // Not by recursion: the chain may be as long as the user's loop.
+        let mut next = self.earlier.take();
+        while let Some(mut chain) = next.and_then(Arc::into_inner) {
+            next = chain.earlier.take();
+        }
+    }
 }
 
 impl Drop for ViewInfo {
@@ -55,30 +76,64 @@ impl Made {
 impl ViewInfo {
     /// Of a view of `x` through `op`.
     fn of(x: &Tensor, op: Prim) -> Box<ViewInfo> {
-        let (base, mut ops) = match x.view_info() {
+        let (base, earlier, mut ops) = match x.view_info() {
             // History starts anew at a detached alias, so views of it have it as their base.
-            Some(v) if !v.detached => (v.base.clone(), v.ops.clone()),
-            _ => (x.clone(), SmallVec::new()),
+            Some(v) if !v.detached && v.ops.len() < COPIED => (v.base.clone(), v.earlier.clone(), v.ops.clone()),
+            Some(v) if !v.detached => {
+                let chain = Chain { earlier: v.earlier.clone(), ops: v.ops.clone() };
+                (v.base.clone(), Some(Arc::new(chain)), SmallVec::new())
+            }
+            _ => (x.clone(), None, SmallVec::new()),
         };
         ops.push(op);
-        ViewInfo::new(x, base, ops, false, Made::now(x))
+        ViewInfo::new(x, base, earlier, ops, false, Made::now(x))
     }
 
     /// Of an alias without history of `x`, which is a view made as `self` says. Its base has no history either: an alias must not
     /// keep alive what it was detached from.
     fn detached(&self, x: &Tensor) -> Result<Box<ViewInfo>> {
-        Ok(ViewInfo::new(x, self.base.shallow_alias()?, self.ops.clone(), true, Made::Ordinarily))
+        let base = self.base.shallow_alias()?;
+        Ok(ViewInfo::new(x, base, self.earlier.clone(), self.ops.clone(), true, Made::Ordinarily))
     }
 
-    fn new(x: &Tensor, base: Tensor, ops: SmallVec<[Prim; 1]>, detached: bool, made: Made) -> Box<ViewInfo> {
+    fn new(
+        x: &Tensor,
+        base: Tensor,
+        earlier: Option<Arc<Chain>>,
+        ops: SmallVec<[Prim; 1]>,
+        detached: bool,
+        made: Made,
+    ) -> Box<ViewInfo> {
         Box::new(ViewInfo {
             base,
+            earlier,
             ops,
             memo: Mutex::new(None),
             history_version: AtomicU32::new(x.version()),
             detached,
             made: AtomicU8::new(made as u8),
         })
+    }
+
+    /// Whether there is a view op between the base and this tensor.
+    pub(crate) fn has_ops(&self) -> bool {
+        !self.ops.is_empty()
+    }
+
+    /// The last view op.
+    pub(crate) fn last_op(&self) -> Option<&Prim> {
+        self.ops.last()
+    }
+
+    /// The view ops from the base to this tensor.
+    pub(crate) fn ops(&self) -> SmallVec<[&Prim; 4]> {
+        let mut runs: SmallVec<[&[Prim]; 4]> = smallvec![&self.ops[..]];
+        let mut at = self.earlier.as_deref();
+        while let Some(chain) = at {
+            runs.push(&chain.ops[..]);
+            at = chain.earlier.as_deref();
+        }
+        runs.into_iter().rev().flatten().collect()
     }
 
     fn made(&self) -> Made {
@@ -135,12 +190,12 @@ impl ViewInfo {
         }
         let _grad = crate::state::GradMode::set(true);
         let mut t = self.base.clone();
-        for op in &self.ops {
+        for op in self.ops() {
             t = dispatch::call_view(op.clone(), &t)?;
         }
         if let Some(GradRef::Node(n)) = t.grad_ref() {
             let nr = t.output_nr();
-            x.set_grad_ref(Some(GradRef::Node(n)), nr);
+            graph::replace_history(x, Some(GradRef::Node(n)), nr);
         }
         Ok(())
     }
@@ -244,7 +299,7 @@ impl Tensor {
     pub fn device_value(&self) -> Result<u64> {
         debug_assert!(self.device().kind == DeviceKind::Tpu);
         let Some(info) = self.view_info() else { return Ok(self.storage_value()) };
-        if info.ops.is_empty() {
+        if !info.has_ops() {
             return info.base.device_value();
         }
         let version = self.writes();
@@ -257,7 +312,7 @@ impl Tensor {
         let mut meta = *info.base.meta();
         let mut handle = info.base.device_value()?;
         let mut owned = false;
-        for op in &info.ops {
+        for op in info.ops() {
             let out = op.view_meta(&meta)?;
             let next = backend::record_one(op, &[backend::Operand::Value(handle)], &out)?;
             if owned {
@@ -288,8 +343,8 @@ impl Tensor {
                 // The value of the storage's owner after this write, found from view to base until there is none.
                 let (mut at, mut new) = (self.clone(), y.clone());
                 while let Some(info) = at.view_info() {
-                    if !info.ops.is_empty() {
-                        new = crate::state::no_grad(|| write_through(&info.base, &info.ops, &new))?;
+                    if info.has_ops() {
+                        new = crate::state::no_grad(|| write_through(&info.base, &info.ops(), &new))?;
                     }
                     let base = info.base.clone();
                     at = base;
@@ -312,8 +367,8 @@ fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 
 /// The places in `base`, which owns its storage, that a chain of views looks at, where the chain repeats elements on the way:
 /// which copy of an element a later view was written through cannot be told from the copies.
-fn repeating_window(base: &Tensor, ops: &[Prim]) -> Option<crate::ops::shape::AsStrided> {
-    let is_owner = base.view_info().is_none_or(|v| v.ops.is_empty()) && base.storage_offset() == 0;
+fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::AsStrided> {
+    let is_owner = base.view_info().is_none_or(|v| !v.has_ops()) && base.storage_offset() == 0;
     if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || !is_owner || !base.is_contiguous() {
         return None;
     }
@@ -329,14 +384,14 @@ fn repeating_window(base: &Tensor, ops: &[Prim]) -> Option<crate::ops::shape::As
 }
 
 /// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.
-pub(crate) fn write_through(base: &Tensor, ops: &[Prim], y: &Tensor) -> Result<Tensor> {
+pub(crate) fn write_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<Tensor> {
     if let Some(w) = repeating_window(base, ops) {
         return w.write_back(base, y);
     }
     // Values on the way down, then the inverse of each view on the way up.
     let mut down: SmallVec<[Tensor; 4]> = smallvec![base.clone()];
     for op in &ops[..ops.len() - 1] {
-        let next = dispatch::call_view(op.clone(), &down[down.len() - 1])?;
+        let next = dispatch::call_view((*op).clone(), &down[down.len() - 1])?;
         down.push(next);
     }
     let mut value = y.clone();
@@ -346,22 +401,40 @@ pub(crate) fn write_through(base: &Tensor, ops: &[Prim], y: &Tensor) -> Result<T
     Ok(value)
 }
 
+impl Tensor {
+    /// Makes output `nr` of a node the history of this tensor, which was just written in place without recording. A view makes it that
+    /// of a part of its base.
+    ///
+    /// # Errors
+    /// `Runtime` where the history of the base cannot follow.
+    pub fn adopt_history(&self, node: &std::sync::Arc<graph::Node>, nr: u32) -> Result<()> {
+        let y = self.shallow_alias()?;
+        y.set_grad_ref(Some(GradRef::Node(node.clone())), nr);
+        let old_base = match self.view_info() {
+            Some(v) if !v.is_detached() => {
+                v.check_rebase(self)?;
+                Some(v.base.alias_with_history()?)
+            }
+            _ => None,
+        };
+        rebase_history(self, &y, old_base)
+    }
+}
+
 /// Gives `x` the history of `y`, whose values were just written into it. For a view, the base's history becomes: the old
 /// base with this part replaced.
 pub(crate) fn rebase_history(x: &Tensor, y: &Tensor, old_base: Option<Tensor>) -> Result<()> {
     match x.view_info().filter(|v| !v.is_detached()) {
         None => {
-            let r = y.grad_ref();
-            x.set_grad_ref(r, y.output_nr());
+            graph::replace_history(x, y.grad_ref(), y.output_nr());
         }
         Some(info) => {
             if !y.requires_grad() && !info.base.requires_grad() {
                 return Ok(());
             }
             let old = old_base.expect("a view's base is kept by the caller");
-            let new = write_through(&old, &info.ops, y)?;
-            let r = new.grad_ref();
-            info.base.set_grad_ref(r, new.output_nr());
+            let new = write_through(&old, &info.ops(), y)?;
+            graph::replace_history(&info.base, new.grad_ref(), new.output_nr());
             // The view itself now is a view of the new base.
             info.history_version.store(x.version().wrapping_sub(1), Relaxed);
             info.refresh(x)?;

@@ -176,3 +176,38 @@ fn libtpu_accepts_the_lowerings() {
     assert!(compiled > 300, "only {compiled} results were compiled");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// Attention computes in `f32`. Of 16-bit floats it asks a TPU for one pass over `bfloat16` all the same, forward and backward.
+#[test]
+fn attention_of_16_bit_floats_asks_for_one_pass() {
+    use torchtpu::lazy::{self, Precision};
+    use torchtpu::ops::attention::{AttentionArgs, scaled_dot_product_attention};
+    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
+    lazy::set_eager_mode(lazy::EagerMode::Fused);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    let settings = AttentionArgs { mask: None, dropout: 0.0, is_causal: true, scale: None, enable_gqa: false };
+    let asked = |dtype: DType| -> Vec<String> {
+        let run = || -> Result<Tensor> {
+            let q = Tensor::ones(&[1, 2, 4, 8], dtype, tpu)?.add_scalar(1.0)?;
+            q.requires_grad_(true)?;
+            let y = scaled_dot_product_attention(&q, &q, &q, &settings)?.sum()?;
+            let g = torchtpu::autograd::grad(&[y], &[q.clone()], &[], None, false, true)?;
+            g.into_iter().next().flatten().ok_or_else(|| torchtpu::Error::runtime("no gradient"))
+        };
+        let gradient = run().expect("a gradient");
+        let text = lazy::aot::text_of_value(gradient.device_value().expect("a value")).expect("a program");
+        let precision =
+            |line: &str| line.split("precision = [").nth(1).map(|p| p.split(',').next().unwrap_or("").to_string());
+        text.lines().filter(|l| l.contains("dot_general")).map(|l| precision(l).unwrap_or_default()).collect()
+    };
+    for (setting, wanted) in
+        [(Precision::Highest, "HIGHEST"), (Precision::High, "HIGH"), (Precision::Medium, "DEFAULT")]
+    {
+        lazy::set_matmul_precision(setting);
+        for (dtype, wanted) in [(DType::F32, wanted), (DType::BF16, "DEFAULT"), (DType::F16, "DEFAULT")] {
+            let asked = asked(dtype);
+            assert!(asked.len() >= 4 && asked.iter().all(|p| p == wanted), "{setting:?} {}: {asked:?}", dtype.name());
+        }
+    }
+    lazy::set_matmul_precision(Precision::Highest);
+}

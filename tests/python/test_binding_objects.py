@@ -614,7 +614,7 @@ def test_storages_can_be_written_to_and_made():
     y = torch.empty(0).set_(x.untyped_storage(), 2, (2,))
     y.zero_()
     assert x.tolist() == [5, 4, 0, 0, 1, 0] and x.storage().clone().fill_(1).tolist() == [1] * 6 and x[0] == 5
-    assert torch.UntypedStorage.from_buffer(b"ab").tolist() == [97, 98] and torch.UntypedStorage(3).nbytes() == 3
+    assert torch.UntypedStorage.from_buffer(b"ab", dtype=torch.uint8).tolist() == [97, 98] and torch.UntypedStorage(3).nbytes() == 3
     assert torch.TypedStorage(wrap_storage=x.untyped_storage(), dtype=torch.int32).tolist()[2] == 0
 
 

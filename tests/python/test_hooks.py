@@ -265,10 +265,10 @@ def test_lazy_modules_are_pickled_and_copied(kind):
 
 def test_loading_a_state_leaves_no_reference_cycles():
     m = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    state = copy.deepcopy(m).state_dict()
+    state, functional_call = copy.deepcopy(m).state_dict(), torch.func.functional_call
     gc.collect()
     m.load_state_dict(state)
-    torch.func.functional_call(m, dict(m.named_parameters()), torch.ones(2))
+    functional_call(m, dict(m.named_parameters()), torch.ones(2))
     assert gc.collect() == 0
 
 

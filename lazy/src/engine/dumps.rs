@@ -2,14 +2,15 @@
 
 use super::{Engine, State};
 use crate::form::Form;
-use crate::lower;
+use crate::{lower, precision};
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{Error, Result};
 
 impl Engine {
     /// The module that would compute a value that is still to be computed.
     pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
-        let (form, value) = self.pending(handle)?;
+        let (mut form, value) = self.pending(handle)?;
+        form.precision = precision::get();
         lower::module(&form, &[value], platform).map(|m| m.text).map_err(|f| f.error())
     }
 
@@ -28,8 +29,9 @@ impl Engine {
             }
         }
         let Some(stream) = from else { return Err(Error::value("no value was named")) };
-        let form = r.streams[stream as usize].body.form.clone();
+        let mut form = r.streams[stream as usize].body.form.clone();
         drop(r);
+        form.precision = precision::get();
         lower::module(&form, &values, platform).map(|m| m.text).map_err(|f| f.error())
     }
 

@@ -13,7 +13,7 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::{Failure, Slot};
-use crate::{device, explain, form, metrics, mode, pieces};
+use crate::{device, explain, form, metrics, mode, pieces, precision};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -264,7 +264,11 @@ impl Engine {
         let place = |f: Failure| {
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
-        let Module { text, pooled } = lower::module(form, &form.outputs, device.platform).map_err(place)?;
+        let Module { text, pooled, precise_products } =
+            lower::module(form, &form.outputs, device.platform).map_err(place)?;
+        if precise_products > 0 {
+            precision::notify(&device.client.platform_name(), form.precision);
+        }
         if let Some(folder) = &device.dump_folder {
             let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));
             let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(folder.join(name), &text));

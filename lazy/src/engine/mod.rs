@@ -208,6 +208,8 @@ pub(crate) struct Engine {
     pub(crate) pool: MemoryPool,
     /// Whether segments of Fused mode take memory of the pool.
     pools: AtomicBool,
+    /// Whether the device is told how precisely to multiply: all but XLA:CPU.
+    multiplies_in_passes: AtomicBool,
     /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
@@ -240,6 +242,7 @@ impl Default for Engine {
             in_flight: Mutex::default(),
             pool: MemoryPool::default(),
             pools: AtomicBool::new(false),
+            multiplies_in_passes: AtomicBool::new(false),
             hash_mask: AtomicU64::new(u64::MAX),
             max_nodes: AtomicUsize::new(
                 number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64),
@@ -422,6 +425,7 @@ impl Engine {
         };
         decide(&self.early_ops, if is_cpu { usize::MAX } else { DEFAULT_EARLY_OPS });
         decide(&self.many_bytes, if is_cpu { MANY_BYTES } else { usize::MAX });
+        self.multiplies_in_passes.store(!is_cpu, Relaxed);
         self.pools.store(is_cpu && device.client.makes_uninitialized_buffers(), Relaxed);
     }
 

@@ -9,7 +9,7 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
-use crate::{form, mode, pool};
+use crate::{form, mode, pool, precision};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -186,6 +186,10 @@ impl Engine {
         if mode::get() == EagerMode::Fused && self.pools.load(Relaxed) && outputs.iter().any(is_large) {
             body.form.is_pooled = true;
             body.hash = mix(body.hash, 1 << 41);
+        }
+        if self.multiplies_in_passes.load(Relaxed) {
+            body.form.precision = precision::get();
+            body.hash = mix(body.hash, (body.form.precision as u64) << 42);
         }
         Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32 })
     }

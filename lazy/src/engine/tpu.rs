@@ -18,12 +18,15 @@ pub(crate) struct Tpu;
 /// Bytes that no process can hold. Compilers count them in 64 bits, intermediate ones and all, and abort where they do not fit.
 const ADDRESS_SPACE: usize = 1 << 47;
 
-/// Refuses values that no memory holds, before anything is recorded.
+/// Refuses values that no memory holds, or of a device that is not there, before anything is recorded.
 #[inline]
 fn fit(values: &[Meta]) -> Result<()> {
     for meta in values {
         if meta.bytes().is_none_or(|bytes| bytes > ADDRESS_SPACE) {
             return Err(too_large(meta));
+        }
+        if meta.device.index > 0 {
+            return Err(no_such_device(meta));
         }
     }
     Ok(())
@@ -36,6 +39,17 @@ fn too_large(meta: &Meta) -> Error {
         ErrorKind::OutOfMemory,
         format!("can't allocate memory: a tensor of shape {dims} and dtype {dtype} does not fit the address space"),
     )
+}
+
+/// Values are placed on the first device only.
+const DEVICES: usize = 1;
+
+#[cold]
+fn no_such_device(meta: &Meta) -> Error {
+    Error::runtime(format!(
+        "tpu error: invalid device ordinal {}; this process has {DEVICES} device(s)",
+        meta.device.index
+    ))
 }
 
 impl Backend for Tpu {
@@ -119,6 +133,9 @@ impl Backend for Tpu {
     }
 
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {
+        if meta.device.index > 0 {
+            return Err(no_such_device(meta));
+        }
         let device = device::get()?;
         device.check_process().map_err(|f| f.error())?;
         let buffer = device
@@ -144,7 +161,6 @@ impl Backend for Tpu {
     }
 
     fn device_count(&self) -> Result<usize> {
-        // Values are placed on the first device only.
-        device::get().map(|_| 1)
+        device::get().map(|_| DEVICES)
     }
 }

@@ -38,7 +38,7 @@ pub struct ConvDims {
     pub output_feature_dimension: usize,
     /// Which dimensions of the output are spatial.
     pub output_spatial_dimensions: Vec<usize>,
-    /// `DEFAULT`, `HIGH` or `HIGHEST` for both operands; the compiler's default when absent.
+    /// `DEFAULT`, `HIGH` or `HIGHEST` for both operands; what [`Func::set_precision`] says when absent.
     pub precision: Option<&'static str>,
 }
 
@@ -86,7 +86,8 @@ pub(crate) fn window_count(
 impl Func {
     /// Multiplies and sums over the dimension pairs `contract`, once for each element of the pairs `batch`. The result's
     /// dimensions are the batch, then what remains of `a`, then of `b`. Its elements are `out`, which may be wider than the
-    /// operands' type, and then is also the accumulator.
+    /// operands' type, and then is also the accumulator. `precision` is `DEFAULT`, `HIGH` or `HIGHEST`; when absent, what
+    /// [`Func::set_precision`] says.
     pub fn dot_general(
         &mut self,
         a: &Value,
@@ -130,7 +131,7 @@ impl Func {
             put(&mut attributes, format_args!(", batching_dims = [{}] x [{}]", List(batch.0), List(batch.1)));
         }
         put(&mut attributes, format_args!(", contracting_dims = [{}] x [{}]", List(contract.0), List(contract.1)));
-        if let Some(precision) = precision {
+        if let Some(precision) = precision.or_else(|| self.product_precision(a.element())) {
             put(&mut attributes, format_args!(", precision = [{precision}, {precision}]"));
         }
         self.op(&ty, format_args!("stablehlo.dot_general {a}, {b}{attributes} : ({}, {}) -> {ty}", a.ty(), b.ty()))
@@ -204,7 +205,7 @@ impl Func {
         if dims.window_reversal.contains(&true) {
             put(&mut window, format_args!(", reverse = [{}]", List(&dims.window_reversal)));
         }
-        let precision = match dims.precision {
+        let precision = match dims.precision.or_else(|| self.product_precision(x.element())) {
             Some(p) => format!(", precision_config = [#stablehlo<precision {p}>, #stablehlo<precision {p}>]"),
             None => String::new(),
         };

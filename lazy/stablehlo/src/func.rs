@@ -73,6 +73,30 @@ impl Platform {
     }
 }
 
+/// How precisely an accelerator multiplies matrices of `float32`, where its units multiply `bfloat16`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[repr(u8)]
+pub enum Precision {
+    /// As precisely as `float32` allows: six passes on a TPU.
+    #[default]
+    Highest,
+    /// Sums of two `bfloat16` for each operand: three passes.
+    High,
+    /// Operands rounded to `bfloat16`: one pass.
+    Medium,
+}
+
+impl Precision {
+    /// The attribute's value in StableHLO.
+    pub fn mlir(self) -> &'static str {
+        match self {
+            Precision::Highest => "HIGHEST",
+            Precision::High => "HIGH",
+            Precision::Medium => "DEFAULT",
+        }
+    }
+}
+
 /// The body of `@main`, built one operation at a time.
 ///
 /// Every method appends operations and returns the value they compute. Operands of the wrong shape or type are a bug of
@@ -85,12 +109,18 @@ pub struct Func {
     /// Constants by their text, so that each is printed once.
     constants: HashMap<String, Value>,
     platform: Platform,
+    /// Of products of `float32`, where that was said.
+    precision: Option<Precision>,
+    /// Number of products that ask for it.
+    precise: usize,
     /// Number of custom calls.
     pub(crate) calls: usize,
     /// What the next one waits for.
     pub(crate) call_after: Vec<Value>,
     /// By the names of values.
     windows: HashMap<u32, Window>,
+    /// The operands of reshapes, by the names of results.
+    reshaped: HashMap<u32, Value>,
 }
 
 /// Where the elements of a value lie in another, row-major one.
@@ -126,6 +156,24 @@ impl Func {
         self.platform
     }
 
+    /// Sets how precisely an accelerator multiplies `float32` from now on. XLA:CPU is not told: it always multiplies `float32`.
+    pub fn set_precision(&mut self, precision: Precision) {
+        self.precision = Some(precision);
+    }
+
+    /// How many products so far ask for the precision that was set.
+    pub fn precise_products(&self) -> usize {
+        self.precise
+    }
+
+    /// What a product of `e` asks for unless its caller knows better. 16-bit floats never ask for more passes.
+    pub(crate) fn product_precision(&mut self, e: ElementType) -> Option<&'static str> {
+        let asks = matches!(e, ElementType::F32 | ElementType::C64) && !self.platform.is_cpu();
+        let precision = self.precision.filter(|_| asks)?;
+        self.precise += 1;
+        Some(precision.mlir())
+    }
+
     /// Adds an argument; arguments are numbered in the order of these calls.
     pub fn arg(&mut self, ty: Type) -> Value {
         let id = ARGUMENT | self.args.len() as u32;
@@ -157,6 +205,16 @@ impl Func {
     /// Says where the elements of `v` can be found: who reads strided memory need not have them moved.
     pub fn set_window(&mut self, v: &Value, window: Window) {
         self.windows.insert(v.id, window);
+    }
+
+    /// Notes that `y` is `x` under another shape.
+    pub(crate) fn note_reshape(&mut self, y: &Value, x: &Value) {
+        self.reshaped.insert(y.id, x.clone());
+    }
+
+    /// What `v` is a reshape of, if it is one.
+    pub(crate) fn reshaped(&self, v: &Value) -> Option<&Value> {
+        self.reshaped.get(&v.id)
     }
 
     /// Where the elements of `v` lie, if that was said.

@@ -57,7 +57,7 @@ mod types;
 
 pub use contraction::ConvDims;
 pub use elementwise::Direction;
-pub use func::{Func, Platform, Value, Window};
+pub use func::{Func, Platform, Precision, Value, Window};
 pub use indexing::{GatherDims, ScatterDims, ScatterKind};
 pub use reduction::ReduceKind;
 pub use special::FftKind;

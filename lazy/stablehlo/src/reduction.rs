@@ -5,6 +5,9 @@ use crate::elementwise::compare_type;
 use crate::func::{Array, List, Types, put};
 use crate::{ElementType, Func, Type, Value};
 
+/// How many elements along a dimension XLA:CPU's tree reductions take as one window.
+const WINDOW: usize = 32;
+
 /// How a reduction joins two elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReduceKind {
@@ -75,6 +78,46 @@ impl Func {
             let sum = self.reduce(&wide, kind, dims);
             return self.convert(&sum, e);
         }
+        if kind == ReduceKind::Add && !e.is_integer() && e != ElementType::Pred && self.platform().is_cpu() {
+            return self.sum_in_stages(x, dims);
+        }
+        self.reduce_at_once(x, kind, dims)
+    }
+
+    /// A sum in the spelling that XLA:CPU computes precisely.
+    ///
+    /// XLA:CPU cuts a large sum into windows of 32 elements along each reduced dimension, and adds up the elements of a
+    /// window one after the other: up to 32^k of them for k dimensions, where errors reach 7e-4 in `float32`. So at most 32
+    /// elements, or one dimension, are reduced at a time. Barriers keep the compiler from joining the stages again. That is
+    /// also two to three times as fast as one `reduce`.
+    fn sum_in_stages(&mut self, x: &Value, dims: &[usize]) -> Value {
+        // The compiler would reduce the operand of a reshape that only joins dimensions: stages must be those of the operand.
+        if let Some((source, inner)) = self.reshaped(x).and_then(|s| Some((s.clone(), dims_before(s, x, dims)?))) {
+            let y = self.sum_in_stages(&source, &inner);
+            return self.reshape(&y, &without(x.shape(), dims));
+        }
+        let mut left = dims.to_vec();
+        left.sort_unstable();
+        let mut x = x.clone();
+        while let Some(last) = left.pop() {
+            let mut stage = vec![last];
+            let mut count = x.shape()[last];
+            while let Some(&next) = left.last().filter(|&&next| count.saturating_mul(x.shape()[next]) <= WINDOW) {
+                count *= x.shape()[next];
+                stage.push(next);
+                left.pop();
+            }
+            stage.reverse();
+            x = self.reduce_at_once(&x, ReduceKind::Add, &stage);
+            if !left.is_empty() {
+                x = self.optimization_barrier(&[x]).swap_remove(0);
+            }
+        }
+        x
+    }
+
+    fn reduce_at_once(&mut self, x: &Value, kind: ReduceKind, dims: &[usize]) -> Value {
+        let e = x.element();
         let init = self.identity(kind, e);
         let ty = Type::new(&without(x.shape(), dims), e);
         self.op(
@@ -346,6 +389,38 @@ impl Func {
 /// The sizes that remain when `dims` are removed.
 fn without(shape: &[usize], dims: &[usize]) -> Vec<usize> {
     (0..shape.len()).filter(|d| !dims.contains(d)).map(|d| shape[d]).collect()
+}
+
+/// The dimensions of `source` that the reduced dimensions of `x`, a reshape of it, are made of; `None` where some reduced
+/// dimension shares one with a dimension that is kept.
+fn dims_before(source: &Value, x: &Value, dims: &[usize]) -> Option<Vec<usize>> {
+    if x.ty().numel() == 0 {
+        return None;
+    }
+    let (from, to) = (source.shape(), x.shape());
+    let (mut i, mut j, mut found) = (0, 0, Vec::new());
+    while i < from.len() || j < to.len() {
+        // The shortest runs of both that have as many elements.
+        let (first_i, first_j) = (i, j);
+        let (mut n, mut m) = (1, 1);
+        while i == first_i && j == first_j || n != m {
+            if n <= m && i < from.len() {
+                n *= from[i];
+                i += 1;
+            } else {
+                m *= to[j];
+                j += 1;
+            }
+        }
+        let reduced = (first_j..j).filter(|&d| to[d] > 1 && dims.contains(&d)).count();
+        if reduced > 0 && reduced < (first_j..j).filter(|&d| to[d] > 1).count() {
+            return None;
+        }
+        if reduced > 0 {
+            found.extend(first_i..i);
+        }
+    }
+    Some(found)
 }
 
 fn check_dims(name: &str, x: &Value, dims: &[usize]) {

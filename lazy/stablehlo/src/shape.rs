@@ -11,7 +11,9 @@ impl Func {
         }
         let ty = Type::new(shape, x.element());
         assert!(ty.numel() == x.ty().numel(), "reshape (C2): {} and {ty} differ in size", x.ty());
-        self.op(&ty, format_args!("stablehlo.reshape {x} : ({}) -> {ty}", x.ty()))
+        let y = self.op(&ty, format_args!("stablehlo.reshape {x} : ({}) -> {ty}", x.ty()));
+        self.note_reshape(&y, x);
+        y
     }
 
     /// Reorders the dimensions: dimension `i` of the result is dimension `perm[i]` of `x`.

@@ -3,7 +3,8 @@
 
 use torchtpu_stablehlo::ElementType::*;
 use torchtpu_stablehlo::{
-    ConvDims, Direction, ElementType, FftKind, Func, GatherDims, ReduceKind, ScatterDims, ScatterKind,
+    ConvDims, Direction, ElementType, FftKind, Func, GatherDims, Platform, Precision, ReduceKind, ScatterDims,
+    ScatterKind,
 };
 use torchtpu_stablehlo::{Type, Value};
 
@@ -516,4 +517,68 @@ modules! {
         );
         f.optimization_barrier(&outputs)
     };
+}
+
+/// Products and convolutions of several types, and one product whose caller knows better.
+fn products(f: &mut Func) -> Vec<Value> {
+    let mut outputs = vec![];
+    for e in [F32, C64, BF16, F64] {
+        let (a, b) = (arg(f, &[2, 3], e), arg(f, &[3, 4], e));
+        outputs.push(f.dot_general(&a, &b, (&[], &[]), (&[1], &[0]), e, None));
+    }
+    let (a, b) = (arg(f, &[2, 3], F32), arg(f, &[3, 4], F32));
+    outputs.push(f.dot_general(&a, &b, (&[], &[]), (&[1], &[0]), F32, Some("DEFAULT")));
+    let (x, w) = (arg(f, &[1, 2, 5], F32), arg(f, &[3, 2, 3], F32));
+    outputs.push(f.convolution(&x, &w, &ConvDims::new(1)));
+    outputs
+}
+
+#[test]
+fn accelerators_are_told_how_precisely_to_multiply() {
+    for (name, precision) in [
+        ("products_highest", Precision::Highest),
+        ("products_high", Precision::High),
+        ("products_medium", Precision::Medium),
+    ] {
+        let mut f = Func::new();
+        f.set_precision(precision);
+        let outputs = products(&mut f);
+        assert_eq!(f.precise_products(), 3);
+        insta::assert_snapshot!(name, f.finish(name, &outputs));
+    }
+}
+
+#[test]
+fn xla_cpu_is_told_no_precision() {
+    let text = |precision| {
+        let mut f = Func::for_platform(Platform::Cpu { kernels: false });
+        if let Some(precision) = precision {
+            f.set_precision(precision);
+        }
+        let outputs = products(&mut f);
+        f.finish("products", &outputs)
+    };
+    for precision in [Precision::Highest, Precision::High, Precision::Medium] {
+        assert_eq!(text(Some(precision)), text(None));
+    }
+}
+
+/// XLA:CPU adds up windows of 32 elements along each reduced dimension in a row: one dimension at a time is precise.
+#[test]
+fn xla_cpu_sums_one_dimension_at_a_time() {
+    for (name, platform) in [("sums_for_xla_cpu", Platform::Cpu { kernels: false }), ("sums_elsewhere", Platform::Any)]
+    {
+        let mut f = Func::for_platform(platform);
+        let x = arg(&mut f, &[4, 3, 64, 5, 2], F32);
+        let flat = f.reshape(&x, &[4, 3 * 64 * 5, 2]);
+        let ints = arg(&mut f, &[64, 64], S32);
+        let outputs = [
+            f.reduce(&x, ReduceKind::Add, &[0, 1, 2, 3, 4]),
+            f.reduce(&x, ReduceKind::Add, &[0, 2]),
+            f.reduce(&x, ReduceKind::Max, &[0, 2]),
+            f.reduce(&flat, ReduceKind::Add, &[1]),
+            f.reduce(&ints, ReduceKind::Add, &[0, 1]),
+        ];
+        insta::assert_snapshot!(name, f.finish(name, &outputs));
+    }
 }

@@ -9,9 +9,14 @@ import os as _os
 import sys as _sys
 from math import e, inf, nan, pi  # noqa: F401
 
-from . import _C
-from ._size import Size
-from ._C import (  # noqa: F401
+from . import _as_torch
+
+_as_torch.begin()
+
+from . import _C  # noqa: E402
+from ._as_torch import install  # noqa: E402,F401
+from ._size import Size  # noqa: E402
+from ._C import (  # noqa: E402,F401
     OutOfMemoryError,
     Generator,
     Tensor,
@@ -55,7 +60,7 @@ for _k, _v in vars(_C).items():
 del _k, _v
 
 return_types = _C._return_types
-_sys.modules[f"{__name__}.return_types"] = return_types
+_sys.modules[f"{__package__}.return_types"] = return_types
 
 newaxis = None
 
@@ -74,6 +79,21 @@ from .random import (  # noqa: E402,F401
 )
 
 _LAZY_MODULES = {
+    "__config__",
+    "__future__",
+    "_VF",
+    "_custom_ops",
+    "_jit_internal",
+    "_linalg_utils",
+    "_ops",
+    "_subclasses",
+    "_tensor_str",
+    "_utils",
+    "ao",
+    "classes",
+    "futures",
+    "quantization",
+    "quasirandom",
     "_dynamo",
     "_higher_order_ops",
     "_inductor",
@@ -124,6 +144,14 @@ _LAZY_NAMES = {
     "to_dlpack": "utils.dlpack",
 }
 _LAZY_NAMES["GradScaler"] = "amp"
+_LAZY_NAMES["Event"] = _LAZY_NAMES["Stream"] = "_streams"
+_LAZY_NAMES["SymBool"] = _LAZY_NAMES["SymFloat"] = _LAZY_NAMES["SymInt"] = "_sym"
+_LAZY_NAMES["Future"] = "futures"
+_LAZY_NAMES["TensorType"] = "_c_names"
+_LAZY_NAMES["AcceleratorError"] = _LAZY_NAMES["Tag"] = _LAZY_NAMES["batch_norm_update_stats"] = "_rare"
+for _name in ("", "_index", "_value", "_type", "_not_implemented", "_is_size", "_tensor_all", "_with"):
+    _LAZY_NAMES[f"_check{_name}"] = "_checks"
+_LAZY_NAMES["_assert"] = _LAZY_NAMES["_assert_async"] = "_checks"
 _LAZY_NAMES["ScriptFunction"] = _LAZY_NAMES["ScriptModule"] = "jit"
 _LAZY_NAMES["from_file"] = _LAZY_NAMES["frombuffer"] = "_memory"
 for _name in (
@@ -145,6 +173,7 @@ for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "I
     _LAZY_NAMES[f"{_name}Storage"] = "storage"
 for _name in ("ComplexDouble", "ComplexFloat", "Typed", "Untyped"):
     _LAZY_NAMES[f"{_name}Storage"] = "storage"
+_LAZY_NAMES["Storage"] = "storage"
 for _name in ("svd_lowrank", "pca_lowrank"):
     _LAZY_NAMES[_name] = "_lowrank"
 for _name in ("cholesky", "eig", "lstsq", "matrix_rank", "qr", "solve", "symeig"):
@@ -153,14 +182,16 @@ del _name
 
 
 def __getattr__(name):
+    if name == "torch":
+        return _sys.modules[__package__]
     if name in _LAZY_MODULES:
         try:
-            return _importlib.import_module(f"{__name__}.{name}")
+            return _importlib.import_module(f"{__package__}.{name}")
         except ModuleNotFoundError as error:
-            if error.name != f"{__name__}.{name}":
+            if error.name != f"{__package__}.{name}":
                 raise
     elif name in _LAZY_NAMES:
-        value = getattr(_importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}"), name)
+        value = getattr(_importlib.import_module(f"{__package__}.{_LAZY_NAMES[name]}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'torch' has no attribute '{name}'")
@@ -169,7 +200,7 @@ def __getattr__(name):
 def __dir__():
     from importlib.util import find_spec
 
-    there = {name for name in _LAZY_MODULES if find_spec(f"{__name__}.{name}")}
+    there = {name for name in _LAZY_MODULES if find_spec(f"{__package__}.{name}")}
     return sorted(set(globals()) | there | set(_LAZY_NAMES))
 
 
@@ -184,3 +215,6 @@ _look_for_plugins()
 
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_C._tpu_quiesce)
+
+# Last: `__name__` becomes "torch" here.
+_as_torch.finish()

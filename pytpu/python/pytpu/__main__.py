@@ -1,60 +1,150 @@
-"""``python -m pytpu script.py``: runs a script that says ``import torch``."""
+"""``python -m pytpu``: runs a program that says ``import torch``, as ``python`` would run it.
 
-import importlib
-import importlib.abc
-import importlib.metadata
-import importlib.util
-import pathlib
-import runpy
+``python -m pytpu [options] [-c code | -m module | script | -] [arguments]``. Options before them are Python's own. Without a program,
+the standard input is run, or statements typed at a terminal.
+"""
+
+import os
 import sys
+import types
 
 import pytpu
 
-
-class _Metadata(importlib.metadata.Distribution):
-    """What libraries that ask for the version of the installed package ``torch`` are told."""
-
-    def read_text(self, filename):
-        if filename == "METADATA":
-            return f"Metadata-Version: 2.1\nName: torch\nVersion: {pytpu.__version__}\n"
-        return None
-
-    def locate_file(self, path):
-        return pathlib.Path(pytpu.__file__).parent.parent / path
+# Python's options that take an argument.
+_WITH_ARGUMENT = ("-W", "-X", "--check-hash-based-pycs")
 
 
-class _Alias(importlib.metadata.DistributionFinder, importlib.abc.Loader):
-    """Finds ``torch.x.y`` as ``pytpu.x.y``: the very same module."""
+def _options(arguments):
+    """Return how many of the arguments are options of Python itself."""
+    count = 0
+    while count < len(arguments):
+        option = arguments[count]
+        if option in ("-", "-c", "-m") or option[:2] in ("-c", "-m") or not option.startswith("-"):
+            break
+        count += 2 if option in _WITH_ARGUMENT else 1
+    return min(count, len(arguments))
 
-    def find_spec(self, name, path=None, target=None):
-        if name.startswith("torch."):
-            return importlib.util.spec_from_loader(name, self)
-        return None
 
-    def create_module(self, spec):
-        return importlib.import_module("pytpu" + spec.name.removeprefix("torch"))
+def _fresh_main(**attributes):
+    """Put an empty module ``__main__`` in place of this one."""
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__builtins__=__builtins__, __annotations__={}, **attributes)
+    sys.modules["__main__"] = module
+    return module.__dict__
 
-    def exec_module(self, module):
-        pass
 
-    def find_distributions(self, context=importlib.metadata.DistributionFinder.Context()):
-        return [_Metadata()] if context.name == "torch" else []
+def _set_path(first):
+    # Python put the current folder there for `-m`, unless it was told not to.
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = first
+
+
+def _run(code, name, namespace):
+    exec(compile(code, name, "exec", dont_inherit=True) if isinstance(code, (str, bytes)) else code, namespace)
+
+
+def _run_module(name):
+    import runpy
+
+    _fresh_main()
+    # What `python -m` calls, so that messages and exit codes are the same.
+    runpy._run_module_as_main(name)
+
+
+def _run_script(path):
+    from importlib.machinery import SourceFileLoader
+    from pkgutil import get_importer, read_code
+
+    if get_importer(path) is not None and not os.path.isfile(path) or path.endswith((".zip", ".pyz")):
+        import runpy
+
+        # A folder or an archive with a `__main__` in it.
+        _set_path(os.path.join(os.getcwd(), path))
+        _fresh_main()
+        runpy._run_module_as_main("__main__", False)
+        return
+    full = os.path.join(os.getcwd(), path)
+    try:
+        with open(path, "rb") as file:
+            code = read_code(file)
+            if code is None:
+                file.seek(0)
+                code = file.read()
+    except OSError as error:
+        print(f"{sys.executable}: can't open file {full!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+    _set_path(os.path.dirname(os.path.realpath(path)))
+    _run(code, full, _fresh_main(__file__=full, __cached__=None, __loader__=SourceFileLoader("__main__", full)))
+
+
+def _run_input():
+    from importlib.machinery import BuiltinImporter
+
+    _set_path("")
+    namespace = _fresh_main(__loader__=BuiltinImporter, __file__="<stdin>", __cached__=None)
+    if sys.stdin is not None and sys.stdin.isatty():
+        import code
+
+        try:
+            import readline
+            import rlcompleter
+
+            readline.set_completer(rlcompleter.Completer(namespace).complete)
+            readline.parse_and_bind("tab: complete")
+        except ImportError:
+            pass
+        code.interact(local=namespace, exitmsg="")
+    elif sys.stdin is not None:
+        _run(sys.stdin.read(), "<stdin>", namespace)
 
 
 def main():
-    if len(sys.argv) < 2:
-        sys.exit("usage: python -m pytpu [-m module | script.py] [arguments]")
-    sys.modules["torch"] = pytpu
-    sys.meta_path.insert(0, _Alias())
-    if sys.argv[1] == "-m":
-        name = sys.argv[2]
-        sys.argv[:] = sys.argv[2:]
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    """Run what the command line says."""
+    arguments = sys.argv[1:]
+    count = _options(arguments)
+    if count:
+        # A new interpreter, which reads its options itself.
+        from subprocess import _args_from_interpreter_flags as flags
+
+        os.execv(sys.executable, [sys.executable, *flags(), *arguments[:count], "-m", "pytpu", *arguments[count:]])
+    pytpu.install()
+    if arguments[:1] and arguments[0][:2] in ("-c", "-m"):
+        kind, value = arguments[0][:2], arguments[0][2:]
+        rest = arguments[1:] if value else arguments[2:]
+        if not value and len(arguments) < 2:
+            print(f"Argument expected for the {kind} option", file=sys.stderr)
+            sys.exit(2)
+        value = value or arguments[1]
+        sys.argv[:] = [kind, *rest]
+        if kind == "-m":
+            _run_module(value)
+        else:
+            from importlib.machinery import BuiltinImporter
+
+            _set_path("")
+            _run(value, "<string>", _fresh_main(__loader__=BuiltinImporter))
         return
-    script = sys.argv[1]
-    sys.argv[:] = sys.argv[1:]
-    sys.path.insert(0, script.rpartition("/")[0])
-    runpy.run_path(script, run_name="__main__")
+    sys.argv[:] = arguments or [""]
+    if arguments and arguments[0] != "-":
+        _run_script(arguments[0])
+    else:
+        _run_input()
 
 
-main()
+def _start():
+    try:
+        main()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        # Show the program's own frames only, as Python does.
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        sys.excepthook = lambda *shown: None
+        raise
+
+
+if __name__ == "__main__":
+    _start()

@@ -27,3 +27,32 @@ def empty_cache():
 def no_memory(device=None):
     """Bytes that were allocated: none."""
     return 0
+
+
+def absent_class(name, why="it is not part of this package", base=object):
+    """Make a class that can be imported, named in annotations, inherited from and asked about. Making an instance is refused.
+
+    Args:
+        name: the full name, ``torch.fx.Tracer``.
+        why: the end of the error's text.
+        base: the class that it inherits from.
+    """
+    module, _, last = name.rpartition(".")
+
+    def refuse(self, *args, **kwargs):
+        raise NotImplementedError(f"{name}: {why}")
+
+    body = {"__module__": module, "__init__": refuse, "__doc__": f"A name only. Raises ``NotImplementedError`` when it is made: {why}."}
+    return type(last, (base,), body)
+
+
+def absent_function(name, why="it is not part of this package"):
+    """Make a function that can be imported. A call raises ``NotImplementedError`` with the full name."""
+    module, _, last = name.rpartition(".")
+
+    def refuse(*args, **kwargs):
+        raise NotImplementedError(f"{name}: {why}")
+
+    refuse.__module__, refuse.__name__, refuse.__qualname__ = module, last, last
+    refuse.__doc__ = f"A name only. Raises ``NotImplementedError``: {why}."
+    return refuse

@@ -60,6 +60,26 @@ class _Part:
         raise TypeError("these bytes are for tensors to write to")
 
 
+class _PartOfTensor:
+    """Bytes of a tensor as NumPy's interface describes them; it keeps the memory alive."""
+
+    def __init__(self, flat, start, size):
+        self._flat, self._start, self._size = flat, start, size
+
+    @property
+    def __array_interface__(self):
+        data = (self._flat.data_ptr() + self._start, False)
+        return {"data": data, "shape": (self._size,), "typestr": "|u1", "version": 3}
+
+    def __setitem__(self, index, value):
+        raise TypeError("these bytes are for tensors to write to")
+
+
+def part(flat, start, size):
+    """A tensor of ``uint8`` on some bytes of a flat one in the host's memory, with a storage of its own."""
+    return _C.as_tensor(_PartOfTensor(flat, start, size)) if size else _C._ops.empty([0], dtype=_C.uint8)
+
+
 _warned = False
 
 

@@ -1,6 +1,6 @@
 """``torch.Size``."""
 
-from . import _C
+from . import _as_torch, _C
 
 
 class Size(tuple):
@@ -48,11 +48,12 @@ class Size(tuple):
     __rmul__ = __mul__
 
     def __reduce__(self):
-        return _size, (tuple(self),)
+        # Pickles name the class where `torch` is this package, else a function of this module.
+        return Size if _as_torch.is_torch else _size, (tuple(self),)
 
 
 def _size(sizes):
-    """Makes a size; what pickles call."""
+    """Make a size."""
     return Size(sizes)
 
 

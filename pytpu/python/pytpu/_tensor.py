@@ -85,7 +85,7 @@ def __repr__(self, *, tensor_contents=None):
 
 @method
 def __format__(self, spec):
-    if self.dim() == 0 and type(self) is Tensor:
+    if self.dim() == 0 and type(self) is Tensor and not self.is_meta:
         return self.item().__format__(spec)
     return object.__format__(self, spec)
 
@@ -177,11 +177,13 @@ del _type
 
 
 class _HostArray:
-    """Shows a tensor's memory to NumPy and keeps it alive."""
+    """Shows a tensor's memory to NumPy and keeps it alive.
+
+    It holds a tensor of its own: the object `tensor` may be given other memory (`resize_`, `set_`, `data =`, `Module.double`).
+    """
 
     def __init__(self, tensor):
-        self._tensor = tensor
-        self.__array_interface__ = _C._array_interface(tensor)
+        self.__array_interface__, self._tensor = _C._array_interface(tensor)
 
 
 @method
@@ -191,7 +193,7 @@ def numpy(self, *, force=False):
 
     if force:
         return _resolved(self).numpy()
-    if self.requires_grad:
+    if self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if not self.is_cpu:
         raise TypeError(
@@ -277,27 +279,25 @@ def __copy__(self):
     return new
 
 
-def _rebuild(cls, data, dtype, size, device, requires_grad, attributes):
-    """Makes a tensor from pickled bytes."""
-    t = _C._from_bytes(data, dtype).reshape(size).to(device)
-    if cls is not None:
-        t = Tensor._make_subclass(cls, t, requires_grad)
-    elif requires_grad:
-        t.requires_grad_()
-    if attributes:
-        t.__dict__.update(attributes)
-    return t
+def _rebuild_from_type_v2(func, new_type, args, state):
+    """Makes a tensor of a subclass, or with attributes, from its pickle."""
+    t = func(*args)
+    if new_type is not Tensor and type(t) is not new_type:
+        t = t.as_subclass(new_type)
+    set_state = getattr(new_type, "__setstate__", None)
+    if set_state is not None and set_state is not getattr(Tensor, "__setstate__", None):
+        t.__setstate__(state)
+        return t
+    from ._utils import _set_state
 
-
-_rebuild.__module__ = "pytpu._tensor"
+    return _set_state(t, state)
 
 
 @method
 def __reduce_ex__(self, protocol):
-    attributes = dict(self.__dict__) or None
-    cls = None if type(self) is Tensor else type(self)
-    args = (cls, _C._to_bytes(self), self.dtype, tuple(self.shape), str(self.device), self.requires_grad, attributes)
-    return _rebuild, args
+    from ._utils import reduce_tensor
+
+    return reduce_tensor(self)
 
 
 def _type(self, dtype=None, non_blocking=False):
@@ -352,9 +352,19 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
 @method
 def new(self, *args):
     """A tensor of this dtype and device: of the given sizes, or with the given data."""
+    from ._size import Size
+
+    if len(args) == 1 and isinstance(args[0], Size):
+        return self.new_empty(args[0])
     if args and not isinstance(args[0], int):
         return self.new_tensor(args[0])
     return self.new_empty(args or (0,))
+
+
+@method
+def chalf(self, *, memory_format=None):
+    """Raises: there is no ``torch.complex32`` yet."""
+    raise NotImplementedError("complex numbers of float16 (torch.complex32) are not supported yet; use torch.complex64")
 
 
 @method
@@ -470,9 +480,9 @@ def const_data_ptr(self):
     return self.data_ptr()
 
 
-@method
-def is_inference(self):
-    return False
+def _check_resizable(tensor):
+    if not tensor._is_resizable():
+        raise RuntimeError("Trying to resize storage that is not resizable")
 
 
 @method
@@ -489,6 +499,7 @@ def resize_(self, *size, memory_format=None):
             step *= max(s, 1)
         new = _C._strided(self.detach(), self.storage_offset(), list(size), stride)
     else:
+        _check_resizable(self)
         new = self.detach().new_empty(size)
         flat = _C._strided(self.detach(), 0, [self._storage_bytes() // self.element_size()], [1])
         new.reshape(-1)[: flat.numel()].copy_(flat)
@@ -520,9 +531,27 @@ def fill_diagonal_(self, fill_value, wrap=False):
     return self
 
 
+def _c_name(dtype):
+    """The name of a dtype as messages of C++ show it."""
+    names = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+             "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+             "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+    name = str(dtype).removeprefix("torch.")
+    return names.get(name, name)
+
+
 @method
 def set_(self, source=None, storage_offset=0, size=None, stride=None):
     """Makes this tensor look at another's memory, or at a storage from an offset with sizes and strides."""
+    if isinstance(source, _C.Tensor):
+        if source.dtype != self.dtype:
+            names = [_c_name(t.dtype) for t in (source, self)]
+            raise RuntimeError(f"Could not set tensor of type {names[0]} to a tensor of type {names[1]}")
+    elif source is not None and getattr(source, "dtype", self.dtype) != self.dtype:
+        raise RuntimeError(
+            f"Expected a Storage of type {_c_name(self.dtype)} or an UntypedStorage, but got type {source.dtype._scalar_type} for "
+            "argument 1 'storage'"
+        )
     if source is not None and (not isinstance(source, _C.Tensor) or size is not None):
         flat = source.detach() if isinstance(source, _C.Tensor) else source._flat()
         flat = flat if flat.dtype == self.dtype else flat.view(self.dtype)
@@ -583,7 +612,7 @@ def untyped_storage(self):
     """The memory behind the tensor, as bytes."""
     from .storage import UntypedStorage
 
-    return UntypedStorage._of(self)
+    return UntypedStorage._of(self)._watch(self)
 
 
 @method

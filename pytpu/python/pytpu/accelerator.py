@@ -16,7 +16,7 @@ from .tpu import (
 from .tpu import set_device as set_device_index
 
 __all__ = [
-    "current_accelerator", "current_device_idx", "current_device_index", "device_count", "device_index", "empty_cache", "is_available",
+    "current_accelerator", "current_stream", "set_stream", "current_device_idx", "current_device_index", "device_count", "device_index", "empty_cache", "is_available",
     "max_memory_allocated", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
     "set_device_idx", "set_device_index", "synchronize",
 ]
@@ -30,6 +30,17 @@ def current_accelerator(check_available=False):
 # Their older names.
 current_device_idx = current_device_index
 set_device_idx = set_device_index
+
+
+def current_stream(device=None):
+    """Return the stream of the accelerator, the only one that it has."""
+    from ._streams import current_stream
+
+    return current_stream(current_accelerator() if device is None else device)
+
+
+def set_stream(stream):
+    """Choose a stream: there is one, so nothing is to be done."""
 
 
 class device_index:

@@ -3,4 +3,5 @@
 from . import _C
 
 _PREFIX = "fft_"
+__all__ = sorted(k[len(_PREFIX) :] for k in vars(_C._ops) if k.startswith(_PREFIX))
 globals().update({k[len(_PREFIX) :]: v for k, v in vars(_C._ops).items() if k.startswith(_PREFIX)})

@@ -1,5 +1,6 @@
 """Modules as functions of their parameters, and derivatives of functions as functions."""
 
+from ._absent import absent_function
 from ._transforms import grad as grad
 from ._transforms import grad_and_value as grad_and_value
 from ._transforms import hessian as hessian
@@ -8,6 +9,8 @@ from ._transforms import jacrev as jacrev
 from ._transforms import jvp as jvp
 from ._transforms import linearize as linearize
 from ._transforms import vjp as vjp
+
+vmap = absent_function("torch.func.vmap", "functions are not mapped over a dimension yet")
 
 
 def _slots(module):

@@ -10,7 +10,7 @@ from .overrides import _overridable
 __all__ = [
     "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
     "asarray", "compile", "get_device_module", "get_num_interop_threads", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
-    "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "numel", "set_default_tensor_type", "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
+    "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "set_warn_always", "numel", "set_default_tensor_type", "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
     "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
     "get_deterministic_debug_mode", "set_deterministic_debug_mode", "set_float32_matmul_precision",
     "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
@@ -27,7 +27,7 @@ _PROFILES = {
     "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 80},
 }
 _print_options = dict(_PROFILES["default"])
-_settings = {"deterministic": False, "warn_only": False, "matmul_precision": "highest"}
+_settings = {"deterministic": False, "warn_only": False, "warn_always": False}
 
 
 def numel(input):
@@ -77,12 +77,10 @@ def set_anomaly_enabled(enabled, check_nan=True):
 
 def is_inference(input):
     """Whether the tensor was made in inference mode."""
-    return False
+    return input.is_inference()
 
 
-def is_inference_mode_enabled():
-    """Whether inference mode is on."""
-    return False
+is_inference_mode_enabled = _C.is_inference_mode_enabled
 
 
 def is_storage(obj):
@@ -95,17 +93,94 @@ def is_storage(obj):
 
 def is_warn_always_enabled():
     """Whether warnings are repeated."""
-    return False
+    return _settings["warn_always"]
 
 
-def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False):
-    """A tensor of the data, on the same memory where possible unless ``copy``."""
-    t = _C.as_tensor(obj, dtype=dtype, device=device)
-    if copy:
-        t = t.detach().clone()
-    if requires_grad:
-        t.requires_grad_()
-    return t
+def set_warn_always(b):
+    """Set whether a warning of this package is given each time and not only once. Python's filters act on it as well."""
+    if not isinstance(b, bool):
+        raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+    _settings["warn_always"] = b
+
+
+def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
+    """A tensor of ``obj``: on the same memory where that is possible, a copy where it is not or where ``copy`` is true.
+
+    Args:
+        obj: a tensor, NumPy array, DLPack capsule, storage, object with a buffer, number, or nested sequence of numbers.
+        copy: true for a copy always; false to refuse one.
+        requires_grad: whether the result requires a gradient; by default, as ``obj`` does.
+
+    Raises:
+        ValueError: ``copy`` is false and the memory cannot be shared.
+    """
+    device = None if device is None else _C.device(device)
+    t = _aliased(obj, dtype, copy)
+    if t is None:
+        if copy is False:
+            if type(obj).__module__ == "numpy":
+                raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. ")
+            raise ValueError("can't alias arbitrary sequence into a tensor.")
+        return _C.tensor(obj, dtype=dtype, device=device, requires_grad=bool(requires_grad))
+    if copy is False:
+        if device is not None and device.type != t.device.type:
+            raise ValueError(f"can't alias tensor from device '{t.device}' to '{device}'.")
+        if dtype is not None and dtype != t.dtype:
+            raise ValueError(f"can't alias tensor with dtype '{t.dtype._scalar_type}' into dtype '{dtype._scalar_type}'.")
+    if requires_grad is None and t.requires_grad and copy is not True:
+        _once(
+            "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
+            "requires_grad=False explicitly to get the old behavior and silence this warning."
+        )
+    y = t.to(t.device if device is None else device, t.dtype if dtype is None else dtype)
+    if copy and y is t:
+        y = t.clone()
+    if requires_grad is False and y.requires_grad:
+        return y.detach()
+    if requires_grad and not y.requires_grad:
+        if not (y.is_floating_point() or y.is_complex()):
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
+        y.requires_grad_()
+    return y
+
+
+def _aliased(obj, dtype, copy):
+    """A tensor on the memory of an object; None where the object has none to share."""
+    if isinstance(obj, _C.Tensor):
+        return obj
+    kind = type(obj)
+    if kind in (list, tuple, float, int, bool, complex, str):
+        return None
+    if hasattr(obj, "_flat") and is_storage(obj):
+        return _on_storage(obj, dtype)
+    if hasattr(kind, "__array_interface__") and hasattr(kind, "__setitem__"):
+        return _C.from_numpy(obj) if hasattr(obj, "flags") else _C.as_tensor(obj)
+    if kind.__name__ == "PyCapsule":
+        from .utils.dlpack import from_dlpack
+
+        return from_dlpack(obj)
+    if kind.__module__ == "numpy":
+        return None
+    try:
+        view = memoryview(obj)
+    except TypeError:
+        return None
+    if dtype is None:
+        names = {"b": "int8", "h": "int16", "i": "int32", "l": "int64", "q": "int64", "e": "float16", "f": "float32", "d": "float64",
+                 "?": "bool", "Zf": "complex64", "Zd": "complex128"}
+        dtype = getattr(_C, names.get(view.format, "uint8"))
+    from ._memory import frombuffer
+
+    return frombuffer(obj, dtype=dtype)
+
+
+def _on_storage(storage, dtype):
+    """A tensor on the memory of a storage. Bytes are ``int64`` without a dtype, as in PyTorch, which takes them for a list of numbers."""
+    flat = storage._flat()
+    if flat.dtype is _C.uint8 and storage.untyped() is storage:
+        dtype = _C.int64 if dtype is None else dtype
+        return flat[: flat.numel() - flat.numel() % dtype.itemsize].view(dtype)
+    return flat
 
 
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
@@ -125,7 +200,7 @@ def broadcast_shapes(*shapes):
     out = [1] * rank
     for at, s in enumerate(shapes):
         for i, n in enumerate(reversed(s), 1):
-            if n < 0:
+            if n < 0 and out[-i] == 1:
                 raise ValueError("Attempting to broadcast a dimension with negative length!")
             if n != 1 and out[-i] != n:
                 if out[-i] != 1:
@@ -148,8 +223,11 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     for name, place, t in (("input", 1, input), ("other", 2, other)):
         if not isinstance(t, _C.Tensor):
             raise TypeError(f"isclose(): argument '{name}' (position {place}) must be Tensor, not {type(t).__name__}")
+    for name, place, tolerance in (("rtol", 3, rtol), ("atol", 4, atol)):
+        if not isinstance(tolerance, (int, float)) and not _is_plain_number(tolerance):
+            raise TypeError(f"isclose(): argument '{name}' (position {place}) must be float, not {type(tolerance).__name__}")
     if input.dtype != other.dtype:
-        raise RuntimeError(f"{_name(input)} did not match {_name(other)}")
+        raise RuntimeError(f"{_scalar_type(input)} did not match {_scalar_type(other)}")
     if rtol < 0 or atol < 0:
         raise RuntimeError(f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}")
     close = input == other
@@ -163,8 +241,15 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return close | (difference.isfinite() & (difference <= atol + (rtol * y).abs()))
 
 
-def _name(t):
+def _scalar_type(t):
     return t.dtype._scalar_type
+
+
+def _is_plain_number(t):
+    """Whether a tensor is one real number without a history, or something else has ``__float__``."""
+    if isinstance(t, _C.Tensor):
+        return t.dim() == 0 and not t.requires_grad and not t.is_complex()
+    return hasattr(t, "__float__") and not isinstance(t, str)
 
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
@@ -236,6 +321,8 @@ def diff(input, n=1, dim=-1, prepend=None, append=None, *, out=None):
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     parts = [t for t in (prepend, input, append) if t is not None]
+    if any(t.dim() != input.dim() for t in parts):
+        raise RuntimeError("diff expects prepend or append to be the same dimension as input")
     x = _C._ops.cat(parts, dim) if len(parts) > 1 and n > 0 else input
     size = x.size(dim)
     if n == 0:
@@ -272,7 +359,7 @@ _said = set()
 
 def _once(text):
     """Warns of what is said once in a process."""
-    if text not in _said:
+    if text not in _said or _settings["warn_always"]:
         _said.add(text)
         warnings.warn(text, stacklevel=4)
 
@@ -482,6 +569,8 @@ def row_stack(tensors, *, out=None):
 def nonzero(input, *, out=None, as_tuple=False):
     """Positions of the elements that are not zero: one a row, or one tensor a dimension."""
     if as_tuple:
+        if out is not None:
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         return _C._ops.nonzero_numpy(input)
     return _C._ops.nonzero(input, out=out)
 
@@ -619,17 +708,24 @@ def get_device_module(device=None):
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
     """How tensors are printed from now on: what is not given stays, ``sci_mode`` is chosen by the numbers unless given."""
+    options = dict(_print_options)
     if profile is not None:
-        _print_options.update(_PROFILES.get(profile.lower(), {}))
+        options.update(_PROFILES.get(profile.lower(), {}))
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    _print_options.update({name: value for name, value in given.items() if value is not None})
-    digits, shown, edge, width = (_print_options[name] for name in given)
+    options.update({name: value for name, value in given.items() if value is not None})
+    digits, shown, edge, width = (options[name] for name in given)
     _C._set_print_options(digits, None if shown == float("inf") else int(shown), edge, width, sci_mode)
+    _print_options.update(options)
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """All ops are deterministic; kept for compatibility."""
-    _settings["deterministic"], _settings["warn_only"] = bool(mode), bool(mode and warn_only)
+    """Whether ops that PyTorch does not have in a deterministic form are refused, or with ``warn_only`` warn.
+
+    Here every op is deterministic. The functions that PyTorch names are refused all the same, so that a program that was
+    checked here passes there.
+    """
+    _settings["deterministic"], _settings["warn_only"] = bool(mode), bool(warn_only)
+    _C._set_deterministic(bool(mode), bool(warn_only))
 
 
 def are_deterministic_algorithms_enabled():
@@ -662,15 +758,28 @@ def get_deterministic_debug_mode():
 
 
 def set_float32_matmul_precision(precision):
-    """``highest`` is what is done; the others may be asked for and change nothing."""
-    if precision not in ("highest", "high", "medium"):
-        raise RuntimeError(f"{precision!r} is not one of 'highest', 'high', 'medium'")
-    _settings["matmul_precision"] = precision
+    """Set how precisely ``float32`` matrices are multiplied, and convolved, on a TPU.
+
+    ``"highest"``, the default, gives what ``float32`` gives, ``"high"`` two thirds of its digits, ``"medium"`` those of
+    ``bfloat16``; a TPU takes six, three and one passes. ``cpu``, and ``tpu`` where it is XLA:CPU, always compute in ``float32``.
+
+    Args:
+        precision (str): ``"highest"``, ``"high"`` or ``"medium"``. Anything else warns, and changes nothing.
+    """
+    from .backends import _precision
+
+    _precision.set_float32_matmul_precision(precision)
 
 
 def get_float32_matmul_precision():
-    """What was set."""
-    return _settings["matmul_precision"]
+    """Return what ``set_float32_matmul_precision`` set, ``"highest"`` at first.
+
+    Raises:
+        RuntimeError: if an ``fp32_precision`` of ``torch.backends`` says something else.
+    """
+    from .backends import _precision
+
+    return _precision.get_float32_matmul_precision()
 
 
 _COMPILE_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
@@ -701,6 +810,11 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
         )
     if disable:
         return model
+    if callable(backend):
+        _once(
+            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs of Python code that it "
+            "could be given; the function runs as with the default backend."
+        )
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 

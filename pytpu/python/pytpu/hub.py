@@ -24,9 +24,13 @@ def get_dir():
     """The folder."""
     if _dir is not None:
         return _dir
+    return os.path.join(_get_torch_home(), "hub")
+
+
+def _get_torch_home():
+    """Return the folder of everything that PyTorch keeps."""
     cache = os.getenv("XDG_CACHE_HOME", "~/.cache")
-    home = os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
-    return os.path.join(home, "hub")
+    return os.path.expanduser(os.getenv("TORCH_HOME", os.path.join(cache, "torch")))
 
 
 def set_dir(d):
@@ -58,6 +62,27 @@ def download_url_to_file(url, dst, hash_prefix=None, progress=True):
     finally:
         if os.path.exists(partial):
             os.remove(partial)
+
+
+class _Bar:
+    """Stands for ``tqdm`` where that is not installed: shows nothing."""
+
+    def __init__(self, iterable=None, *args, **kwargs):
+        self.iterable = iterable
+
+    def __iter__(self):
+        return iter(self.iterable)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def update(self, n=1):
+        """Do nothing."""
+
+    close = set_description = set_postfix = update
 
 
 class _Progress:

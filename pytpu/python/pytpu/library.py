@@ -8,6 +8,7 @@ import inspect
 import typing
 
 import pytpu as torch
+from pytpu import _C
 
 from . import ops as _ops
 from .autograd import Function as _Function
@@ -19,6 +20,7 @@ __all__ = [
     "define",
     "impl",
     "infer_schema",
+    "opcheck",
     "register_autograd",
     "register_fake",
     "register_kernel",
@@ -273,6 +275,14 @@ class _Operator:
         return found
 
     def __call__(self, *args, **kwargs):
+        if _C._torch_function_modes():
+            mode = _C._torch_function_modes()[-1]
+            _C._pop_torch_function_mode()
+            try:
+                packet = getattr(getattr(_ops, self.name.partition("::")[0]), self.name.partition("::")[2])
+                return mode.__torch_function__(packet, (), args, kwargs)
+            finally:
+                _C._push_torch_function_mode(mode)
         values = self.schema.bind(self.name, args, kwargs)
         tensors = list(_tensors(values))
         kernel = self.kernel(tensors[0].device.type if tensors else "cpu")
@@ -362,10 +372,46 @@ def _filled(value, tensors):
 
 def _operator(name):
     name = name._qualname if isinstance(name, CustomOpDef) else getattr(name, "_qualified_op_name", name)
-    if name not in _REGISTRY:
+    if name not in _REGISTRY and not declare(name):
         space, _, op = name.partition("::")
         raise AttributeError(f"'_OpNamespace' '{space}' object has no attribute '{op}'")
     return _REGISTRY[name]
+
+
+# Operators of extensions in C++, which cannot be loaded. They are declared, so that kernels can be added, and have none at first.
+_DECLARED = {
+    "torchvision::_cuda_version": "() -> int",
+    "torchvision::_deform_conv2d_backward": "(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, "
+    "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    "torchvision::_ps_roi_align_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, SymInt pooled_height, "
+    "SymInt pooled_width, int sampling_ratio, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
+    "torchvision::_ps_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, SymInt pooled_height, "
+    "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
+    "torchvision::_roi_align_backward": "(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "SymInt batch_size, SymInt channels, SymInt height, SymInt width, int sampling_ratio, bool aligned) -> Tensor",
+    "torchvision::_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, SymInt pooled_height, "
+    "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
+    "torchvision::deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, "
+    "SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor",
+    "torchvision::nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "torchvision::ps_roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "int sampling_ratio) -> (Tensor, Tensor)",
+    "torchvision::ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) "
+    "-> (Tensor, Tensor)",
+    "torchvision::qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "torchvision::roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "int sampling_ratio, bool aligned) -> Tensor",
+    "torchvision::roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)",
+}
+
+
+def declare(name):
+    """Register an operator of a known extension. Returns whether it is one."""
+    if name not in _DECLARED or name in _REGISTRY:
+        return name in _REGISTRY
+    _register(name, _DECLARED[name])
+    return True
 
 
 def _register(name, schema):
@@ -500,6 +546,14 @@ def define(qualname, schema, *, lib=None, tags=()):
 def impl(qualname, types, func=None, *, lib=None):
     """Sets the kernel of a declared operator: ``types`` are devices, dispatch keys of devices, or "default" for all."""
 
+    if isinstance(qualname, Library):
+        # The older form, a decorator: the library, the name there, the dispatch key.
+        def register_in(fn):
+            qualname.impl(types, fn, func or "")
+            return fn
+
+        return register_in
+
     def register(fn):
         found = _operator(qualname)
         for kind in [types] if isinstance(types, str) else types:
@@ -543,3 +597,105 @@ class Library:
             _REGISTRY.pop(f"{self.ns}::{name}", None)
             _ops._remove(self.ns, name)
         self._names.clear()
+
+
+class OpCheckError(Exception):
+    """A test of ``opcheck`` failed."""
+
+
+_TESTS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
+def opcheck(op, args, kwargs=None, *, test_utils=_TESTS, raise_exception=True, atol=None, rtol=None):
+    """Test whether an operator is what its registrations say, with sample arguments.
+
+    ``test_schema``: arguments are changed only where the schema says so, and no result shares memory with one.
+    ``test_autograd_registration``: there is a gradient where the results require one.
+    ``test_faketensor``: the kernel for ``meta`` gives the same shapes and dtypes as the real one.
+    ``test_aot_dispatch_dynamic``: a second call gives the same results.
+
+    Returns:
+        A dictionary from the name of each test to ``"SUCCESS"`` or to the error.
+
+    Raises:
+        OpCheckError: a test failed and `raise_exception` is true.
+    """
+    kwargs = kwargs or {}
+    tests = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
+    unknown = set(tests) - set(_TESTS)
+    if unknown:
+        raise ValueError(f"opcheck: unknown tests {sorted(unknown)}, expected names of {_TESTS}")
+    name = op._qualname if isinstance(op, CustomOpDef) else getattr(getattr(op, "overloadpacket", op), "_qualified_op_name", op)
+    found = {}
+    for test in tests:
+        try:
+            globals()[f"_{test}"](_operator(name), args, kwargs, atol, rtol)
+            found[test] = "SUCCESS"
+        except Exception as error:
+            if raise_exception:
+                raise OpCheckError(f"opcheck(op, ...): {test} failed with {error} (scroll up for stack trace)") from error
+            found[test] = error
+    return found
+
+
+def _copied(value):
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_copied(v) for v in value)
+    return value
+
+
+def _test_schema(op, args, kwargs, atol, rtol):
+    given = {a.name: v for a, v in zip(op.schema.arguments, op.schema.bind(op.name, args, kwargs))}
+    given = {name: _copied(value) for name, value in given.items()}
+    before = {name: _copied(value) for name, value in given.items()}
+    positional = [given[a.name] for a in op.schema.arguments if not a.keyword_only]
+    with torch.no_grad():
+        result = op(*positional, **{a.name: given[a.name] for a in op.schema.arguments if a.keyword_only})
+    for a in op.schema.arguments:
+        if not a.mutated and not all(_equal(x, y) for x, y in zip(_tensors([given[a.name]]), _tensors([before[a.name]]))):
+            raise RuntimeError(f"Argument {a.name} is not defined as mutable but was mutated")
+    storages = {t._storage_id() for a in op.schema.arguments if not a.mutated for t in _tensors([given[a.name]])}
+    if op.opaque and any(t._storage_id() in storages for t in _tensors([result])):
+        raise RuntimeError("A result shares memory with an argument, which the schema does not say")
+
+
+def _equal(x, y):
+    return torch.allclose(x, y, rtol=0, atol=0, equal_nan=x.is_floating_point() or x.is_complex())
+
+
+def _test_autograd_registration(op, args, kwargs, atol, rtol):
+    inputs = list(_tensors([*args, *kwargs.values()]))
+    if not any(t.requires_grad for t in inputs):
+        return
+    if op.opaque and op.backward is None:
+        raise RuntimeError(f"{op.name} has no gradient: register one with register_autograd")
+    outputs = [t for t in _tensors([op(*_copied(tuple(args)), **{k: _copied(v) for k, v in kwargs.items()})]) if t.is_floating_point()]
+    if outputs and not any(t.requires_grad for t in outputs) and not op.schema.mutates:
+        raise RuntimeError(f"the results of {op.name} do not require a gradient, though its arguments do")
+
+
+def _test_faketensor(op, args, kwargs, atol, rtol):
+    def on_meta(value):
+        if isinstance(value, torch.Tensor):
+            return value.detach().to("meta")
+        return type(value)(on_meta(v) for v in value) if isinstance(value, (list, tuple)) else value
+
+    with torch.no_grad():
+        real = list(_tensors([op(*_copied(tuple(args)), **{k: _copied(v) for k, v in kwargs.items()})]))
+        fake = list(_tensors([op(*(on_meta(v) for v in args), **{k: on_meta(v) for k, v in kwargs.items()})]))
+    if len(real) != len(fake):
+        raise RuntimeError(f"the kernel for meta gives {len(fake)} tensors, the real one {len(real)}")
+    for r, f in zip(real, fake):
+        if (r.shape, r.dtype) != (f.shape, f.dtype):
+            raise RuntimeError(f"the kernel for meta gives {tuple(f.shape)} {f.dtype}, the real one {tuple(r.shape)} {r.dtype}")
+
+
+def _test_aot_dispatch_dynamic(op, args, kwargs, atol, rtol):
+    runs = []
+    for _ in range(2):
+        with torch.no_grad():
+            runs.append(list(_tensors([op(*_copied(tuple(args)), **{k: _copied(v) for k, v in kwargs.items()})])))
+    for x, y in zip(*runs):
+        torch.testing.assert_close(x, y, rtol=rtol, atol=atol, equal_nan=True)

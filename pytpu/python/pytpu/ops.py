@@ -15,8 +15,8 @@ class OpOverload:
         self._overloadname = overload
         self.__name__ = f"{packet.__name__}.{overload}"
 
-    def __call__(self, *args, **kwargs):
-        return self.overloadpacket._op(*args, **kwargs)
+    def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
+        return self_.overloadpacket._op(*args, **kwargs)
 
     def __copy__(self):
         return self
@@ -48,8 +48,8 @@ class OpOverloadPacket:
         self._op = op
         self._schemas = _C._schemas(name) if namespace == "aten" else [name]
 
-    def __call__(self, *args, **kwargs):
-        return self._op(*args, **kwargs)
+    def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
+        return self_._op(*args, **kwargs)
 
     def overloads(self):
         """Names of the overloads."""
@@ -85,6 +85,30 @@ class OpOverloadPacket:
         return self._qualified_op_name.replace("::", ".")
 
 
+# Operators that libraries name in tables and in policies of selective checkpointing, and that have no function of this name.
+_NAMES_ONLY = {
+    "_convolution", "_pin_memory", "_sparse_addmm", "_sparse_mm_reduce_impl", "_scaled_mm", "_grouped_mm", "copy_",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math", "_flash_attention_forward",
+    "_efficient_attention_forward", "_softmax", "_log_softmax",
+}
+
+
+def _rare_op(name):
+    """Operators of aten that libraries name, most of which they never call."""
+    if name == "_to_copy":
+
+        def _to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+            return self.to(device=device, dtype=dtype, non_blocking=non_blocking, copy=True)
+
+        return _to_copy
+    if name in _NAMES_ONLY:
+        from ._absent import absent_function
+
+        return absent_function(f"torch.ops.aten.{name}")
+    return None
+
+
 class _Namespace:
     def __init__(self, name):
         self.__name__ = f"torch.ops.{name}"
@@ -94,8 +118,12 @@ class _Namespace:
         op = None
         if self._name == "aten" and not name.startswith("__"):
             op = getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
-            if op is None and name in _NAMES_ONLY:
-                op = _name_only(name)
+            op = _rare_op(name) if op is None else op
+        elif not name.startswith("__"):
+            from .library import declare
+
+            if declare(f"{self._name}::{name}"):
+                return getattr(self, name)
         if op is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         packet = OpOverloadPacket(self._name, name, op)
@@ -104,23 +132,6 @@ class _Namespace:
 
     def __dir__(self):
         return [*super().__dir__(), *(vars(_C._ops) if self._name == "aten" else ())]
-
-
-# Operators that PyTorch's own dispatcher calls, and that programs only name, in policies of selective checkpointing.
-_NAMES_ONLY = {
-    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math", "_flash_attention_forward",
-    "_efficient_attention_forward", "_softmax", "_log_softmax", "_to_copy", "_scaled_mm",
-}
-
-
-def _name_only(name):
-    def refuse(*args, **kwargs):
-        raise NotImplementedError(
-            f"aten::{name} cannot be called: it is a name for policies of selective checkpointing. Call the public function."
-        )
-
-    return refuse
 
 
 aten = _Namespace("aten")
@@ -144,6 +155,22 @@ def _add(namespace, name, op):
 def _remove(namespace, name):
     """Undoes ``_add``."""
     delattr(globals()[namespace], name)
+
+
+#: Paths that ``load_library`` loaded: none.
+loaded_libraries = set()
+
+
+def load_library(path):
+    """Raise ``OSError``: extensions in C++ are made for PyTorch's library, which is not here."""
+    raise OSError(f"Could not load this library: {path} (it needs libtorch, which pytpu does not have)")
+
+
+def import_module(module):
+    """Import a module that registers operators."""
+    import importlib
+
+    importlib.import_module(module)
 
 
 def __getattr__(name):

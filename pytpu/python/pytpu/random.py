@@ -25,6 +25,8 @@ _C.Generator.clone_state = _clone_state
 def manual_seed(seed):
     """Seeds the generators of all devices."""
     seed = int(seed)
+    if seed < -(2**63):
+        raise ValueError("Overflow when unpacking long long")
     if seed < 0:
         seed += 2**64
     return default_generator.manual_seed(seed)

@@ -1,9 +1,10 @@
 """The safetensors format, with the functions of ``safetensors.torch``.
 
 A file holds named tensors and nothing that is run. One that is damaged is refused with :class:`SafetensorError` before any
-tensor is made; one that is written takes its place at once, when it is whole.
+tensor is made; one that is written takes its place at once, when it is whole and on the disk.
 """
 
+import json
 import os
 from collections import defaultdict
 
@@ -101,19 +102,106 @@ def save(tensors, metadata=None):
     return _calling(_native.save, _checked(tensors), metadata)
 
 
+# The format's names, in the order in which tensors are written: the largest elements first, so that all are aligned.
+_DTYPES = {
+    torch.uint64: "U64", torch.int64: "I64", torch.float64: "F64", torch.complex64: "C64", torch.float32: "F32", torch.uint32: "U32",
+    torch.int32: "I32", torch.bfloat16: "BF16", torch.float16: "F16", torch.uint16: "U16", torch.int16: "I16", torch.int8: "I8",
+    torch.uint8: "U8", torch.bool: "BOOL",
+}
+
+
+def _header(tensors, metadata):
+    """What stands before the tensors, and their names in the order of their places."""
+    places = {dtype: i for i, dtype in enumerate(_DTYPES)}
+    for name, x in tensors.items():
+        if x.dtype not in places:
+            raise TypeError(f"safetensors: no dtype for {x.dtype}")
+        if not isinstance(name, str) or name == "__metadata__":
+            raise ValueError(f"safetensors: the key {name!r} is reserved or no string")
+    order = sorted(tensors, key=lambda name: (places[tensors[name].dtype], name.encode()))
+    header, at = {}, 0
+    if metadata is not None:
+        if not all(isinstance(text, str) for pair in metadata.items() for text in pair):
+            raise TypeError("safetensors: metadata must be a dict from str to str")
+        header["__metadata__"] = dict(metadata)
+    for name in order:
+        x = tensors[name]
+        end = at + x.numel() * x.element_size()
+        header[name] = {"dtype": _DTYPES[x.dtype], "shape": list(x.shape), "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, order
+
+
 def save_file(tensors, filename, metadata=None):
-    """Writes tensors to a file; one that was there is replaced when all is written."""
-    _calling(_native.save_file, _checked(tensors), os.fspath(filename), metadata)
+    """Writes tensors to a file; one that was there is replaced when all is written and on the disk.
+
+    Raises:
+        SafetensorError: the file cannot be written; the old one is as it was.
+    """
+    from ._archive import memory_of, pieces
+    from ._replace_file import replacing
+
+    header, order = _header(_checked(tensors), metadata)
+    try:
+        with replacing(filename) as file:
+            file.write(header)
+            for name in order:
+                x = tensors[name].detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+                for piece in pieces(memory_of(x)):
+                    file.write(piece)
+    except OSError as e:
+        reason = f"{e.strerror[:1].lower()}{e.strerror[1:]}" if isinstance(e, IsADirectoryError) else e.strerror
+        raise SafetensorError(
+            f"Error while serializing: I/O error: {reason} (os error {e.errno}) at path \"{os.fspath(filename)}\""
+        ) from None
+
+
+def _no_duplicates(pairs):
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen = set()
+        twice = next(k for k, _ in pairs if k in seen or seen.add(k))
+        raise SafetensorError(f"Error while deserializing header: invalid JSON in header: the key `{twice}` stands twice")
+    shape = found.get("shape")
+    if isinstance(shape, list) and any(type(n) is int and n >= 1 << 63 for n in shape):
+        raise SafetensorError(f"Error while deserializing header: invalid JSON in header: a size of {shape} is too large")
+    return found
+
+
+def _check_header(text):
+    """Refuses a header with a key that stands twice or a size that no tensor has; other faults are left to the reader."""
+    try:
+        json.loads(text, object_pairs_hook=_no_duplicates)
+    except (ValueError, RecursionError):
+        pass
+
+
+def _check_file(path):
+    """`_check_header` of a file, whose header is read if it can be one."""
+    try:
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size <= min(100_000_000, os.fstat(file.fileno()).st_size):
+                _check_header(file.read(size))
+    except OSError:
+        # The reader says what is wrong.
+        pass
 
 
 def load(data):
     """The tensors in the bytes of a file."""
-    return _calling(_native.load, bytes(data), torch.device("cpu"))
+    data = bytes(data)
+    _check_header(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return _calling(_native.load, data, torch.device("cpu"))
 
 
 def load_file(filename, device="cpu"):
     """The tensors in a file."""
-    return _calling(_native.load_file, _existing(filename), _device(device))
+    path = _existing(filename)
+    _check_file(path)
+    return _calling(_native.load_file, path, _device(device))
 
 
 class _Slice:
@@ -145,7 +233,9 @@ class safe_open:
             raise SafetensorError(f"framework {framework} is invalid")
         self._numpy = framework in ("np", "numpy")
         self._device = _device(device)
-        self._file = _calling(_native.File, _existing(filename))
+        path = _existing(filename)
+        _check_file(path)
+        self._file = _calling(_native.File, path)
 
     def __enter__(self):
         return self

@@ -4,37 +4,36 @@ A file is an uncompressed zip archive: ``data.pkl`` holds the objects, with tens
 ``torch._utils._rebuild_tensor_v2`` on storages; each storage's bytes are a file ``data/N``. Names of this package are written
 as ``torch``'s and read back as this package's, so PyTorch reads what is written here. Tensors go back to the device they came
 from, unless ``map_location`` says otherwise, as it must where there is no such device.
+
+``load`` reads pickles with the machine of ``_weights_only.py``, unless the caller trusts the file. ``docs/files.md`` says what both functions
+promise.
 """
 
 import collections
 import contextlib
 import copyreg
+import enum
 import importlib
 import io
+import mmap as _mmap
 import os
 import pickle
 import pickletools
+import threading
 import types
-import zipfile
+import typing
+import warnings
 
-from . import _C, _pickling
+from . import _C, _archive, _file_globals, _file_places, _pickling, _weights_only
+from ._file_globals import StorageType
+from ._file_places import default_restore_location, location_tag, register_package
+from ._pickling import _get_layout  # noqa: F401
 from ._size import Size
 
-_STORAGES = {
-    "FloatStorage": _C.float32,
-    "DoubleStorage": _C.float64,
-    "HalfStorage": _C.float16,
-    "BFloat16Storage": _C.bfloat16,
-    "LongStorage": _C.int64,
-    "IntStorage": _C.int32,
-    "ShortStorage": _C.int16,
-    "CharStorage": _C.int8,
-    "ByteStorage": _C.uint8,
-    "BoolStorage": _C.bool,
-    "ComplexFloatStorage": _C.complex64,
-    "ComplexDoubleStorage": _C.complex128,
-}
-_STORAGE_OF = {v: k for k, v in _STORAGES.items()}
+# Functions that files name and that are found here whether the file is trusted or not.
+_SAFE = _file_globals.REBUILD
+
+MAP_LOCATION = typing.Union[typing.Callable[[_C.Tensor, str], _C.Tensor], _C.device, str, dict[str, str], None]
 
 
 class _Global:
@@ -48,26 +47,11 @@ class _Global:
 
 
 class _Storage:
-    """The memory of tensors, while it is written or read; read, it may go to the device ``name``."""
+    """The memory of a tensor, while it is written."""
 
-    def __init__(self, tensor, name=None):
+    def __init__(self, tensor, is_untyped=False):
         self.tensor = tensor
-        self.name = name
-
-    def window(self, offset, size, stride):
-        """A tensor that looks at this memory."""
-        if self.name is None:
-            return _C._strided(self.tensor, offset, size, stride)
-        if not self.tensor.is_cpu:
-            is_all = list(self.tensor.shape) == size and self.tensor.is_contiguous() and offset == 0
-            return self.tensor.detach() if is_all else _C._strided(self.tensor, offset, size, stride)
-        window = _C._strided(self.tensor, offset, size, stride)
-        if window.is_contiguous() and window.numel() == self.tensor.numel():
-            # The usual tensor: a memory of its own, which then is no view there.
-            self.tensor = window.to(self.name)
-            return self.tensor
-        self.tensor = self.tensor.to(self.name)
-        return _C._strided(self.tensor, offset, size, stride)
+        self.is_untyped = is_untyped
 
 
 class _Pickler(pickle._Pickler):
@@ -79,19 +63,28 @@ class _Pickler(pickle._Pickler):
         self.dispatch_table = {k: v for k, v in copyreg.dispatch_table.items() if k not in _pickling.REDUCERS}
         self.storages = {}
         self.keys = {}
+        # Memory that is saved as a storage has one dtype in the file, so that the storage stays that of its tensors.
+        self.stored = set()
+        self.dtypes = {}
         self.kept = []
 
     def persistent_id(self, obj):
-        if not isinstance(obj, _Storage):
-            return None
+        if type(obj) is not _Storage:
+            obj = _as_saved(obj) if type(obj).__name__ in ("TypedStorage", "UntypedStorage") else None
+            if obj is None:
+                return None
+            self.stored.add(obj.tensor._storage_id())
         t = obj.tensor
         key = (t._storage_id(), t.dtype)
+        if self.dtypes.setdefault(key[0], t.dtype) != t.dtype and key[0] in self.stored:
+            raise RuntimeError("Cannot save multiple tensors or storages that view the same data as different types")
         if key not in self.keys:
             self.keys[key] = str(len(self.storages))
             self.storages[self.keys[key]] = _whole_storage(t)
             self.kept.append(t)
         data = self.storages[self.keys[key]]
-        saved = ("storage", _Global("torch", _STORAGE_OF[t.dtype]), self.keys[key], str(t.device), data.numel())
+        kind = _Global("torch.storage", "UntypedStorage") if obj.is_untyped else _Global("torch", _file_globals.STORAGE_OF[t.dtype])
+        saved = ("storage", kind, self.keys[key], _file_places.tag(t), data.numel())
         return (*saved, None) if self.is_legacy else saved
 
     def reducer_override(self, obj):
@@ -166,6 +159,9 @@ def _reduce_tensor(t):
 
 
 def _reduce_plain(t, hooks):
+    if t.is_meta:
+        args = (t.dtype, tuple(t.shape), tuple(t.stride()), t.requires_grad)
+        return _Global("torch._utils", "_rebuild_meta_tensor_no_storage"), args
     d = t.detach().as_subclass(_C.Tensor)
     # A file holds memory, not what a view makes of it.
     d = d.resolve_conj().resolve_neg()
@@ -173,32 +169,67 @@ def _reduce_plain(t, hooks):
     return _Global("torch._utils", "_rebuild_tensor_v2"), args
 
 
+def _as_saved(obj):
+    """What a storage is in a file; `None` for other objects."""
+    from . import storage as there
+
+    if not isinstance(obj, (there.TypedStorage, there.UntypedStorage)):
+        return None
+    return _Storage(obj._flat(), isinstance(obj, there.UntypedStorage))
+
+
 def save(obj, f, pickle_module=pickle, pickle_protocol=2, _use_new_zipfile_serialization=True):
-    """Writes an object to a file, a path or an open file; in PyTorch's format before 1.6 where the new one is not wanted."""
+    """Writes an object to a file.
+
+    A regular file is replaced when all is written and on the disk: a process that is killed and a full disk leave the old file whole.
+
+    Args:
+        obj: tensors, storages, and what `pickle` takes.
+        f: a path, or an object with `write`.
+        pickle_module: must be `pickle`; other modules are not asked.
+        pickle_protocol (int): of `pickle`. `load(weights_only=True)` reads protocol 2 only.
+        _use_new_zipfile_serialization (bool): `False` writes PyTorch's format before 1.6.
+
+    Raises:
+        RuntimeError: there is no such folder.
+        OSError: the file cannot be written.
+    """
     is_path = isinstance(f, (str, os.PathLike))
     if not is_path and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")
+    if _state.skip_data and not _use_new_zipfile_serialization:
+        raise RuntimeError("Cannot use skip_data=True with _use_new_zipfile_serialization=False")
     text = io.BytesIO()
     p = _Pickler(text, pickle_protocol)
     p.is_legacy = not _use_new_zipfile_serialization
     p.dump(obj)
-    if p.is_legacy:
-        with open(f, "wb") if is_path else contextlib.nullcontext(f) as file:
-            _write_legacy(file, p, text.getvalue(), pickle_protocol)
-        return
-    if is_path:
-        folder = os.path.dirname(os.fspath(f))
-        if folder and not os.path.isdir(folder):
-            raise RuntimeError(f"Parent directory {folder} does not exist.")
     name = "archive"
     if is_path:
-        name = os.path.splitext(os.path.basename(os.fspath(f)))[0] or name
-    with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED) as z:
-        _write(z, f"{name}/data.pkl", text.getvalue())
-        _write(z, f"{name}/byteorder", b"little")
-        for key, t in p.storages.items():
-            _write(z, f"{name}/data/{key}", _C._to_bytes(t))
-        _write(z, f"{name}/version", b"3\n")
+        folder, base = os.path.split(os.path.abspath(os.fspath(f)))
+        if not p.is_legacy and not os.path.isdir(folder):
+            raise RuntimeError(f"Parent directory {os.path.dirname(os.fspath(f))} does not exist.")
+        name = os.path.splitext(base)[0] or name
+    with _opened_to_write(f) if is_path else contextlib.nullcontext(f) as file:
+        if p.is_legacy:
+            _write_legacy(file, p, text.getvalue(), pickle_protocol)
+        else:
+            _write_archive(file, name, p, text.getvalue())
+
+
+def _opened_to_write(path):
+    from ._replace_file import replacing
+
+    return replacing(path)
+
+
+def _write_archive(file, name, pickler, text):
+    z = _archive.ZipWriter(file, _options.crc32)
+    z.add(f"{name}/data.pkl", memoryview(text))
+    z.add(f"{name}/byteorder", memoryview(b"little"))
+    for key, t in pickler.storages.items():
+        z.add(f"{name}/data/{key}", None if _state.skip_data else _archive.memory_of(t), t.numel() * t.element_size())
+    z.add(f"{name}/version", memoryview(b"3\n"))
+    z.close()
 
 
 def _write_legacy(file, pickler, text, protocol):
@@ -212,82 +243,8 @@ def _write_legacy(file, pickler, text, protocol):
     for key in keys:
         t = pickler.storages[key]
         file.write(t.numel().to_bytes(8, "little"))
-        file.write(_C._to_bytes(t))
-
-
-def _write(z, name, data):
-    """Adds a file whose bytes begin at a multiple of 64, so that they can be mapped."""
-    info = zipfile.ZipInfo(name)
-    start = z.fp.tell() + 30 + len(name.encode())
-    padding = -(start + 4) % 64
-    info.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
-    z.writestr(info, data)
-
-
-def _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, metadata=None):
-    t = storage.window(offset, list(size), list(stride))
-    return t.requires_grad_() if requires_grad else t
-
-
-def _rebuild_tensor(storage, offset, size, stride):
-    return _rebuild_tensor_v2(storage, offset, size, stride, False, None)
-
-
-def _rebuild_parameter(data, requires_grad, hooks):
-    from .nn.parameter import Parameter
-
-    return Parameter(data, requires_grad)
-
-
-def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
-    p = _rebuild_parameter(data, requires_grad, hooks)
-    p.__dict__.update(state)
-    return p
-
-
-def _rebuild_from_type_v2(rebuild, kind, args, state):
-    t = rebuild(*args)
-    if kind is not _C.Tensor:
-        t = t.as_subclass(kind)
-    if isinstance(state, tuple):
-        attributes, slots = state
-        for name, value in slots.items():
-            setattr(t, name, value)
-        state = attributes
-    t.__dict__.update(state or {})
-    return t
-
-
-def _device(*args):
-    try:
-        return _C.device(*args)
-    except RuntimeError:
-        # A device that is not here; its tensors are moved when they are loaded.
-        return _C.device("cpu")
-
-
-_SAFE = {
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor_v2,
-    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-    ("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter_with_state,
-    ("torch._tensor", "_rebuild_from_type_v2"): _rebuild_from_type_v2,
-    ("torch", "Size"): Size,
-    ("torch", "device"): _device,
-    ("torch", "Tensor"): _C.Tensor,
-    ("torch.nn.parameter", "Parameter"): _rebuild_parameter,
-    ("collections", "OrderedDict"): collections.OrderedDict,
-    ("collections", "Counter"): collections.Counter,
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
-    ("builtins", "bytearray"): bytearray,
-    ("builtins", "complex"): complex,
-    ("_codecs", "encode"): __import__("codecs").encode,
-}
-_SAFE.update({(m[0].replace("builtins", "__builtin__"), m[1]): v for m, v in list(_SAFE.items()) if m[0] == "builtins"})
-_SAFE.update({("torch", k): v for k, v in _STORAGES.items()})
-_SAFE.update({("torch", k): v for k, v in vars(_C).items() if isinstance(v, _C.dtype)})
-_user_safe = {}
+        for piece in _archive.pieces(_archive.memory_of(t)):
+            file.write(piece)
 
 
 def _module_in_file(module):
@@ -300,162 +257,221 @@ def add_safe_globals(safe_globals):
     ``load(weights_only=True)`` may call."""
     for g in safe_globals:
         it, name = g if isinstance(g, tuple) else (g, f"{g.__module__}.{g.__qualname__}")
-        module, _, attribute = name.rpartition(".")
-        _user_safe[(_module_in_file(module), attribute)] = g
+        _file_globals.user_safe[_module_in_file(name)] = g
 
 
 def get_safe_globals():
     """What ``add_safe_globals`` added."""
-    return list(_user_safe.values())
+    return list(_file_globals.user_safe.values())
 
 
 def clear_safe_globals():
     """Forgets what ``add_safe_globals`` added."""
-    _user_safe.clear()
+    _file_globals.user_safe.clear()
 
 
 @contextlib.contextmanager
 def safe_globals(safe_globals):
     """Adds to what ``load(weights_only=True)`` may call, inside a ``with`` only."""
-    before = dict(_user_safe)
+    before = dict(_file_globals.user_safe)
     add_safe_globals(safe_globals)
     try:
         yield
     finally:
-        _user_safe.clear()
-        _user_safe.update(before)
+        _file_globals.user_safe.clear()
+        _file_globals.user_safe.update(before)
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file, read, place, weights_only, encoding):
-        super().__init__(file, encoding=encoding)
-        self._read = read
-        self._place = place
-        self._weights_only = weights_only
-        self._storages = {}
+    """Reads pickles of files that the caller trusts."""
 
-    def find_class(self, module, name):
-        known = _SAFE.get((module, name)) or _user_safe.get((module, name))
-        known = known[0] if isinstance(known, tuple) else known
-        if known is not None and not (name == "Parameter" and not self._weights_only):
-            return known
-        if self._weights_only:
-            full = f"{module.replace('__builtin__', 'builtins')}.{name}"
-            raise pickle.UnpicklingError(
-                "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps "
-                "only if you trust the source of the checkpoint\033[0m. \n\t(1) In PyTorch 2.6, we changed the default value "
-                "of the `weights_only` argument in `torch.load` from `False` to `True`. Re-running `torch.load` with "
-                "`weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it only "
-                "if you got the file from a trusted source.\n\t(2) Alternatively, to load with `weights_only=True` please "
-                "check the recommended steps in the following error message.\n\tWeightsUnpickler error: Unsupported global: "
-                f"GLOBAL {full} was not an allowed global by default. Please use "
-                f"`torch.serialization.add_safe_globals([{full}])` or the `torch.serialization.safe_globals([{full}])` "
-                "context manager to allowlist this global if you trust this class/function.\n\nCheck the documentation of "
-                "torch.load to learn more about types accepted by default with weights_only "
-                "https://pytorch.org/docs/stable/generated/torch.load.html."
-            )
-        if module == "torch" or module.startswith("torch."):
-            first, _, rest = name.partition(".")
-            if module == "torch._C" and first in ("_VariableFunctions", "_VariableFunctionsClass"):
-                # What holds PyTorch's functions.
-                found, name = importlib.import_module("pytpu"), rest
-            elif module == "torch._C._nn":
-                found = importlib.import_module("pytpu.nn.functional")
-                found = found if hasattr(found, first) else _C._ops
-            else:
-                found = importlib.import_module("pytpu" + module.removeprefix("torch"))
-            for part in name.split(".") if name else ():
-                found = getattr(found, part)
-            return found
-        return super().find_class(module, name)
+    def __init__(self, file, persistent_load, **kwargs):
+        super().__init__(file, **kwargs)
+        self._storage_of = persistent_load
 
     def persistent_load(self, saved):
-        kind, dtype, key, location = saved[:4]
-        if kind != "storage":
-            raise pickle.UnpicklingError(f"unknown persistent id {kind!r}")
-        if key not in self._storages:
-            if not isinstance(dtype, _C.dtype):
-                dtype = _C.uint8
-            flat = _C._from_bytes(self._read(key), dtype)
-            self._storages[key] = _Storage(flat, self._place(flat, location))
-        return self._storages[key]
+        return self._storage_of(saved)
+
+    def find_class(self, module, name):
+        if module == "torch" or module.startswith("torch."):
+            return _found_in_torch(module, name)
+        return super().find_class(module, name)
 
 
-def _placement(map_location):
-    """Where a storage's tensors go: a function of the flat tensor and the location that was saved."""
-    if map_location is None:
-        return lambda flat, location: location if location.startswith("tpu") else None
-    if callable(map_location) and not isinstance(map_location, _C.device):
+def _found_in_torch(module, name):
+    """What a file means by a name of PyTorch."""
+    found = _SAFE.get(f"{module}.{name}")
+    if found is not None:
+        return found
+    if module == "torch.cuda" and name in _file_globals.STORAGES:
+        module = "torch"
+    first, _, rest = name.partition(".")
+    if module == "torch._C" and first in ("_VariableFunctions", "_VariableFunctionsClass"):
+        # What holds PyTorch's functions.
+        found, name = importlib.import_module("pytpu"), rest
+    elif module == "torch._C._nn":
+        found = importlib.import_module("pytpu.nn.functional")
+        found = found if hasattr(found, first) else _C._ops
+    else:
+        found = importlib.import_module("pytpu" + module.removeprefix("torch"))
+    for part in name.split(".") if name else ():
+        found = getattr(found, part)
+    return found
 
-        def place(flat, location):
-            moved = map_location(flat, location)
-            return moved.device if isinstance(moved, _C.Tensor) and not moved.is_cpu else None
 
-        return place
-    if isinstance(map_location, dict):
-        return lambda flat, location: map_location.get(location)
-    device = _C.device(map_location)
-    return lambda flat, location: None if device.type == "cpu" else device
+def _unpickle(text, persistent_load, weights_only, encoding, pickle_module=None, arguments=None):
+    """The object that a pickle describes.
+
+    Raises:
+        pickle.UnpicklingError: with `weights_only`, what is on no list.
+    """
+    if weights_only:
+        g = _file_globals
+        machine = _weights_only.Machine(text, g.find_allowed, persistent_load, g.build, g.bounded_calls, encoding)
+        try:
+            return machine.run()
+        except _weights_only.Refused as error:
+            raise _file_globals.refusal(error) from None
+    arguments = {"encoding": encoding, **(arguments or {})}
+    if pickle_module is None or pickle_module is pickle:
+        return _Unpickler(io.BytesIO(text), persistent_load, **arguments).load()
+
+    class Other(pickle_module.Unpickler):
+        def find_class(self, module, name):
+            if module == "torch" or module.startswith("torch."):
+                return _found_in_torch(module, name)
+            return super().find_class(module, name)
+
+        def persistent_load(self, saved):
+            return persistent_load(saved)
+
+    return Other(io.BytesIO(text), **arguments).load()
+
+
+# ---- the format before 1.6
 
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 
 
-def _next_pickle(f):
+def _next_pickle(f, weights_only):
     """The bytes of a pickle, up to its end."""
     start = f.tell()
-    if not f.read(1):
-        raise EOFError("Ran out of input")
-    f.seek(start)
+    if not weights_only:
+        if not f.read(1):
+            raise EOFError("Ran out of input")
+        f.seek(start)
+        try:
+            collections.deque(pickletools.genops(f), maxlen=0)
+        except ValueError as error:
+            raise pickle.UnpicklingError("Invalid magic number; corrupt file?") from error
+        end = f.tell()
+        f.seek(start)
+        return f.read(end - start)
+    size = 1 << 16
+    while True:
+        data = f.read(size)
+        try:
+            end = _weights_only.scan(data)[1]
+        except EOFError:
+            if len(data) < size:
+                raise
+            # Sizes in the file are not believed: more is read as long as there is more.
+            size *= 4
+            f.seek(start)
+        else:
+            f.seek(start + end)
+            return data[:end]
+
+
+def _rest_of(f):
+    """The file and the number of bytes that are left in it."""
+    at = f.tell()
     try:
-        collections.deque(pickletools.genops(f), maxlen=0)
-    except ValueError as error:
-        raise pickle.UnpicklingError("Invalid magic number; corrupt file?") from error
-    end = f.tell()
-    f.seek(start)
-    return io.BytesIO(f.read(end - start))
+        f.seek(0, os.SEEK_END)
+        end = f.tell()
+        f.seek(at)
+    except (OSError, ValueError, TypeError):
+        # Compressed files have no end that is known.
+        rest = f.read()
+        return io.BytesIO(rest), len(rest)
+    return f, end - at
 
 
-class _Sizes(_Unpickler):
-    """Reads objects whose memory is not known yet, for the size of an element of each storage."""
-
-    def __init__(self, file, weights_only, encoding):
-        super().__init__(file, None, None, weights_only, encoding)
-        self.sizes = {}
-
-    def persistent_load(self, saved):
-        dtype, key, _, count = saved[1:5]
-        dtype = dtype if isinstance(dtype, _C.dtype) else _C.uint8
-        self.sizes[key] = dtype.itemsize
-        return _Storage(_C._from_bytes(bytes(count * dtype.itemsize), dtype))
-
-
-def _load_legacy(f, place, weights_only, encoding):
+def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
     """Reads PyTorch's format before 1.6: pickles one after the other, and behind them the memory of each storage."""
 
     def plain():
-        return _Unpickler(_next_pickle(f), None, place, weights_only, encoding).load()
+        return _unpickle(_next_pickle(f, weights_only), _no_storage, weights_only, encoding, pickle_module, arguments)
 
-    if plain() != _MAGIC:
+    try:
+        magic = plain()
+    except _weights_only.Refused:
+        magic = None
+    if magic != _MAGIC:
         raise pickle.UnpicklingError("Invalid magic number; corrupt file?")
     protocol = plain()
     if protocol != _PROTOCOL:
         raise RuntimeError(f"Invalid protocol version: {protocol}")
-    if not plain().get("little_endian", True):
+    about = plain()
+    if not isinstance(about, dict) or not about.get("little_endian", True):
         raise RuntimeError("files written on big-endian machines are not supported")
-    # How long a storage's memory is, only the objects say, which come first and need it: they are read twice.
-    objects = _next_pickle(f)
-    reader = _Sizes(objects, weights_only, encoding)
-    reader.load()
-    data = {}
-    for key in plain():
-        size = int.from_bytes(f.read(8), "little") * reader.sizes[key]
-        data[key] = f.read(size)
-        if len(data[key]) != size:
-            raise EOFError("unexpected EOF. The file might be corrupted.")
-    objects.seek(0)
-    return _Unpickler(objects, data.__getitem__, place, weights_only, encoding).load()
+    try:
+        text = _next_pickle(f, weights_only)
+    except _weights_only.Refused as error:
+        raise _file_globals.refusal(error) from None
+    f, left = _rest_of(f)
+
+    def read(key, dtype, count):
+        # The elements come later. What the file cannot hold is not allocated.
+        nonlocal left
+        left -= count * dtype.itemsize
+        if left < 0:
+            raise RuntimeError(f"unexpected EOF, expected {-left} more bytes. The file might be corrupted.")
+        return _C._ops.empty([count], dtype=dtype)
+
+    storages = _file_places.Storages(read, place)
+
+    def load(saved):
+        if isinstance(saved, tuple) and saved and _file_places.as_text(saved[0]) == "storage" and len(saved) == 6:
+            *saved, view = saved
+            storage = storages.load(tuple(saved))
+            return storage if view is None else _view_of(storage, view)
+        return storages.load(saved)
+
+    result = _unpickle(text, load, weights_only, encoding, pickle_module, arguments)
+    storages.finish()
+    keys = plain()
+    if not isinstance(keys, list):
+        raise pickle.UnpicklingError("the list of keys is missing. The file might be corrupted.")
+    for key in keys:
+        storage = storages.by_key.get(_file_places.as_text(key))
+        if storage is None:
+            raise RuntimeError(f"the file has bytes for the storage {key!r}, which it does not describe")
+        flat = storage._flat() if storage._tensor.is_cpu else storage._tensor
+        size = f.read(8)
+        if len(size) < 8 or int.from_bytes(size, "little") != flat.numel():
+            raise RuntimeError(f"storage has wrong byte size: expected {flat.numel()} got {int.from_bytes(size, 'little')}")
+        n = flat.numel() * flat.element_size()
+        data = f.read(n)
+        if len(data) != n:
+            raise RuntimeError(f"unexpected EOF, expected {n - len(data)} more bytes. The file might be corrupted.")
+        if not flat.is_meta:
+            flat.copy_(_C._from_bytes(data, flat.dtype).view(flat.shape))
+    return result
+
+
+def _no_storage(saved):
+    raise pickle.UnpicklingError("a storage in the head of the file. The file might be corrupted.")
+
+
+def _view_of(storage, view):
+    """A part of a storage, as files of PyTorch 0.1 have them."""
+    from .storage import TypedStorage
+
+    _, offset, count = view
+    return TypedStorage._of(_C._strided(storage._tensor, offset, [count], [1]))
 
 
 class PyTorchFileReader:
@@ -466,29 +482,28 @@ class PyTorchFileReader:
     """
 
     def __init__(self, file):
-        try:
-            self._zip = zipfile.ZipFile(file)
-        except zipfile.BadZipFile:
-            raise RuntimeError("PytorchStreamReader failed reading zip archive: not a ZIP archive.") from None
-        self._root = self._zip.namelist()[0].partition("/")[0] + "/"
+        self._file = open(file, "rb") if isinstance(file, (str, os.PathLike)) else file
+        self._archive = _archive.Archive(self._file)
 
     def get_all_records(self):
         """All names."""
-        return [name.removeprefix(self._root) for name in self._zip.namelist()]
+        return self._archive.names()
 
     def has_record(self, name):
         """Whether there is one of this name."""
-        return self._root + name in self._zip.namelist()
+        return name in self._archive
 
     def get_record(self, name):
         """Its bytes."""
-        if not self.has_record(name):
-            raise RuntimeError(f"PytorchStreamReader failed locating file {name}: file not found.")
-        return self._zip.read(self._root + name)
+        return _archive.Archive(self._file).read(name)
 
     def get_record_size(self, name):
         """How many bytes it has."""
-        return len(self.get_record(name))
+        return self._archive.size(name)
+
+    def get_record_offset(self, name):
+        """Where its bytes begin."""
+        return _archive.Archive(self._file).start(name)
 
     def get_storage_from_record(self, name, numel, dtype):
         """A tensor of no elements, whose storage holds the record."""
@@ -496,61 +511,242 @@ class PyTorchFileReader:
 
 
 def get_unsafe_globals_in_checkpoint(f):
-    """The full names in a file that `load` would refuse: those of classes and functions that it may not call."""
-    names = []
+    """The full names in a file that `load` would refuse: those of classes and functions that it may not call.
+
+    Raises:
+        pickle.UnpicklingError: an opcode that `load` refuses.
+    """
     with open(f, "rb") if isinstance(f, (str, os.PathLike)) else contextlib.nullcontext(f) as file:
-        if not zipfile.is_zipfile(file):
+        if not _archive.is_archive(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
-        with zipfile.ZipFile(file) as z:
-            text = z.read(next(n for n in z.namelist() if n.endswith("/data.pkl")))
-    strings = []
-    for code, argument, _ in pickletools.genops(text):
-        if "UNICODE" in code.name:
-            strings.append(argument)
-        elif code.name == "GLOBAL":
-            names.append(tuple(argument.split(" ", 1)))
-        elif code.name == "STACK_GLOBAL":
-            names.append(tuple(strings[-2:]))
-    return list(dict.fromkeys(".".join(n) for n in names if n not in _SAFE and n not in _user_safe))
+        text = _archive.opened_archive(file).read("data.pkl")
+    return [name for name in _weights_only.scan(text)[0] if _file_globals.find_allowed(name) is None]
 
 
-def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, encoding="utf-8"):
+# ---- options
+
+
+class LoadEndianness(enum.Enum):
+    """The byte order of files that do not say theirs."""
+
+    NATIVE = 1
+    LITTLE = 2
+    BIG = 3
+
+
+MAP_SHARED = getattr(_mmap, "MAP_SHARED", 1)
+MAP_PRIVATE = getattr(_mmap, "MAP_PRIVATE", 2)
+DEFAULT_PROTOCOL = 2
+
+
+class _Options:
+    crc32 = True
+    endianness = None
+    mmap_flags = MAP_PRIVATE
+
+
+class _State(threading.local):
+    """What holds inside a ``with`` in one thread."""
+
+    skip_data = False
+
+
+_options, _state = _Options(), _State()
+
+
+def get_crc32_options():
+    """Whether ``save`` computes a checksum of each record."""
+    return _options.crc32
+
+
+def set_crc32_options(compute_crc32):
+    """Sets whether ``save`` computes a checksum of each record, which ``load`` checks.
+
+    Without it, saving is a little quicker, and other programs may take the archive for damaged.
+    """
+    _options.crc32 = bool(compute_crc32)
+
+
+def get_default_load_endianness():
+    """The byte order of files that do not say theirs; ``None`` for little."""
+    return _options.endianness
+
+
+def set_default_load_endianness(endianness):
+    """Sets the byte order of files that do not say theirs: a ``LoadEndianness`` or ``None``."""
+    if endianness is not None and not isinstance(endianness, LoadEndianness):
+        raise TypeError("Invalid argument type in function set_default_load_endianness")
+    _options.endianness = endianness
+
+
+def get_default_mmap_options():
+    """``MAP_PRIVATE`` or ``MAP_SHARED``: whether writes to tensors of ``load(mmap=True)`` stay in the process."""
+    return _options.mmap_flags
+
+
+class set_default_mmap_options:
+    """Sets whether writes to tensors of ``load(mmap=True)`` stay in the process (``MAP_PRIVATE``) or reach the file (``MAP_SHARED``).
+
+    Also a context manager, which restores what was set before.
+    """
+
+    def __init__(self, flags):
+        if flags not in (MAP_PRIVATE, MAP_SHARED):
+            raise ValueError(
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got "
+                f"{flags}"
+            )
+        self.prev = _options.mmap_flags
+        _options.mmap_flags = flags
+
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *_):
+        _options.mmap_flags = self.prev
+
+
+class skip_data:
+    """Inside a ``with``, ``save`` leaves room for the bytes of storages without writing them, and ``load`` does not read them.
+
+    Args:
+        materialize_fake_tensors (bool): has no effect: there are no fake tensors.
+    """
+
+    def __init__(self, materialize_fake_tensors=False):
+        self.materialize_fake_tensors = materialize_fake_tensors
+
+    def __enter__(self):
+        self._before, _state.skip_data = _state.skip_data, True
+
+    def __exit__(self, *_):
+        _state.skip_data = self._before
+
+
+# ---- load
+
+
+def _is_on(name):
+    return os.environ.get(name, "0").lower() in ("1", "y", "yes", "true")
+
+
+def _decide_weights_only(weights_only, pickle_module):
+    """What the argument and the environment together mean."""
+    is_forced, is_forced_off = _is_on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _is_on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+    if is_forced and is_forced_off:
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but both were set."
+        )
+    if is_forced:
+        weights_only = True
+    elif weights_only is None and is_forced_off:
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not explicitly passed to "
+            "`torch.load`, forcing weights_only=False.",
+            stacklevel=3,
+        )
+        weights_only = False
+    if weights_only is None:
+        return pickle_module is None
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
+    return bool(weights_only)
+
+
+def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **pickle_load_args):
     """Reads an object that ``save``, here or in PyTorch, has written.
 
-    Unless ``weights_only=False``, nothing but tensors and plain containers is made: a file cannot run code. Files are read, whether
-    ``mmap`` says that they may be mapped or not; it is refused where PyTorch cannot.
+    Unless ``weights_only=False``, nothing but tensors, storages and plain containers is made: a file cannot run code, nor change classes and
+    functions. ``TORCH_FORCE_WEIGHTS_ONLY_LOAD=1`` makes that so for every call; ``TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1`` changes the default.
+
+    Args:
+        f: a path, or an object with ``read``, ``seek`` and ``tell``.
+        map_location: a device, a dict from locations to locations, or a function of a storage and a location, that says where tensors go.
+        pickle_module: reads the pickle, for files that are trusted.
+        weights_only (bool): see above.
+        mmap (bool): whether the file may be mapped. Files are read all the same, so that a file that changes later does no harm; with
+            ``set_default_mmap_options(MAP_SHARED)`` they are mapped, and writes reach the file.
+        encoding (str): of the byte strings of Python 2.
+
+    Raises:
+        pickle.UnpicklingError: the file asks for something that is not allowed, or is damaged.
+        RuntimeError: it is damaged, or there is no such device.
     """
-    weights_only = True if weights_only is None else weights_only
+    weights_only = _decide_weights_only(weights_only, pickle_module)
+    encoding = pickle_load_args.pop("encoding", "utf-8")
+    if weights_only and pickle_load_args:
+        warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)
+        raise TypeError(f"Unpickler.__init__() got an unexpected keyword argument '{next(iter(pickle_load_args))}'")
     if mmap and not isinstance(f, (str, os.PathLike)):
         raise ValueError("f must be a file path in order to use the mmap argument")
+    place = _file_places.placement(map_location)
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
-            if mmap and not zipfile.is_zipfile(file):
+            if mmap and not _archive.is_archive(file):
                 raise RuntimeError(
                     f"mmap can only be used with files saved with `torch.save({os.fspath(f)}, "
                     "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in order to use mmap."
                 )
-            file.seek(0)
-            return load(file, map_location, weights_only=weights_only, encoding=encoding)
+            path = os.fspath(f) if mmap and _options.mmap_flags == MAP_SHARED else None
+            return _load(file, place, weights_only, encoding, pickle_module, pickle_load_args, path)
     for name in ("seek", "tell", "read"):
         if not hasattr(f, name):
             raise AttributeError(
                 f"{type(f).__name__!r} object has no attribute {name!r}. You can only torch.load from a file that is seekable. "
                 "Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
             )
-    start = f.tell()
-    is_zip = zipfile.is_zipfile(f)
-    f.seek(start)
-    if not is_zip:
-        return _load_legacy(f, _placement(map_location), weights_only, encoding)
-    with zipfile.ZipFile(f) as z:
-        pkl = next((n for n in z.namelist() if n.endswith("/data.pkl") and n.count("/") == 1), None)
-        if pkl is None:
-            raise RuntimeError("PytorchStreamReader failed locating file data.pkl: file not found")
-        root = pkl.removesuffix("data.pkl")
-        if f"{root}byteorder" in z.namelist() and z.read(f"{root}byteorder") != b"little":
-            raise RuntimeError("files written on big-endian machines are not supported")
-        unpickler = _Unpickler(
-            io.BytesIO(z.read(pkl)), lambda key: z.read(f"{root}data/{key}"), _placement(map_location), weights_only, encoding
-        )
-        return unpickler.load()
+    return _load(f, place, weights_only, encoding, pickle_module, pickle_load_args)
+
+
+# Bytes from which on a record is read to where it stays, without a copy.
+_LARGE = 1 << 20
+
+
+def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=None):
+    if not _archive.is_archive(f):
+        return _load_legacy(f, place, weights_only, encoding, pickle_module, arguments)
+    archive = _archive.opened_archive(f)
+    is_swapped = False
+    if "byteorder" in archive:
+        order = archive.read("byteorder")
+        if order not in (b"little", b"big"):
+            raise ValueError(f"Unknown endianness type: {order[:40].decode('ascii', 'replace')}")
+        is_swapped = order == b"big"
+    elif _options.endianness is LoadEndianness.BIG:
+        is_swapped = True
+    bytes_of_file = None
+    if mapped is not None:
+        from . import _memory
+
+        bytes_of_file = _memory.map_file(mapped, True, os.fstat(f.fileno()).st_size)
+
+    def read(key, dtype, count):
+        name = f"data/{key}"
+        size = count * dtype.itemsize
+        if archive.size(name) != size:
+            raise RuntimeError(
+                f"record size ({archive.size(name)} bytes) does not match expected size ({size} bytes = {count} elements * "
+                f"{dtype.itemsize} bytes/element) for dtype {dtype._scalar_type}"
+            )
+        if _state.skip_data:
+            archive.start(name)
+            return _C._ops.zeros([count], dtype=dtype)
+        if bytes_of_file is not None and not is_swapped:
+            start = archive.start(name)
+            if start is not None and start % dtype.itemsize == 0 and size:
+                return _memory.part(bytes_of_file, start, size).view(dtype)
+        if size >= _LARGE and not is_swapped and archive.can_read_into(name):
+            flat = _C._ops.empty([count], dtype=dtype)
+            archive.read_into(name, _archive.memory_of(flat))
+            return flat
+        data = archive.read(name)
+        if is_swapped:
+            from .storage import swapped
+
+            data = swapped(data, dtype)
+        return _C._from_bytes(data, dtype)
+
+    storages = _file_places.Storages(read, place)
+    result = _unpickle(archive.read("data.pkl"), storages.load, weights_only, encoding, pickle_module, arguments)
+    storages.finish()
+    return result

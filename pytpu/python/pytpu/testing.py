@@ -251,7 +251,7 @@ def make_tensor(
         shape = (*shape[:-1], 2 * shape[-1])
     if dtype.is_complex:
         parts = dtype.to_real()
-        result = _torch.view_as_complex(_torch.empty(*shape, 2, device=device, dtype=parts).uniform_(low, high))
+        result = _torch.view_as_complex(_torch.empty(*shape, 2, device=device, dtype=parts).uniform_(low, high)).detach()
     elif is_real:
         result = _torch.empty(shape, device=device, dtype=dtype)
         # An interval may be longer than the greatest number.

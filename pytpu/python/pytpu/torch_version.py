@@ -2,7 +2,8 @@
 
 import re
 
-_VERSION = re.compile(r"v?(\d+(?:\.\d+)*)[._-]?(?:(a|b|rc|alpha|beta|c|pre|preview|dev|post)[._-]?(\d*))?[^+]*(\+.*)?$", re.IGNORECASE)
+# Compiled when versions are first compared, so that `import pytpu` stays quick.
+_VERSION = r"(?i)v?(\d+(?:\.\d+)*)[._-]?(?:(a|b|rc|alpha|beta|c|pre|preview|dev|post)[._-]?(\d*))?[^+]*(\+.*)?$"
 _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "rc": -1, "pre": -1, "preview": -1, None: 0, "post": 1}
 
 
@@ -10,7 +11,7 @@ def _key(version):
     """What versions are ordered by; None for what is none."""
     if isinstance(version, (tuple, list)):
         version = ".".join(map(str, version))
-    found = _VERSION.match(str(version).strip())
+    found = re.match(_VERSION, str(version).strip())
     if found is None:
         return None
     release = [int(n) for n in found[1].split(".")]

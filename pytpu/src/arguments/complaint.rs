@@ -138,7 +138,8 @@ impl Overload {
         (n >= min && n <= max) || self.varargs == Some(own)
     }
 
-    fn signature(&self, method: bool) -> String {
+    /// The parameters, as error messages show them.
+    pub fn signature(&self, method: bool) -> String {
         let mut parts = Vec::new();
         let mut star = false;
         for (i, p) in self.params.iter().enumerate().skip(usize::from(method)) {

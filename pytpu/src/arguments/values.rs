@@ -6,6 +6,7 @@ use crate::tensor_type::{is_exact, is_tensor, tensor_of};
 use crate::{device, dtype, random, torch_function};
 use pyo3::ffi::*;
 use std::ptr::null_mut;
+use torchtpu_kernels::memory;
 use torchtpu_tensor::schema::{Arg, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
 
@@ -73,10 +74,31 @@ pub unsafe fn int(o: *mut PyObject) -> Option<i64> {
     }
 }
 
+/// Holds an object while Python code runs that may drop it from where it was found.
+struct Held(*mut PyObject);
+
+impl Held {
+    /// # Safety
+    /// `o` is an object; the GIL is held until this is dropped.
+    unsafe fn new(o: *mut PyObject) -> Held {
+        // SAFETY: by the contract.
+        unsafe { Py_INCREF(o) };
+        Held(o)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: by the contract of `new`.
+        unsafe { Py_DECREF(self.0) };
+    }
+}
+
 #[cold]
 unsafe fn int_slow(o: *mut PyObject) -> Option<i64> {
     // SAFETY: as `int`.
     unsafe {
+        let _held = Held::new(o);
         if !looks_like_int(o) {
             return None;
         }
@@ -130,6 +152,7 @@ pub unsafe fn plain_number(o: *mut PyObject) -> Option<Scalar> {
 unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
     // SAFETY: as `number`.
     unsafe {
+        let _held = Held::new(o);
         if is_tensor(o) {
             let t = tensor_of(o);
             return if t.dims().is_empty() && !t.requires_grad() { t.item().ok() } else { None };
@@ -185,15 +208,18 @@ pub(super) unsafe fn int_list(
             }
             return Some(Arg::Ints(std::slice::from_raw_parts(out.ints.as_ptr().add(start).cast(), n)));
         }
-        let v = items.map(|o| int(o)).collect::<Option<Vec<i64>>>()?;
+        let mut v = memory::with_capacity(n);
+        for o in items {
+            v.push(int(o)?);
+        }
         Some(out.keep_ints(v))
     }
 }
 
-/// Items of a tuple or list.
+/// Items of a tuple or list, borrowed. Of a list that gets shorter meanwhile, what is missing is `None`.
 ///
 /// # Safety
-/// `o` is an object; it is not changed while the items are in use.
+/// `o` is an object. Whoever may run Python code holds the item that is in use: a list may drop it then.
 pub(super) unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mut PyObject)> {
     // SAFETY: by the contract; the index is below the length.
     unsafe {
@@ -205,7 +231,15 @@ pub(super) unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize)
         Some((
             n,
             move |i: usize| {
-                if tuple { PyTuple_GetItem(o, i as Py_ssize_t) } else { PyList_GetItem(o, i as Py_ssize_t) }
+                if tuple {
+                    return PyTuple_GetItem(o, i as Py_ssize_t);
+                }
+                let item = PyList_GetItem(o, i as Py_ssize_t);
+                if !item.is_null() {
+                    return item;
+                }
+                PyErr_Clear();
+                none()
             },
         ))
     }
@@ -268,7 +302,13 @@ pub(super) unsafe fn convert(p: &Parameter, o: *mut PyObject, out: &mut Parsed) 
                 }
             }
         }
-        if p.optional && o == none() { Some(Arg::None) } else { None }
+        match p.default {
+            _ if o != none() => None,
+            _ if p.optional => Some(Arg::None),
+            // As in PyTorch `None` is another word for an empty list where that is the default.
+            Arg::Ints([]) if !p.required => Some(p.default),
+            _ => None,
+        }
     }
 }
 
@@ -279,9 +319,10 @@ unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Opt
         match p.ty {
             Ty::TensorList => {
                 let (n, item) = sequence(o)?;
-                let mut list = Vec::with_capacity(n);
+                let mut list = memory::with_capacity(n);
                 for i in 0..n {
                     let e = item(i);
+                    let _held = Held::new(e);
                     if is_tensor(e) {
                         out.overridden |= !is_exact(e) && torch_function::overrides(e);
                         out.elements += tensor_of(e).numel();
@@ -303,14 +344,22 @@ unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Opt
             }
             Ty::FloatList => {
                 let (n, item) = sequence(o)?;
-                let list = (0..n).map(|i| number(item(i)).map(Scalar::to_f64)).collect::<Option<Box<[f64]>>>()?;
+                let mut list = memory::with_capacity(n);
+                for i in 0..n {
+                    list.push(number(item(i))?.to_f64());
+                }
+                let list: Box<[f64]> = list.into_boxed_slice();
                 let slice: *const [f64] = &*list;
                 out.owned.push(Owned::Floats(list));
                 Some(Arg::Floats(&*slice))
             }
             Ty::ScalarList => {
                 let (n, item) = sequence(o)?;
-                let list = (0..n).map(|i| number(item(i))).collect::<Option<Box<[Scalar]>>>()?;
+                let mut list = memory::with_capacity(n);
+                for i in 0..n {
+                    list.push(number(item(i))?);
+                }
+                let list: Box<[Scalar]> = list.into_boxed_slice();
                 let slice: *const [Scalar] = &*list;
                 out.owned.push(Owned::Scalars(list));
                 Some(Arg::Scalars(&*slice))

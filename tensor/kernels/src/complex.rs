@@ -130,6 +130,16 @@ pub(crate) fn div<T: crate::real::Real>(a: Of<T>, b: Of<T>) -> Of<T> {
     }
 }
 
+/// Not a number in both parts.
+const NAN: c128 = c128::new(f64::NAN, f64::NAN);
+
+// Infinities and NaN in one part are treated as annex G of C99 has them.
+
+#[inline(always)]
+fn has_nan(z: c128) -> bool {
+    z.re.is_nan() || z.im.is_nan()
+}
+
 pub(crate) fn exp(z: c128) -> c128 {
     if z.im == 0.0 {
         return c128::new(z.re.exp(), z.im);
@@ -159,7 +169,9 @@ pub(crate) fn ln(z: c128) -> c128 {
     let r = a.hypot(b);
     // Near the unit circle the logarithm of a rounded modulus would have no correct digit.
     let re = if (0.5..2.0).contains(&r) { 0.5 * ((a - 1.0) * (a + 1.0) + b * b).ln_1p() } else { r.ln() };
-    c128::new(if z.re.is_nan() && !z.im.is_infinite() { f64::NAN } else { re }, z.im.atan2(z.re))
+    // An infinity wins over a NaN in the other part.
+    let is_nan = has_nan(z) && !z.re.is_infinite() && !z.im.is_infinite();
+    c128::new(if is_nan { f64::NAN } else { re }, z.im.atan2(z.re))
 }
 
 pub(crate) fn ln_1p(z: c128) -> c128 {
@@ -201,6 +213,9 @@ fn times(x: f64, y: f64) -> f64 {
 }
 
 pub(crate) fn sinh(z: c128) -> c128 {
+    if z.re.is_infinite() && !z.im.is_finite() {
+        return c128::new(z.re, f64::NAN);
+    }
     c128::new(
         if z.re == 0.0 { times(z.im.cos(), z.re) } else { z.re.sinh() * z.im.cos() },
         times(z.re.cosh(), z.im.sin()),
@@ -208,11 +223,20 @@ pub(crate) fn sinh(z: c128) -> c128 {
 }
 
 pub(crate) fn cosh(z: c128) -> c128 {
+    if z.re.is_infinite() && !z.im.is_finite() {
+        return c128::new(f64::INFINITY, f64::NAN);
+    }
     let im = if z.im == 0.0 { times(z.re.sinh(), z.im) } else { times(z.im.sin(), z.re.sinh()) };
     c128::new(z.re.cosh() * z.im.cos(), im)
 }
 
 pub(crate) fn tanh(z: c128) -> c128 {
+    if !z.im.is_finite() && z.re.is_finite() {
+        return c128::new(if z.re == 0.0 { z.re } else { f64::NAN }, f64::NAN);
+    }
+    if z.re.is_nan() && z.im == 0.0 {
+        return z;
+    }
     if z.re.abs() > 22.0 {
         let im = if z.im.is_finite() { 4.0 * z.im.sin() * z.im.cos() * (-2.0 * z.re.abs()).exp() } else { 0.0 };
         return c128::new(1f64.copysign(z.re), im);
@@ -255,6 +279,9 @@ fn far(z: c128) -> Option<f64> {
 }
 
 pub(crate) fn asin(z: c128) -> c128 {
+    if has_nan(z) {
+        return turned(asinh, z);
+    }
     if let Some(size) = far(z) {
         return c128::new(z.re.atan2(z.im.abs()), size.copysign(z.im));
     }
@@ -264,6 +291,14 @@ pub(crate) fn asin(z: c128) -> c128 {
 }
 
 pub(crate) fn acos(z: c128) -> c128 {
+    if has_nan(z) {
+        return match () {
+            () if z.im.is_infinite() => c128::new(f64::NAN, -z.im),
+            () if z.re.is_infinite() => c128::new(f64::NAN, f64::INFINITY),
+            () if z.re == 0.0 => c128::new(std::f64::consts::FRAC_PI_2, f64::NAN),
+            () => NAN,
+        };
+    }
     if let Some(size) = far(z) {
         return c128::new(z.im.abs().atan2(z.re), -size.copysign(z.im));
     }
@@ -272,6 +307,13 @@ pub(crate) fn acos(z: c128) -> c128 {
 }
 
 pub(crate) fn acosh(z: c128) -> c128 {
+    if has_nan(z) {
+        return match () {
+            () if z.re.is_infinite() || z.im.is_infinite() => c128::new(f64::INFINITY, f64::NAN),
+            () if z.re == 0.0 => c128::new(f64::NAN, std::f64::consts::FRAC_PI_2),
+            () => NAN,
+        };
+    }
     if let Some(size) = far(z) {
         return c128::new(size, z.im.atan2(z.re));
     }
@@ -280,11 +322,30 @@ pub(crate) fn acosh(z: c128) -> c128 {
 }
 
 pub(crate) fn asinh(z: c128) -> c128 {
+    if has_nan(z) {
+        return match () {
+            () if z.re.is_infinite() => c128::new(z.re, f64::NAN),
+            () if z.im.is_infinite() => c128::new(f64::INFINITY, f64::NAN),
+            () if z.im == 0.0 => z,
+            () => NAN,
+        };
+    }
     turned(asin, z)
 }
 
 pub(crate) fn atanh(z: c128) -> c128 {
     let (x, y) = (z.re, z.im);
+    if has_nan(z) {
+        return match () {
+            () if y.is_infinite() => c128::new(0.0, std::f64::consts::FRAC_PI_2.copysign(y)),
+            () if x.is_infinite() => c128::new(0f64.copysign(x), f64::NAN),
+            () if x == 0.0 => z,
+            () => NAN,
+        };
+    }
+    if x.is_infinite() || y.is_infinite() {
+        return c128::new(0f64.copysign(x), std::f64::consts::FRAC_PI_2.copysign(y));
+    }
     if x.abs() > 1e150 || y.abs() > 1e150 {
         // Squares would overflow; the real part is `1/z`'s, the imaginary one a right angle.
         let re = div(c128::new(1.0, 0.0), z).re;
@@ -313,6 +374,7 @@ pub(crate) fn sgn(z: c128) -> c128 {
 pub(crate) fn pow(a: c128, b: c128) -> c128 {
     if b.im == 0.0 {
         match b.re {
+            0.0 => return c128::new(1.0, 0.0),
             1.0 => return a,
             2.0 => return a * a,
             3.0 => return a * a * a,
@@ -370,6 +432,85 @@ mod tests {
         let nan = asinh(z(f64::NAN, INF));
         assert!(nan.re == INF && nan.im.is_nan(), "{nan}");
         assert!(close(asinh(z(1e300, 1e300)), z(691.8152486690535, FRAC_PI_4)));
+    }
+
+    /// The tables of annex G of C99.
+    #[test]
+    #[rustfmt::skip]
+    fn infinities_and_nan_in_one_part_follow_c99() {
+        use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
+        const INF: f64 = f64::INFINITY;
+        const NAN: f64 = f64::NAN;
+        type Case = (fn(c128) -> c128, &'static [([f64; 2], [f64; 2])]);
+        let cases: [Case; 9] = [
+            (acos, &[
+                ([0.0, NAN], [FRAC_PI_2, NAN]), ([1.0, INF], [FRAC_PI_2, -INF]), ([1.0, NAN], [NAN, NAN]),
+                ([-INF, 1.0], [PI, -INF]), ([INF, 1.0], [0.0, -INF]), ([-INF, INF], [3.0 * FRAC_PI_4, -INF]),
+                ([INF, INF], [FRAC_PI_4, -INF]), ([INF, NAN], [NAN, INF]), ([NAN, 1.0], [NAN, NAN]),
+                ([NAN, INF], [NAN, -INF]), ([NAN, NAN], [NAN, NAN]),
+            ]),
+            (acosh, &[
+                ([0.0, 0.0], [0.0, FRAC_PI_2]), ([1.0, INF], [INF, FRAC_PI_2]), ([1.0, NAN], [NAN, NAN]),
+                ([0.0, NAN], [NAN, FRAC_PI_2]), ([-INF, 1.0], [INF, PI]), ([INF, 1.0], [INF, 0.0]),
+                ([-INF, INF], [INF, 3.0 * FRAC_PI_4]), ([INF, INF], [INF, FRAC_PI_4]), ([INF, NAN], [INF, NAN]),
+                ([NAN, 1.0], [NAN, NAN]), ([NAN, INF], [INF, NAN]), ([NAN, NAN], [NAN, NAN]),
+            ]),
+            (asinh, &[
+                ([1.0, INF], [INF, FRAC_PI_2]), ([1.0, NAN], [NAN, NAN]), ([INF, 1.0], [INF, 0.0]),
+                ([INF, INF], [INF, FRAC_PI_4]), ([INF, NAN], [INF, NAN]), ([NAN, 0.0], [NAN, 0.0]),
+                ([NAN, 1.0], [NAN, NAN]), ([NAN, INF], [INF, NAN]), ([NAN, NAN], [NAN, NAN]),
+            ]),
+            (atanh, &[
+                ([0.0, NAN], [0.0, NAN]), ([1.0, 0.0], [INF, 0.0]), ([1.0, INF], [0.0, FRAC_PI_2]),
+                ([1.0, NAN], [NAN, NAN]), ([INF, 1.0], [0.0, FRAC_PI_2]), ([INF, INF], [0.0, FRAC_PI_2]),
+                ([INF, NAN], [0.0, NAN]), ([NAN, 1.0], [NAN, NAN]), ([NAN, INF], [0.0, FRAC_PI_2]),
+                ([NAN, NAN], [NAN, NAN]),
+            ]),
+            (cosh, &[
+                ([0.0, INF], [NAN, 0.0]), ([0.0, NAN], [NAN, 0.0]), ([1.0, INF], [NAN, NAN]), ([1.0, NAN], [NAN, NAN]),
+                ([INF, 0.0], [INF, 0.0]), ([INF, 1.0], [INF, INF]), ([INF, INF], [INF, NAN]), ([INF, NAN], [INF, NAN]),
+                ([NAN, 0.0], [NAN, 0.0]), ([NAN, 1.0], [NAN, NAN]), ([NAN, NAN], [NAN, NAN]),
+            ]),
+            (sinh, &[
+                ([0.0, INF], [0.0, NAN]), ([0.0, NAN], [0.0, NAN]), ([1.0, INF], [NAN, NAN]), ([1.0, NAN], [NAN, NAN]),
+                ([INF, 0.0], [INF, 0.0]), ([INF, 1.0], [INF, INF]), ([INF, INF], [INF, NAN]), ([INF, NAN], [INF, NAN]),
+                ([NAN, 0.0], [NAN, 0.0]), ([NAN, 1.0], [NAN, NAN]), ([NAN, NAN], [NAN, NAN]),
+            ]),
+            (tanh, &[
+                ([0.0, INF], [0.0, NAN]), ([0.0, NAN], [0.0, NAN]), ([1.0, INF], [NAN, NAN]), ([1.0, NAN], [NAN, NAN]),
+                ([30.0, INF], [NAN, NAN]), ([INF, 1.0], [1.0, 0.0]), ([INF, INF], [1.0, 0.0]), ([INF, NAN], [1.0, 0.0]),
+                ([NAN, 0.0], [NAN, 0.0]), ([NAN, 1.0], [NAN, NAN]), ([NAN, NAN], [NAN, NAN]),
+            ]),
+            (ln, &[
+                ([-0.0, 0.0], [-INF, PI]), ([0.0, 0.0], [-INF, 0.0]), ([1.0, INF], [INF, FRAC_PI_2]),
+                ([1.0, NAN], [NAN, NAN]), ([-INF, 1.0], [INF, PI]), ([INF, 1.0], [INF, 0.0]),
+                ([-INF, INF], [INF, 3.0 * FRAC_PI_4]), ([INF, INF], [INF, FRAC_PI_4]), ([INF, NAN], [INF, NAN]),
+                ([NAN, 1.0], [NAN, NAN]), ([NAN, INF], [INF, NAN]), ([NAN, NAN], [NAN, NAN]),
+            ]),
+            (ln_1p, &[
+                ([-1.0, 0.0], [-INF, 0.0]), ([1.0, INF], [INF, FRAC_PI_2]), ([1.0, NAN], [NAN, NAN]),
+                ([-INF, 1.0], [INF, PI]), ([INF, 1.0], [INF, 0.0]), ([-INF, INF], [INF, 3.0 * FRAC_PI_4]),
+                ([INF, INF], [INF, FRAC_PI_4]), ([INF, NAN], [INF, NAN]), ([NAN, 1.0], [NAN, NAN]),
+                ([NAN, INF], [INF, NAN]), ([NAN, NAN], [NAN, NAN]),
+            ]),
+        ];
+        let same = |a: f64, b: f64| a.is_nan() && b.is_nan() || a == b || (a - b).abs() < 1e-15;
+        for (i, (f, table)) in cases.iter().enumerate() {
+            for &([re, im], [x, y]) in *table {
+                let w = f(c128::new(re, im));
+                assert!(same(w.re, x) && same(w.im, y), "function {i} of {re} + {im}i is {w}, not {x} + {y}i");
+                // All are symmetric about the real axis, but for signs that the annex leaves open.
+                let w = f(c128::new(re, -im));
+                let minus = if im.is_nan() || x.is_nan() && y == 0.0 { w.im } else { -y };
+                assert!(same(w.re, x) && (same(w.im, minus) || y.is_nan()), "function {i} of {re} - {im}i is {w}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_power_of_zero_with_exponent_zero_is_one() {
+        assert_eq!(pow(c128::new(0.0, 0.0), c128::new(0.0, 0.0)), c128::new(1.0, 0.0));
+        assert_eq!(pow(c128::new(f64::INFINITY, 1.0), c128::new(0.0, 0.0)), c128::new(1.0, 0.0));
     }
 
     #[test]

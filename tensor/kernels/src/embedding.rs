@@ -1,5 +1,6 @@
 //! Rows of a table by index, and the gradient of that.
 
+use crate::memory;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, merged, offset_of, output, simd};
 use crate::threads::{num_threads, parallel_for};
@@ -10,7 +11,7 @@ pub(crate) fn indices(x: &View) -> Vec<i64> {
     fn read<T: Copy>(x: &View, f: impl Fn(T) -> i64) -> Vec<i64> {
         let (n, s) = merged(x.sizes(), x.strides());
         // SAFETY: the view covers the elements that its sizes reach.
-        (0..x.numel()).map(|i| f(unsafe { *x.ptr().cast::<T>().add(offset_of(i, &n, &s)) })).collect()
+        memory::collect((0..x.numel()).map(|i| f(unsafe { *x.ptr().cast::<T>().add(offset_of(i, &n, &s)) })))
     }
     match x.dtype() {
         DType::I64 => read::<i64>(x, |v| v),

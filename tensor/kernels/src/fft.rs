@@ -1,5 +1,6 @@
 //! Discrete Fourier transforms of complex numbers.
 
+use crate::memory;
 use crate::complex::Complex as Element;
 use crate::copy::copy;
 use crate::loops::{Cursor, Dim, RawMut, simplify};
@@ -67,8 +68,8 @@ fn lines<C: Transformed>(out: &mut ViewMut, dim: usize, inverse: bool) {
     let plan = plan::<C>(n, inverse);
     let to = RawMut(out.ptr());
     parallel_for(count, (8 * 1024 / n).max(1), |range| {
-        let mut line = vec![Complex::default(); n];
-        let mut scratch = vec![Complex::default(); plan.get_inplace_scratch_len()];
+        let mut line = memory::filled(Complex::default(), n);
+        let mut scratch = memory::filled(Complex::default(), plan.get_inplace_scratch_len());
         let mut at = Cursor::new(&dims, range.start);
         for _ in range {
             // SAFETY: the line lies within the output, and lines are disjoint.

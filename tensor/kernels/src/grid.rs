@@ -1,5 +1,6 @@
 //! Sampling of images and volumes at the points of a grid, and its gradients.
 
+use crate::memory;
 use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, output};
 use crate::threads::parallel_for;
@@ -142,7 +143,7 @@ fn points<R: Real>(spec: &GridSpec, grid: &[R], sizes: &[usize], with_slopes: bo
         Interpolation::Cubic => 4,
     };
     let (count, all) = (grid.len() / d, each.pow(d as u32));
-    let mut positions = vec![0u32; count * all];
+    let mut positions = memory::filled(0u32, count * all);
     let mut weights = Scratch::filled(count * all, R::ZERO);
     let mut slopes = with_slopes.then(|| Scratch::filled(count * all * d, R::ZERO));
     let (to_p, to_w) = (Shared::new(&mut positions), Shared::new(&mut weights));

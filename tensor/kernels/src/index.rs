@@ -8,6 +8,7 @@
 //! A value that is a scalar is passed as a view whose strides are zero.
 
 use crate::complex::by_parts;
+use crate::memory;
 use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, row_major};
 use crate::threads::parallel_for;
 use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, for_any_dtype, for_dtype};
@@ -15,9 +16,9 @@ use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, for_any_dtype
 /// All indices in row-major order. Any integer dtype.
 pub(crate) fn read_indices(index: &View) -> Vec<i64> {
     if let Some(all) = index.as_slice::<i64>() {
-        return all.to_vec();
+        return memory::copied(all);
     }
-    let mut read = Vec::with_capacity(index.numel());
+    let mut read = memory::with_capacity(index.numel());
     let nest = Nest::new(index.sizes(), [index.strides()], |_| false);
     for_dtype!(index.dtype(), T => {
         let x = Address::<T>::of(index.ptr());
@@ -286,7 +287,7 @@ pub fn scatter_reduce(
     if kind == ScatterReduce::Mean {
         // Counts in a dense array of the sizes of `out`, scattered by the same nest with its strides.
         let count_strides = row_major(out.sizes());
-        let mut counts = vec![i64::from(include_self); out.numel()];
+        let mut counts = memory::filled(i64::from(include_self), out.numel());
         let mut counted = ViewMut::of_slice(&mut counts, out.sizes(), &count_strides);
         let zeros = vec![0; index.sizes().len()];
         let one = View::of_slice(&[1i64], &[], &[]);
@@ -433,7 +434,7 @@ fn point_offsets(
     sizes: &[usize],
     strides: &[usize],
 ) -> Result<Vec<i64>, KernelError> {
-    let mut offsets = vec![0; indices.first().map_or(1, View::numel)];
+    let mut offsets = memory::filled(0, indices.first().map_or(1, View::numel));
     for (k, index) in indices.iter().enumerate() {
         let dim = dims.get(k).copied().unwrap_or(k);
         let positions = checked(read_indices(index), sizes[k], true, |i| out_of_bounds(i, dim, sizes[k]))?;

@@ -209,14 +209,11 @@ pub(crate) struct Zeroed {
 
 impl Zeroed {
     /// # Panics
-    /// When the system has no memory.
+    /// When the system has no memory; see [`give_up`].
     pub(crate) fn new(bytes: usize) -> Zeroed {
         let to = if bytes > HUGE_PAGE / 4 { HUGE_PAGE } else { ALIGNMENT };
         let rounded = bytes.max(1).checked_next_multiple_of(to).expect("a size");
-        let Some(p) = system_alloc(rounded) else {
-            let layout = layout(rounded).expect("a size");
-            std::alloc::handle_alloc_error(layout)
-        };
+        let Some(p) = system_alloc(rounded) else { give_up(rounded) };
         // SAFETY: the block is this long. Zeros come after the advice, since they are what takes the pages.
         unsafe { p.write_bytes(0, rounded) };
         Zeroed { block: Block(p), rounded }
@@ -236,6 +233,101 @@ impl Drop for Zeroed {
         // SAFETY: made in `new` with this size.
         unsafe { system_free(self.block.0, self.rounded) };
     }
+}
+
+/// How the text of an unwinding for want of memory begins.
+pub const NO_MEMORY: &str = "DefaultCPUAllocator: can't allocate memory: you tried to allocate ";
+
+/// Unwinds for want of `bytes` bytes of memory.
+///
+/// `Vec` ends the process when it gets no memory. What is as large as a tensor is therefore allocated by the functions below, which
+/// unwind instead, without a word on stderr. [`or_error`] makes an error of that, and the binding an exception.
+///
+/// # Panics
+/// Always, with a text that begins with [`NO_MEMORY`].
+#[cold]
+#[inline(never)]
+pub fn give_up(bytes: usize) -> ! {
+    std::panic::resume_unwind(Box::new(format!("{NO_MEMORY}{bytes} bytes.")))
+}
+
+/// Runs `f`, and makes an error of what [`give_up`] unwinds with. Any other panic goes on.
+///
+/// # Errors
+/// [`KernelError::OutOfMemory`] when there was no memory.
+pub fn or_error<R>(f: impl FnOnce() -> R) -> Result<R, KernelError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).map_err(|payload| match wanted(&*payload) {
+        Some(bytes) => KernelError::OutOfMemory { bytes },
+        None => std::panic::resume_unwind(payload),
+    })
+}
+
+/// The bytes that could not be had, if this is what [`give_up`] unwound with.
+pub fn wanted(payload: &(dyn std::any::Any + Send)) -> Option<usize> {
+    let text = payload.downcast_ref::<String>()?.strip_prefix(NO_MEMORY)?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// Room for `more` elements, or an unwinding by [`give_up`].
+pub fn reserve<T>(v: &mut Vec<T>, more: usize) {
+    let bytes = v.len().saturating_add(more).saturating_mul(size_of::<T>());
+    // Addresses may be had where memory may not; see `most`.
+    if bytes > most() || v.try_reserve(more).is_err() {
+        give_up(bytes);
+    }
+}
+
+/// Unwinds by [`give_up`] unless so many bytes can be had now: for what is made of many small allocations, each of which ends the
+/// process where it fails.
+pub fn expect_room(bytes: usize) {
+    drop(with_capacity::<u8>(bytes));
+}
+
+/// [`Vec::with_capacity`], which unwinds by [`give_up`].
+pub fn with_capacity<T>(n: usize) -> Vec<T> {
+    let mut v = Vec::new();
+    if n.saturating_mul(size_of::<T>()) > most() || v.try_reserve_exact(n).is_err() {
+        give_up(n.saturating_mul(size_of::<T>()));
+    }
+    v
+}
+
+/// `vec![value; n]`, which unwinds by [`give_up`].
+pub fn filled<T: Clone>(value: T, n: usize) -> Vec<T> {
+    let mut v = with_capacity(n);
+    v.resize(n, value);
+    v
+}
+
+/// [`slice::to_vec`], which unwinds by [`give_up`].
+pub fn copied<T: Copy>(x: &[T]) -> Vec<T> {
+    let mut v = with_capacity(x.len());
+    v.extend_from_slice(x);
+    v
+}
+
+/// [`Iterator::collect`], which unwinds by [`give_up`].
+pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let items = items.into_iter();
+    let (least, most) = items.size_hint();
+    let mut v = with_capacity(least);
+    if most == Some(least) {
+        v.extend(items);
+        return v;
+    }
+    for item in items {
+        push(&mut v, item);
+    }
+    v
+}
+
+/// [`Vec::push`], which unwinds by [`give_up`].
+#[inline]
+pub fn push<T>(v: &mut Vec<T>, item: T) {
+    if v.len() == v.capacity() {
+        reserve(v, 1);
+    }
+    v.push(item);
 }
 
 /// Memory for `bytes` bytes, aligned to [`ALIGNMENT`] and uninitialised. Zero bytes are given a block like one byte is.

@@ -288,23 +288,59 @@ fn over_channels(n: usize, c: usize, s: usize, f: impl Fn(std::ops::Range<usize>
     });
 }
 
+/// Rows that share a level of accumulators; see [`in_levels`].
+const ROWS: usize = 16;
+
+/// Adds up rows `0..n`, each of which `add` adds to what it is given: a row of accumulators a level, where each takes
+/// [`ROWS`] of the one before. So errors grow with the logarithm of `n`. `add` is called at one place, so that it becomes part
+/// of the caller and of its instruction set.
+#[inline(always)]
+fn in_levels<A: Real>(n: usize, sums: &mut [A], mut add: impl FnMut(usize, &mut [A])) {
+    let width = sums.len();
+    sums.fill(A::ZERO);
+    let upper_levels = if n <= ROWS { 0 } else { (n.ilog2() / ROWS.ilog2()) as usize };
+    let mut upper = Scratch::filled(upper_levels * width, A::ZERO);
+    for i in 0..n {
+        add(i, sums);
+        let (mut full, mut level) = (i + 1, 0);
+        while level < upper_levels && full % ROWS == 0 {
+            full /= ROWS;
+            let (before, after) = upper.split_at_mut(level * width);
+            let lower = if level == 0 { &mut *sums } else { &mut before[(level - 1) * width..] };
+            for (u, l) in after[..width].iter_mut().zip(lower) {
+                *u += *l;
+                *l = A::ZERO;
+            }
+            level += 1;
+        }
+    }
+    if width > 0 {
+        for level in upper.chunks(width) {
+            for (s, l) in sums.iter_mut().zip(level) {
+                *s += *l;
+            }
+        }
+    }
+}
+
 simd! {
     /// Adds `f`'s two sums over the batch for a range of channels: `sum x'` and `sum y' x'`, `x' = x - centre[channel]`.
     fn channel_sums<A: Real>(
         x: &[A], y: &[A], n: usize, c: usize, s: usize, start: usize, centre: &[A], sum_y: &mut [A], sum_yx: &mut [A]
     ) {
         let width = sum_y.len();
-        sum_y.fill(A::ZERO);
-        sum_yx.fill(A::ZERO);
-        for i in 0..n {
+        let mut both = Scratch::any(2 * width);
+        in_levels(n, &mut both, |i, sums| {
+            let (sum_y, sum_yx) = sums.split_at_mut(width);
             let at = (i * c + start) * s;
             if s == 1 {
-                let (x, y) = (&x[at..at + width], &y[at..at + width]);
+                let (x, y, centre) = (&x[at..at + width], &y[at..at + width], &centre[..width]);
+                let (sum_y, sum_yx) = (&mut sum_y[..width], &mut sum_yx[..width]);
                 for j in 0..width {
                     sum_y[j] += y[j];
                     sum_yx[j] += y[j] * (x[j] - centre[j]);
                 }
-                continue;
+                return;
             }
             for j in 0..width {
                 let (x, y) = (&x[at + j * s..][..s], &y[at + j * s..][..s]);
@@ -312,7 +348,9 @@ simd! {
                 sum_y[j] += sum_of(y, |v| v);
                 sum_yx[j] += sum_of2(x, y, |x, y| y * (x - m));
             }
-        }
+        });
+        sum_y.copy_from_slice(&both[..width]);
+        sum_yx.copy_from_slice(&both[width..]);
     }
 }
 
@@ -322,23 +360,23 @@ simd! {
         x: &[A], n: usize, c: usize, s: usize, start: usize, centre: &[A], sum: &mut [A], squares: bool
     ) {
         let width = sum.len();
-        sum.fill(A::ZERO);
-        for i in 0..n {
+        in_levels(n, sum, |i, sum| {
             let at = (i * c + start) * s;
+            let sum = &mut sum[..width];
             if s == 1 {
-                let x = &x[at..at + width];
+                let (x, centre) = (&x[at..at + width], &centre[..width]);
                 for j in 0..width {
                     let d = x[j] - centre[j];
                     sum[j] += if squares { d * d } else { d };
                 }
-                continue;
+                return;
             }
             for j in 0..width {
                 let m = centre[j];
                 let x = &x[at + j * s..][..s];
                 sum[j] += if squares { sum_of(x, |v| (v - m) * (v - m)) } else { sum_of(x, |v| v - m) };
             }
-        }
+        });
     }
 }
 

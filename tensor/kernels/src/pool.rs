@@ -3,11 +3,12 @@
 //! Data are `[.., *spatial]`; everything before the spatial dimensions is a plane of its own. Output sizes come with the output
 //! view, so rounding up (`ceil_mode`) is the caller's arithmetic. Outputs must not overlap inputs.
 
+use crate::memory;
 use crate::embedding::indices;
 use crate::par::Shared;
 use crate::real::{Real, for_acc, input, output, simd};
 use crate::threads::parallel_for;
-use crate::{View, ViewMut};
+use crate::{Element as _, View, ViewMut};
 use std::ops::Range;
 
 /// Windows of a pooling. Entry `d` of each array is about the `d`-th spatial dimension; entries from `spatial` on are ignored.
@@ -48,29 +49,25 @@ fn windows(spec: &PoolSpec, input: [usize; 3], out: [usize; 3]) -> [Vec<Window>;
             return vec![Window { start: 0, end: 1, step: 1, padded: 1 }];
         };
         let (kernel, stride, pad, step) = (spec.kernel[s], spec.stride[s], spec.pad[s], spec.dilation[s]);
-        (0..out[d])
-            .map(|o| {
-                let first = (o * stride) as i64 - pad as i64;
-                let last = first + ((kernel - 1) * step) as i64 + 1;
-                let padded = (last.min((input[d] + pad) as i64) - first).max(0) as usize;
-                let before = (-first).max(0) as usize;
-                let start = (first + (before.div_ceil(step) * step) as i64) as usize;
-                let end = (last.max(0) as usize).min(input[d]);
-                Window { start: start.min(input[d]), end: end.max(start.min(input[d])), step, padded }
-            })
-            .collect()
+        memory::collect((0..out[d]).map(|o| {
+            let first = (o * stride) as i64 - pad as i64;
+            let last = first + ((kernel - 1) * step) as i64 + 1;
+            let padded = (last.min((input[d] + pad) as i64) - first).max(0) as usize;
+            let before = (-first).max(0) as usize;
+            let start = (first + (before.div_ceil(step) * step) as i64) as usize;
+            let end = (last.max(0) as usize).min(input[d]);
+            Window { start: start.min(input[d]), end: end.max(start.min(input[d])), step, padded }
+        }))
     })
 }
 
 fn adaptive_windows(input: [usize; 3], out: [usize; 3]) -> [Vec<Window>; 3] {
     std::array::from_fn(|d| {
         let (i, o) = (input[d], out[d]);
-        (0..o)
-            .map(|j| {
-                let (start, end) = (j * i / o, ((j + 1) * i).div_ceil(o));
-                Window { start, end, step: 1, padded: end - start }
-            })
-            .collect()
+        memory::collect((0..o).map(|j| {
+            let (start, end) = (j * i / o, ((j + 1) * i).div_ceil(o));
+            Window { start, end, step: 1, padded: end - start }
+        }))
     })
 }
 
@@ -106,7 +103,7 @@ fn maxima(
         return;
     }
     let (same, distance) = alike(&windows[2]);
-    let mut flat = vec![0i64; if positions.is_contiguous() { 0 } else { positions.numel() }];
+    let mut flat = memory::filled(0i64, if positions.is_contiguous() { 0 } else { positions.numel() });
     for_acc!(x.dtype(), A => {
         let x = input::<A>(x);
         output::<A, _>(out, |out| {
@@ -297,17 +294,18 @@ fn averages(
                 // SAFETY: planes are disjoint.
                 let out = unsafe { to.slice(p * out_plane, out_plane) };
                 each(windows, |k, d, h, w| {
-                    let mut sum = A::ZERO;
+                    // Windows may be whole images, whose elements are added up in a row.
+                    let mut sum = 0f64;
                     for z in d.start..d.end {
                         for y in h.start..h.end {
                             for &v in &x[(z * i[1] + y) * i[2]..][w.start..w.end] {
-                                sum += v;
+                                sum += v.to_f64();
                             }
                         }
                     }
                     // An empty window is all padding.
                     let empty = d.start == d.end || h.start == h.end || w.start == w.end;
-                    out[k] = if empty { A::ZERO } else { sum / A::of(divisor([d, h, w])) };
+                    out[k] = if empty { A::ZERO } else { A::of(sum / divisor([d, h, w])) };
                 });
             });
         });

@@ -408,9 +408,45 @@ pub(crate) fn lanes_sum<A: Real>(mut lanes: [A; LANES]) -> A {
     lanes[0]
 }
 
+/// Elements that are summed in lanes, one after the other. Sums of more are paired off, so that errors grow with the logarithm
+/// of the length.
+const SUMMED: usize = 4096;
+
+/// Sum of what `sum` gives for runs of at most [`SUMMED`] elements, paired off like the digits of a binary counter. `sum` is
+/// called at one place, so that it becomes part of the caller and of its instruction set.
+#[inline(always)]
+fn in_runs<A: Real>(n: usize, sum: impl Fn(std::ops::Range<usize>) -> A) -> A {
+    let mut levels = [A::ZERO; 32];
+    let runs = n.div_ceil(SUMMED);
+    for run in 0..runs {
+        let mut v = sum(run * SUMMED..((run + 1) * SUMMED).min(n));
+        let carries = run.trailing_ones() as usize;
+        for level in &levels[..carries] {
+            v += *level;
+        }
+        levels[carries] = v;
+    }
+    let (mut total, mut left) = (A::ZERO, runs);
+    for level in levels {
+        if left & 1 == 1 {
+            total += level;
+        }
+        left >>= 1;
+        if left == 0 {
+            break;
+        }
+    }
+    total
+}
+
 /// Sum of `f(x)` in a fixed order.
 #[inline(always)]
 pub(crate) fn sum_of<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
+    in_runs(x.len(), |run| sum_of_run(&x[run], &f))
+}
+
+#[inline(always)]
+fn sum_of_run<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
     let mut lanes = [A::ZERO; LANES];
     let chunks = x.chunks_exact(LANES);
     let mut rest = A::ZERO;
@@ -428,6 +464,11 @@ pub(crate) fn sum_of<A: Real>(x: &[A], f: impl Fn(A) -> A) -> A {
 /// Sum of `f(x, y)` in a fixed order.
 #[inline(always)]
 pub(crate) fn sum_of2<A: Real, B: Copy>(x: &[A], y: &[B], f: impl Fn(A, B) -> A) -> A {
+    in_runs(x.len().min(y.len()), |run| sum_of2_run(&x[run.clone()], &y[run], &f))
+}
+
+#[inline(always)]
+fn sum_of2_run<A: Real, B: Copy>(x: &[A], y: &[B], f: impl Fn(A, B) -> A) -> A {
     let mut lanes = [A::ZERO; LANES];
     let n = x.len().min(y.len());
     let (x, y) = (&x[..n], &y[..n]);

@@ -9,6 +9,7 @@
 //! the accumulator tile by tile; cuts between pieces depend on the sizes only, so results do not depend on the number of
 //! threads.
 
+use crate::memory;
 use crate::complex::{Complex, by_parts, for_complex};
 use crate::convert::{Number, cast};
 use crate::loops::{Cursor, Dim, RawMut, multiversion, simplify};
@@ -328,7 +329,7 @@ fn fold_all<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F:
     // Few results: cut the reduced range.
     let pieces = length.div_ceil(PIECE);
     if results < 16 && pieces > 1 {
-        let mut partial = vec![F::IDENTITY; results * pieces];
+        let mut partial = memory::filled(F::IDENTITY, results * pieces);
         let slots = RawMut(partial.as_mut_ptr().cast());
         parallel_for(results * pieces, 1, |range| {
             let mut tile = [F::IDENTITY; TILE];
@@ -364,9 +365,13 @@ fn fold_all<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F:
     });
 }
 
-/// Columns that are accumulated side by side, and rows that share the first level of accumulators.
+/// Columns that are accumulated side by side.
 const COLUMNS: usize = 2048;
-const ROWS: usize = 128;
+/// Rows that share the first level of accumulators, and accumulators of each level that share one of the next. Errors grow
+/// with it, and with the logarithm of the number of rows.
+const ROWS: usize = 16;
+/// Pieces that a range of rows is cut into have at least so many.
+const PIECE_ROWS: usize = 128;
 
 /// The kept dimension is innermost in memory: rows of it are folded into rows of accumulators.
 fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize, F::Acc) + Sync)) {
@@ -381,7 +386,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
     };
     let strips = kept.size.div_ceil(width);
     // With few strips the reduced range is cut as well.
-    let wanted = if outer * strips < 4 { (length / ROWS).clamp(1, 8) } else { 1 };
+    let wanted = if outer * strips < 4 { (length / PIECE_ROWS).clamp(1, 8) } else { 1 };
     let pieces = if outer * strips * length * width.min(kept.size) > PIECE { wanted } else { 1 };
     let piece = length.div_ceil(pieces);
     let fold_piece = |item: usize, start: usize, n: usize, acc: &mut [F::Acc]| -> usize {
@@ -390,28 +395,38 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
         let m = width.min(kept.size - first);
         let at = Cursor::new(&plan.kept, o * kept.size + first).offset;
         let mut tile = [F::IDENTITY; TILE];
-        let mut level = vec![F::IDENTITY; m];
+        // One row of accumulators a level; `acc` takes what is left of all.
+        let mut levels = memory::filled(F::IDENTITY, m);
         acc[..m].fill(F::IDENTITY);
-        let mut rows = 0;
+        let mut rows = 0usize;
         let step = plan.reduced[0].steps[0];
         runs(&plan.reduced, start, n, |offset, count| {
             for i in 0..count {
                 // SAFETY: the strip lies within the view.
                 unsafe {
                     src.tiles(at[0] + offset[0] + i * step, kept.steps[0], m, &mut tile, |x, done, m| {
-                        fold_into::<F>(level.as_mut_ptr().add(done), x, m)
+                        fold_into::<F>(levels.as_mut_ptr().add(done), x, m)
                     });
                 }
                 rows += 1;
-                if rows % ROWS == 0 {
+                let (mut full, mut level) = (rows, 0);
+                while full % ROWS == 0 {
+                    full /= ROWS;
+                    if levels.len() < (level + 2) * m {
+                        levels.resize((level + 2) * m, F::IDENTITY);
+                    }
+                    let (lower, upper) = levels[level * m..].split_at_mut(m);
                     // SAFETY: both have `m` elements.
-                    unsafe { fold_into::<F>(acc.as_mut_ptr(), level.as_ptr(), m) };
-                    level.fill(F::IDENTITY);
+                    unsafe { fold_into::<F>(upper.as_mut_ptr(), lower.as_ptr(), m) };
+                    lower.fill(F::IDENTITY);
+                    level += 1;
                 }
             }
         });
-        // SAFETY: both have `m` elements.
-        unsafe { fold_into::<F>(acc.as_mut_ptr(), level.as_ptr(), m) };
+        for level in levels.chunks(m) {
+            // SAFETY: both have `m` elements.
+            unsafe { fold_into::<F>(acc.as_mut_ptr(), level.as_ptr(), m) };
+        }
         m
     };
     let put = |item: usize, acc: &[F::Acc]| {
@@ -425,7 +440,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
     let grain = (32 * 1024 / (piece * width)).max(1);
     if pieces == 1 {
         return parallel_for(items, grain, |range| {
-            let mut acc = vec![F::IDENTITY; width];
+            let mut acc = memory::filled(F::IDENTITY, width);
             for item in range {
                 let m = fold_piece(item, 0, length, &mut acc);
                 put(item, &acc[..m]);
@@ -433,7 +448,7 @@ fn fold_columns<F: Fold>(src: Source<F::Acc>, plan: &Plan, store: &(dyn Fn(usize
         });
     }
     let pieces = length.div_ceil(piece);
-    let mut partial = vec![F::IDENTITY; items * pieces * width];
+    let mut partial = memory::filled(F::IDENTITY, items * pieces * width);
     let slots = RawMut(partial.as_mut_ptr().cast());
     parallel_for(items * pieces, grain, |range| {
         for k in range {

@@ -1,5 +1,6 @@
 //! Resampling of dimensions: every output is a weighted sum of a few inputs along one dimension, one dimension at a time.
 
+use crate::memory;
 use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, output, simd};
 use crate::threads::parallel_for;
@@ -24,10 +25,10 @@ impl Taps {
     /// Adds a row.
     pub fn push(&mut self, entries: impl IntoIterator<Item = (usize, f64)>) {
         for (p, w) in entries {
-            self.positions.push(p);
-            self.weights.push(w);
+            memory::push(&mut self.positions, p);
+            memory::push(&mut self.weights, w);
         }
-        self.starts.push(self.positions.len());
+        memory::push(&mut self.starts, self.positions.len());
     }
     /// Number of rows.
     pub fn rows(&self) -> usize {
@@ -39,11 +40,11 @@ impl Taps {
     }
     /// The transposed matrix, of `inputs` rows.
     pub fn transposed(&self, inputs: usize) -> Taps {
-        let mut starts = vec![0; inputs + 1];
+        let mut starts = memory::filled(0, inputs + 1);
         self.positions.iter().for_each(|&p| starts[p + 1] += 1);
         (0..inputs).for_each(|i| starts[i + 1] += starts[i]);
-        let (mut positions, mut weights) = (vec![0; self.positions.len()], vec![0.0; self.positions.len()]);
-        let mut next = starts.clone();
+        let (mut positions, mut weights) = (memory::filled(0, self.positions.len()), memory::filled(0.0, self.positions.len()));
+        let mut next = memory::copied(&starts);
         for row in 0..self.rows() {
             for e in self.row(row) {
                 let at = &mut next[self.positions[e]];
@@ -98,7 +99,7 @@ pub fn resample(x: &View, axes: &[Option<Taps>], forwards: bool, out: &mut ViewM
 /// One dimension: `x` is `[.., n, inner]`, `out` `[.., rows, inner]`.
 fn along<A: Real>(x: &[A], n: usize, inner: usize, taps: &Taps, out: &mut [A]) {
     let rows = taps.rows();
-    let weights: Vec<A> = taps.weights.iter().map(|&w| A::of(w)).collect();
+    let weights: Vec<A> = memory::collect(taps.weights.iter().map(|&w| A::of(w)));
     let per_row = taps.positions.len().div_ceil(rows.max(1)).max(1);
     let to = Shared::new(out);
     if inner == 1 {
@@ -151,16 +152,15 @@ fn along<A: Real>(x: &[A], n: usize, inner: usize, taps: &Taps, out: &mut [A]) {
 pub fn resample_bytes(x: &View, axes: &[Option<(&Taps, Vec<i64>, u32)>], out: &mut ViewMut) {
     let mut sizes = x.sizes().to_vec();
     let lead = sizes.len() - axes.len();
-    let mut now: Vec<u8> = (0..x.numel())
-        // SAFETY: the view covers the elements that its sizes reach.
-        .map(|i| unsafe { *x.ptr().add(crate::real::offset_of(i, x.sizes(), x.strides())) })
-        .collect();
+    // SAFETY: the view covers the elements that its sizes reach.
+    let byte = |i| unsafe { *x.ptr().add(crate::real::offset_of(i, x.sizes(), x.strides())) };
+    let mut now: Vec<u8> = memory::collect((0..x.numel()).map(byte));
     for (d, axis) in axes.iter().enumerate().rev() {
         let Some((taps, weights, bits)) = axis else { continue };
         let (from, inner): (usize, usize) = (sizes[lead + d], sizes[lead + d + 1..].iter().product());
         let rows = taps.rows();
         sizes[lead + d] = rows;
-        let mut next = vec![0u8; sizes.iter().product()];
+        let mut next = memory::filled(0u8, sizes.iter().product());
         let half = (1i64 << bits) >> 1;
         let source = &now;
         let to = Shared::new(&mut next);

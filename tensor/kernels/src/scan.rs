@@ -71,6 +71,7 @@ macro_rules! scan_in {
             $x
         } else {
             // A cast on the way to another dtype comes first, as PyTorch defines it.
+            crate::memory::reserve(&mut held, $x.numel());
             held.resize($x.numel(), 0);
             strides = contiguous_strides($x.sizes());
             // SAFETY: the buffer holds eight bytes an element.

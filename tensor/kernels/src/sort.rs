@@ -6,6 +6,7 @@
 //!
 //! `values` and `indices` are distinct views; `indices` is I64. Where a dimension is reduced, its size there is 1.
 
+use crate::memory;
 use crate::select::{introsort, nth_element, partial_sort, quick_select};
 use crate::strided::{Address, GRAIN, Nest, for_width, offset_of, parallel_sort};
 use crate::threads::parallel_for;
@@ -76,7 +77,7 @@ impl Rows {
 fn for_each_keyed_row(x: &View, rows: &Rows, f: impl Fn(usize, &mut Vec<u64>) + Sync) {
     let len = rows.len.max(1);
     parallel_for(rows.count(), GRAIN.div_ceil(len), |range| {
-        let mut keys = Vec::with_capacity(len);
+        let mut keys = memory::with_capacity(len);
         for row in range {
             keys.clear();
             let offset = rows.offset(row);
@@ -133,7 +134,7 @@ pub fn sort(x: &View, dim: usize, descending: bool, stable: bool, values: &mut V
             write_picked(x, (&rows, row), (v, &value_rows), (i, &index_rows), picked);
         } else {
             let mut wide: Vec<u128> =
-                keys.iter().enumerate().map(|(i, &k)| u128::from(k ^ flip) << 64 | i as u128).collect();
+                memory::collect(keys.iter().enumerate().map(|(i, &k)| u128::from(k ^ flip) << 64 | i as u128));
             parallel_sort(&mut wide);
             let picked = wide.iter().map(|&k| k as u64 as usize);
             write_picked(x, (&rows, row), (v, &value_rows), (i, &index_rows), picked);
@@ -147,7 +148,7 @@ pub(crate) fn top_indices(keys: &[u64], k: usize, largest: bool, sorted: bool) -
         return Vec::new();
     }
     let flip = if largest { u64::MAX } else { 0 };
-    let mut a: Vec<(u64, usize)> = keys.iter().enumerate().map(|(i, &key)| (key ^ flip, i)).collect();
+    let mut a: Vec<(u64, usize)> = memory::collect(keys.iter().enumerate().map(|(i, &key)| (key ^ flip, i)));
     let before = |x: &(u64, usize), y: &(u64, usize)| x.0 < y.0;
     if k * 64 <= a.len() {
         partial_sort(&mut a, k, &before);
@@ -158,7 +159,7 @@ pub(crate) fn top_indices(keys: &[u64], k: usize, largest: bool, sorted: bool) -
         }
     }
     a.truncate(k);
-    a.into_iter().map(|(_, i)| i).collect()
+    memory::collect(a.into_iter().map(|(_, i)| i))
 }
 
 /// The `k` largest or smallest along `dim`, which has size `k` in the outputs. NaN counts as the greatest value.
@@ -225,7 +226,7 @@ pub fn kthvalue(
         return Err(KernelError::Other(format!("kthvalue(): selected number k out of range for dimension {dim}")));
     }
     select_one(x, dim, values, indices, |keys| {
-        let mut a: Vec<(u64, usize)> = keys.iter().copied().zip(0..).collect();
+        let mut a: Vec<(u64, usize)> = memory::collect(keys.iter().copied().zip(0..));
         quick_select(&mut a, k - 1, &|x, y| x.0 > y.0);
         a[k - 1].1
     });
@@ -258,7 +259,7 @@ pub fn median(
         }
         let numbers = keys.len() - keys.iter().filter(|k| is_nan(k)).count();
         let nth = numbers.saturating_sub(1) / 2;
-        let mut a: Vec<(u64, usize)> = keys.iter().copied().zip(0..).collect();
+        let mut a: Vec<(u64, usize)> = memory::collect(keys.iter().copied().zip(0..));
         nth_element(&mut a, nth, &|x, y| x.0 < y.0);
         a[nth].1
     });
@@ -279,25 +280,25 @@ pub struct Unique {
 /// The distinct values in ascending order. Every NaN is distinct from all others.
 pub fn unique(x: &View, inverse: bool, counts: bool) -> Unique {
     let keys = all_keys(x);
-    let mut sorted: Vec<(u64, usize)> = keys.into_iter().zip(0..).collect();
+    let mut sorted: Vec<(u64, usize)> = memory::collect(keys.into_iter().zip(0..));
     parallel_sort(&mut sorted);
     group(x.dtype(), &sorted, inverse, counts)
 }
 
 /// The distinct values of runs of equals, in order of appearance.
 pub fn unique_consecutive(x: &View, inverse: bool, counts: bool) -> Unique {
-    let keys: Vec<(u64, usize)> = all_keys(x).into_iter().zip(0..).collect();
+    let keys: Vec<(u64, usize)> = memory::collect(all_keys(x).into_iter().zip(0..));
     group(x.dtype(), &keys, inverse, counts)
 }
 
 fn group(dtype: DType, keys: &[(u64, usize)], inverse: bool, counts: bool) -> Unique {
     let nan = dtype.is_float().then(|| last_key(dtype));
-    let mut found = Unique { inverse: vec![0; if inverse { keys.len() } else { 0 }], ..Unique::default() };
+    let mut found = Unique { inverse: memory::filled(0, if inverse { keys.len() } else { 0 }), ..Unique::default() };
     for (n, &(key, at)) in keys.iter().enumerate() {
         if n == 0 || key != keys[n - 1].0 || Some(key) == nan {
-            found.first.push(at as i64);
+            memory::push(&mut found.first, at as i64);
             if counts {
-                found.counts.push(0);
+                memory::push(&mut found.counts, 0);
             }
         }
         if inverse {
@@ -312,7 +313,7 @@ fn group(dtype: DType, keys: &[(u64, usize)], inverse: bool, counts: bool) -> Un
 
 /// Keys of all elements in row-major order.
 fn all_keys(x: &View) -> Vec<u64> {
-    let mut keys = Vec::with_capacity(x.numel());
+    let mut keys = memory::with_capacity(x.numel());
     let nest = Nest::new(x.sizes(), [x.strides()], |_| false);
     for_dtype!(x.dtype(), T => {
         let x = Address::<T>::of(x.ptr());
@@ -422,10 +423,10 @@ pub fn bincount(x: &View, weights: Option<&View>, out: &mut ViewMut) -> Result<(
     let stride = out.strides().first().copied().unwrap_or(1);
     for_dtype!(out.dtype(), T => {
         let out = Address::<T>::of(out.ptr());
-        let mut bins = vec![T::default(); n];
+        let mut bins = memory::filled(T::default(), n);
         match weights {
             None => {
-                let mut counts = vec![0i64; n];
+                let mut counts = memory::filled(0i64, n);
                 values.iter().for_each(|&v| counts[v as usize] += 1);
                 bins.iter_mut().zip(counts).for_each(|(b, c)| *b = <T as Element>::from_i64(c));
             }
@@ -458,7 +459,7 @@ pub fn histc(x: &View, min: f64, max: f64, out: &mut ViewMut) -> Result<(), Kern
         return Err(KernelError::Other("histc: bins must be > 0".into()));
     }
     let nest = Nest::new(x.sizes(), [x.strides()], |_| false);
-    let mut data: Vec<f64> = Vec::with_capacity(x.numel());
+    let mut data: Vec<f64> = memory::with_capacity(x.numel());
     for_dtype!(x.dtype(), T => {
         let x = Address::<T>::of(x.ptr());
         // SAFETY: elements of the view.
@@ -479,7 +480,7 @@ pub fn histc(x: &View, min: f64, max: f64, out: &mut ViewMut) -> Result<(), Kern
     if low > high {
         return Err(KernelError::Other("histc: max must be larger than min".into()));
     }
-    let mut counts = vec![0i64; bins];
+    let mut counts = memory::filled(0i64, bins);
     let single = x.dtype() != DType::F64;
     for &v in data.iter().filter(|&&v| v >= low && v <= high) {
         let position = if single {

@@ -8,12 +8,16 @@
 //! Workers look for the next job for [`SPIN`] before they sleep: the kernels of a training step follow each other within
 //! microseconds, and waking a thread costs tens of them.
 
+mod job;
+mod sync;
+
+use job::{Job, Sleeper};
 use std::any::Any;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -95,33 +99,9 @@ const MAX_WORKERS: usize = 255;
 /// How long an idle worker, or a caller whose workers are not done, looks again and again.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// In `Job::state`: a job may be joined.
-const OPEN: u64 = 1 << 16;
-/// In `Job::state`: the workers that are at the job.
-const INSIDE: u64 = OPEN - 1;
-/// In `Job::state`: the number of the job, from this bit on.
-const NUMBER: u32 = 32;
-
-type Work = *const (dyn Fn(usize) + Sync);
-
-/// What threads do together: one job after the other.
-struct Job {
-    state: AtomicU64,
-    work: UnsafeCell<Option<Work>>,
-    pieces: AtomicUsize,
-    next: AtomicUsize,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-}
-
-// SAFETY: `work` is written by the thread whose job it is while the job is closed and nobody inside, and read by those inside
-// an open job only. What it points to is `Sync` and lives until the job is closed and nobody inside again.
-unsafe impl Sync for Job {}
-// SAFETY: as above.
-unsafe impl Send for Job {}
-
 struct Worker {
     thread: OnceLock<Thread>,
-    asleep: AtomicBool,
+    sleeper: Sleeper,
 }
 
 struct Pool {
@@ -136,11 +116,16 @@ struct Pool {
 
 static POOL: Pool = Pool {
     taken: AtomicBool::new(false),
-    job: Job::new(),
+    job: new_job(),
     limit: AtomicUsize::new(0),
     started: AtomicUsize::new(0),
-    workers: [const { Worker { thread: OnceLock::new(), asleep: AtomicBool::new(false) } }; MAX_WORKERS],
+    workers: [const { Worker { thread: OnceLock::new(), sleeper: Sleeper::new(AtomicBool::new(false)) } }; MAX_WORKERS],
 };
+
+const fn new_job() -> Job {
+    use sync::{AtomicU64, UnsafeCell};
+    Job::new(AtomicU64::new(0), UnsafeCell::new(None), AtomicUsize::new(0), AtomicUsize::new(0))
+}
 
 /// Threads of somebody else, on which kernels may run for a time: those of the runtime that calls them. A second pool beside
 /// its own would have the two compete for processors.
@@ -185,15 +170,15 @@ fn run(workers: usize, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
     pool.limit.store(workers, Ordering::Relaxed);
     // SAFETY: `taken` is held, and the last job was closed and left by all before it was given back.
     unsafe { pool.job.open(pieces, work) };
-    fence(Ordering::SeqCst);
+    job::fence_after_open();
     for worker in &pool.workers[..workers] {
-        if worker.asleep.load(Ordering::SeqCst)
+        if worker.sleeper.is_asleep()
             && let Some(thread) = worker.thread.get()
         {
             thread.unpark();
         }
     }
-    let result = pool.job.finish(work);
+    let result = finish(&pool.job, work);
     pool.taken.store(false, Ordering::Release);
     if let Err(panic) = result {
         resume_unwind(panic);
@@ -202,112 +187,36 @@ fn run(workers: usize, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
 
 /// The same on threads that are lent. Who comes when the job is closed finds nothing to do.
 fn run_lent(lender: &dyn Lender, workers: usize, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
-    let job = Arc::new(Job::new());
+    let job = Arc::new(new_job());
     // SAFETY: the job is new.
     unsafe { job.open(pieces, work) };
     for _ in 0..workers {
         let job = job.clone();
         lender.lend(Box::new(move || {
-            let state = job.state.load(Ordering::Acquire);
-            if job.join(state) {
+            if job.join(job.state()) {
                 BUSY.set(true);
                 let _busy = Reset;
                 job.help();
             }
         }));
     }
-    if let Err(panic) = job.finish(work) {
+    if let Err(panic) = finish(&job, work) {
         resume_unwind(panic);
     }
+}
+
+/// Draws pieces here until none is left, and waits for the other threads. Kernels that `work` calls run alone.
+fn finish(job: &Job, work: &(dyn Fn(usize) + Sync)) -> Result<(), Box<dyn Any + Send>> {
+    let before = BUSY.replace(true);
+    let result = job.finish(work);
+    BUSY.set(before);
+    result
 }
 
 struct Reset;
 impl Drop for Reset {
     fn drop(&mut self) {
         BUSY.set(false);
-    }
-}
-
-impl Job {
-    const fn new() -> Job {
-        Job {
-            state: AtomicU64::new(0),
-            work: UnsafeCell::new(None),
-            pieces: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
-            panic: Mutex::new(None),
-        }
-    }
-
-    /// Lets others join a new job.
-    ///
-    /// # Safety
-    /// The last one is closed and left by all; nobody else opens one; and the caller finishes this one while `work` lives.
-    unsafe fn open(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
-        // SAFETY: nobody reads it meanwhile. The lifetime is that of the caller's frame, which ends after the job.
-        unsafe { *self.work.get() = Some(std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Work>(work)) };
-        self.pieces.store(pieces, Ordering::Relaxed);
-        self.next.store(0, Ordering::Relaxed);
-        let number = (self.state.load(Ordering::Relaxed) >> NUMBER).wrapping_add(1);
-        self.state.store(number << NUMBER | OPEN, Ordering::SeqCst);
-    }
-
-    /// Draws pieces here, closes the job and waits for those inside.
-    fn finish(&self, work: &(dyn Fn(usize) + Sync)) -> Result<(), Box<dyn Any + Send>> {
-        let before = BUSY.replace(true);
-        let mut result = catch_unwind(AssertUnwindSafe(|| self.draw(work)));
-        if result.is_err() {
-            self.next.store(usize::MAX / 2, Ordering::Relaxed);
-        }
-        // Nobody may join any more, and who has joined must leave.
-        self.state.fetch_and(!OPEN, Ordering::AcqRel);
-        let mut waits = 0u32;
-        while self.state.load(Ordering::Acquire) & INSIDE != 0 {
-            // A worker that the system has put aside in the middle of a piece needs the processor.
-            waits += 1;
-            if waits.is_multiple_of(4096) { std::thread::yield_now() } else { std::hint::spin_loop() }
-        }
-        BUSY.set(before);
-        if let Some(panic) = self.panic.lock().unwrap_or_else(|e| e.into_inner()).take() {
-            result = result.and(Err(panic));
-        }
-        result
-    }
-
-    fn draw(&self, work: &(dyn Fn(usize) + Sync)) {
-        let pieces = self.pieces.load(Ordering::Relaxed);
-        loop {
-            let i = self.next.fetch_add(1, Ordering::Relaxed);
-            if i >= pieces {
-                return;
-            }
-            work(i);
-        }
-    }
-
-    /// Enters the job of this state if it is still open.
-    fn join(&self, mut state: u64) -> bool {
-        let number = state >> NUMBER;
-        while state & OPEN != 0 && state >> NUMBER == number {
-            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => state = now,
-            }
-        }
-        false
-    }
-
-    /// Draws pieces of the job that was joined, and leaves it.
-    fn help(&self) {
-        // SAFETY: inside an open job the work stays.
-        let work = unsafe { (*self.work.get()).map(|w| &*w) };
-        if let Some(work) = work
-            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.draw(work)))
-        {
-            self.next.store(usize::MAX / 2, Ordering::Relaxed);
-            self.panic.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(panic);
-        }
-        self.state.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -321,28 +230,26 @@ fn start_worker() -> bool {
     true
 }
 
-/// The life of a worker.
+/// Run a worker: join one job after the other.
 fn serve(index: usize) {
     BUSY.set(true);
     let mut last = 0;
     loop {
         let state = wait(index, last);
-        last = state >> NUMBER;
+        last = job::number(state);
         if index < POOL.limit.load(Ordering::Relaxed) && POOL.job.join(state) {
             POOL.job.help();
         }
     }
 }
 
-/// Waits for an open job other than the last one.
+/// Wait for an open job other than the last one: spin for [`SPIN`], then sleep.
 fn wait(index: usize, last: u64) -> u64 {
-    let worker = &POOL.workers[index];
-    let ready = |state: u64| state & OPEN != 0 && state >> NUMBER != last;
     let start = Instant::now();
     loop {
         for _ in 0..32 {
-            let state = POOL.job.state.load(Ordering::Acquire);
-            if ready(state) {
+            let state = POOL.job.state();
+            if job::is_new(state, last) {
                 return state;
             }
             std::hint::spin_loop();
@@ -351,21 +258,14 @@ fn wait(index: usize, last: u64) -> u64 {
             break;
         }
     }
-    worker.asleep.store(true, Ordering::SeqCst);
-    fence(Ordering::SeqCst);
-    loop {
-        let state = POOL.job.state.load(Ordering::SeqCst);
-        if ready(state) {
-            worker.asleep.store(false, Ordering::Relaxed);
-            return state;
-        }
-        std::thread::park();
-    }
+    POOL.workers[index].sleeper.sleep(&POOL.job, last)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::catch_unwind;
+    use std::sync::Mutex;
 
     #[test]
     fn pieces_cover_the_range_once() {

@@ -1,5 +1,6 @@
 //! 16-bit floats and a number that is more precise than they are.
 
+use crate::memory;
 use crate::copy::copy;
 use crate::par::Shared;
 use crate::pointwise::{BinaryKind, binary};
@@ -21,10 +22,10 @@ pub fn with_number(kind: BinaryKind, x: &View, number: f32, out: &mut ViewMut) -
     let by = [number];
     if !x.is_contiguous() || !out.is_contiguous() {
         let n = [x.numel()];
-        let mut wide = vec![0f32; n[0]];
+        let mut wide = memory::filled(0f32, n[0]);
         let strides: Vec<usize> = (0..x.sizes().len()).map(|d| x.sizes()[d + 1..].iter().product()).collect();
         copy(x, &mut ViewMut::of_slice(&mut wide, x.sizes(), &strides));
-        let mut y = vec![0f32; n[0]];
+        let mut y = memory::filled(0f32, n[0]);
         let (from, by) = (View::of_slice(&wide, &n, &[1]), View::of_slice(&by, &n, &[0]));
         binary(kind, &from, &by, &mut ViewMut::of_slice(&mut y, &n, &[1]))?;
         copy(&View::of_slice(&y, x.sizes(), &strides), out);

@@ -1,5 +1,6 @@
 //! Matrices by columns, as the algorithms want them; what comes in and goes out is by rows.
 
+use crate::memory;
 use crate::number::Number;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
@@ -14,7 +15,7 @@ pub(crate) struct Columns<T> {
 
 impl<T: Number> Columns<T> {
     pub(crate) fn zeros(rows: usize, columns: usize) -> Columns<T> {
-        Columns { rows, columns, data: vec![T::ZERO; rows * columns] }
+        Columns { rows, columns, data: memory::filled(T::ZERO, rows * columns) }
     }
 
     /// Ones on the diagonal, zeros beside it.
@@ -27,7 +28,8 @@ impl<T: Number> Columns<T> {
     }
 
     pub(crate) fn from_rows(a: &[T], rows: usize, columns: usize) -> Columns<T> {
-        let data = (0..columns).flat_map(|j| (0..rows).map(move |i| a[i * columns + j])).collect();
+        let items = (0..columns).flat_map(|j| (0..rows).map(move |i| a[i * columns + j]));
+        let data = memory::collect(rows * columns, items);
         Columns { rows, columns, data }
     }
 

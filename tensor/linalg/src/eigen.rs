@@ -1,6 +1,7 @@
 //! What `faer` computes: Cholesky factors, solutions with triangles, eigenvalues and singular values.
 
 use crate::columns::Columns;
+use crate::memory;
 use crate::number::{Eigen, Number};
 use faer::diag::DiagMut;
 use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
@@ -15,7 +16,10 @@ use num_traits::Float;
 
 /// Calls `f` with memory to work in.
 fn with_memory<R>(needs: StackReq, f: impl FnOnce(&mut MemStack) -> R) -> R {
-    f(MemStack::new(&mut MemBuffer::new(needs)))
+    match MemBuffer::try_new(needs) {
+        Ok(mut memory) => f(MemStack::new(&mut memory)),
+        Err(_) => memory::give_up(needs.unaligned_bytes_required()),
+    }
 }
 
 fn diagonal<T>(of: &mut [T]) -> DiagMut<'_, T> {
@@ -66,8 +70,12 @@ pub fn eigh<T: Number>(a: &[T], n: usize, upper: bool, values: &mut [T::Part], v
             *c.at(to.0, to.1) = c.get(from.0, from.1).conjugated();
         }
     }
-    if !c.data.iter().all(|v| v.modulus().is_finite()) {
+    if !c.data.iter().all(is_finite) {
         return false;
+    }
+    let scale = scale_of(&c.data);
+    if let Some(scale) = scale {
+        c.data.iter_mut().for_each(|v| *v = times(*v, scale));
     }
     let compute = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let mut w = vec![T::ZERO; n];
@@ -78,12 +86,33 @@ pub fn eigh<T: Number>(a: &[T], n: usize, upper: bool, values: &mut [T::Part], v
         evd::self_adjoint_evd(c.view(), diagonal(&mut w), u, Par::Seq, stack, Default::default())
     });
     for (value, w) in values.iter_mut().zip(&w) {
-        *value = w.re();
+        *value = scale.map_or(w.re(), |scale| w.re() / scale);
     }
     if let (Some(out), Some(u)) = (vectors, u) {
         u.write_rows(out);
     }
     done.is_ok()
+}
+
+fn is_finite<T: Number>(v: &T) -> bool {
+    Float::is_finite(v.re()) && Float::is_finite(v.im())
+}
+
+fn times<T: Number>(v: T, by: T::Part) -> T {
+    T::of(v.re() * by, v.im() * by)
+}
+
+/// The power of two that brings the largest element near one, where squares of elements would leave the range of their type.
+fn scale_of<T: Number>(a: &[T]) -> Option<T::Part> {
+    let largest =
+        a.iter().fold(T::Part::ZERO, |m, v| Float::max(m, Float::max(Float::abs(v.re()), Float::abs(v.im()))));
+    let safe = Float::sqrt(<T::Part as Float>::min_positive_value()) / <T::Part as Float>::epsilon();
+    if largest == T::Part::ZERO || largest >= safe && largest <= T::Part::ONE / safe {
+        return None;
+    }
+    // Exact, so that only the scale of the result changes; its inverse must be a number too.
+    let most = Float::floor(Float::log2(<T::Part as Float>::max_value()));
+    Some(Float::exp2(Float::min(-Float::floor(Float::log2(largest)), most - T::Part::ONE)))
 }
 
 /// `a = u s vh` of `m` by `n` elements: singular values, from the greatest, and where wanted the vectors: as many as there are values,
@@ -96,9 +125,22 @@ pub fn svd<T: Number>(
     s: &mut [T::Part],
     vectors: Option<(&mut [T], &mut [T])>,
 ) -> bool {
-    if !a.iter().all(|v| v.modulus().is_finite()) {
+    if a.iter().any(|v| v.re().is_nan() || v.im().is_nan()) {
         return false;
     }
+    if !a.iter().all(is_finite) {
+        // As LAPACK: infinities have no singular values, but that is no failure.
+        let nan = <T::Part as Float>::nan();
+        s.fill(nan);
+        if let Some((u, vh)) = vectors {
+            u.fill(T::real(nan));
+            vh.fill(T::real(nan));
+        }
+        return true;
+    }
+    let scale = scale_of(a);
+    let scaled: Option<Vec<T>> = scale.map(|scale| a.iter().map(|&v| times(v, scale)).collect());
+    let a = scaled.as_deref().unwrap_or(a);
     let c = Columns::from_rows(a, m, n);
     let compute = match (&vectors, full) {
         (None, _) => ComputeSvdVectors::No,
@@ -119,7 +161,7 @@ pub fn svd<T: Number>(
         faer_svd::svd(c.view(), diagonal(&mut w), u, v, Par::Seq, stack, Default::default())
     });
     for (s, w) in s.iter_mut().zip(&w) {
-        *s = w.re();
+        *s = scale.map_or(w.re(), |scale| w.re() / scale);
     }
     if let (Some((u_out, vh_out)), Some((u, v))) = (vectors, parts) {
         u.write_rows(u_out);
@@ -180,7 +222,7 @@ pub(crate) fn of_real<P: Number<Part = P> + Float + RealField>(a: &[P], n: usize
         return Some((Vec::new(), Vec::new()));
     }
     let (mut re, mut im) = (vec![P::ZERO; n], vec![P::ZERO; n]);
-    let mut u = vec![P::ZERO; if vectors { n * n } else { 0 }];
+    let mut u = memory::filled(P::ZERO, if vectors { n * n } else { 0 });
     let needs = evd::evd_scratch::<P>(n, ComputeEigenvectors::No, compute(vectors), Par::Seq, Default::default());
     with_memory(needs, |stack| {
         let u = vectors.then(|| MatMut::from_column_major_slice_mut(&mut u, n, n));
@@ -190,7 +232,7 @@ pub(crate) fn of_real<P: Number<Part = P> + Float + RealField>(a: &[P], n: usize
     .ok()?;
     let values = re.iter().zip(&im).map(|(&re, &im)| Complex { re, im }).collect();
     // Two columns hold the parts of one vector, whose conjugate belongs to the conjugate value.
-    let mut v = vec![Complex::new(P::ZERO, P::ZERO); u.len()];
+    let mut v = memory::filled(Complex::new(P::ZERO, P::ZERO), u.len());
     let mut j = 0;
     while vectors && j < n {
         let is_pair = im[j] != P::ZERO && j + 1 < n;
@@ -217,7 +259,7 @@ where
         return Some((Vec::new(), Vec::new()));
     }
     let mut w = vec![Complex::<P>::ZERO; n];
-    let mut v = vec![Complex::<P>::ZERO; if vectors { n * n } else { 0 }];
+    let mut v = memory::filled(Complex::<P>::ZERO, if vectors { n * n } else { 0 });
     let needs =
         evd::evd_scratch::<Complex<P>>(n, ComputeEigenvectors::No, compute(vectors), Par::Seq, Default::default());
     with_memory(needs, |stack| {

@@ -1,5 +1,6 @@
 //! The exponential of a matrix.
 
+use crate::memory;
 use crate::columns::{Columns, product};
 use crate::number::Number;
 use num_traits::Float;
@@ -39,7 +40,7 @@ fn combined<T: Number<Part = f64>>(n: usize, factors: &[f64], of: &[&Columns<T>]
 
 /// `e^a` in place of `a`, computed in `f64`.
 pub fn matrix_exp<T: Number>(a: &mut [T], n: usize) {
-    let wide: Vec<T::Wide> = a.iter().map(|v| v.wide()).collect();
+    let wide: Vec<T::Wide> = memory::collect(a.len(), a.iter().map(|v| v.wide()));
     let mut x = Columns::from_rows(&wide, n, n);
     let norm = (0..n).map(|j| x.column(j).iter().fold(0.0, |s, v| s + v.modulus())).fold(0.0, f64::max);
     if !norm.is_finite() {
@@ -65,7 +66,7 @@ pub fn matrix_exp<T: Number>(a: &mut [T], n: usize) {
     };
     let odd = product(x.view(), half([c[13], c[11], c[9]], [c[7], c[5], c[3], c[1]]).view());
     let even = half([c[12], c[10], c[8]], [c[6], c[4], c[2], c[0]]);
-    let mut below = vec![T::Wide::ZERO; n * n];
+    let mut below = memory::filled(T::Wide::ZERO, n * n);
     let mut above = below.clone();
     combined(n, &[1.0, -1.0], &[&even, &odd]).write_rows(&mut below);
     combined(n, &[1.0, 1.0], &[&even, &odd]).write_rows(&mut above);

@@ -10,6 +10,7 @@ mod columns;
 mod eigen;
 mod exponential;
 mod lu;
+mod memory;
 mod number;
 mod reflectors;
 mod symmetric;

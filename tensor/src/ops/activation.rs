@@ -265,6 +265,31 @@ fn elu(x: &Tensor, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
     choose(&x.gt_scalar(0.0)?, &above, &below)
 }
 
+/// The in-place form of a row of `elu` or `leaky_relu`. Backward of it is refused where the slope below zero is negative: PyTorch
+/// tells the sides apart by the result, and there one result has two inputs.
+fn steep_in_place(
+    x: &Tensor,
+    slope: f64,
+    names: [&'static str; 2],
+    f: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<crate::schema::Ret> {
+    let [node, shown] = names;
+    crate::inplace::apply(x, |v| {
+        let y = f(v)?;
+        if slope >= 0.0 || !y.requires_grad() {
+            return Ok(y);
+        }
+        let mut why = format!(
+            "In-place {shown} backward calculation is triggered with a negative slope which is not supported. This is caused by calling in-place forward function with a negative slope, please call out-of-place version instead."
+        );
+        if shown == "leakyReLu" {
+            why.push_str(" File an issue at https://github.com/pytorch/pytorch if you do require supporting in-place leakRelu backward calculation with negative slope");
+        }
+        graph::refuse_backward(&y, node, why)
+    })?;
+    ok(x.clone())
+}
+
 fn leaky_relu(x: &Tensor, slope: f64) -> Result<Tensor> {
     expect_float("leaky_relu_cpu", x)?;
     choose(&x.gt_scalar(0.0)?, x, &x.mul_scalar(slope)?)
@@ -356,7 +381,12 @@ fn hardshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
 
 fn threshold(x: &Tensor, threshold: Scalar, value: Scalar) -> Result<Tensor> {
     let value = Tensor::number(value, x.dtype())?;
-    select(&x.le_scalar(threshold)?, &value, x)
+    // 16-bit floats are compared with the threshold itself, not with what it rounds to.
+    let low = match x.dtype() {
+        DType::F16 | DType::BF16 => x.to_dtype(DType::F32)?.le_scalar(threshold)?,
+        _ => x.le_scalar(threshold)?,
+    };
+    select(&low, &value, x)
 }
 
 /// `x` above zero, `weight * x` below, with one weight or one a channel.
@@ -477,7 +507,10 @@ pub const ROWS: &[Row] = &[
         |a| ok(leaky_relu(a.tensor(0)?, a.float(1)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.2)]),
     )
-    .inplace()
+    .inplace_by(|a| {
+        let slope = a.float(1)?;
+        steep_in_place(a.tensor(0)?, slope, ["LeakyReluBackward0", "leakyReLu"], |x| leaky_relu(x, slope))
+    })
     .scope(Scope::Nn),
     Row::new(
         "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
@@ -485,7 +518,14 @@ pub const ROWS: &[Row] = &[
         |a| ok(rrelu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.bool(3)?, a.opt_generator(4)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.1), n(0.5)]),
     )
-    .inplace()
+    .inplace_by(|a| {
+        let (lower, upper, training) = (a.float(1)?, a.float(2)?, a.bool(3)?);
+        let slope = if training { lower } else { (lower + upper) / 2.0 };
+        let generator = a.opt_generator(4)?;
+        steep_in_place(a.tensor(0)?, slope, ["LeakyReluBackward0", "leakyReLu"], |x| {
+            rrelu(x, lower, upper, training, generator)
+        })
+    })
     .no_out()
     .scope(Scope::Function),
     Row::new(
@@ -494,7 +534,10 @@ pub const ROWS: &[Row] = &[
         |a| ok(elu(a.tensor(0)?, a.float(1)?, a.float(2)?, a.float(3)?)?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)]),
     )
-    .inplace()
+    .inplace_by(|a| {
+        let alpha = a.float(1)?;
+        steep_in_place(a.tensor(0)?, alpha, ["EluBackward0", "elu"], |x| elu(x, alpha, a.float(2)?, a.float(3)?))
+    })
     .scope(Scope::Nn),
     Row::new(
         "selu(Tensor self) -> Tensor",
@@ -516,7 +559,13 @@ pub const ROWS: &[Row] = &[
         },
         samples!([t(&[2, 3])], [t(&[2, 3]), n(0.7)]),
     )
-    .inplace()
+    .inplace_by(|a| {
+        let alpha = a.float(1)?;
+        if alpha == 0.0 {
+            return Err(Error::runtime("ZeroDivisionError"));
+        }
+        steep_in_place(a.tensor(0)?, alpha, ["EluBackward0", "elu"], |x| elu(x, alpha, 1.0, 1.0 / alpha))
+    })
     .scope(Scope::Function),
     Row::new(
         "mish(Tensor self) -> Tensor",

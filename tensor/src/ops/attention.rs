@@ -3,6 +3,7 @@
 use crate::op::{F64, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
 use crate::ops::dtype::{c_name, compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
+use crate::ops::matmul::with_products_of;
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
@@ -168,10 +169,12 @@ impl Fused for Attention {
         self.is_left_to_kernels(x[0], x[1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
-        let wide = |i: usize| -> Result<Tensor> { widened(&self.turned(x[i])?) };
-        let (q, k, v) = (wide(0)?, wide(1)?, wide(2)?);
-        let (w, lse) = Attention::weights(&self.scores(&q, &k, x.get(3).copied())?)?;
-        Ok(smallvec![self.laid(narrowed(w.matmul(&v)?, x[0].dtype())?)?, lse])
+        with_products_of(x[0].dtype(), || {
+            let wide = |i: usize| -> Result<Tensor> { widened(&self.turned(x[i])?) };
+            let (q, k, v) = (wide(0)?, wide(1)?, wide(2)?);
+            let (w, lse) = Attention::weights(&self.scores(&q, &k, x.get(3).copied())?)?;
+            Ok(smallvec![self.laid(narrowed(w.matmul(&v)?, x[0].dtype())?)?, lse])
+        })
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::both(0b111 | (self.mask as u64) << 3, 0b10)
@@ -211,25 +214,27 @@ impl Fused for AttentionBackward {
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();
-        let w: Vec<Tensor> = x[..4].iter().map(|t| widened(&self.of.turned(t)?)).collect::<Result<_>>()?;
-        let (g, q, k, v) = (&w[0], &w[1], &w[2], &w[3]);
-        let s = self.of.scores(q, k, x.get(5).copied())?;
-        let p = if state::grad_enabled() {
-            Attention::weights(&s)?.0
-        } else {
-            let lse = x[4].unsqueeze(-1)?;
-            let nothing = lse.eq_scalar(f64::NEG_INFINITY)?;
-            let p = s.sub(&select_scalar(&nothing, 0.0, &lse)?)?.exp()?;
-            // One but for the rounding of `lse`.
-            let sum = p.sum_dim(&[-1], true)?;
-            p.div(&select_scalar(&nothing, 1.0, &sum)?)?
-        };
-        let gv = p.transpose(-2, -1)?.matmul(g)?;
-        let gp = g.matmul(&v.transpose(-2, -1)?)?;
-        let gs = p.mul(&gp.sub(&p.mul(&gp)?.sum_dim(&[-1], true)?)?)?.mul_scalar(self.of.scale.get())?;
-        let (gq, gk) = (gs.matmul(k)?, gs.transpose(-2, -1)?.matmul(q)?);
-        let out = |g: Tensor| -> Result<Tensor> { self.of.laid(narrowed(g, dtype)?) };
-        Ok(smallvec![out(gq)?, out(gk)?, out(gv)?])
+        with_products_of(dtype, || {
+            let w: Vec<Tensor> = x[..4].iter().map(|t| widened(&self.of.turned(t)?)).collect::<Result<_>>()?;
+            let (g, q, k, v) = (&w[0], &w[1], &w[2], &w[3]);
+            let s = self.of.scores(q, k, x.get(5).copied())?;
+            let p = if state::grad_enabled() {
+                Attention::weights(&s)?.0
+            } else {
+                let lse = x[4].unsqueeze(-1)?;
+                let nothing = lse.eq_scalar(f64::NEG_INFINITY)?;
+                let p = s.sub(&select_scalar(&nothing, 0.0, &lse)?)?.exp()?;
+                // One but for the rounding of `lse`.
+                let sum = p.sum_dim(&[-1], true)?;
+                p.div(&select_scalar(&nothing, 1.0, &sum)?)?
+            };
+            let gv = p.transpose(-2, -1)?.matmul(g)?;
+            let gp = g.matmul(&v.transpose(-2, -1)?)?;
+            let gs = p.mul(&gp.sub(&p.mul(&gp)?.sum_dim(&[-1], true)?)?)?.mul_scalar(self.of.scale.get())?;
+            let (gq, gk) = (gs.matmul(k)?, gs.transpose(-2, -1)?.matmul(q)?);
+            let out = |g: Tensor| -> Result<Tensor> { self.of.laid(narrowed(g, dtype)?) };
+            Ok(smallvec![out(gq)?, out(gk)?, out(gv)?])
+        })
     }
 }
 
@@ -303,7 +308,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
     if a.dropout > 0.0 || mask_is_trained {
         let (wq, wk) = (widened(q)?, widened(&k)?);
-        let (w, _) = Attention::weights(&op.scores(&wq, &wk, a.mask)?)?;
+        let scores = with_products_of(q.dtype(), || op.scores(&wq, &wk, a.mask))?;
+        let (w, _) = Attention::weights(&scores)?;
         let w = super::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
         return w.matmul(&v);
     }

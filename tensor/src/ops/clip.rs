@@ -107,6 +107,13 @@ fn opt_operand<'a>(a: &Args<'a>, i: usize) -> Result<Option<Operand<'a>>> {
 /// Rows of the functions that clip.
 pub const ROWS: &[Row] = &[
     Row::new(
+        "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+        Tier::Composed,
+        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
+        samples!([t(&[2, 3]), unit(&[3]), positive(&[2, 1])]),
+    )
+    .inplace(),
+    Row::new(
         "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
@@ -114,10 +121,10 @@ pub const ROWS: &[Row] = &[
     )
     .inplace(),
     Row::new(
-        "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+        "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
-        samples!([t(&[2, 3]), unit(&[3]), positive(&[2, 1])]),
+        samples!([t(&[2, 3]), unit(&[3])]),
     )
     .inplace(),
     Row::new(
@@ -128,9 +135,9 @@ pub const ROWS: &[Row] = &[
     )
     .inplace(),
     Row::new(
-        "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
+        "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
         Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
+        |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
         samples!([t(&[2, 3]), unit(&[3])]),
     )
     .inplace(),
@@ -142,9 +149,9 @@ pub const ROWS: &[Row] = &[
     )
     .inplace(),
     Row::new(
-        "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
+        "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
         Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
+        |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
         samples!([t(&[2, 3]), unit(&[3])]),
     )
     .inplace(),
@@ -153,13 +160,6 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
         samples!([t(&[2, 3]), n(0.5)]),
-    )
-    .inplace(),
-    Row::new(
-        "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        Tier::Composed,
-        |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
-        samples!([t(&[2, 3]), unit(&[3])]),
     )
     .inplace(),
 ];

@@ -2,6 +2,7 @@
 
 use crate::dims::MAX_DIMS;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::ops::kernel_call::lower_join;
 use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
@@ -51,7 +52,11 @@ impl Op for Cat {
         }
         Ok(())
     }
-    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+    fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        let rows = y[0].dims[..self.dim].iter().product();
+        if let Some(joined) = lower_join(f, x, rows, y) {
+            return joined;
+        }
         smallvec![f.concatenate(x, self.dim)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
@@ -101,6 +106,9 @@ impl Op for Stack {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        if let Some(joined) = lower_join(f, x, y[0].dims[..self.dim].iter().product(), y) {
+            return joined;
+        }
         // Side by side along a dimension that they have is one op; behind the last one each needs a dimension first.
         if self.dim < x[0].rank() {
             let joined = f.concatenate(x, self.dim);
@@ -177,7 +185,6 @@ pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     let dtype = xs.iter().fold(first.dtype(), |d, x| promote_types(d, x.dtype()));
     let kept: Vec<&&Tensor> = xs.iter().filter(|x| !legacy(x)).collect();
     if kept.is_empty() {
-        normalize_dim(dim, 1)?;
         let typed: Vec<Tensor> = xs.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
         return dispatch::call(Prim::Cat(Cat { dim: 0 }), &typed.iter().collect::<Vec<_>>());
     }
@@ -369,6 +376,12 @@ fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
     if xs.is_empty() {
         return Err(Error::runtime("meshgrid expects a non-empty TensorList"));
     }
+    if xs.iter().any(|x| x.dtype() != xs[0].dtype()) {
+        return Err(Error::runtime("meshgrid expects all tensors to have the same dtype"));
+    }
+    if xs.iter().any(|x| x.device() != xs[0].device()) {
+        return Err(Error::runtime("meshgrid expects all tensors to have the same device"));
+    }
     let mut xs: Vec<&Tensor> = xs.to_vec();
     let swap = indexing == "xy" && xs.len() >= 2;
     if swap {
@@ -491,7 +504,7 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[2, 3])]),
     ),
     Row::new(
-        "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
+        "roll(Tensor self, SymInt[1] shifts, int[1]? dims=[]) -> Tensor",
         Tier::Composed,
         |a| Ok(roll(a.tensor(0)?, a.ints(1)?, a.ints(2)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1]), ints(&[1])], [t(&[2, 3]), ints(&[2])]),

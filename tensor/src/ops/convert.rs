@@ -9,6 +9,7 @@ use crate::{
 };
 use smallvec::smallvec;
 use std::sync::atomic::AtomicBool;
+use torchtpu_kernels::memory;
 
 /// Converts elements to another dtype: floats truncate towards zero, anything but zero is true, complex numbers lose their
 /// imaginary part to real ones.
@@ -144,13 +145,7 @@ impl Tensor {
             (_, DeviceKind::Meta) => Tensor::empty(&meta),
             (DeviceKind::Cpu, DeviceKind::Tpu) => {
                 let be = backend::get()?;
-                if device.index as usize >= be.device_count()? {
-                    return Err(Error::runtime(format!(
-                        "tpu error: invalid device ordinal {}; this process has {} device(s)",
-                        device.index,
-                        be.device_count()?
-                    )));
-                }
+                backend::check_exists(device)?;
                 let x = state::no_grad(|| self.contiguous())?;
                 let handle = be.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
                 Ok(Tensor::from_device_value(&meta, handle))
@@ -161,7 +156,8 @@ impl Tensor {
                 backend::get()?.read(handle, y.as_bytes_mut().expect("contiguous and on cpu"))?;
                 Ok(y)
             }
-            (DeviceKind::Cpu, DeviceKind::Cpu) | (DeviceKind::Tpu, DeviceKind::Tpu) => {
+            (DeviceKind::Cpu, DeviceKind::Cpu) => state::no_grad(|| self.detach().copy()),
+            (DeviceKind::Tpu, DeviceKind::Tpu) => {
                 Tensor::copied_to(&self.copied_to(Device::CPU)?, device)
             }
         }
@@ -246,7 +242,7 @@ impl Tensor {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         state::no_grad(|| {
             let x = self.to_dtype(T::DTYPE)?.to_device(Device::CPU)?.contiguous()?;
-            Ok(x.as_slice::<T>().expect("contiguous, on cpu and of this dtype").to_vec())
+            Ok(memory::copied(x.as_slice::<T>().expect("contiguous, on cpu and of this dtype")))
         })
     }
     /// The bytes of the elements in row-major order, each as the machine stores it.
@@ -256,7 +252,7 @@ impl Tensor {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         state::no_grad(|| {
             let x = self.detach().to_device(Device::CPU)?.contiguous()?.resolved()?;
-            Ok(x.as_bytes().expect("contiguous and on cpu").to_vec())
+            Ok(memory::copied(x.as_bytes().expect("contiguous and on cpu")))
         })
     }
     /// A tensor on `cpu` from the bytes of its elements in row-major order, as [`Tensor::to_bytes`] gives them.

@@ -9,6 +9,7 @@ use crate::schema::{Operand, Row, Sample, Scope, Tier, n, positive, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::distance as kernels;
+use torchtpu_kernels::memory;
 
 /// The `p`-norm of every difference of a row of `a` and a row of `b`.
 ///
@@ -164,7 +165,8 @@ pub fn pdist(x: &Tensor, p: f64) -> Result<Tensor> {
     check_p("pdist", p)?;
     check_precision("pdist", x)?;
     let pairs = || (0..d[0] as i64).flat_map(|i| (i + 1..d[0] as i64).map(move |j| (i, j)));
-    let (first, second): (Vec<i64>, Vec<i64>) = pairs().unzip();
+    let (first, second): (Vec<i64>, Vec<i64>) =
+        (memory::collect(pairs().map(|p| p.0)), memory::collect(pairs().map(|p| p.1)));
     let pick = |at: &[i64]| index_select(x, 0, &Tensor::from_slice_on(at, &[at.len()], x.device())?);
     norm(&pick(&first)?.sub(&pick(&second)?)?, p, false)
 }

@@ -2,7 +2,7 @@
 
 use crate::ops::pointwise::{select, select_scalar};
 use crate::schema::{Args, Call, Ret, Row, Sample, Scope, Tier, mask, n, t};
-use crate::{DType, Dims, Error, Result, Scalar, Tensor};
+use crate::{DType, Dims, Error, Result, Scalar, Tensor, default_dtype};
 
 /// Which elements share a draw.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,14 +37,29 @@ fn keeps(x: &Tensor, p: f64, unit: Unit) -> Result<Tensor> {
     super::random::keep_mask(&meta, 1.0 - p, None)
 }
 
+/// Zeros: what is left when all is dropped.
+fn nothing(x: &Tensor) -> Result<Tensor> {
+    x.mul_scalar(if x.dtype().is_inexact() { Scalar::Float(0.0) } else { Scalar::Int(0) })
+}
+
+/// Refuses integers, which no factor scales.
+fn check_scales(x: &Tensor) -> Result<()> {
+    if x.dtype().is_inexact() {
+        return Ok(());
+    }
+    let (from, to) = (default_dtype().scalar_type(), x.dtype().scalar_type());
+    Err(Error::runtime(format!("result type {from} can't be cast to the desired output type {to}")))
+}
+
 fn drop(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> {
     check(p)?;
     if drops_nothing(x, p, train) {
         return Ok(x.clone());
     }
     if p == 1.0 {
-        return x.mul_scalar(if x.dtype().is_inexact() { Scalar::Float(0.0) } else { Scalar::Int(0) });
+        return nothing(x);
     }
+    check_scales(x)?;
     let kept = keeps(x, p, unit)?;
     // The factor is rounded as the quotient of two numbers of the dtype.
     let factor = match x.dtype() {
@@ -70,8 +85,9 @@ fn alpha_dropout(x: &Tensor, p: f64, train: bool, unit: Unit) -> Result<Tensor> 
         return Ok(x.clone());
     }
     if p == 1.0 {
-        return x.mul_scalar(0.0);
+        return nothing(x);
     }
+    check_scales(x)?;
     const LIMIT: f64 = 1.758_099_340_847_376_7;
     let scale = 1.0 / ((LIMIT * LIMIT * p + 1.0) * (1.0 - p)).sqrt();
     let kept = keeps(x, p, unit)?;

@@ -131,12 +131,23 @@ fn embedding_renorm(w: &Tensor, idx: &Tensor, max_norm: f64, p: f64) -> Result<T
     if idx.numel() == 0 {
         return w.copy();
     }
-    let flat = idx.reshape_dims(Dims::new(&[idx.numel()]))?;
+    let flat = idx.reshape_dims(Dims::new(&[idx.numel()]))?.to_dtype(DType::I64)?;
     let rows = index_select(w, 0, &flat)?;
     let norm = super::reduce::norm(&rows, Scalar::Float(p), Some(&[1]), true)?;
     let scaled = rows.mul(&norm.add_scalar(1e-7)?.reciprocal()?.mul_scalar(max_norm)?)?;
     // Where an index stands twice, both write the same row.
     index_copy(w, 0, &flat, &select(&norm.gt_scalar(max_norm)?, &scaled, &rows)?)
+}
+
+/// Refuses `sparse=True` where a gradient would follow: there are no sparse tensors yet.
+fn refuse_sparse(w: &Tensor, sparse: bool) -> Result<()> {
+    if sparse && state::grad_enabled() && w.requires_grad() {
+        return Err(Error::not_implemented(
+            "embedding: sparse gradients are not implemented, because there are no sparse tensors yet",
+        )
+        .note("leave out sparse=True for a dense gradient"));
+    }
+    Ok(())
 }
 
 fn expect_index(x: &Tensor, which: &str, op: &str) -> Result<()> {
@@ -235,6 +246,7 @@ impl<'a> Bags<'a> {
                 ));
             }
         }
+        refuse_sparse(weight, a.bool(5)?)?;
         let include_last = a.bool(7)?;
         if include_last && offsets.numel() == 0 {
             return Err(Error::runtime("include_last_offset: number of offset should be at least 1"));
@@ -330,7 +342,11 @@ impl<'a> Bags<'a> {
         if n == 0 || count == 0 {
             // Part of the history all the same.
             let zeros = Tensor::zeros(&[count, width], self.weight.dtype(), device)?;
-            let y = index_add(&zeros, 0, &long(&[0])?, &rows.narrow(0, 0, 0)?)?;
+            let mut none = rows.narrow(0, 0, 0)?;
+            if let Some(s) = self.sample_weights {
+                none = none.mul(&s.reshape(&[-1])?.narrow(0, 0, 0)?.unsqueeze(1)?)?;
+            }
+            let y = index_add(&zeros, 0, &long(&[0])?, &none)?;
             let found = if self.mode == Mode::Max { long(&[count, width])? } else { nothing.clone() };
             return finish(y, nothing, found);
         }
@@ -406,12 +422,15 @@ fn bag_samples(padding: bool) -> Vec<Sample> {
     vec![of(0, None), of(1, None), of(2, None), of(0, Some(positive(&[6])))]
 }
 
-/// Rows of the embeddings. Gradients are dense whatever `sparse` says.
+/// Rows of the embeddings. `sparse` is refused where gradients are recorded.
 pub const ROWS: &[Row] = &[
     Row::new(
         "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
         Tier::Fused,
-        |a| Ok(embedding(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.bool(3)?)?.into()),
+        |a| {
+            refuse_sparse(a.tensor(0)?, a.bool(4)?)?;
+            Ok(embedding(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.bool(3)?)?.into())
+        },
         || {
             vec![
                 Sample::new(vec![t(&[5, 3]), index(&[2, 4], 5)]),

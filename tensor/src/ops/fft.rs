@@ -8,6 +8,7 @@ use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, pos
 use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_stablehlo::FftKind;
+use torchtpu_kernels::memory;
 
 /// `y[k] = sum_j x[j] e^(-2 pi i j k / n)` along each dimension of a mask, with the other sign where `inverse`.
 ///
@@ -288,9 +289,9 @@ fn frequencies(a: &Args<'_>, real: bool) -> Result<Ret> {
         return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
     }
     let v: Vec<f64> = if real {
-        (0..=count / 2).map(|k| k as f64).collect()
+        memory::collect((0..=count / 2).map(|k| k as f64))
     } else {
-        (0..(count + 1) / 2).chain(-(count / 2)..0).map(|k| k as f64).collect()
+        memory::collect((0..count - count / 2).chain(-(count / 2)..0).map(|k| k as f64))
     };
     let by = 1.0 / (count as f64 * a.float(1)?);
     Ok(Tensor::from_slice(&v, &[v.len()])?.mul_scalar(by)?.to_dtype(dtype)?.to_device(device)?.into())
@@ -354,6 +355,13 @@ fn stft(a: &Args<'_>) -> Result<Ret> {
     }
     if width <= 0 || width > length {
         return Err(Error::runtime(format!("stft: expected 0 < win_length <= n_fft, but got win_length={width}")));
+    }
+    if window.is_none() {
+        static SAID: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        crate::warning::once(
+            &SAID,
+            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. Other windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage.To suppress this warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`.",
+        )?;
     }
     let ones;
     let window = match window {
@@ -452,7 +460,7 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     let pieces = pieces.mul(&window)?;
     // Pieces add up where they overlap, and so do the squares of the window that they are divided by.
     let total = (length + hop * (count as i64 - 1)) as usize;
-    let places: Vec<i64> = (0..count as i64).flat_map(|f| (0..length).map(move |i| f * hop + i)).collect();
+    let places: Vec<i64> = memory::collect((0..count as i64).flat_map(|f| (0..length).map(move |i| f * hop + i)));
     let places = Tensor::from_slice_on(&places, &[places.len()], x.device())?;
     let added = |pieces: &Tensor, rows: usize| -> Result<Tensor> {
         let flat = pieces.reshape_dims(Dims::new(&[rows, count * length as usize]))?;

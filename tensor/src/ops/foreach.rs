@@ -110,6 +110,14 @@ fn numbers() -> SampleArg {
     SampleArg::Scalars(vec![Scalar::Float(0.5), Scalar::Int(2)])
 }
 
+/// [`each`] of extremes, which complex numbers have not: what is said of them is what PyTorch's kernel says.
+fn each_extreme(a: &Args<'_>, op: &Callable) -> Result<Ret> {
+    if let Some(x) = a.tensors(0)?.iter().find(|x| x.dtype().is_complex()) {
+        return Err(super::complex::unsupported("maximum_cpu", x.dtype()));
+    }
+    each(a, op)
+}
+
 /// A row: its name and parameters, how elements are served and by which op, samples. The op's in-place form, where there is one, serves `name_`.
 macro_rules! row {
     ($name:expr, $each:ident, $op:expr, $samples:expr) => {
@@ -133,7 +141,7 @@ macro_rules! bound_rows {
         &[$(
             row!(concat!($op, ".Scalar(Tensor[] self, Scalar scalar)"), each, $number, concat!($number, "_"), samples!([two(Normal), n(0.5)])),
             row!(concat!($op, ".ScalarList(Tensor[] self, Scalar[] scalars)"), each, $number, concat!($number, "_"), samples!([two(Normal), numbers()])),
-            row!(concat!($op, ".List(Tensor[] self, Tensor[] other)"), each, $tensor, concat!($number, "_.Tensor"), samples!([two(Normal), two(Normal)])),
+            row!(concat!($op, ".List(Tensor[] self, Tensor[] other)"), each_extreme, $tensor, concat!($number, "_.Tensor"), samples!([two(Normal), two(Normal)])),
         )*]
     };
 }

@@ -1,6 +1,6 @@
 //! Sampling at the points of a grid: `grid_sampler` for images and volumes, and the grids of affine maps.
 
-use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
+use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::creation::sizes;
 use crate::ops::dtype::{expect_float, narrowed, widened};
 use crate::ops::indexing::{Gather, Scatter, ScatterKind};
@@ -389,18 +389,57 @@ fn check_spatial(x: &Tensor, grid: &Tensor, spatial: Option<usize>) -> Result<()
 /// # Errors
 /// `Runtime` for sizes that are no image or volume, or maps that do not fit.
 pub fn affine_grid_generator(theta: &Tensor, size: &[i64], align_corners: bool) -> Result<Tensor> {
+    if crate::state::grad_enabled() && theta.requires_grad() {
+        let y = crate::no_grad(|| affine_grid_generator(&theta.detach(), size, align_corners))?;
+        let backward = AffineGridBackward { theta: *theta.meta(), size: size.to_vec(), align_corners };
+        return crate::graph::with_backward(&y, &[theta], Box::new(backward));
+    }
+    let size = affine_sizes(size)?;
+    let (out, d) = (&size[2..], size.len() - 2);
+    let grid = affine_points(theta.meta(), &size, align_corners)?.bmm(&theta.transpose(1, 2)?)?;
+    let dims: Vec<i64> = size[..1].iter().chain(out).chain(&[d]).map(|&n| n as i64).collect();
+    grid.reshape(&dims)
+}
+
+/// Gradient of [`affine_grid_generator`]: it needs the points, which are made anew, and keeps nothing.
+struct AffineGridBackward {
+    theta: Meta,
+    size: Vec<i64>,
+    align_corners: bool,
+}
+
+impl crate::graph::BackwardFn for AffineGridBackward {
+    fn name(&self) -> String {
+        "AffineGridGeneratorBackward0".into()
+    }
+    fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
+        let Some(g) = &g[0] else { return Ok(smallvec![None]) };
+        let size = sizes(&self.size)?;
+        let points = affine_points(&self.theta, &size, self.align_corners)?;
+        let (batch, count, d) = (size[0], points.dims()[1], size.len() - 2);
+        let g = g.reshape_dims(Dims::new(&[batch, count, d]))?;
+        Ok(smallvec![Some(g.transpose(1, 2)?.bmm(&points)?)])
+    }
+}
+
+/// Sizes of the output, an image or a volume.
+fn affine_sizes(size: &[i64]) -> Result<Dims> {
     if size.len() != 4 && size.len() != 5 {
         return Err(Error::runtime("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs."));
     }
-    let size = sizes(size)?;
+    sizes(size)
+}
+
+/// The points of an output in homogeneous coordinates, `[n, points, d + 1]`, for maps of this description.
+fn affine_points(theta: &Meta, size: &Dims, align_corners: bool) -> Result<Tensor> {
     let (batch, out) = (size[0], &size[2..]);
     let d = out.len();
     let points: usize = out.iter().product();
     let line = |count: usize| -> Result<Tensor> {
         if count <= 1 {
-            return Tensor::zeros(&[count], theta.dtype(), theta.device());
+            return Tensor::zeros(&[count], theta.dtype, theta.device);
         }
-        let x = Tensor::linspace(-1.0, 1.0, count as i64, theta.dtype(), theta.device())?;
+        let x = Tensor::linspace(-1.0, 1.0, count as i64, theta.dtype, theta.device)?;
         if align_corners { Ok(x) } else { x.mul_scalar((count - 1) as f64)?.div_scalar(count as f64) }
     };
     // Homogeneous coordinates, the last dimension's first.
@@ -411,12 +450,9 @@ pub fn affine_grid_generator(theta: &Tensor, size: &[i64], align_corners: bool) 
         let column = line(out[k])?.reshape_dims(Dims::new(&shape))?.expand_dims(&Dims::new(out))?;
         columns.push(column.reshape_dims(Dims::new(&[points]))?);
     }
-    columns.push(Tensor::ones(&[points], theta.dtype(), theta.device())?);
+    columns.push(Tensor::ones(&[points], theta.dtype, theta.device)?);
     let base = super::concat::stack(&columns.iter().collect::<Vec<_>>(), 1)?;
-    let base = base.unsqueeze(0)?.expand_dims(&Dims::new(&[batch, points, d + 1]))?;
-    let grid = base.bmm(&theta.transpose(1, 2)?)?;
-    let dims: Vec<i64> = [batch].iter().chain(out).chain(&[d]).map(|&n| n as i64).collect();
-    grid.reshape(&dims)
+    base.unsqueeze(0)?.expand_dims(&Dims::new(&[batch, points, d + 1]))
 }
 
 /// Every interpolation and padding, away from the places where a derivative jumps.

@@ -370,6 +370,7 @@ fn list(v: &[i64]) -> String {
 /// `x` where a max pooling of an output of the given size found it, else zero.
 fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
     let (spatial, d) = (out.len(), x.dims());
+    crate::state::alert_not_deterministic(&format!("max_unpooling{spatial}d_forward_out"))?;
     if at.dtype() != DType::I64 {
         return Err(Error::runtime(format!(
             "elements in indices should be type int64 but got: {}",
@@ -388,6 +389,12 @@ fn max_unpool(x: &Tensor, at: &Tensor, out: &[i64]) -> Result<Tensor> {
         return Err(Error::runtime(format!(
             "Expected shape of indices to be same as that of the input tensor ({d}) but got indices tensor with shape: {}",
             at.dims()
+        )));
+    }
+    if !x.dtype().is_float() {
+        return Err(Error::not_implemented(format!(
+            "\"max_unpool{spatial}d\" not implemented for '{}'",
+            x.dtype().scalar_type()
         )));
     }
     let lead = d.len() - spatial;

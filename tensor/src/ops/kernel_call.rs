@@ -80,6 +80,11 @@ pub(super) enum KernelCall {
     AdamW(AdamW),
     /// Over so many leading dimensions.
     SumRows(usize),
+    /// Puts so many operands side by side, row after row, of so many rows.
+    Join {
+        rows: usize,
+        count: usize,
+    },
 }
 
 type Numbers = SmallVec<[i64; 18]>;
@@ -187,6 +192,7 @@ impl KernelCall {
                 ("layer_norm_backward", numbers)
             }
             KernelCall::SumRows(lead) => ("sum_rows", smallvec![*lead as i64]),
+            KernelCall::Join { rows, count } => ("join", smallvec![*rows as i64, *count as i64]),
             KernelCall::AdamW(o) => ("adamw", smallvec![o.decoupled.into(), o.maximize.into()]),
         }
     }
@@ -196,7 +202,7 @@ impl KernelCall {
             "matmul" => {
                 let &[ta, tb] = numbers else { return None };
                 // The result's dtype says whether it is wide.
-                KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0, wide: false })
+                KernelCall::Matmul(Dot { ta: ta != 0, tb: tb != 0, wide: false, of_narrow: false })
             }
             "linear" => {
                 let &[bias] = numbers else { return None };
@@ -230,6 +236,10 @@ impl KernelCall {
                 let &[lead] = numbers else { return None };
                 KernelCall::SumRows(usize::try_from(lead).ok()?)
             }
+            "join" => {
+                let &[rows, count] = numbers else { return None };
+                KernelCall::Join { rows: usize::try_from(rows).ok()?, count: usize::try_from(count).ok()? }
+            }
             "adamw" => {
                 let &[decoupled, maximize] = numbers else { return None };
                 KernelCall::AdamW(AdamW { decoupled: decoupled != 0, maximize: maximize != 0 })
@@ -249,6 +259,7 @@ impl KernelCall {
             KernelCall::LayerNorm(o) => (1 + usize::from(o.weight) + usize::from(o.bias), 3),
             KernelCall::LayerNormBackward(o) => (4 + usize::from(o.of.weight), 3),
             KernelCall::AdamW(_) => (12, 3),
+            KernelCall::Join { count, .. } => (*count, 1),
             _ => (2, 1),
         }
     }
@@ -350,6 +361,9 @@ pub fn run(
         let (n, m) = (x.len(), y.len());
         return Err(format!("no kernel {kernel} with attributes {numbers:?}, {n} operands and {m} results"));
     };
+    if let KernelCall::Join { rows, count } = call {
+        return join(rows, &x[..count], &mut y[0]);
+    }
     let mut x: SmallVec<[Operand<'_>; 12]> = x[..call.arity().0]
         .iter()
         .map(|a| Operand { dtype: a.dtype, sizes: a.sizes, strides: a.sizes.contiguous_strides(), bytes: a.bytes })
@@ -366,6 +380,33 @@ pub fn run(
     let mut outputs: SmallVec<[ViewMut<'_>; 3]> =
         y.iter_mut().zip(&strides).map(|(a, strides)| ViewMut::of_bytes(a.bytes, &a.sizes, strides, a.dtype)).collect();
     with_threads_of(threads, || compute(&call, &inputs, &mut outputs))
+}
+
+/// Joins more operands than a compiler should see in one op: XLA:CPU compiles a concatenation of 1,000 for half a minute.
+const MANY: usize = 64;
+
+/// `cat` or `stack` of many operands of the same leading sizes, whose product is `rows`, as a call; `None` where the compiler does it.
+pub(super) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta]) -> Option<Values> {
+    let serves = x.len() > MANY && f.platform() == Platform::Cpu { kernels: true };
+    serves.then(|| KernelCall::Join { rows, count: x.len() }.lower(f, x, y))
+}
+
+/// Writes row after row of `y`, each made of a row of each operand.
+fn join(rows: usize, x: &[Array<&[u8]>], y: &mut Array<&mut [u8]>) -> Result<(), String> {
+    let total: usize = x.iter().map(|a| a.bytes.len()).sum();
+    if total != y.bytes.len() || x.iter().any(|a| a.bytes.len() != a.bytes.len().checked_div(rows).unwrap_or(0) * rows) {
+        return Err(format!("{} operands of {total} bytes for a result of {} in {rows} rows", x.len(), y.bytes.len()));
+    }
+    let mut rest = &mut *y.bytes;
+    for row in 0..rows {
+        for a in x {
+            let n = a.bytes.len() / rows;
+            let (to, after) = std::mem::take(&mut rest).split_at_mut(n);
+            to.copy_from_slice(&a.bytes[row * n..][..n]);
+            rest = after;
+        }
+    }
+    Ok(())
 }
 
 /// An operand of a call, or the window that the kernel sees of it.

@@ -38,6 +38,7 @@ pub mod optim;
 pub mod pad;
 pub mod pointwise;
 pub mod pool;
+mod quantize;
 pub mod random;
 pub mod rearrange;
 pub mod recurrence;
@@ -342,6 +343,7 @@ pub const FAMILIES: &[(&str, &[Row])] = &[
     ("norm", norm::ROWS),
     ("softmax", softmax::ROWS),
     ("dropout", dropout::ROWS),
+    ("quantize", quantize::ROWS),
     ("embedding", embedding::ROWS),
     ("attention", attention::ROWS),
     ("loss", loss::ROWS),

@@ -252,6 +252,17 @@ fn widths(x: &Tensor, pads: &[i64]) -> Result<Vec<(i64, i64)>> {
 
 /// Padding by the tensor's own elements, one dimension after the other.
 fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
+    let (spatial, d) = (pads.len() / 2, x.dims());
+    if mode != "circular" && (d.len() == spatial + 1 || d.len() == spatial + 2) {
+        let batch = d.len() - spatial - 1;
+        if d[batch..].contains(&0) {
+            return Err(Error::runtime(format!(
+                "Expected {}D or {}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: {d}",
+                spatial + 1,
+                spatial + 2
+            )));
+        }
+    }
     let mut y = x.clone();
     for (d, (low, high)) in widths(x, pads)?.into_iter().enumerate() {
         if (low, high) == (0, 0) {
@@ -361,7 +372,7 @@ pub const ROWS: &[Row] = &[
                     part.dims()
                 )));
             }
-            let Some(Prim::Slice(s)) = part.view_info().and_then(|v| v.ops.last().cloned()) else {
+            let Some(Prim::Slice(s)) = part.view_info().and_then(|v| v.last_op().cloned()) else {
                 unreachable!("a slice is a view")
             };
             let whole = s.len == x.dims()[s.dim];

@@ -8,6 +8,7 @@ use smallvec::smallvec;
 use torchtpu_kernels::resample as kernels;
 use torchtpu_kernels::resample::Taps;
 use torchtpu_stablehlo::{ElementType, ScatterKind, Type};
+use torchtpu_kernels::memory;
 
 /// How inputs are weighted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -250,7 +251,7 @@ impl Op for Resample {
         let mut v = x[0].clone();
         for (d, a) in self.axes().iter().enumerate().rev() {
             let Some(taps) = self.taps(a, dtype) else { continue };
-            let positions: Vec<i64> = taps.positions.iter().map(|&p| p as i64).collect();
+            let positions: Vec<i64> = memory::collect(taps.positions.iter().map(|&p| p as i64));
             if positions.len() == taps.rows()
                 && (0..taps.rows()).all(|r| taps.row(r).len() == 1 && taps.weights[r] == 1.0)
             {
@@ -261,10 +262,8 @@ impl Op for Resample {
             let inputs = v.shape()[lead + d];
             let (rows, size) = (taps.rows(), taps.rows() * inputs);
             let (weights, bits) = if wide == ElementType::S32 { whole(&taps) } else { (Vec::new(), 0) };
-            let flat: Vec<usize> = (0..rows)
-                .flat_map(|r| taps.row(r).map(move |e| (r, e)))
-                .map(|(r, e)| r * inputs + taps.positions[e])
-                .collect();
+            let entries = (0..rows).flat_map(|r| taps.row(r).map(move |e| (r, e)));
+            let flat: Vec<usize> = memory::collect(entries.map(|(r, e)| r * inputs + taps.positions[e]));
             let matrix = if size <= DENSE {
                 let mut m = vec![0.0; size];
                 for (e, &at) in flat.iter().enumerate() {

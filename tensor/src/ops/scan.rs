@@ -188,12 +188,31 @@ fn cumprod_vjp(x: &Tensor, y: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor>
     let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
     let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
     let is_zero = x.eq_scalar(0.0)?;
+    if crate::state::grad_enabled() && is_zero.sum()?.item()?.to_i64() > 0 {
+        return cumprod_vjp_of_zeros(x, g, dim);
+    }
     let zeros = scan(ScanKind::Sum, &is_zero, dim)?;
     let first = is_zero.logical_and(&zeros.eq_scalar(1)?)?;
     let before = from_the_end(&g.mul(y)?, dim)?.div(&pointwise::select(&is_zero, &one, x)?)?;
     let without = scan(ScanKind::Prod, &pointwise::select(&first, &one, x)?, dim)?;
     let at_first = from_the_end(&g.mul(&without)?, dim)?;
     pointwise::select(&zeros.eq_scalar(0)?, &before, &pointwise::select(&first, &at_first, &zero)?)
+}
+
+/// [`cumprod_vjp`] that can be differentiated at zeros: for each factor, the running products of the others. Takes as many times the
+/// memory of `x` as there are factors.
+fn cumprod_vjp_of_zeros(x: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
+    let n = x.dims()[dim] as i64;
+    let (x, g) = (x.movedim(&[dim as i64], &[-1])?, g.movedim(&[dim as i64], &[-1])?);
+    let count = super::indexing::count_up(n as usize, x.device())?;
+    let (factor, place) = (count.unsqueeze(1)?, count.unsqueeze(0)?);
+    let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
+    // Row `i` of the last two dimensions has a one in place of factor `i`.
+    let others = pointwise::select(&factor.eq(&place)?, &one, &x.unsqueeze(-2)?)?;
+    let products = scan(ScanKind::Prod, &others, others.dims().len() - 1)?;
+    let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
+    let products = pointwise::select(&place.ge(&factor)?, &products, &zero)?;
+    products.mul(&g.unsqueeze(-2)?)?.sum_dim(&[-1], false)?.movedim(&[-1], &[dim as i64])
 }
 
 /// The greatest (or least) of each element and all before it along a dimension, and its position in `int64`.

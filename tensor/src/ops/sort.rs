@@ -310,7 +310,7 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
         return Ok(pick(&flat, kind, 0, false)?.0);
     }
     // Elements that are equal share the gradient, as those of a maximum do.
-    let hit = crate::no_grad(|| flat.eq(&pick(&flat, kind, 0, false)?.0))?;
+    let hit = crate::no_grad(|| super::reduce::equal_or_nan(&flat, &pick(&flat, kind, 0, false)?.0))?;
     let lowest = Tensor::number(Scalar::Float(f64::NEG_INFINITY), x.dtype())?;
     super::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
 }
@@ -460,6 +460,7 @@ pub fn searchsorted(
     };
     let (boundaries, values) = (boundaries.detach().to_dtype(dtype)?, values.detach().to_dtype(dtype)?);
     if boundaries.device().kind == DeviceKind::Cpu {
+        let (boundaries, values) = (boundaries.resolved()?, values.resolved()?);
         let y = Tensor::empty(&Meta { dims: *v, dtype: out, device: Device::CPU })?;
         let order = sorter.map(Tensor::view);
         kernels::searchsorted(&boundaries.view(), &values.view(), right, order.as_ref(), &mut y.view_mut())

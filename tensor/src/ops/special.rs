@@ -4,6 +4,7 @@
 //! would leave the domain there is replaced before the function sees it.
 
 use super::complex::refuse;
+use super::dtype::{narrowed, widened};
 use super::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::op::normalize_dims;
 use crate::schema::{Args, Operand, Row, Sample, Tier, ints, n, positive, t, unit};
@@ -63,10 +64,13 @@ fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
 
 /// `sin(pi x) / (pi x)`, one at zero.
 fn sinc(x: &Tensor) -> Result<Tensor> {
-    let x = float(x)?.mul_scalar(std::f64::consts::PI)?;
+    let x = float(x)?;
+    let dtype = x.dtype();
+    // In 16 bits the product with pi would lose the angle.
+    let x = widened(&x)?.mul_scalar(std::f64::consts::PI)?;
     let zero = x.eq_scalar(0.0)?;
     let safe = select_scalar(&zero, 1.0, &x)?;
-    select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)
+    narrowed(select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)?, dtype)
 }
 
 /// `log(exp(x) + exp(y))` to base e or 2, without overflow.
@@ -78,7 +82,10 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
         // The term of the larger real part is taken out of the sum.
         let swap = x.real()?.lt(&y.real()?)?;
         let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
-        return high.add(&low.sub(&high)?.exp()?.log1p()?);
+        let sum = high.add(&low.sub(&high)?.exp()?.log1p()?)?;
+        // An infinite part swallows the other term; the difference of two infinities is no number.
+        let infinite = high.real()?.abs()?.eq_scalar(f64::INFINITY)?;
+        return select(&infinite, &high, &sum);
     }
     if !two {
         return binary(BinaryKind::LogAddExp, x, y);
@@ -165,10 +172,18 @@ fn mvlgamma(x: &Tensor, p: i64) -> Result<Tensor> {
     }
     let x = float(x)?;
     let mut y = x.lgamma()?;
-    for j in 1..p {
+    // Beyond a few terms they are one tensor, so that a large `p` ends at once for want of memory.
+    const FEW: i64 = 64;
+    for j in 1..p.min(FEW) {
         y = y.add(&x.sub_scalar(j as f64 / 2.0)?.lgamma()?)?;
     }
-    y.add_scalar((p * (p - 1)) as f64 / 4.0 * std::f64::consts::PI.ln())
+    if p > FEW {
+        let half = Scalar::Float(0.5);
+        let (from, to) = (Scalar::Float(FEW as f64 / 2.0), Scalar::Float(p as f64 / 2.0));
+        let by = Tensor::arange(from, to, half, x.dtype(), x.device())?;
+        y = y.add(&x.unsqueeze(-1)?.sub(&by)?.lgamma()?.sum_dim(&[-1], false)?)?;
+    }
+    y.add_scalar(p as f64 * (p as f64 - 1.0) / 4.0 * std::f64::consts::PI.ln())
 }
 
 /// Bernoulli numbers `B_2, B_4, ...`, each divided by the factorial of its index.
@@ -202,6 +217,29 @@ fn zeta_of_positive(s: i64, x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
+/// From this order on few terms near zero are all there is of the sum, and the reflection would cost digits.
+const MANY: i64 = 20;
+
+/// `sum over k >= 0 of (x + k)^-s` for `s > MANY`, left of zero too: the terms right of it, and at most `MANY` left of it, since the
+/// next one is below `MANY^-MANY` of the largest.
+fn zeta_of_all(s: i64, x: &Tensor) -> Result<Tensor> {
+    let p = s as f64;
+    let whole = x.floor()?;
+    let part = x.sub(&whole)?;
+    // What is left of zero starts at its part, what is right of it where it is.
+    let near = select(&whole.lt_scalar(0.0)?, &part, x)?;
+    let mut y = zeta_of_positive(s, &near.add_scalar(MANY as f64)?)?;
+    let sign = if s % 2 == 0 { 1.0 } else { -1.0 };
+    // From the smallest on, and as pairs of either side, which may cancel.
+    for m in (1..=MANY).rev() {
+        let m = m as f64;
+        let right = near.add_scalar(m - 1.0)?.pow_scalar(-p)?;
+        let left = part.neg()?.add_scalar(m)?.pow_scalar(-p)?.mul_scalar(sign)?;
+        y = y.add(&select(&whole.le_scalar(-m)?, &right.add(&left)?, &right)?)?;
+    }
+    Ok(y)
+}
+
 /// Coefficients of the polynomial in `cot(z)` that is the `n`-th derivative of `cot(z)`.
 fn cotangent_derivative(n: i64) -> Vec<f64> {
     let mut c = vec![0.0, 1.0];
@@ -228,11 +266,16 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
         return x.digamma();
     }
     let wide = x.to_dtype(DType::F64)?;
-    let factorial: f64 = (1..=order).map(|k| k as f64).product();
+    // 171! is beyond the largest number.
+    let factorial: f64 = (1..=order.min(171)).map(|k| k as f64).product();
     let sign = if order % 2 == 0 { -1.0 } else { 1.0 };
     let left = wide.lt_scalar(0.5)?;
     let pole = wide.le_scalar(0.0)?.logical_and(&wide.eq(&wide.floor()?)?)?;
     let right = select(&left, &wide.neg()?.add_scalar(1.0)?, &wide)?;
+    if order >= MANY {
+        let y = zeta_of_all(order.saturating_add(1), &wide)?.mul_scalar(sign * factorial)?;
+        return select_scalar(&pole, sign * f64::INFINITY, &y)?.to_dtype(x.dtype());
+    }
     let y = zeta_of_positive(order + 1, &right)?.mul_scalar(sign * factorial)?;
     // cot(pi x) has period 1: the whole part, which would only cost digits, goes first.
     let near = wide.sub(&wide.round()?.detach())?;

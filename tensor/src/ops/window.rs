@@ -5,6 +5,7 @@ use crate::schema::{Args, Ret, Row, Sample, Scope, Tier, n};
 use crate::{Device, Error, Result, Tensor, default_dtype};
 use std::f64::consts::PI;
 use torchtpu_kernels::special::i0;
+use torchtpu_kernels::memory;
 
 /// `f` of the place within the window, from -1 to 1; a periodic window is one of one element more without its last.
 fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -> f64) -> Result<Ret> {
@@ -20,7 +21,8 @@ fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -
         return Err(Error::runtime(format!("{name} requires non-negative window_length, got window_length={length}")));
     }
     let last = if periodic { length } else { length - 1 } as f64;
-    let v: Vec<f64> = (0..length).map(|i| if length == 1 { 1.0 } else { f(2.0 * i as f64 / last - 1.0) }).collect();
+    let v: Vec<f64> =
+        memory::collect((0..length).map(|i| if length == 1 { 1.0 } else { f(2.0 * i as f64 / last - 1.0) }));
     Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
 }
 

@@ -39,3 +39,16 @@ maybe_mark_dynamic = mark_dynamic
 def optimize(backend="inductor", *, nopython=False, dynamic=None, **options):
     """A decorator: ``torch.compile`` with these arguments."""
     return lambda model: _compile(model, fullgraph=nopython, dynamic=dynamic, backend=backend)
+
+
+def is_dynamo_supported():
+    """Return ``True``: ``torch.compile`` may be used."""
+    return True
+
+
+is_inductor_supported = is_dynamo_supported
+
+
+def explain(f, *extra_args, **extra_kwargs):
+    """Raise ``NotImplementedError``: no graphs are made of Python code."""
+    raise NotImplementedError("torch._dynamo.explain: no graphs are made of Python code; torch.tpu.explain() lists what was compiled")

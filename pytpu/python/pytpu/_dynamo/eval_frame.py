@@ -1,3 +1,11 @@
 """What ``torch.compile`` makes of a module, where libraries look for it."""
 
 from .._compiled import OptimizedModule as OptimizedModule
+
+
+def __getattr__(name):
+    if name == "optimize":
+        from . import optimize
+
+        return optimize
+    raise AttributeError(f"module 'torch._dynamo.eval_frame' has no attribute '{name}'")

@@ -17,7 +17,7 @@ class OptState(enum.Enum):
     STEPPED = 2
 
 
-def _fresh():
+def _refresh_per_optimizer_state():
     return {"stage": OptState.READY, "found_inf_per_device": {}}
 
 
@@ -60,7 +60,7 @@ class GradScaler:
         self._init_growth_tracker = 0
         self._scale = None
         self._growth_tracker = None
-        self._per_optimizer_states = collections.defaultdict(_fresh)
+        self._per_optimizer_states = collections.defaultdict(_refresh_per_optimizer_state)
 
     def _needs_scale(self, function):
         fix = "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
@@ -157,7 +157,7 @@ class GradScaler:
             ]
             assert found, "No inf checks were recorded prior to update."
             self._follow(sum(found[1:], found[0]) > 0)
-        self._per_optimizer_states = collections.defaultdict(_fresh)
+        self._per_optimizer_states = collections.defaultdict(_refresh_per_optimizer_state)
 
     def _follow(self, overflowed):
         """Backs off where gradients were not finite; grows after as many steps as it takes where they were."""

@@ -24,11 +24,12 @@ def __getattr__(name):
     import importlib
 
     if name in ("gradcheck", "gradgradcheck"):
-        module = importlib.import_module(f"{__name__}.gradcheck")
+        module = importlib.import_module(f"{__package__}.gradcheck")
+        # The functions take the place of the module of that name.
         globals().update(gradcheck=module.gradcheck, gradgradcheck=module.gradgradcheck)
         return globals()[name]
-    if name in ("functional", "profiler"):
-        return importlib.import_module(f"{__name__}.{name}")
+    if name in ("functional", "profiler", "variable"):
+        return importlib.import_module(f"{__package__}.{name}")
     raise AttributeError(f"module 'torch.autograd' has no attribute '{name}'")
 
 
@@ -91,7 +92,7 @@ def grad(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
     outputs, inputs = _tuple(outputs), _tuple(inputs)
-    if not inputs:
+    if outputs and not inputs:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     grads = (None,) * len(outputs) if grad_outputs is None else _tuple(grad_outputs)
     for x in inputs:
@@ -137,14 +138,33 @@ def _batched(outputs, inputs, grads, retain_graph, create_graph, allow):
     return tuple(None if column[0] is None else _C._ops.stack(list(column)) for column in zip(*rows))
 
 
+def is_multithreading_enabled():
+    """Return what ``set_multithreading_enabled`` set, ``True`` at first. It has no effect: a pass runs on one thread."""
+    return _is_multithreading_enabled
+
+
+_is_multithreading_enabled = True
+
+
 class set_multithreading_enabled:
     """Accepted: a pass runs on the thread that asks for it."""
 
     def __init__(self, mode):
-        self.mode = mode
+        global _is_multithreading_enabled
+        self.prev, self.mode = _is_multithreading_enabled, mode
+        _is_multithreading_enabled = mode
 
     def __enter__(self):
         pass
 
     def __exit__(self, *_):
-        pass
+        global _is_multithreading_enabled
+        _is_multithreading_enabled = self.prev
+
+    def clone(self):
+        """Return another one with the same mode."""
+        return type(self)(self.mode)
+
+
+# Where PyTorch has it.
+grad_mode.set_multithreading_enabled = set_multithreading_enabled

@@ -149,11 +149,17 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             if recording and d.requires_grad and d.is_leaf:
                 raise RuntimeError("a leaf Variable that requires grad has been used in an in-place operation.")
         given = list(outputs)
+        storages = {a._storage_id() for a in args if isinstance(a, Tensor) and a.numel()}
+        ctx._views = views = []
         for i, y in enumerate(outputs):
             if isinstance(y, Tensor) and not any(y is d for d in dirty):
                 # An input that is given back, and a view made within, are new tensors outside.
-                if any(y is a for a in args) or y._is_view():
+                returned = any(y is a for a in args)
+                views.append(returned or y._is_view() and y._storage_id() in storages)
+                if returned or y._is_view():
                     outputs[i] = y.detach()
+            elif isinstance(y, Tensor):
+                views.append(False)
         if needs:
             cls._record(ctx, args, given, outputs)
         else:
@@ -204,11 +210,20 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             ctx.__dict__["_released"] = True
 
         is_tensor = [isinstance(y, Tensor) for y in outputs]
+        dirty = [any(y is d for d in ctx.__dict__.get("dirty_tensors", ())) for y in tensors]
         key = ctx._key = _C._attach_function(
-            cls.__name__ + "Backward", [args[i] for i in places], tensors, differentiable, run, release, ctx
+            cls.__name__ + "Backward",
+            [args[i] for i in places],
+            tensors,
+            differentiable,
+            dirty,
+            ctx.__dict__.pop("_views"),
+            run,
+            release,
+            ctx,
         )
-        for y in tensors:
-            if any(y is d for d in ctx.__dict__.get("dirty_tensors", ())):
+        for y, is_dirty in zip(tensors, dirty):
+            if is_dirty:
                 _C._bump_version(y)
 
 

@@ -101,7 +101,11 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """As ``no_grad``."""
+    """Nothing is recorded within, and tensors made within are inference tensors.
+
+    Inference tensors cannot be kept for backward, and are written within inference mode only. ``inference_mode(False)`` ends the
+    mode for its block and switches recording on.
+    """
 
     def __new__(cls, mode=True):
         self = object.__new__(cls)
@@ -112,10 +116,10 @@ class inference_mode(_Mode):
         return self
 
     def __enter__(self):
-        self._before = _set(False) if self.mode else _C.is_grad_enabled()
+        self._before = _C._set_inference_mode(bool(self.mode), not self.mode)
 
     def __exit__(self, *_):
-        _set(self._before)
+        _C._set_inference_mode(*self._before)
 
     def _again(self):
         return inference_mode(self.mode)

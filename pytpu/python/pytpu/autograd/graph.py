@@ -1,7 +1,7 @@
 """The backward graph: its nodes, and hooks on what they keep."""
 
 import contextlib
-import threading
+from _thread import allocate_lock
 from collections import namedtuple
 
 from .. import _C
@@ -130,7 +130,7 @@ def register_multi_grad_hook(tensors, fn, *, mode="all"):
     """Calls ``fn`` once a backward: with all gradients when the last is known (``"all"``), or with the first (``"any"``)."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    lock = threading.Lock()
+    lock = allocate_lock()
     if mode == "any":
         last = [None]
 

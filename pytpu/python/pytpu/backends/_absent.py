@@ -19,6 +19,9 @@ class Switches:
         raise AttributeError(f"Unknown attribute {name}")
 
     def __setattr__(self, name, value):
+        linked = getattr(type(self), name, None)
+        if isinstance(linked, property):
+            return linked.fset(self, value)
         if name not in self.__dict__:
             raise AttributeError(f"Unknown attribute {name}")
         if isinstance(self.__dict__[name], bool) and not isinstance(value, bool):
@@ -31,6 +34,11 @@ class Switches:
         self.__dict__[name] = value
 
 
+def linked(**properties):
+    """A class of switches, some of which are properties that settings elsewhere follow."""
+    return type("Switches", (Switches,), properties)
+
+
 def is_available():
     return False
 
@@ -38,8 +46,8 @@ def is_available():
 is_built = is_available
 
 
-def check_booleans(module, **setters):
-    """Has a module's attributes take booleans only; a setter's name is what the error says."""
+def check_booleans(module, properties=(), **setters):
+    """Has a module's attributes take booleans only; a setter's name is what the error says. `properties` are linked to others."""
 
     class Checked(types.ModuleType):
         def __setattr__(self, name, value):
@@ -47,6 +55,8 @@ def check_booleans(module, **setters):
                 raise RuntimeError(f"{setters[name]} expects a bool, but got {type(value).__name__}")
             super().__setattr__(name, value)
 
+    for name, linked_to in dict(properties).items():
+        setattr(Checked, name, linked_to)
     sys.modules[module].__class__ = Checked
 
 

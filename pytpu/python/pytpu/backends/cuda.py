@@ -1,17 +1,27 @@
 """Switches of CUDA, which is not here; it is used through the device ``tpu``."""
 
+import enum
 import warnings
 from contextlib import contextmanager
 
-from ._absent import Switches, is_built  # noqa: F401
+from . import _precision
+from ._absent import is_built, linked  # noqa: F401
 
-matmul = Switches(
-    {"allow_tf32": "set_allow_tf32_cublas", "allow_fp16_accumulation": "set_allow_fp16_accumulation_cublas"},
-    allow_tf32=False,
+
+def _allow_tf32(_, allowed):
+    if not isinstance(allowed, bool):
+        raise RuntimeError(f"set_allow_tf32_cublas expects a bool, but got {type(allowed).__name__}")
+    _precision.allow_matmul_tf32(allowed)
+
+
+matmul = linked(
+    allow_tf32=property(lambda _: _precision.matmul_allows_tf32(), _allow_tf32),
+    fp32_precision=_precision.attribute("cuda", "matmul"),
+)(
+    {"allow_fp16_accumulation": "set_allow_fp16_accumulation_cublas"},
     allow_fp16_reduced_precision_reduction=True,
     allow_bf16_reduced_precision_reduction=True,
     allow_fp16_accumulation=False,
-    fp32_precision="none",
 )
 _attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
@@ -32,6 +42,37 @@ flash_sdp_enabled, enable_flash_sdp = _pair("flash")
 mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _pair("mem_efficient")
 math_sdp_enabled, enable_math_sdp = _pair("math")
 cudnn_sdp_enabled, enable_cudnn_sdp = _pair("cudnn")
+
+
+class _Preferred(enum.Enum):
+    """A library of CUDA that may be preferred."""
+
+    Default, Cublas, Cublaslt, Ck, Cusolver, Magma = range(6)
+
+
+_preferred = {"linalg": _Preferred.Default, "blas": _Preferred.Cublas}
+
+
+def _prefer(kind, backend, known):
+    if isinstance(backend, _Preferred):
+        _preferred[kind] = backend
+    elif isinstance(backend, str):
+        if backend not in known:
+            raise RuntimeError(f"Unknown input value. Choose from: {', '.join(known)}.")
+        _preferred[kind] = _Preferred[backend.capitalize()]
+    elif backend is not None:
+        raise RuntimeError(f"Unknown input value type: {type(backend)}")
+    return _preferred[kind]
+
+
+def preferred_linalg_library(backend=None):
+    """Set, or only return, which library of CUDA decomposes matrices. It has no effect: this build has no CUDA."""
+    return _prefer("linalg", backend, ("default", "cusolver", "magma"))
+
+
+def preferred_blas_library(backend=None):
+    """Set, or only return, which library of CUDA multiplies matrices. It has no effect: this build has no CUDA."""
+    return _prefer("blas", backend, ("default", "cublas", "cublaslt", "ck"))
 
 
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):

@@ -1,17 +1,24 @@
 """Switches of cuDNN, which is not here."""
 
-from ._absent import Switches, check_booleans, during, is_available, setter  # noqa: F401
+from . import _precision
+from ._absent import check_booleans, during, is_available, linked, setter  # noqa: F401
 
 enabled = True
 benchmark = False
 benchmark_limit = 10
 deterministic = False
-allow_tf32 = True
-conv = Switches({}, fp32_precision="none")
-rnn = Switches({}, fp32_precision="none")
+conv = linked(fp32_precision=_precision.attribute("cuda", "conv"))({})
+rnn = linked(fp32_precision=_precision.attribute("cuda", "rnn"))({})
 _set = setter(__name__, ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"))
 check_booleans(
-    __name__, enabled="set_enabled_cudnn", benchmark="set_benchmark_cudnn", deterministic="set_deterministic_cudnn",
+    __name__,
+    {
+        "allow_tf32": property(
+            lambda _: _precision.cudnn_allows_tf32(), lambda _, allowed: _precision.allow_cudnn_tf32(allowed)
+        ),
+        "fp32_precision": _precision.attribute("cuda", "all"),
+    },
+    enabled="set_enabled_cudnn", benchmark="set_benchmark_cudnn", deterministic="set_deterministic_cudnn",
     allow_tf32="set_allow_tf32_cublas",
 )
 

@@ -1,11 +1,16 @@
 """Switches of oneDNN, which is not here."""
 
-from ._absent import Switches, during, is_available, setter  # noqa: F401
+from . import _precision
+from ._absent import check_booleans, during, is_available, linked, setter  # noqa: F401
 
 enabled = False
 deterministic = False
 allow_tf32 = True
-matmul = Switches({}, fp32_precision="none")
+matmul = linked(fp32_precision=_precision.attribute("mkldnn", "matmul"))({})
+conv = linked(fp32_precision=_precision.attribute("mkldnn", "conv"))({})
+rnn = linked(fp32_precision=_precision.attribute("mkldnn", "rnn"))({})
+# As in PyTorch it is the setting of all backends.
+check_booleans(__name__, {"fp32_precision": _precision.attribute("generic", "all")})
 _set = setter(__name__, ("enabled", "deterministic", "allow_tf32"))
 
 

@@ -4,13 +4,27 @@
 PyTorch before a group was made.
 """
 
+import datetime
+import enum
 import os
 
+from .._absent import absent_class
+
+_WHY = "training in several processes is not there yet"
+_CALLS = (
+    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single",
+    "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "gather", "gather_object", "get_backend", "get_global_rank",
+    "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "irecv", "isend", "monitored_barrier", "new_group",
+    "new_subgroups", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
+)  # fmt: skip
 __all__ = [
-    "all_gather", "all_reduce", "barrier", "broadcast", "destroy_process_group", "gather", "get_backend", "get_rank",
-    "get_world_size", "init_process_group", "irecv", "is_available", "is_initialized", "is_torchelastic_launched", "isend",
-    "new_group", "recv", "reduce", "reduce_scatter", "scatter", "send",
-]
+    *_CALLS, "Backend", "DeviceMesh", "FileStore", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "ReduceOp", "Store",
+    "TCPStore", "Work", "default_pg_timeout", "destroy_process_group", "group", "init_device_mesh", "init_process_group", "is_available",
+    "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available",
+    "is_xccl_available",
+]  # fmt: skip
+
+default_pg_timeout = datetime.timedelta(minutes=30)
 
 
 def is_available():
@@ -38,6 +52,73 @@ def destroy_process_group(group=None):
     raise ValueError("Default process group has not been initialized, please make sure to call init_process_group.")
 
 
+def is_nccl_available():
+    """Return ``False``: collectives of NCCL are not part of this package."""
+    return False
+
+
+def is_gloo_available():
+    """Return ``False``: collectives of Gloo are not part of this package."""
+    return False
+
+
+def is_mpi_available():
+    """Return ``False``: collectives of MPI are not part of this package."""
+    return False
+
+
+def is_ucc_available():
+    """Return ``False``: collectives of UCC are not part of this package."""
+    return False
+
+
+def is_xccl_available():
+    """Return ``False``: collectives of XCCL are not part of this package."""
+    return False
+
+
+class ReduceOp(enum.IntEnum):
+    """How values of several processes become one."""
+
+    SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR, BXOR, PREMUL_SUM, UNUSED = range(10)
+
+
+class Backend(str):
+    """The name of a set of collectives, in lower case."""
+
+    UNDEFINED, GLOO, NCCL, MPI, UCC, XCCL, FAKE = "undefined", "gloo", "nccl", "mpi", "ucc", "xccl", "fake"
+    backend_list = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
+
+    def __new__(cls, name):
+        """Return the name in lower case."""
+        if not isinstance(name, str):
+            raise ValueError("Backend constructor parameter must be string-ish")
+        return str.__new__(cls, name.lower())
+
+
+class group:
+    """The group of all processes: there is none."""
+
+    WORLD = None
+
+
+class GroupMember:
+    """The group that this process is in: there is none."""
+
+    WORLD = None
+    NON_GROUP_MEMBER = -100
+
+
+ProcessGroup = absent_class("torch.distributed.ProcessGroup", _WHY)
+Store = absent_class("torch.distributed.Store", _WHY)
+FileStore = absent_class("torch.distributed.FileStore", _WHY, Store)
+HashStore = absent_class("torch.distributed.HashStore", _WHY, Store)
+PrefixStore = absent_class("torch.distributed.PrefixStore", _WHY, Store)
+TCPStore = absent_class("torch.distributed.TCPStore", _WHY, Store)
+Work = absent_class("torch.distributed.Work", _WHY)
+P2POp = absent_class("torch.distributed.P2POp", _WHY)
+
+
 def _of_a_group(name):
     def call(*args, **kwargs):
         destroy_process_group()
@@ -47,6 +128,14 @@ def _of_a_group(name):
     return call
 
 
-for _name in set(__all__) - set(globals()):
+for _name in _CALLS:
     globals()[_name] = _of_a_group(_name)
 del _name
+
+
+def __getattr__(name):
+    if name in ("DeviceMesh", "init_device_mesh"):
+        from . import device_mesh
+
+        return getattr(device_mesh, name)
+    raise AttributeError(f"module 'torch.distributed' has no attribute '{name}'")

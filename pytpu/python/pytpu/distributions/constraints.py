@@ -62,8 +62,11 @@ class _Bounded(Constraint):
 
     _bounds = ()
 
-    def __init__(self, *bounds):
-        for name, bound in zip(self._bounds, bounds, strict=True):
+    def __init__(self, *bounds, **named):
+        bounds += tuple(named.pop(name) for name in self._bounds[len(bounds) :] if name in named)
+        if named or len(bounds) != len(self._bounds):
+            raise TypeError(f"{type(self).__name__}.__init__() takes the arguments {', '.join(self._bounds)}")
+        for name, bound in zip(self._bounds, bounds):
             setattr(self, name, bound)
         super().__init__()
 

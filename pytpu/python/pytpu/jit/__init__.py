@@ -5,10 +5,44 @@ On ``tpu`` the ops that it calls are compiled anyway.
 
 from typing import Final  # noqa: F401
 
+from ..futures import Future  # noqa: F401
+
+
+_NO_SCRIPT = "TorchScript is not supported: torch.jit.script gives functions and modules back as they are, and they run as Python"
+_MEMBERS = ("code", "code_with_constants", "graph", "graph_for", "inlined_graph", "save", "save_to_buffer", "schema")
+
 
 def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """The function, class or module itself."""
+    """Return the function, class or module itself. It lacks the members of TorchScript, and says so when one is used."""
+    import builtins
+    import types
+
+    from ..nn import Module
+
+    if builtins.isinstance(obj, Module):
+        obj.__dict__["_is_scripted"] = True
+    elif builtins.isinstance(obj, types.FunctionType):
+        for name in _MEMBERS:
+            if not hasattr(obj, name):
+                setattr(obj, name, _Missing(name))
     return obj
+
+
+def missing_member(name):
+    """Return the end of the error about an attribute that a module which ``script`` returned does not have."""
+    return f": {_NO_SCRIPT}" if name in _MEMBERS else ""
+
+
+class _Missing:
+    """Stands for a member that only TorchScript has. Any use of it is refused."""
+
+    def __init__(self, name):
+        self.__dict__["_name"] = name
+
+    def _refuse(self, *args, **kwargs):
+        raise NotImplementedError(f"'{self.__dict__['_name']}': {_NO_SCRIPT}")
+
+    __call__ = __getattr__ = __str__ = __repr__ = __iter__ = __getitem__ = _refuse
 
 
 class ScriptModule:
@@ -32,7 +66,94 @@ def export(fn):
     return fn
 
 
-unused = script_if_tracing = interface = export
+unused = script_if_tracing = _script_if_tracing = interface = export
+
+
+def _overload(func):
+    """The function itself: other signatures are for TorchScript."""
+    return func
+
+
+_overload_method = _overload
+
+
+class TracerWarning(Warning):
+    """What a tracer would warn of. Nothing is traced here."""
+
+    @staticmethod
+    def ignore_lib_warnings():
+        """Do nothing: there are none."""
+
+
+def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False):
+    """Raise ``NotImplementedError``: no graphs are made of Python code."""
+    raise NotImplementedError(f"torch.jit._get_trace_graph: {_NO_SCRIPT}")
+
+
+def Attribute(value, type):  # noqa: A002
+    """Return the value: types are for TorchScript."""
+    return value
+
+
+def freeze(mod, preserved_attrs=None, optimize_numerics=True):
+    """Return the module itself."""
+    return mod
+
+
+def optimize_for_inference(mod, other_methods=None):
+    """Return the module itself."""
+    return mod
+
+
+def fork(func, *args, **kwargs):
+    """Call the function and return a future of its result."""
+    from ..futures import Future
+
+    future = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future):
+    """Return the value of a future."""
+    return future.wait()
+
+
+def _unsupported(name):
+    from .._absent import absent_function
+
+    return absent_function(f"torch.jit.{name}", _NO_SCRIPT)
+
+
+save, load = _unsupported("save"), _unsupported("load")
+
+
+class strict_fusion:
+    """A block that TorchScript would have to fuse; accepted."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+def fuser(name):
+    """Return a block in which TorchScript would use a fuser; accepted."""
+    return strict_fusion()
+
+
+def optimized_execution(should_optimize):
+    """Return a block in which TorchScript would be optimized; accepted."""
+    return strict_fusion()
+
+
+def set_fusion_strategy(strategy):
+    """Accept a strategy, which has no effect."""
+    return strategy
+
+
+enable_onednn_fusion = set_fusion_strategy
 
 
 def annotate(the_type, the_value):

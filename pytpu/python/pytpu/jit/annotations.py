@@ -1,3 +1,18 @@
 """Names of types, from when ``typing`` was not everywhere."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union  # noqa: F401
+
+
+class _BroadcastingList:
+    """A type of lists, in which a single value stands for equal ones."""
+
+    def __getitem__(self, types):
+        return List[types]
+
+
+BroadcastingList1 = _BroadcastingList()
+BroadcastingList2 = _BroadcastingList()
+BroadcastingList3 = _BroadcastingList()
+BroadcastingList4 = _BroadcastingList()
+BroadcastingList5 = _BroadcastingList()
+BroadcastingList6 = _BroadcastingList()

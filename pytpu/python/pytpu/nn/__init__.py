@@ -26,11 +26,11 @@ def __getattr__(name):
     from importlib import import_module
 
     if name == "DataParallel":
-        return import_module(f"{__name__}.parallel").DataParallel
+        return import_module(f"{__package__}.parallel").DataParallel
     if name in ("attention", "common_types", "grad", "parallel", "utils"):
         try:
-            return import_module(f"{__name__}.{name}")
+            return import_module(f"{__package__}.{name}")
         except ModuleNotFoundError as missing:
-            if missing.name != f"{__name__}.{name}":
+            if missing.name != f"{__package__}.{name}":
                 raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -121,8 +121,7 @@ _ops = _C._ops
 
 # Pickles and reprs name the module that users import.
 for _name, _function in list(globals().items()):
-    if getattr(_function, "__module__", "").startswith("pytpu.nn._functional"):
-        _function.__module__ = __name__
+    if getattr(_function, "__globals__", {}).get("__package__") == f"{__package__}._functional":
         if not _name.startswith("_"):
             globals()[_name] = _overridable(_function)
 del _name, _function
@@ -142,6 +141,10 @@ _ALIASES["logsigmoid"] = "log_sigmoid"
 
 
 def __getattr__(name):
+    if name == "grad":
+        from . import grad
+
+        return grad
     op = _ALIASES.get(name)
     if op is None or not hasattr(_ops, op):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,8 @@
 """Tensors that a module treats specially when they are assigned to it."""
 
-from collections import OrderedDict
-
 import pytpu as torch
 from pytpu import _C
+from pytpu._utils import reduce_tensor
 
 
 def clear_gradient(p, set_to_none):
@@ -26,12 +25,6 @@ class _ParameterMeta(type(torch.Tensor)):
         if type.__instancecheck__(cls, instance):
             return True
         return cls is Parameter and isinstance(instance, torch.Tensor) and getattr(instance, "_is_param", False)
-
-
-def _rebuild_parameter(data, requires_grad, backward_hooks):
-    param = Parameter(data, requires_grad)
-    # Hooks are not pickled; the slot exists in the format only.
-    return param
 
 
 class Parameter(torch.Tensor, metaclass=_ParameterMeta):
@@ -67,7 +60,7 @@ class Parameter(torch.Tensor, metaclass=_ParameterMeta):
         return "Parameter containing:\n" + super().__repr__()
 
     def __reduce_ex__(self, proto):
-        return (_rebuild_parameter, (self.data, self.requires_grad, OrderedDict()))
+        return reduce_tensor(self)
 
     __torch_function__ = _C._disabled_torch_function_impl
 

@@ -12,21 +12,13 @@ from .sgd import SGD
 from .sparse_adam import SparseAdam
 
 
-# The modules that PyTorch has these classes in: files name classes by them.
-_HOMES = {
-    "adadelta": Adadelta, "adagrad": Adagrad, "adamax": Adamax, "adamw": AdamW, "asgd": ASGD, "nadam": NAdam, "radam": RAdam,
-    "rprop": Rprop,
-}
-for _home, _class in _HOMES.items():
-    _class.__module__ = f"{__name__}.{_home}"
-del _home, _class
 Adafactor.__module__ = Muon.__module__ = __name__
 
 
 def __getattr__(name):
     # The averages need modules, which an optimiser alone does not.
-    if name == "swa_utils" or name in _HOMES:
+    if name == "swa_utils":
         from importlib import import_module
 
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__package__}.{name}")
     raise AttributeError(f"module 'torch.optim' has no attribute '{name}'")

@@ -93,6 +93,7 @@ class Adam(Optimizer):
             or group["fused"] is False
             or group["differentiable"]
             or group["capturable"]
+            or len({id(p) for p in params}) != len(params)  # A repeated parameter takes its steps one after the other.
             or any(p.is_complex() for p in params)
             or any(isinstance(v, torch.Tensor) for v in (group["lr"], beta1, beta2))
         ):
@@ -184,3 +185,11 @@ class AdamW(Adam):
         super().__setstate__(state)
         for group in self.param_groups:
             group["decoupled_weight_decay"] = True
+
+
+def __getattr__(name):
+    if name in ("adam", "adamw"):
+        from . import _functional
+
+        return getattr(_functional, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import typing
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
@@ -123,10 +124,14 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def _make_hook_tables(self):
+    def _patch_step_function(self):
+        """Let `step` call hooks. Wrappers of optimizers call this by PyTorch's name when they skip `__init__`."""
         cls = type(self)
         if not getattr(cls.step, "hooked", False):
             cls.step = _wrap_step(cls.step)
+
+    def _make_hook_tables(self):
+        self._patch_step_function()
         for name in (
             "_optimizer_step_pre_hooks",
             "_optimizer_step_post_hooks",
@@ -480,3 +485,73 @@ def _step_tensor(group=None, param=None):
 def _fused(name):
     """The op that updates a list of parameters at once, where the table has it."""
     return getattr(_C._ops, name, None)
+
+
+# What optimisers of others import.
+
+ParamsT: typing.TypeAlias = typing.Union[
+    typing.Iterable[torch.Tensor], typing.Iterable[dict[str, typing.Any]], typing.Iterable[tuple[str, torch.Tensor]]
+]
+_params_doc = "params: iterable of parameters or of dictionaries of groups"
+_foreach_doc = "foreach: whether ops over lists are used"
+_capturable_doc = "capturable: accepted, without an effect"
+_differentiable_doc = "differentiable: whether autograd records the step"
+_maximize_doc = "maximize: whether the objective is maximized"
+_fused_doc = "fused: accepted, without an effect"
+
+
+def _use_grad_for_differentiable(func):
+    """A decorator of ``step``: autograd records it where ``defaults["differentiable"]`` says so."""
+
+    @functools.wraps(func)
+    def step(self, *args, **kwargs):
+        with torch.set_grad_enabled(self.defaults.get("differentiable", False)):
+            return func(self, *args, **kwargs)
+
+    return step
+
+
+def _get_value(x):
+    """Return the number of a tensor of one element, or the number itself."""
+    return x.item() if isinstance(x, torch.Tensor) else x
+
+
+def _stack_if_compiling(x):
+    """Return the value itself: nothing is traced."""
+    return x
+
+
+def _disable_dynamo_if_unsupported(single_tensor_fn=None):
+    """Return a decorator that gives the function itself."""
+    return lambda func: func
+
+
+def _get_scalar_dtype(is_fused=None):
+    """Return the dtype of a step count."""
+    return torch.float64 if torch.get_default_dtype() == torch.float64 and not is_fused else torch.float32
+
+
+def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
+    """Return whether a fused step and ops over lists are to be used: these, unless autograd records the step."""
+    from ..utils._foreach_utils import _has_foreach_support
+
+    return False, not differentiable and all(p is None or _has_foreach_support([p], p.device) and p.device.type != "cpu" for p in params)
+
+
+def _get_capturable_supported_devices(supports_xla=True):
+    """Return the names of devices on which ``capturable`` has a meaning in PyTorch."""
+    return ["cuda", "xpu", "hpu", "tpu"] + (["xla"] if supports_xla else [])
+
+
+def _view_as_real(params, *state_and_grads):
+    """Replace complex tensors in the lists by views as real numbers, in place."""
+    for i, p in enumerate(params):
+        if torch.is_complex(p):
+            params[i] = torch.view_as_real(p)
+            for values in state_and_grads:
+                values[i] = torch.view_as_real(values[i])
+
+
+def _to_scalar(x):
+    """Return a tensor of one element without dimensions, or the number itself."""
+    return x.squeeze() if isinstance(x, torch.Tensor) and x.dim() != 0 else x

@@ -125,3 +125,11 @@ class Adagrad(PerParameter):
         for group in self.param_groups:
             for p in group["params"]:
                 self.state[p]["sum"].share_memory_()
+
+
+def __getattr__(name):
+    if name in ("rmsprop", "adagrad"):
+        from . import _functional
+
+        return getattr(_functional, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -99,3 +99,11 @@ class SGD(Optimizer):
             p.addcmul_(grad, lr, value=-1)
         else:
             p.add_(grad, alpha=-lr)
+
+
+def __getattr__(name):
+    if name == "sgd":
+        from . import _functional
+
+        return getattr(_functional, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

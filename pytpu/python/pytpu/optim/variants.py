@@ -297,3 +297,11 @@ class Rprop(PerParameter):
         grad = torch.where(agreement < 0, torch.zeros_like(grad), grad)
         p.addcmul_(grad.sign(), views["step_size"], value=-1)
         views["prev"].copy_(grad)
+
+
+def __getattr__(name):
+    if name in ("adadelta", "adamax", "asgd", "nadam", "radam", "rprop"):
+        from . import _functional
+
+        return getattr(_functional, name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

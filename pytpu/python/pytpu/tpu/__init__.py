@@ -1,6 +1,7 @@
 """The accelerator: whatever PJRT plugin is behind device ``tpu``."""
 
 import enum
+import os
 
 from .. import _C
 
@@ -226,3 +227,84 @@ def memory_stats(device=None):
         "allocated_bytes.all.peak": max_memory_allocated(),
         "reserved_bytes.all.current": memory_reserved(),
     }
+
+
+def is_initialized():
+    """Return whether the device was used, so that its plugin is loaded."""
+    m = _C._tpu_metrics()
+    return bool(m["segments_executed"] or m["uploads"] or m["compilations"])
+
+
+def init():
+    """Do nothing: the plugin is loaded when the device is first used."""
+
+
+def is_bf16_supported(including_emulation=True):
+    """Return ``True``: every plugin computes in ``bfloat16``."""
+    return True
+
+
+def mem_get_info(device=None):
+    """Return the free and the whole memory of the device in bytes.
+
+    They are those of the host where the device is the host (XLA:CPU).
+
+    Raises:
+        NotImplementedError: the plugin does not say how much memory it has.
+    """
+    if "cpu" not in get_device_name().lower():
+        raise NotImplementedError("torch.tpu.mem_get_info: the plugin of this device does not say how much memory it has")
+    page = os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+
+class _DeviceProperties:
+    """What is known of the device: ``name``, ``total_memory`` in bytes (0 where the plugin does not say), ``major``, ``minor``."""
+
+    def __init__(self):
+        self.name = get_device_name()
+        try:
+            self.total_memory = mem_get_info()[1]
+        except NotImplementedError:
+            self.total_memory = 0
+        self.major, self.minor, self.multi_processor_count = 0, 0, 1
+
+    def __repr__(self):
+        return f"_TpuDeviceProperties(name='{self.name}', total_memory={self.total_memory // 2**20}MB)"
+
+
+def get_device_properties(device=None):
+    """Return what is known of the device."""
+    return _DeviceProperties()
+
+
+def current_stream(device=None):
+    """Return the stream of the device, the only one that it has."""
+    return __getattr__("Stream")(device)
+
+
+class stream:
+    """A block in which a stream is used; a device has only one."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        return self.stream
+
+    def __exit__(self, *error):
+        return None
+
+
+def __getattr__(name):
+    if name in ("Event", "Stream"):
+        from .. import _streams
+
+        base = getattr(_streams, name)
+
+        def __init__(self, device=None, **options):
+            base.__init__(self, "tpu" if device is None else device, **options)
+
+        made = globals()[name] = type(name, (base,), {"__module__": __name__, "__doc__": base.__doc__, "__init__": __init__})
+        return made
+    raise AttributeError(f"module 'torch.tpu' has no attribute '{name}'")

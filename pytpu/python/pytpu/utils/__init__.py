@@ -7,8 +7,8 @@ def __getattr__(name):
         from importlib import import_module
 
         try:
-            return import_module(f"{__name__}.{name}")
+            return import_module(f"{__package__}.{name}")
         except ModuleNotFoundError as missing:
-            if missing.name != f"{__name__}.{name}":
+            if missing.name != f"{__package__}.{name}":
                 raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

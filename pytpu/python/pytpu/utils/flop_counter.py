@@ -122,6 +122,32 @@ _COUNTED = {
 }
 
 
+flop_registry = {}
+
+
+def register_flop_formula(targets, get_raw=False):
+    """A decorator: the function counts the operations of an operator, or of several.
+
+    Args:
+        targets: an operator of ``torch.ops``, or a list of them.
+        get_raw: whether the function takes tensors. Otherwise it takes their shapes.
+
+    ``formula(*args, out_val=None, out_shape=None, **kwargs)`` returns the number of operations of a call.
+    """
+
+    def register(formula):
+        for target in targets if isinstance(targets, (list, tuple)) else [targets]:
+            if not hasattr(target, "_qualified_op_name") and not hasattr(target, "overloadpacket"):
+                raise ValueError(
+                    f"register_flop_formula(targets): expected each target to be OpOverloadPacket (i.e. torch.ops.mylib.foo), got {target} "
+                    f"which is of type {type(target)}"
+                )
+            flop_registry[getattr(target, "overloadpacket", target)] = formula, get_raw
+        return formula
+
+    return register
+
+
 class FlopCounterMode(TorchFunctionMode):
     """Counts the operations of a block, in all and by module.
 
@@ -194,6 +220,19 @@ class FlopCounterMode(TorchFunctionMode):
     def _go_out(self, module, args, out):
         self._path.pop()
 
+    def _count_by(self, packet, formula, get_raw, func, args, kwargs):
+        out = func(*args, **kwargs)
+
+        def shown(value):
+            if isinstance(value, torch.Tensor):
+                return value if get_raw else value.shape
+            return type(value)(map(shown, value)) if isinstance(value, (list, tuple)) else value
+
+        told = {"out_val": out} if get_raw else {"out_shape": shown(out)}
+        flops = formula(*map(shown, args), **{k: shown(v) for k, v in kwargs.items()}, **told)
+        self._add(dict.fromkeys(self._path), packet, flops)
+        return out
+
     def _add(self, names, op, flops):
         if self._active:
             for name in names:
@@ -202,6 +241,9 @@ class FlopCounterMode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         count = _COUNTED.get(getattr(func, "__name__", ""))
+        for packet, (formula, get_raw) in flop_registry.items():
+            if packet is func or packet._op is func or (packet.__name__ == getattr(func, "__name__", "") and count is None):
+                return self._count_by(packet, formula, get_raw, func, args, kwargs)
         if count is None:
             if not hasattr(func, "__wrapped__"):
                 return func(*args, **kwargs)

@@ -7,6 +7,7 @@
 //! lies. It stores results in their order. For the weight's gradient the lanes are channels of the result, whose gradient is packed so, and
 //! the rows of a tile are taps, each of which reads single elements of one padded copy; sums over images stay vectors until the end.
 
+use crate::memory;
 use super::vector::{Transform, Vector, copy, leveled};
 use super::{Shape, kernel_positions};
 use crate::cpu::{Level, level};
@@ -176,7 +177,7 @@ impl Layer {
             let (copy, x) = if form.copies == 1 { (0, x) } else { (x, 0) };
             ((copy * self.c + c) * self.k[0] + z) * form.plane + y * form.pitch + x
         };
-        (0..self.c).flat_map(|c| taps.iter().map(move |tap| of(c, tap))).collect()
+        memory::collect((0..self.c).flat_map(|c| taps.iter().map(move |tap| of(c, tap))))
     }
 }
 
@@ -439,6 +440,7 @@ pub(super) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A
     let form = l.form(1, 8);
     let (items, mut offsets) = (l.count(&form), l.offsets(&form));
     let (depth, height) = (offsets.len(), height(offsets.len()));
+    memory::reserve(&mut offsets, depth.next_multiple_of(height) - depth);
     offsets.resize(depth.next_multiple_of(height), 0);
     // Lanes of a tile.
     let lanes = lanes::<A>();

@@ -16,6 +16,7 @@ mod vector;
 mod windows;
 mod winograd;
 
+use crate::memory;
 use crate::gemm::{Adjacent, Columns, Product, fastest_product};
 use crate::matmul::Mat;
 use crate::par::Shared;
@@ -123,7 +124,7 @@ impl Shape {
         let table = std::array::from_fn(|d| {
             let Some(e) = (d + s).checked_sub(3) else { return vec![0] };
             assert_eq!(ys[d], spec.output_size(e, xs[d], ks[d]), "conv: wrong output size");
-            let mut table = Vec::with_capacity(ks[d] * ys[d]);
+            let mut table = memory::with_capacity(ks[d] * ys[d]);
             for k in 0..ks[d] {
                 let k = if spec.reverse { ks[d] - 1 - k } else { k };
                 for o in 0..ys[d] {
@@ -136,7 +137,7 @@ impl Shape {
             table
         });
         let unit_step = spec.stride[s - 1] == 1 && spec.x_dilation[s - 1] == 1 && ys[2] > 0;
-        let spans = unit_step.then(|| table[2].chunks_exact(ys[2]).map(span).collect());
+        let spans = unit_step.then(|| memory::collect(table[2].chunks_exact(ys[2]).map(span)));
         let stride = std::array::from_fn(|d| (d + s).checked_sub(3).map_or(1, |e| spec.stride[e]));
         let unit =
             [spec.stride, spec.x_dilation, spec.w_dilation].iter().all(|steps| steps[..s].iter().all(|&n| n == 1));
@@ -457,7 +458,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
     }
     // Which output position a kernel position at an input position belongs to.
     let inverse: [Vec<u32>; 3] = std::array::from_fn(|d| {
-        let mut inverse = vec![NOTHING; s.k[d] * s.x[d]];
+        let mut inverse = memory::filled(NOTHING, s.k[d] * s.x[d]);
         for k in 0..s.k[d] {
             for o in 0..s.y[d] {
                 let at = s.table[d][k * s.y[d] + o];
@@ -477,7 +478,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
         let count: [usize; 3] = std::array::from_fn(|d| (s.x[d] + s.stride[d] - 1 - rest[d]) / s.stride[d]);
         let tables: [Vec<u32>; 3] = std::array::from_fn(|d| {
             let row = |k: usize| (0..count[d]).map(move |i| k * s.x[d] + rest[d] + i * s.stride[d]);
-            (0..s.k[d]).flat_map(row).map(|at| inverse[d][at]).collect()
+            memory::collect((0..s.k[d]).flat_map(row).map(|at| inverse[d][at]))
         });
         let reached = |d: usize, k: usize| tables[d][k * count[d]..][..count[d]].iter().any(|&o| o != NOTHING);
         let all = kernel_positions(s.k);

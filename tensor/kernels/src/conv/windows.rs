@@ -4,6 +4,7 @@
 //! follow one another, which is everywhere in a convolution with unit strides, 16 elements are one masked load, and padding is what the mask
 //! leaves out; elsewhere they are gathered.
 
+use crate::memory;
 use super::NOTHING;
 #[cfg(target_arch = "x86_64")]
 use crate::cpu::{Level, level};
@@ -68,9 +69,9 @@ impl<A: Real> Windows<A> {
         let whole = images == 1 || count.is_multiple_of(GROUP);
         let total = if whole { count } else { count * images };
         let period = total.div_ceil(GROUP);
-        let mut groups = Vec::with_capacity(period * kernel.len());
+        let mut groups = memory::with_capacity(period * kernel.len());
         let mut gathers = Vec::new();
-        let mut offsets = vec![-1isize; period * GROUP];
+        let mut offsets = memory::filled(-1isize, period * GROUP);
         for k in *kernel {
             let row = |d: usize| &tables[d][k[d] * positions[d]..][..positions[d]];
             let (zs, ys, xs) = (row(0), row(1), row(2));
@@ -96,7 +97,8 @@ impl<A: Real> Windows<A> {
                 }
             }
             for lanes in offsets.chunks_exact(GROUP) {
-                groups.push(group(lanes, &mut gathers));
+                let next = group(lanes, &mut gathers);
+                memory::push(&mut groups, next);
             }
         }
         let step = if whole { image } else { 0 };

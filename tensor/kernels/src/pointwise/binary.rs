@@ -3,7 +3,7 @@
 use super::{kinds, math, unsupported};
 use crate::loops::{Loop, Map2, Mostly2, Operand, Params, compute_dtype, for_each_row, loop2, mostly2, run};
 use crate::special::{self, PolynomialKind};
-use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, complex};
+use crate::{DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, f16};
 
 kinds! {
     /// A function of two operands, by PyTorch's name.
@@ -349,6 +349,9 @@ pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
     if kind == BinaryKind::Complex {
         return joins(dtype);
     }
+    if kind == BinaryKind::NextAfter && compute_dtype(dtype) != dtype {
+        return None; // neighbours in `f32` round back; see `next_half`
+    }
     match compute_dtype(dtype) {
         DType::F32 => of_f32(kind),
         DType::F64 => of_f64(kind),
@@ -365,7 +368,49 @@ pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
 
 /// Whether [`binary`] has a kernel for an element type.
 pub fn binary_supports(kind: BinaryKind, dtype: DType) -> bool {
-    find(kind, dtype).is_some()
+    find(kind, dtype).is_some() || kind == BinaryKind::NextAfter && dtype.is_float()
+}
+
+/// The neighbour of each 16-bit float of `a` towards that of `b`, one element after the other.
+fn next_half<T: Element>(a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
+    let bits = |v: T| -> u16 {
+        // SAFETY: both 16-bit floats are 16 bits.
+        unsafe { std::mem::transmute_copy(&v) }
+    };
+    let numel: usize = out.sizes().iter().product();
+    let (sizes, size) = (out.sizes().to_vec(), size_of::<u16>());
+    let strides = [a.strides().to_vec(), b.strides().to_vec(), out.strides().to_vec()];
+    let to = out.ptr();
+    let mut at = vec![0usize; sizes.len()];
+    for _ in 0..numel {
+        let [i, j, k] = [0, 1, 2].map(|w| at.iter().zip(&strides[w]).map(|(p, s)| p * s).sum::<usize>() * size);
+        // SAFETY: the position lies within all three views, which have the same sizes and 16-bit elements.
+        unsafe {
+            let (x, y) = (a.ptr().add(i).cast::<T>().read_unaligned(), b.ptr().add(j).cast::<T>().read_unaligned());
+            let (u, v) = (x.to_f64(), y.to_f64());
+            let r = if u.is_nan() {
+                bits(x)
+            } else if v.is_nan() || u == v {
+                bits(y)
+            } else if u == 0.0 {
+                // The smallest number of the sign of `y`.
+                bits(y) & 0x8000 | 1
+            } else if (u < v) == (u > 0.0) {
+                bits(x) + 1
+            } else {
+                bits(x) - 1
+            };
+            to.add(k).cast::<u16>().write_unaligned(r);
+        }
+        for d in (0..sizes.len()).rev() {
+            at[d] += 1;
+            if at[d] < sizes[d] {
+                break;
+            }
+            at[d] = 0;
+        }
+    }
+    Ok(())
 }
 
 fn has_zero(b: &View) -> bool {
@@ -400,6 +445,11 @@ fn has_zero(b: &View) -> bool {
 #[inline]
 pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let dtype = a.dtype();
+    match dtype {
+        DType::F16 if kind == BinaryKind::NextAfter => return next_half::<f16>(a, b, out),
+        DType::BF16 if kind == BinaryKind::NextAfter => return next_half::<bf16>(a, b, out),
+        _ => {}
+    }
     let Some(f) = find(kind, dtype) else { return Err(unsupported(kind.name(), dtype)) };
     debug_assert_eq!(dtype, b.dtype());
     debug_assert_eq!(out.dtype(), kind.result(dtype));

@@ -1,5 +1,6 @@
 //! Yes-or-no draws and draws from weights: bernoulli, dropout, geometric, multinomial.
 
+use crate::memory;
 use super::generator::{Generator, unit_f32, unit_f64};
 use super::order::{Offsets, RUN, fill, for_float};
 use crate::sort::{top_indices, total_order};
@@ -64,7 +65,7 @@ pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Resul
         let (p_dims, out_dims) = (of(p.strides()), of(out.strides()));
         let n = out.numel();
         let mut at = Offsets::new(&p_dims);
-        let mut probabilities = Vec::with_capacity(n);
+        let mut probabilities = memory::with_capacity(n);
         for _ in 0..n {
             // SAFETY: the offsets are those of the elements of `p`.
             let p = unsafe { p.ptr().cast::<P>().add(at.step()).read() }.to_f64();
@@ -153,7 +154,7 @@ pub fn multinomial(g: &mut Generator, weights: &View, replacement: bool, out: &m
     for_float!(weights.dtype(), "multinomial", T => {
         let dims: Vec<_> = weights.sizes().iter().copied().zip(weights.strides().iter().copied()).collect();
         let mut at = Offsets::new(&dims);
-        let mut table: Vec<T> = Vec::with_capacity(weights.numel());
+        let mut table: Vec<T> = memory::with_capacity(weights.numel());
         for _ in 0..weights.numel() {
             // SAFETY: the offsets are those of the elements.
             table.push(unsafe { weights.ptr().cast::<T>().add(at.step()).read() });
@@ -190,16 +191,16 @@ fn with_replacement<T: Element>(g: &mut Generator, table: &[T], categories: usiz
         let mut cumulative: Vec<f64> = if T::DTYPE == DType::F64 {
             let sums: Vec<f64> = running_sum(row.iter().map(|w| w.to_f64()));
             let total = sums[categories - 1];
-            sums.iter().map(|s| s / total).collect()
+            memory::collect(sums.iter().map(|s| s / total))
         } else {
             let sums: Vec<f32> = running_sum(row.iter().map(|w| w.to_f64() as f32));
             let total = sums[categories - 1];
-            sums.iter().map(|s| f64::from(s / total)).collect()
+            memory::collect(sums.iter().map(|s| f64::from(s / total)))
         };
         cumulative[categories - 1] = 1.0;
         for _ in 0..draws {
             let u = g.next_f64();
-            picked.push(cumulative.partition_point(|&c| c < u) as i64);
+            memory::push(&mut picked, cumulative.partition_point(|&c| c < u) as i64);
         }
     }
     picked
@@ -207,28 +208,24 @@ fn with_replacement<T: Element>(g: &mut Generator, table: &[T], categories: usiz
 
 fn running_sum<F: Copy + Default + std::ops::Add<Output = F>>(w: impl Iterator<Item = F>) -> Vec<F> {
     let mut first = true;
-    w.scan(F::default(), |sum, w| {
+    memory::collect(w.scan(F::default(), |sum, w| {
         *sum = if std::mem::take(&mut first) { w } else { *sum + w };
         Some(*sum)
-    })
-    .collect()
+    }))
 }
 
 /// Exponential races: the largest weight over noise wins. Noise is drawn for the whole table at once.
 fn without_replacement<T: Element>(g: &mut Generator, table: &[T], categories: usize, draws: usize) -> Vec<i64> {
-    let race: Vec<T> = table
-        .iter()
-        .map(|&w| {
-            let noise = <T as Element>::from_f64(-(-g.next_f64()).ln_1p());
-            match T::DTYPE {
-                DType::F64 => <T as Element>::from_f64(w.to_f64() / noise.to_f64()),
-                _ => <T as Element>::from_f64(f64::from(w.to_f64() as f32 / noise.to_f64() as f32)),
-            }
-        })
-        .collect();
+    let race: Vec<T> = memory::collect(table.iter().map(|&w| {
+        let noise = <T as Element>::from_f64(-(-g.next_f64()).ln_1p());
+        match T::DTYPE {
+            DType::F64 => <T as Element>::from_f64(w.to_f64() / noise.to_f64()),
+            _ => <T as Element>::from_f64(f64::from(w.to_f64() as f32 / noise.to_f64() as f32)),
+        }
+    }));
     let mut picked = Vec::new();
     for row in race.chunks(categories) {
-        let keys: Vec<u64> = row.iter().map(|&v| total_order(v)).collect();
+        let keys: Vec<u64> = memory::collect(row.iter().map(|&v| total_order(v)));
         if draws == 1 {
             // The first of the largest.
             let best = (0..categories).fold(0, |best, i| if keys[i] > keys[best] { i } else { best });

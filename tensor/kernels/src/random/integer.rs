@@ -1,5 +1,6 @@
 //! Random integers (into any dtype) and permutations.
 
+use crate::memory;
 use super::generator::Generator;
 use super::order::{RUN, fill};
 use crate::{DType, Element, KernelError, ViewMut, for_dtype};
@@ -164,7 +165,7 @@ pub fn permutation(g: &mut Generator, n: usize) -> Vec<i64> {
     // Beyond this 32 bits would be visibly biased, and PyTorch shuffles inside out with 64.
     const NARROW: usize = (u32::MAX / 20) as usize;
     if n >= NARROW {
-        let mut p = vec![0; n];
+        let mut p = memory::filled(0, n);
         for i in 0..n {
             let z = (g.next_u64() % (i as u64 + 1)) as usize;
             p[i] = i as i64;
@@ -173,7 +174,7 @@ pub fn permutation(g: &mut Generator, n: usize) -> Vec<i64> {
         }
         return p;
     }
-    let mut p: Vec<i64> = (0..n as i64).collect();
+    let mut p: Vec<i64> = memory::collect(0..n as i64);
     let mut words = [0; RUN];
     let mut i = 0;
     while i + 1 < n {

@@ -1,6 +1,7 @@
 //! Samplers that draw until something fits: Poisson, binomial, gamma and Dirichlet. `out` is filled in index order, as
 //! PyTorch's results of these functions are new contiguous tensors.
 
+use crate::memory;
 use super::generator::Generator;
 use super::order::{Offsets, for_float};
 use crate::{DType, Element, KernelError, View, ViewMut};
@@ -294,7 +295,7 @@ pub fn sample_dirichlet(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> R
 /// Results are kept within the least positive number and the largest below one.
 fn dirichlet_of<T: Element>(g: &mut Generator, alpha: &View, out: &mut ViewMut, least: f64, most: f64) {
     let classes = alpha.sizes().last().copied().unwrap_or(1);
-    let mut gammas = Vec::with_capacity(alpha.numel());
+    let mut gammas = memory::with_capacity(alpha.numel());
     let dims = pairs(alpha.sizes(), alpha.strides());
     let mut at = Offsets::new(&dims);
     for _ in 0..alpha.numel() {

@@ -1,5 +1,6 @@
 //! Normals cut to an interval, the way `torch.nn.init.trunc_normal_` rejects and redraws.
 
+use crate::memory;
 use super::generator::Generator;
 use super::order::{fill, for_float};
 use super::{normal, uniform};
@@ -59,7 +60,7 @@ fn by_normals<T: Element + PartialOrd>(
 ) -> Vec<T> {
     let (low, high) = (<T as Element>::from_f64(a), <T as Element>::from_f64(b));
     let outside = |v: T| v < low || v > high;
-    let mut drawn = vec![T::default(); n];
+    let mut drawn = memory::filled(T::default(), n);
     normal::fill_slice(g, &mut drawn, contiguous, mean, std);
     let mut again = drawn.clone();
     while drawn.iter().any(|&v| outside(v)) {
@@ -91,13 +92,13 @@ fn by_uniforms<T: Element>(g: &mut Generator, n: usize, mean: f64, std: f64, a: 
         let c = step(c, |x, y| x * y, -0.5);
         step(c, |x, y| x - y, peak)
     };
-    let mut drawn = vec![T::default(); n];
-    let mut u = vec![T::default(); n];
+    let mut drawn = memory::filled(T::default(), n);
+    let mut u = memory::filled(T::default(), n);
     uniform::fill_slice(g, &mut drawn, a, b);
     uniform::fill_slice(g, &mut u, 0.0, 1.0);
     let rejected = |u: T, v: T| round(u.to_f64().ln()) > log_density(v);
-    let mut pending: Vec<bool> = drawn.iter().zip(&u).map(|(&v, &u)| rejected(u, v)).collect();
-    let mut candidates = drawn.clone();
+    let mut pending: Vec<bool> = memory::collect(drawn.iter().zip(&u).map(|(&v, &u)| rejected(u, v)));
+    let mut candidates = memory::copied(&drawn);
     while pending.contains(&true) {
         uniform::fill_slice(g, &mut candidates, a, b);
         uniform::fill_slice(g, &mut u, 0.0, 1.0);

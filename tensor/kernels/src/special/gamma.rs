@@ -307,9 +307,13 @@ pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
         let size = w.abs().pow(&minus);
         T::choose(&T::both(&w.below(0.0), &T::not(&even)), || -size.clone(), || size.clone())
     };
-    let first = term(q);
+    // Far left of zero the sum starts near it, and what is left out is the difference of two sums that Euler and Maclaurin give.
+    let far = q.below(-64.0);
+    let part = q.clone() - q.floor();
+    let from = T::choose(&far, || part.clone() - 32.0, || q.clone());
+    let first = term(&from);
     let [sum, w, last, _] = T::repeat(
-        [first, q.clone(), q.of(f64::INFINITY), q.of(0.0)],
+        [first, from.clone(), q.of(f64::INFINITY), q.of(0.0)],
         |[sum, w, last, k]| {
             let more = T::either(&k.below(9.0), &T::not(&w.above(9.0)));
             T::both(&more, &(sum.abs() * eps).less(&last.abs()))
@@ -320,8 +324,9 @@ pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
             [sum + last.clone(), w, last, k + 1.0]
         },
     );
-    let rest = || {
-        let mut y = sum.clone() + last.clone() * w.clone() / (s.clone() - 1.0) - last.clone() * 0.5;
+    // The terms after `last`, which is `w^-s`, less half of `last`.
+    let after = |w: &T, last: &T| {
+        let mut y = last.clone() * w.clone() / (s.clone() - 1.0) - last.clone() * 0.5;
         let (mut rising, mut power) = (s.clone(), last.clone() / w.clone());
         for (i, ratio) in RATIOS.iter().enumerate() {
             y = y + rising.clone() * power.clone() / *ratio;
@@ -331,7 +336,18 @@ pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
         }
         y
     };
+    let rest = || sum.clone() + after(&w, &last);
     let y = T::choose(&(sum.abs() * eps).less(&last.abs()), rest, || sum.clone());
+    let skipped = || {
+        let all = |w: &T| {
+            let first = w.pow(&minus);
+            after(w, &first) + first.clone()
+        };
+        let size = all(&(-from.clone() + 1.0)) - all(&(-q.clone() + 1.0));
+        let even = (s.clone() * 0.5).floor().same(&(s.clone() * 0.5));
+        T::choose(&even, || size.clone(), || -size.clone())
+    };
+    let y = T::choose(&far, || y.clone() + skipped(), || y.clone());
     let whole = |v: &T| v.floor().same(v);
     let left = T::not(&q.above(0.0));
     let y = T::choose(&T::both(&left, &T::not(&whole(s))), || q.of(f64::NAN), || y.clone());

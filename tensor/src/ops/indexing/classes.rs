@@ -27,8 +27,8 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
             if values.iter().any(|&v| v < 0) {
                 return Err(Error::runtime(negative));
             }
-            let most = values.iter().max().map_or(0, |m| m + 1);
-            if classes != -1 && most > classes {
+            let most = values.iter().max().map_or(0, |m| m.saturating_add(1));
+            if classes != -1 && values.iter().any(|&v| v >= classes) {
                 return Err(Error::runtime(too_large));
             }
             if classes == -1 { most } else { classes }

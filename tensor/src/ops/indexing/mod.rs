@@ -31,7 +31,7 @@ pub use triangle::{diag_embed, tril, triu};
 
 use crate::op::{Func, Prim, Value};
 use crate::schema::{Operand, Ret, SampleArg};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Tensor, backend, dispatch, state};
+use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, state};
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// The narrowest type that holds every position in `0..size`: TPUs have no 64-bit integers.
@@ -77,12 +77,18 @@ pub(crate) fn defer_index(
     if bad.numel() == 0 {
         return Ok(());
     }
-    let shown = super::loss::select_int(bad, &index.to_dtype(DType::I64)?, backend::ALL_WELL)?;
+    // The smallest number says that all is well, so an index that is it is shown as its neighbour, and named after it again.
+    let smallest = Tensor::number(Scalar::Int(backend::ALL_WELL + 1), DType::I64)?;
+    let shown = index.to_dtype(DType::I64)?.maximum(&smallest)?;
+    let shown = super::loss::select_int(bad, &shown, backend::ALL_WELL)?;
     let worst = if shown.dims().is_empty() { shown } else { shown.amax(&[], false)? };
     let place = state::place();
-    let error = move |wrong| match place {
-        Some(place) => error(wrong).note(format!("the call was at {place}")),
-        None => error(wrong),
+    let error = move |wrong: i64| {
+        let error = error(if wrong == backend::ALL_WELL + 1 { i64::MIN } else { wrong });
+        match place {
+            Some(place) => error.note(format!("the call was at {place}")),
+            None => error,
+        }
     };
     backend::get()?.defer_check(worst.device_value()?, Box::new(error))
 }

@@ -91,6 +91,9 @@ fn flat_error(e: Error, size: usize) -> Error {
 /// # Errors
 /// `Index` for an index out of range, `Runtime` for shapes and dtypes that do not fit.
 pub fn put(x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Result<Tensor> {
+    if !accumulate {
+        crate::state::alert_not_deterministic("put_")?;
+    }
     if index.dtype() != DType::I64 {
         return Err(Error::runtime(format!(
             "put_(): Expected a long tensor for index, but got {}",

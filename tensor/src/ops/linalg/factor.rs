@@ -11,6 +11,7 @@ use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
+use torchtpu_kernels::memory;
 
 fn batch_codes(x: &[&Tensor], first: &Meta) -> Meta {
     first.with_dims(batch_and(x[0].dims(), &[])).with_dtype(DType::I32)
@@ -141,7 +142,7 @@ impl Fused for LuFactor {
             let mut a = elements::<T>(x[0]);
             let matrices = count(x[0].dims());
             let few = m.min(n);
-            let mut pivots = vec![0; matrices * few];
+            let mut pivots = memory::filled(0, matrices * few);
             let info: Vec<i32> = (0..matrices)
                 .map(|i| kernels::lu(part_mut(&mut a, i, m * n), m, n, part_mut(&mut pivots, i, few)))
                 .collect();
@@ -228,7 +229,7 @@ impl Fused for Permutation {
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let pivots = elements::<i32>(x[0]);
         let few = x[0].dims()[x[0].dims().len() - 1];
-        let mut order = vec![0; y[0].numel()];
+        let mut order = memory::filled(0, y[0].numel());
         if pivots.iter().any(|&p| p < 1 || p as usize > o.rows) {
             return Err(Error::runtime(match (o.solving, pivots.iter().any(|&p| p < 1)) {
                 (false, _) => {
@@ -784,7 +785,7 @@ impl Fused for LdlFactor {
         with_number!(x[0].dtype(), T => {
             let mut a = elements::<T>(x[0]);
             let matrices = count(x[0].dims());
-            let mut pivots = vec![0; matrices * n];
+            let mut pivots = memory::filled(0, matrices * n);
             let info: Vec<i32> = (0..matrices)
                 .map(|i| kernels::ldl(part_mut(&mut a, i, n * n), n, o.hermitian, part_mut(&mut pivots, i, n)))
                 .collect();

@@ -16,6 +16,7 @@ pub use solve::{CholeskySolve, Det, Inverse, Slogdet, Solve, SolveTriangular};
 
 use crate::op::{Outs, Prim};
 use crate::{DType, Device, Dims, Error, Meta, Result, Tensor, dispatch};
+use torchtpu_kernels::memory;
 
 /// Runs `body` with `$t` as the type of the elements.
 macro_rules! with_number {
@@ -72,7 +73,7 @@ fn part_mut<T>(of: &mut [T], i: usize, size: usize) -> &mut [T] {
 
 fn elements<T: torchtpu_kernels::Element>(x: &Tensor) -> Vec<T> {
     let x = x.contiguous().expect("a copy on the host");
-    x.view().as_slice::<T>().expect("contiguous").to_vec()
+    memory::copied(x.view().as_slice::<T>().expect("contiguous"))
 }
 
 fn write<T: torchtpu_kernels::Element>(y: &Tensor, from: &[T]) {

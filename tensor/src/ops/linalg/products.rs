@@ -262,6 +262,14 @@ fn norm_operand(name: &str, x: &Tensor, dtype: Option<DType>) -> Result<Tensor> 
     }
 }
 
+/// The order of a norm, which is not complex.
+fn real_order(p: Scalar) -> Result<Scalar> {
+    if p.is_complex() {
+        return Err(Error::runtime("linalg.vector_norm: Expected a non-complex scalar as the order of norm."));
+    }
+    Ok(p)
+}
+
 /// `torch.linalg.vector_norm`.
 pub fn vector_norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
     let x = norm_operand("linalg.vector_norm", x, dtype)?;
@@ -492,7 +500,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(vector_norm(a.tensor(0)?, a.scalar(1)?, a.opt_ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into()),
+        |a| Ok(vector_norm(a.tensor(0)?, real_order(a.scalar(1)?)?, a.opt_ints(2)?, a.bool(3)?, a.opt_dtype(4)?)?.into()),
         samples!([t(&[2, 3]), n(2), ints(&[0])], [positive(&[2, 3]), n(f64::INFINITY)]),
     )
     .scope(Scope::Nn),
@@ -515,7 +523,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
-        |a| norm_row(a, a.opt_float(1)?.map(Order::Number)),
+        |a| norm_row(a, a.opt_scalar(1)?.map(|p| real_order(p).map(|p| Order::Number(p.to_f64()))).transpose()?),
         samples!([t(&[2, 3])], [t(&[2, 3]), n(1)], [positive(&[2, 3]), n(3), ints(&[1])]),
     )
     .scope(Scope::Nn),

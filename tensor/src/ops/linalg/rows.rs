@@ -623,11 +623,14 @@ fn cond(x: &Tensor, order: Option<super::products::Order<'_>>) -> Result<Tensor>
     }
     expect_square(&format!("linalg.cond(ord={shown})"), x, "A")?;
     let (inverse, info) = inv_ex("linalg.cond", x, false)?;
+    // No norm of what is not finite can be asked for by singular values; its place is taken below.
+    let singular = info.ne_scalar(0)?;
+    let inverse = pointwise::select_scalar(&singular.unsqueeze(-1)?.unsqueeze(-1)?, 0.0, &inverse)?;
     let order = order.expect("given");
     let norm = |x: &Tensor| super::products::matrix_norm(x, order, &[-2, -1], false, None);
     let y = norm(x)?.mul(&norm(&inverse)?)?;
     let infinite = Tensor::number(Scalar::Float(f64::INFINITY), y.dtype())?;
-    pointwise::select(&info.ne_scalar(0)?, &infinite, &y)
+    pointwise::select(&singular, &infinite, &y)
 }
 
 /// Least squares: `x` with the least `|a x - b|`, of those with the least `|x|`.

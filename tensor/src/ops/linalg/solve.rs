@@ -276,6 +276,25 @@ fn each_diagonal<T: Number>(
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Det;
 
+/// The largest matrix whose cofactors are computed one by one.
+const MINORS: usize = 48;
+
+/// The cofactors of each matrix, as determinants: the gradient of a determinant that can be differentiated at singular matrices. They
+/// take the memory of `n^4` numbers a matrix.
+fn cofactors(a: &Tensor) -> Result<Tensor> {
+    let (n, _) = matrix_size(a.meta());
+    let rest: Vec<i64> = (0..n).flat_map(|i| (0..n).filter(move |j| *j != i)).map(|j| j as i64).collect();
+    let rest = Tensor::from_slice_on(&rest, &[rest.len()], a.device())?;
+    let batch: Vec<i64> = a.dims()[..a.dims().len() - 2].iter().map(|n| *n as i64).collect();
+    let (n, m) = (n as i64, n as i64 - 1);
+    let sizes = |last: [i64; 4]| batch.iter().copied().chain(last).collect::<Vec<i64>>();
+    let minors = crate::ops::indexing::index_select(&crate::ops::indexing::index_select(a, -2, &rest)?, -1, &rest)?;
+    let minors = minors.reshape(&sizes([n, m, n, m]))?.transpose(-3, -2)?;
+    let signs: Vec<f64> = (0..n * n).map(|k| if (k / n + k % n) % 2 == 0 { 1.0 } else { -1.0 }).collect();
+    let signs = Tensor::from_slice_on(&signs, &[n as usize, n as usize], a.device())?.to_dtype(a.dtype())?;
+    dispatch::call(Prim::Det(Det), &[&minors])?.mul(&signs)
+}
+
 impl Fused for Det {
     const NAME: &'static str = "linalg_det";
     const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
@@ -296,6 +315,11 @@ impl Fused for Det {
         let a = s.x(0);
         let (lu, pivots) = triangles(a)?;
         let diagonal = lu.diagonal(0, -2, -1)?;
+        let differentiated = crate::state::grad_enabled() && (2..=MINORS).contains(&matrix_size(a.meta()).0);
+        if differentiated && diagonal.eq_scalar(0.0)?.sum()?.item()?.to_i64() > 0 {
+            let g = g.unsqueeze(-1)?.unsqueeze(-1)?;
+            return Ok(smallvec![Some(g.mul(&cofactors(a)?.conj()?)?)]);
+        }
         let tiny = if a.dtype().to_real() == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() };
         let diagonal = crate::ops::pointwise::select_scalar(&diagonal.eq_scalar(0.0)?, tiny, &diagonal)?;
         let lu = with_diagonal(&lu, &diagonal)?;

@@ -13,6 +13,7 @@ use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
 use torchtpu_stablehlo::{Direction, Type};
+use torchtpu_kernels::memory;
 
 /// Logarithms of the probability of all ways from the first two states to a state at a step.
 ///
@@ -332,7 +333,7 @@ fn batch(x: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i64], a: &CtcArg
         targets
     } else {
         // Each sequence's part of the line; what pads a row is any label.
-        let mut places = Vec::with_capacity(n * longest as usize);
+        let mut places = memory::with_capacity(n.saturating_mul(longest.max(0) as usize));
         let mut from = 0;
         for l in labels {
             places

@@ -179,11 +179,14 @@ fn kl_div(x: &Tensor, target: &Tensor, r: Reduction, log_target: bool) -> Result
 /// # Errors
 /// `Index` for a wrong dimension, `Runtime` when sizes do not broadcast.
 pub fn cosine_similarity(a: &Tensor, b: &Tensor, dim: i64, eps: f64) -> Result<Tensor> {
-    for t in [a, b] {
-        if !t.dtype().is_float() {
-            return Err(Error::runtime("expected common dtype to be floating point, yet common dtype is Long"));
-        }
+    let common = crate::ops::pointwise::result_type_of(&[Operand::Tensor(a), Operand::Tensor(b)]);
+    if !common.is_float() {
+        return Err(Error::runtime(format!(
+            "expected common dtype to be floating point, yet common dtype is {}",
+            common.scalar_type()
+        )));
     }
+    let (a, b) = (&a.to_dtype(common)?, &b.to_dtype(common)?);
     let dims = crate::op::broadcast_dims(a.dims(), b.dims())?;
     let (a, b) = (a.expand_dims(&dims)?, b.expand_dims(&dims)?);
     let unit = |x: &Tensor| -> Result<Tensor> {

@@ -20,7 +20,7 @@ fn blend_of_dot(
     if !is_rounded(x, a) {
         return blend(x, of(dot(a, b)?)?, beta, alpha);
     }
-    let wide = dispatch::call(Prim::Dot(Dot { ta: false, tb: false, wide: true }), &[a, b])?;
+    let wide = dispatch::call(Prim::Dot(Dot { wide: true, ..Dot::new(false, false) }), &[a, b])?;
     narrowed(blend(&widened(x)?, of(wide)?, beta, alpha)?, a.dtype())
 }
 
@@ -95,7 +95,26 @@ fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Ten
     }
 }
 
+/// Refuses operands of several dtypes, in PyTorch's words for each function.
+fn check_dtypes(name: &str, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
+    let (dx, da, db) = (x.dtype(), a.dtype(), b.dtype());
+    if dx == da && da == db {
+        return Ok(());
+    }
+    let [sx, sa, sb] = [dx, da, db].map(DType::scalar_type);
+    let [cx, ca, cb] = [dx, da, db].map(crate::ops::dtype::c_name);
+    Err(Error::runtime(match name {
+        "addmv" => format!("addmv input tensors must have the same dtype, but got {sx}, {sa}, and {sb}"),
+        "baddbmm" => format!("Input dtypes must be the same, got: input {cx}, batch1: {ca}, batch2: {cb}"),
+        _ => match dx == db {
+            true => format!("expected m1 and m2 to have the same dtype, but got: {ca} != {cb}"),
+            false => format!("self and mat2 must have the same dtype, but got {sx} and {sb}"),
+        },
+    }))
+}
+
 pub(super) fn baddbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    check_dtypes("baddbmm", x, a, b)?;
     // Spread to the product's sizes before these are known to be sizes of matrices, as in PyTorch.
     let size = |t: &Tensor, d: i64| -> Result<i64> { Ok(t.dims()[normalize_dim(d, t.dims().len())?] as i64) };
     let x = match a.dims().len() {
@@ -107,6 +126,7 @@ pub(super) fn baddbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: S
 }
 
 pub(super) fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    check_dtypes("addmm", x, a, b)?;
     for (t, name) in [(a, "mat1"), (b, "mat2")] {
         if t.dims().len() != 2 {
             return Err(Error::runtime(format!("addmm: {name} must be a matrix, got {}-D tensor", t.dims().len())));
@@ -136,6 +156,7 @@ pub(super) fn addmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Sca
 
 /// `beta * x + alpha * sum(a @ b)` over the batches.
 pub(super) fn addbmm(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    check_dtypes("addbmm", x, a, b)?;
     check_batches(a, b)?;
     blend_of_dot(x, a, b, beta, alpha, |y| sum_mask(&y, 1)?.to_dtype(y.dtype()))
 }
@@ -158,6 +179,7 @@ pub(super) fn addmv(x: &Tensor, a: &Tensor, v: &Tensor, beta: Scalar, alpha: Sca
             da[0], da[1], dv[0]
         )));
     }
+    check_dtypes("addmv", x, a, v)?;
     blend_of_dot(x, a, &v.unsqueeze(1)?, beta, alpha, |y| y.squeeze(1))
 }
 
@@ -168,5 +190,12 @@ pub(super) fn addr(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scal
             return Err(Error::runtime(format!("addr: Expected 1-D argument {name}, but got {}-D", t.dims().len())));
         }
     }
-    blend(x, a.outer(b)?, beta, alpha)
+    let product = a.outer(b)?;
+    if [beta, alpha].iter().any(|s| s.to_complex().1 != 0.0) && !product.dtype().is_complex() && !x.dtype().is_complex()
+    {
+        let text =
+            format!("value cannot be converted to type {} without overflow", crate::ops::dtype::c_name(x.dtype()));
+        return Err(Error::runtime(text));
+    }
+    blend(x, product, beta, alpha)
 }

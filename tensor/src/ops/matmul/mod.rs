@@ -13,6 +13,7 @@ pub use blend::Addmm;
 use blend::{addbmm, addmm, addmv, addr, baddbmm};
 pub use linear::{Linear, bilinear, linear};
 use smallvec::smallvec;
+use std::cell::Cell;
 
 /// `y[b.., i, j] = sum_k a[b.., i, k] * b[b.., k, j]`, where either operand may be stored transposed.
 ///
@@ -34,11 +35,30 @@ pub struct Dot {
     pub tb: bool,
     /// The sums of 16-bit floats are returned as they are.
     pub wide: bool,
+    /// The `f32` operands are made of 16-bit floats, so that an accelerator need not multiply more of their digits.
+    pub of_narrow: bool,
+}
+
+thread_local! {
+    static OF_NARROW: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f`, which computes with operands of `dtype` that it widens; its products ask accelerators for no more than those of
+/// 16-bit floats do, if `dtype` is one.
+pub(super) fn with_products_of<R>(dtype: DType, f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            OF_NARROW.set(self.0);
+        }
+    }
+    let _restore = Restore(OF_NARROW.replace(matches!(dtype, DType::F16 | DType::BF16)));
+    f()
 }
 
 impl Dot {
     fn new(ta: bool, tb: bool) -> Dot {
-        Dot { ta, tb, wide: false }
+        Dot { ta, tb, wide: false, of_narrow: OF_NARROW.get() }
     }
 }
 
@@ -103,10 +123,13 @@ impl Op for Dot {
             return KernelCall::Matmul(*self).lower(f, [&x[0], &x[1]], y);
         }
         let e = crate::meta::element_type(y[0].dtype);
-        smallvec![f.dot_general(&x[0], &x[1], (&batch, &batch), (&[ca], &[cb]), e, None)]
+        let precision = (self.of_narrow && !f.platform().is_cpu()).then_some("DEFAULT");
+        smallvec![f.dot_general(&x[0], &x[1], (&batch, &batch), (&[ca], &[cb]), e, precision)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        let dot = |a: &Tensor, ta: bool, b: &Tensor, tb: bool| dispatch::call(Prim::Dot(Dot::new(ta, tb)), &[a, b]);
+        let dot = |a: &Tensor, ta: bool, b: &Tensor, tb: bool| {
+            dispatch::call(Prim::Dot(Dot { of_narrow: self.of_narrow, ..Dot::new(ta, tb) }), &[a, b])
+        };
         let x = |i: usize| s.x(i).conj();
         let g = &narrowed(g.clone(), s.meta(0).dtype)?;
         let ga = if !s.needs(0) {

@@ -171,6 +171,12 @@ impl Fused for BatchNormBackward {
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let views: Vec<View<'_>> = x.iter().map(|t| t.view()).collect();
         let wanted = |i: usize| -> Option<ViewMut<'_>> { (o.wanted >> i & 1 != 0).then(|| y[i].view_mut()) };
+        if x[1].numel() == 0 {
+            // Statistics of an empty batch are NaN, but nothing depends on them.
+            y.iter()
+                .for_each(|y| torchtpu_kernels::copy::fill(&mut y.view_mut(), torchtpu_kernels::copy::Scalar::Int(0)));
+            return Ok(());
+        }
         let (mut gx, mut gw, mut gb) = (wanted(0), wanted(1), wanted(2));
         kernels::batch_norm_backward(
             &views[0],

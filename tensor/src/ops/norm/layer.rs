@@ -1,7 +1,7 @@
 //! Over the last dimensions: layer norm and root mean square.
 
 use super::{last, mean_of, nothing, parameter, unwanted};
-use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn};
+use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::reduce::sum_mask;
@@ -63,6 +63,22 @@ impl LayerNorm {
         let rstd = mean_of(&d.square()?, mask, count)?.add_scalar(self.eps.get())?.rsqrt()?;
         Ok((d, rstd, mean))
     }
+    /// What the gradients of the mean and of the inverse deviation add to that of x.
+    fn statistics_vjp(&self, s: &Saved<'_>) -> Result<Tensor> {
+        let v = widened(s.x(0))?;
+        let (_, count) = last(v.dims(), self.shape.len());
+        // The square root is taken anew, so that this can be differentiated too.
+        let (d, rstd, _) = self.statistics(&v)?;
+        let mut gx = Tensor::zeros_like_meta(v.meta())?;
+        if let Some(g) = s.g(1).filter(|_| !self.rms) {
+            gx = gx.add(&widened(g)?.div_scalar(count as f64)?)?;
+        }
+        if let Some(g) = s.g(2) {
+            let cube = rstd.square()?.mul(&rstd)?;
+            gx = gx.sub(&widened(g)?.mul(&cube)?.div_scalar(count as f64)?.mul(&d)?)?;
+        }
+        narrowed(gx, s.x(0).dtype())
+    }
     /// Writes `y, mean, rstd` from `x[, w][, b]`.
     pub(in crate::ops) fn run(&self, x: &[View<'_>], [y, mean, rstd]: [&mut ViewMut<'_>; 3]) {
         let (x, parameters) = x.split_first().expect("an input");
@@ -94,7 +110,6 @@ impl LayerNormBackward {
 impl Fused for LayerNorm {
     const NAME: &'static str = "layer_norm";
     const OUTS: usize = 3;
-    const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let views: SmallVec<[View<'_>; 3]> = x.iter().map(|t| t.view()).collect();
         o.run(&views, [&mut y[0].view_mut(), &mut y[1].view_mut(), &mut y[2].view_mut()]);
@@ -112,7 +127,11 @@ impl Fused for LayerNorm {
         }
         let d = dispatch::call_n(op, &x)?;
         let pick = |i: usize| (wanted >> i & 1 != 0).then(|| d[i].clone());
-        let mut grads: Grads = smallvec![pick(0)];
+        let mut gx = pick(0);
+        if let (Some(g), true) = (&gx, s.g(1).is_some() || s.g(2).is_some()) {
+            gx = Some(g.add(&o.statistics_vjp(s)?)?);
+        }
+        let mut grads: Grads = smallvec![gx];
         if o.weight {
             grads.push(pick(1));
         }

@@ -190,12 +190,37 @@ impl Op for Binary {
     }
 }
 
+/// A quotient of complex numbers. Compilers square the divisor's parts, so very large and very small divisors are brought near
+/// one first, by powers of two.
+fn complex_quotient(f: &mut Func, a: &Value, b: &Value) -> Value {
+    let (re, im) = (f.unary("stablehlo.real", b), f.unary("stablehlo.imag", b));
+    let (re, im) = (f.unary("stablehlo.abs", &re), f.unary("stablehlo.abs", &im));
+    let size = f.binary("stablehlo.maximum", &re, &im);
+    let exponent = if b.element() == ElementType::C64 { 64 } else { 512 };
+    let (large, small) = (2f64.powi(exponent - 4), 2f64.powi(4 - exponent));
+    let [one, grown, shrunk, large, small] =
+        [1.0, 2f64.powi(exponent), 2f64.powi(-exponent - 2), large, small].map(|v| f.splat(v, size.ty()));
+    let (is_large, is_small) = (f.compare(Direction::Gt, &size, &large), f.compare(Direction::Lt, &size, &small));
+    let factor = f.select(&is_small, &grown, &one);
+    let factor = f.select(&is_large, &shrunk, &factor);
+    let mut scaled = |z: &Value| {
+        let (re, im) = (f.unary("stablehlo.real", z), f.unary("stablehlo.imag", z));
+        let (re, im) = (f.binary("stablehlo.multiply", &re, &factor), f.binary("stablehlo.multiply", &im, &factor));
+        f.binary("stablehlo.complex", &re, &im)
+    };
+    let (a, b) = (scaled(a), scaled(b));
+    f.binary("stablehlo.divide", &a, &b)
+}
+
 fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
     use BinaryKind::*;
     let e = a.element();
     let bool_ = e == ElementType::Pred;
     if let Some(y) = math_lower::binary(kind, f, a, b) {
         return y;
+    }
+    if kind == Div && e.is_complex() {
+        return complex_quotient(f, a, b);
     }
     let name = match kind {
         Add if bool_ => "stablehlo.or",

@@ -118,6 +118,9 @@ pub(crate) fn contract(f: &mut Func, v: &Value, m: &Value, at: usize, side: usiz
     f.transpose(&y, &perm)
 }
 
+/// Elements of a window that XLA:CPU sums one dimension at a time.
+const LARGE_WINDOW: usize = 64;
+
 fn wide_type(e: ElementType) -> ElementType {
     if matches!(e, ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { e }
 }
@@ -172,7 +175,23 @@ impl Op for AvgPool {
             }
             let zero = f.scalar(0.0, v.element());
             v = f.pad(&v, &zero, &low, &high, &vec![0; rank]);
-            v = f.reduce_window(&v, ReduceKind::Add, &window, &stride, &vec![(0, 0); rank], &ones, &ones);
+            let none = vec![(0, 0); rank];
+            let is_cpu = f.platform().is_cpu();
+            if is_cpu && window[lead..] == v.shape()[lead..] {
+                // One window: a sum over its dimensions, which is precise.
+                let dims: Vec<usize> = (lead..rank).collect();
+                let sum = f.reduce(&v, ReduceKind::Add, &dims);
+                v = f.reshape(&sum, &y[0].dims);
+            } else if is_cpu && window.iter().product::<usize>() > LARGE_WINDOW {
+                // XLA:CPU adds up a window's elements in a row: fewer at a time are faster, and more precise.
+                for d in lead..rank {
+                    let (mut one, mut step) = (ones.clone(), ones.clone());
+                    (one[d], step[d]) = (window[d], stride[d]);
+                    v = f.reduce_window(&v, ReduceKind::Add, &one, &step, &none, &ones, &ones);
+                }
+            } else {
+                v = f.reduce_window(&v, ReduceKind::Add, &window, &stride, &none, &ones, &ones);
+            }
         }
         let v = self.divide(f, &w, &v, &input);
         smallvec![f.convert(&v, e)]

@@ -90,11 +90,16 @@ fn along(f: &mut Func, v: &Value, out: &[usize], spatial: usize, d: usize) -> Va
     f.broadcast_in_dim(v, out, &[out.len() - spatial + d])
 }
 
-/// Requires `[n, c, *s]` or `[c, *s]`, none of whose sizes but the batch is zero.
+/// Requires `[n, c, *s]` or `[c, *s]`, none of whose sizes but the first is zero.
 fn check_input(x: &Tensor, spatial: usize, name: &str) -> Result<()> {
     let d = x.dims();
-    if fixed::is_filled(d, spatial) {
-        return Ok(());
+    if d.len() == spatial + 1 || d.len() == spatial + 2 {
+        return match (1..d.len()).find(|&i| d[i] == 0) {
+            None => Ok(()),
+            Some(i) => Err(Error::runtime(format!(
+                "{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {d} with dimension {i} being empty"
+            ))),
+        };
     }
     Err(Error::runtime(format!(
         "{name}(): Expected {}D or {}D (batch mode) tensor with optional 0 dim batch size for input, but got: {d}",

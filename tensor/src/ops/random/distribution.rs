@@ -2,6 +2,7 @@
 
 use crate::ops::pointwise::{BinaryKind, arith, kernel_error};
 use crate::random::Generator;
+use crate::scalar::general;
 use crate::schema::Operand;
 use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor};
 use torchtpu_kernels::random::{self as kernels, Generator as HostGenerator};
@@ -109,6 +110,34 @@ impl Source<'_> {
     }
 }
 
+/// Refuses a bound of drawn integers that the dtype does not hold, and warns of one that it holds among numbers which it does not.
+fn check_integer(v: i64, name: &str, dtype: DType) -> Result<()> {
+    let least = match dtype {
+        DType::Bool | DType::U8 => 0,
+        DType::I8 => i64::from(i8::MIN),
+        DType::I16 => i64::from(i16::MIN),
+        DType::I32 => i64::from(i32::MIN),
+        DType::F16 => -65_504,
+        _ => i64::MIN,
+    };
+    let most = match dtype {
+        DType::F16 => 65_504,
+        d if d.is_float() => i64::MAX,
+        d => largest(d),
+    };
+    let c_name = crate::ops::dtype::c_name(dtype);
+    if v < least || v > most {
+        return Err(Error::runtime(format!("{name} is out of bounds for {c_name}")));
+    }
+    let n = digits(dtype);
+    if dtype.is_float() && v.unsigned_abs() > 1 << n {
+        return crate::warning::warn(&format!(
+            "{name} is out of bounds [-(2^{n}), 2^{n}]. Due to precision limitations {c_name} can support discrete uniform distribution only within this range. This warning will become an error in version 1.7 release, please fix the code in advance"
+        ));
+    }
+    Ok(())
+}
+
 /// The dtype that is computed in.
 pub(super) fn working(d: DType) -> DType {
     if d == DType::F64 { d } else { DType::F32 }
@@ -135,8 +164,46 @@ impl Distribution {
         }
     }
 
+    /// Refuses bounds that the dtype does not hold.
+    pub(super) fn check_bounds(self, dtype: DType) -> Result<()> {
+        let most = match dtype {
+            DType::F16 => 65_504.0,
+            DType::BF16 => 3.389_531_389_251_535_5e38,
+            DType::F32 => f64::from(f32::MAX),
+            _ => f64::MAX,
+        };
+        let outside = |name: &str| {
+            Err(Error::runtime(format!("{name} is out of bounds for {}", crate::ops::dtype::c_name(dtype))))
+        };
+        match self {
+            Distribution::Uniform(a, b) if dtype.is_float() && a <= b => {
+                for (v, name) in [(a, "from"), (b, "to")] {
+                    if v.abs() > most {
+                        return outside(name);
+                    }
+                }
+                if b - a > most {
+                    return Err(Error::runtime(format!(
+                        "uniform_ expects to-from <= std::numeric_limits<{}>::max(), but found to={} and from={} which result in to-from to exceed the limit",
+                        dtype.scalar_type(),
+                        general(b),
+                        general(a)
+                    )));
+                }
+                Ok(())
+            }
+            Distribution::Integers(a, b) if a < b => {
+                check_integer(a, "from", dtype)?;
+                check_integer(b - 1, "to - 1", dtype)
+            }
+            Distribution::IntegersFrom(a) => check_integer(a, "from", dtype),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses arguments that the host would refuse: an empty tensor draws nothing.
     pub(super) fn check(self, dtype: DType) -> Result<()> {
+        self.check_bounds(dtype)?;
         let none = Tensor::empty(&Meta::new(&[0], dtype, Device::CPU))?;
         self.fill(&mut HostGenerator::new(0), &mut none.view_mut()).map_err(kernel_error)
     }

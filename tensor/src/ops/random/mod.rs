@@ -61,6 +61,7 @@ pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Re
 
 /// Writes random numbers over a `cpu` tensor.
 fn draw_into(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
+    d.check_bounds(x.dtype())?;
     with(generator, Device::CPU, |g| g.draw(|g| d.fill(g, &mut x.view_mut()))?.map_err(kernel_error))
 }
 
@@ -242,6 +243,9 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
     let categories = x.dims()[r - 1];
     if !replacement && draws as usize > categories {
         return Err(Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"));
+    }
+    if categories > 1 << 24 {
+        return Err(Error::runtime("number of categories cannot exceed 2^24"));
     }
     let mut dims = *x.dims();
     dims[r - 1] = draws as usize;

@@ -2,12 +2,15 @@
 
 mod rows;
 
+use crate::graph::BackwardFn;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
+use crate::saved::SavedTensor;
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 pub use rows::ROWS;
 use smallvec::smallvec;
+use std::sync::Mutex;
 pub use torchtpu_kernels::reduce::ReduceKind;
 use torchtpu_stablehlo as hlo;
 
@@ -107,9 +110,9 @@ impl Op for Reduce {
         let spread = |t: &Tensor| t.reshape_dims(kept_as_one(&dims, self.mask))?.expand_dims(&dims);
         Ok(smallvec![match self.kind {
             ReduceKind::Sum => Some(spread(g)?),
-            // Ties share the gradient evenly.
+            // Ties share the gradient evenly, also where they are NaN.
             ReduceKind::Max | ReduceKind::Min => {
-                let hit = s.x(0).eq(&spread(s.y(0))?)?;
+                let hit = equal_or_nan(s.x(0), &spread(s.y(0))?)?;
                 let share = sum_mask(&hit, self.mask)?.to_dtype(g.dtype())?;
                 let g = spread(&g.div(&share)?)?;
                 Some(g.mul(&hit.to_dtype(g.dtype())?)?)
@@ -125,6 +128,15 @@ impl Op for Reduce {
             ReduceKind::Max | ReduceKind::Min => Saves::both(1, 1),
         }
     }
+}
+
+/// Whether elements are equal, or both NaN.
+pub(in crate::ops) fn equal_or_nan(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let equal = x.eq(y)?;
+    if !x.dtype().is_float() {
+        return Ok(equal);
+    }
+    equal.logical_or(&x.ne(x)?.logical_and(&y.ne(y)?)?)
 }
 
 /// Gradient of a product, right also where factors are zero: the product of all others, from both sides.
@@ -339,6 +351,11 @@ pub fn mean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) 
     }
     let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
+    if matches!(x.dtype(), DType::F16 | DType::BF16) {
+        // The sum need not fit a half though the mean does.
+        let wide = x.to_dtype(DType::F32)?;
+        return reduce_mask(ReduceKind::Sum, &wide, mask, keep)?.div_scalar(count as f64)?.to_dtype(x.dtype());
+    }
     reduce_mask(ReduceKind::Sum, &x, mask, keep)?.div_scalar(count as f64)
 }
 
@@ -365,8 +382,13 @@ pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -
     let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
     let m = reduce_mask(ReduceKind::Sum, x, mask, true)?.div_scalar(count as f64)?;
     let d = x.sub(&m)?;
-    let var =
-        reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?.div_scalar((count as f64 - correction).max(0.0))?;
+    let mut squares = reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?;
+    if x.device().kind == DeviceKind::Tpu && count > 0 {
+        // The mean is rounded: what it is off by is in all distances, and counts where values are large beside their spread.
+        let rest = reduce_mask(ReduceKind::Sum, &d, mask, keep)?;
+        squares = squares.sub(&rest.square()?.div_scalar(count as f64)?)?;
+    }
+    let var = squares.div_scalar((count as f64 - correction).max(0.0))?;
     let m = if keep { m } else { m.reshape_dims(kept(x.dims(), mask))? };
     Ok((var, m))
 }
@@ -381,6 +403,58 @@ fn spread(name: &str, x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: b
         ))?;
     }
     Ok((if name.starts_with("std") { safe_sqrt(&var)? } else { var }, m))
+}
+
+/// The gradient of a variance and a mean that are results of one step.
+struct VarMeanBackward {
+    x: Mutex<Option<SavedTensor>>,
+    mask: u64,
+    correction: f64,
+}
+
+impl BackwardFn for VarMeanBackward {
+    fn name(&self) -> String {
+        "VarMeanBackward0".into()
+    }
+    fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
+        let saved = self.x.lock().unwrap_or_else(|e| e.into_inner());
+        let x = saved.as_ref().ok_or_else(crate::graph::second_backward)?.get()?;
+        drop(saved);
+        let rank = x.dims().len();
+        let count = masked(self.mask, rank).iter().map(|&i| x.dims()[i]).product::<usize>() as f64;
+        let spread = |g: &Tensor| g.reshape_dims(kept_as_one(x.dims(), self.mask));
+        let mut gx: Option<Tensor> = None;
+        if let Some(g) = &g[0] {
+            let mean = reduce_mask(ReduceKind::Sum, &x, self.mask, true)?.div_scalar(count)?;
+            let slope = spread(g)?.mul_scalar(2.0 / (count - self.correction).max(0.0))?;
+            gx = Some(x.sub(&mean)?.mul(&slope)?);
+        }
+        if let Some(g) = &g[1] {
+            let each = spread(g)?.div_scalar(count)?.expand_dims(x.dims())?;
+            gx = Some(match gx {
+                Some(gx) => gx.add(&each)?,
+                None => each,
+            });
+        }
+        Ok(smallvec![gx])
+    }
+    fn release(&self) {
+        let gone = self.x.lock().unwrap_or_else(|e| e.into_inner()).take();
+        drop(gone);
+    }
+}
+
+/// `var_mean`, whose two results come from one step of the graph, as in PyTorch.
+fn var_mean_at_once(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
+    if !(crate::state::grad_enabled() && x.requires_grad()) || !x.dtype().is_float() {
+        return spread("var_mean", x, dims, correction, keep);
+    }
+    let (var, mean) = crate::no_grad(|| spread("var_mean", &x.detach(), dims, correction, keep))?;
+    let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
+    let backward = VarMeanBackward { x: Mutex::new(Some(SavedTensor::new(x.clone())?)), mask, correction };
+    let mut y = crate::graph::with_backward_n(&[var, mean], &[x], Box::new(backward))?;
+    let (mean, var) = (y.pop().expect("two results"), y.pop().expect("two results"));
+    Ok((var, mean))
 }
 
 /// `any` and `all` over several dimensions; an empty list reduces nothing, none given means all.

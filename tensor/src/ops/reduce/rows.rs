@@ -1,6 +1,8 @@
 //! Rows of the reductions.
 
-use super::{ReduceKind, extreme_dim, logsumexp, mean, norm, reduce, spread, sum_typed, truth, truth_over};
+use super::{
+    ReduceKind, extreme_dim, logsumexp, mean, norm, reduce, spread, sum_typed, truth, truth_over, var_mean_at_once,
+};
 use crate::op::normalize_dim;
 use crate::schema::{Args, Row, Sample, SampleArg, Tier, ints, mask as mask_arg, n, positive, t};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
@@ -237,13 +239,13 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
         Tier::Composed,
-        |a| Ok(spread("var_mean", a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
+        |a| Ok(var_mean_at_once(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
         samples!([t(&[2, 3]), n(false)]),
     ),
     Row::new(
         "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
         Tier::Composed,
-        |a| Ok(spread("var_mean", a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
+        |a| Ok(var_mean_at_once(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1]), n(false)]),
     ),
     Row::new(
@@ -267,7 +269,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
         Tier::Composed,
-        |a| Ok(spread("var_mean", a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
+        |a| Ok(var_mean_at_once(a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1])]),
     ),
     Row::new(

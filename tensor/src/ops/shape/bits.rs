@@ -104,17 +104,20 @@ impl ViewOp for Bits {
     }
 }
 
-/// Kernels rely on a truth value being 0 or 1 in memory, so nothing else may be seen as one.
-fn check_truth(x: &Tensor) -> Result<()> {
+/// Truth values of bytes in host memory other than 0 and 1, as a copy. Kernels rely on a truth value being 0 or 1 in memory, so such
+/// bytes cannot be looked at as they are.
+fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
     if x.device().kind != DeviceKind::Cpu {
-        return Ok(());
+        return Ok(None);
     }
     let bytes = x.contiguous()?.view_dtype(DType::U8)?;
-    match bytes.contiguous()?.as_slice::<u8>().and_then(|v| v.iter().find(|b| **b > 1)) {
-        Some(b) => Err(Error::runtime(format!("a byte of {b} cannot be viewed as Bool, whose bytes are 0 and 1"))
-            .note("compare with zero instead: x != 0")),
-        None => Ok(()),
+    if !bytes.contiguous()?.as_slice::<u8>().is_some_and(|v| v.iter().any(|b| *b > 1)) {
+        return Ok(None);
     }
+    crate::warning::warn(
+        "view(torch.bool) of bytes other than 0 and 1 gives a copy: what is written to it does not reach the tensor. Use x != 0 instead.",
+    )?;
+    Ok(Some(bytes.ne_scalar(0)?))
 }
 
 fn seen(x: &Tensor, from: DType, to: DType) -> Result<Tensor> {
@@ -126,8 +129,8 @@ impl Tensor {
     /// a gradient.
     ///
     /// # Errors
-    /// `Runtime` where the bytes do not divide into elements of that dtype, for a view of conjugates or negatives, and where a
-    /// byte in host memory that is to be a truth value is neither 0 nor 1.
+    /// `Runtime` where the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives. Bytes in host
+    /// memory that are to be truth values and are neither 0 nor 1 are copied, with a warning.
     pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
         for (marked, what) in
             [(self.is_conj(), "conjugate view tensors"), (self.is_neg(), "tensors with negative bit set")]
@@ -144,8 +147,10 @@ impl Tensor {
             return x.view_dims(*x.dims());
         }
         let dims = relaid(&Layout::of(&x), from, dtype)?.dims;
-        if dtype == DType::Bool {
-            check_truth(&x)?;
+        if dtype == DType::Bool
+            && let Some(copy) = normalized_truth(&x)?
+        {
+            return Ok(copy);
         }
         // Complex numbers go through the real ones that they are made of.
         let pairs = if from.is_complex() { x.view_as_real()? } else { x };

@@ -268,9 +268,14 @@ impl AsStrided {
     }
     /// Flat positions of the window's elements, row major.
     fn positions(&self) -> Vec<i64> {
+        // Without elements sizes and strides may be any numbers.
+        if self.dims.contains(&0) {
+            return Vec::new();
+        }
+        crate::memory::expect_room(self.dims.numel().saturating_mul(3 * size_of::<i64>()));
         let mut p = vec![self.offset as i64];
         for (&n, &s) in self.dims.iter().zip(&self.strides) {
-            p = p.iter().flat_map(|&b| (0..n).map(move |i| b + (i * s) as i64)).collect();
+            p = crate::memory::collect(p.iter().flat_map(|&b| (0..n).map(move |i| b + (i * s) as i64)));
         }
         p
     }

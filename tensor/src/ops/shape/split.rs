@@ -6,6 +6,7 @@ use crate::ops::concat::cat;
 use crate::view::Made;
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::{SmallVec, smallvec};
+use torchtpu_kernels::memory;
 
 /// Puts the gradients of parts together.
 struct Parts {
@@ -52,6 +53,21 @@ fn set_made(views: &[Tensor], made: Made) {
 pub(super) fn changeable(views: Vec<Tensor>) -> Vec<Tensor> {
     set_made(&views, Made::Ordinarily);
     views
+}
+
+/// A list of views, whose number may be whatever a user asks for.
+fn collected(views: impl Iterator<Item = Result<Tensor>>) -> Result<Vec<Tensor>> {
+    /// Bytes of a view: its block and how it was made, and the object of a binding.
+    const VIEW: usize = 1024;
+    let n = views.size_hint().0;
+    if n > 1 << 12 {
+        memory::expect_room(n.saturating_mul(VIEW));
+    }
+    let mut all = memory::with_capacity(n);
+    for view in views {
+        memory::push(&mut all, view?);
+    }
+    Ok(all)
 }
 
 impl Tensor {
@@ -118,7 +134,7 @@ impl Tensor {
         let n = self.dims()[d] as i64;
         let size = (n + chunks - 1) / chunks;
         if size == 0 {
-            let mut sizes = vec![0; chunks as usize];
+            let mut sizes = memory::filled(0, chunks as usize);
             sizes[0] = n;
             return self.split_sizes(&sizes, dim);
         }
@@ -155,9 +171,9 @@ impl Tensor {
         views: impl Iterator<Item = Result<Tensor>>,
     ) -> Result<Vec<Tensor>> {
         if !state::grad_enabled() {
-            return views.collect();
+            return collected(views);
         }
-        let y: Vec<Tensor> = state::no_grad(|| views.collect::<Result<_>>())?;
+        let y: Vec<Tensor> = state::no_grad(|| collected(views))?;
         set_made(&y, Made::OneOfMany);
         if y.is_empty() || !self.requires_grad() {
             return Ok(y);

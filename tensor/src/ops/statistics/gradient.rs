@@ -95,7 +95,7 @@ fn uneven_gradient(x: &Tensor, d: usize, points: &Tensor, edge: i64) -> Result<T
 fn check_spacing(x: &Tensor, count: usize, dims: Option<usize>) -> Result<()> {
     let rank = x.dims().len();
     match dims {
-        None if count != 1 && count != rank => Err(Error::runtime(format!(
+        None if count != rank => Err(Error::runtime(format!(
             "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {rank}', since dim argument was not given, but got a list of length {count}"
         ))),
         Some(n) if count != n => Err(Error::runtime(format!(

@@ -48,28 +48,3 @@ from .transformer import (
 from . import utils  # noqa: E402
 
 __all__ = [name for name in dir() if name[0].isupper()]
-
-# The modules that PyTorch has these classes in: files name classes by them. They are there to be imported, one line each.
-_HOMES = {
-    "channelshuffle": (ChannelShuffle,),
-    "distance": (CosineSimilarity, PairwiseDistance),
-    "flatten": (Flatten, Unflatten),
-    "fold": (Fold, Unfold),
-    "instancenorm": (
-        InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d,
-    ),
-    "pixelshuffle": (PixelShuffle, PixelUnshuffle),
-    "upsampling": (Upsample, UpsamplingBilinear2d, UpsamplingNearest2d),
-}
-for _home, _classes in _HOMES.items():
-    for _class in _classes:
-        _class.__module__ = f"{__name__}.{_home}"
-del _home, _classes, _class
-
-
-def __getattr__(name):
-    if name in _HOMES:
-        from importlib import import_module
-
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module 'torch.nn.modules' has no attribute '{name}'")

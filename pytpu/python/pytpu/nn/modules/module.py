@@ -269,7 +269,12 @@ class Module:
             entries = attributes.get(table)
             if entries is not None and name in entries:
                 return entries[name]
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        text = f"'{type(self).__name__}' object has no attribute '{name}'"
+        if "_is_scripted" in self.__dict__:
+            from ...jit import missing_member
+
+            text += missing_member(name)
+        raise AttributeError(text)
 
     def __setattr__(self, name, value):
         attributes = self.__dict__

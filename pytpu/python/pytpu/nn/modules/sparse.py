@@ -8,6 +8,13 @@ from pytpu.nn.parameter import Parameter
 from .module import Module
 
 
+def _refuse_sparse(sparse):
+    if sparse:
+        raise NotImplementedError(
+            "sparse gradients are not implemented, because there are no sparse tensors yet; leave out sparse=True for a dense gradient"
+        )
+
+
 class Embedding(Module):
     """Rows of a table by index."""
 
@@ -45,6 +52,7 @@ class Embedding(Module):
             if list(_weight.shape) != [num_embeddings, embedding_dim]:
                 raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
             self.weight = Parameter(_weight, requires_grad=not _freeze)
+        _refuse_sparse(sparse)
         self.sparse = sparse
 
     def reset_parameters(self):
@@ -147,6 +155,7 @@ class EmbeddingBag(Module):
                 raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
             self.weight = Parameter(_weight)
         self.mode = mode
+        _refuse_sparse(sparse)
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 

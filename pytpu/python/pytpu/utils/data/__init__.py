@@ -6,6 +6,7 @@ from .dataloader import DataLoader, get_worker_info
 from .dataset import (
     ChainDataset, ConcatDataset, Dataset, IterableDataset, StackDataset, Subset, TensorDataset, random_split,
 )
+from .datapipes.datapipe import DFIterDataPipe, IterDataPipe, MapDataPipe
 from .sampler import (
     BatchSampler, DistributedSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler,
     WeightedRandomSampler,

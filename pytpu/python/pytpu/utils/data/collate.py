@@ -7,7 +7,7 @@ import sys
 
 import pytpu as torch
 
-_NUMPY_TEXT = re.compile(r"[SaUO]")
+_NUMPY_TEXT = np_str_obj_array_pattern = re.compile(r"[SaUO]")
 _TYPE_ERROR = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 
 

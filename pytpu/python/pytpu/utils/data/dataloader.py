@@ -3,6 +3,7 @@
 import itertools
 import os
 import warnings
+from typing import Any, Callable
 
 import pytpu as torch
 
@@ -11,6 +12,9 @@ from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
 from .worker import WorkerPool, _BaseDataLoaderIter, get_worker_info, like
 from .worker import _MultiProcessingDataLoaderIter as _MultiProcessingDataLoaderIter
+
+_collate_fn_t = Callable[[list], Any]
+_worker_init_fn_t = Callable[[int], None]
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 

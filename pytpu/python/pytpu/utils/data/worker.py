@@ -28,6 +28,17 @@ class WorkerInfo:
         return f"WorkerInfo({', '.join(f'{k}={v}' for k, v in self.__dict__.items())})"
 
 
+class ManagerWatchdog:
+    """Tells a worker whether the process that started it is alive."""
+
+    def __init__(self):
+        self.manager_pid = os.getppid()
+
+    def is_alive(self):
+        """Return whether it is."""
+        return os.getppid() == self.manager_pid
+
+
 def get_worker_info():
     """The `WorkerInfo` of this process, or `None` outside a worker."""
     return _worker_info
@@ -173,6 +184,7 @@ class WorkerPool:
         self._results = context.Queue()
         self._requests = []
         self._processes = []
+        self._owner = os.getpid()
         self._epoch = 0
         job = (
             loader.dataset,
@@ -233,7 +245,8 @@ class WorkerPool:
         self._results.close()
 
     def __del__(self):
-        if self._processes and threading.main_thread().is_alive():
+        # A forked process has a copy of this object. The workers belong to the process that started them.
+        if self._processes and self._owner == os.getpid() and threading.main_thread().is_alive():
             self.close()
 
 
@@ -333,5 +346,5 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._pool.close()
 
     def __del__(self):
-        if getattr(self, "_close_at_end", False) and threading.main_thread().is_alive():
+        if getattr(self, "_close_at_end", False) and self._pool._owner == os.getpid() and threading.main_thread().is_alive():
             self._finish()

@@ -1,0 +1,55 @@
+//! How precisely accelerators multiply matrices of `float32`.
+//!
+//! A TPU's units multiply `bfloat16`. Six passes over parts of the operands give what `float32` gives, three give two thirds of
+//! its digits, one gives those of `bfloat16`. PyTorch's default is the first, and so is ours. 16-bit floats always take one.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use torchtpu_stablehlo::Precision;
+
+static SETTING: AtomicU8 = AtomicU8::new(Precision::Highest as u8);
+/// Whether the program chose, so that it knows.
+static IS_CHOSEN: AtomicBool = AtomicBool::new(false);
+static IS_NOTIFIED: AtomicBool = AtomicBool::new(false);
+
+/// The setting now.
+pub(crate) fn get() -> Precision {
+    [Precision::Highest, Precision::High, Precision::Medium][usize::from(SETTING.load(Relaxed))]
+}
+
+/// Changes it, by the program's own choice.
+pub(crate) fn set(precision: Precision) {
+    IS_CHOSEN.store(true, Relaxed);
+    SETTING.store(precision as u8, Relaxed);
+}
+
+/// What a program that never chose is told about its first `float32` product on a TPU.
+fn notice(platform: &str, precision: Precision, is_chosen: bool) -> Option<&'static str> {
+    let is_told = platform.eq_ignore_ascii_case("tpu") && precision == Precision::Highest && !is_chosen;
+    is_told.then_some(
+        "torchtpu: products of float32 matrices take six passes on this TPU, since get_float32_matmul_precision() is \
+         \"highest\". set_float32_matmul_precision(\"high\") takes three, \"medium\" one; either call ends this notice.",
+    )
+}
+
+/// Says on stderr, once, that products are slow and how to make them fast.
+pub(crate) fn notify(platform: &str, precision: Precision) {
+    if let Some(text) = notice(platform, precision, IS_CHOSEN.load(Relaxed))
+        && !IS_NOTIFIED.swap(true, Relaxed)
+    {
+        eprintln!("{text}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_program_on_a_tpu_that_never_chose_is_told_of_six_passes() {
+        assert!(notice("tpu", Precision::Highest, false).unwrap().contains("six passes"));
+        assert_eq!(notice("tpu", Precision::Highest, true), None);
+        assert_eq!(notice("tpu", Precision::High, false), None);
+        assert_eq!(notice("cpu", Precision::Highest, false), None);
+        assert_eq!(notice("cuda", Precision::Highest, false), None);
+    }
+}

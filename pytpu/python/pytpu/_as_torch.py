@@ -1,0 +1,301 @@
+"""How this package answers to the name ``torch``.
+
+Modules are imported and kept as ``pytpu.x``. Where no other torch can be imported, they also take PyTorch's name: ``__name__`` is
+``torch.x`` while the module's text runs, so that every class and function says what PyTorch's says, and ``sys.modules`` has the module
+under both names. Then ``import torch``, unpickling, ``inspect`` and error texts need nothing more. ``__spec__`` and ``__package__``
+keep the name ``pytpu.x``, which relative imports follow.
+
+Where another torch can be imported, it keeps its name and this package its own, until ``install()`` is called.
+"""
+
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import FunctionType, ModuleType
+
+from ._places import FILES, MADE, NAMES
+
+_ROOT = __package__
+SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
+
+# Whether this package has taken the name, and whether a shim was found, which lets other processes import `torch` too.
+is_torch = False
+_has_shim = False
+
+
+def said_name(name):
+    """Return the name that the module ``pytpu.x`` says it has."""
+    rest = name[len(_ROOT) + 1 :]
+    rest = FILES.get(rest, rest)
+    root = "torch" if is_torch else _ROOT
+    return f"{root}.{rest}" if rest else root
+
+
+class _Loader(SourceFileLoader):
+    """Runs a module's text under PyTorch's name."""
+
+    def get_filename(self, name=None):
+        """Return the file, whichever of its names the module is called by."""
+        return self.path
+
+    def exec_module(self, module):
+        """Run the module. Packages import their submodules when one is asked for as an attribute."""
+        own = self.name[len(_ROOT) + 1 :]
+        module.__name__ = said_name(self.name)
+        hook = None
+        if hasattr(module, "__path__"):
+            hook = module.__getattr__ = _submodules_of(module, self.name)
+        if is_torch:
+            sys.modules[f"torch.{own}"] = module
+        try:
+            super().exec_module(module)
+        except BaseException:
+            if is_torch:
+                sys.modules.pop(f"torch.{own}", None)
+            raise
+        if hook is not None and module.__getattr__ is not hook:
+            module.__getattr__ = _submodules_of(module, self.name, module.__getattr__)
+        if own in FILES:
+            # What is private is not in the other module: it is found here.
+            for name, value in vars(module).items():
+                if name[0] == "_" and isinstance(value, (type, FunctionType)) and value.__module__ == module.__name__:
+                    value.__module__ = ("torch." if is_torch else f"{_ROOT}.") + own
+        if own in NAMES:
+            _place(module, NAMES[own])
+        if own in FILES:
+            _make(FILES[own], module)
+
+
+def _place(module, places):
+    """Have names of a module say that they are in others."""
+    root = "torch" if is_torch else _ROOT
+    for home, names in places.items():
+        full = f"{root}.{home}" if home else root
+        for name in names.split():
+            value = vars(module).get(name)
+            if isinstance(value, type):
+                for member in list(vars(value).values()):
+                    if getattr(member, "__module__", None) == value.__module__ and isinstance(member, FunctionType):
+                        member.__module__ = full
+                value.__module__ = full
+            elif isinstance(value, FunctionType):
+                if value.__name__ != name or value.__globals__ is not vars(module):
+                    # A function of another module, or one under several names: a copy for each.
+                    copy = FunctionType(value.__code__, value.__globals__, name, value.__defaults__, value.__closure__)
+                    copy.__kwdefaults__, copy.__doc__, copy.__qualname__ = value.__kwdefaults__, value.__doc__, name
+                    copy.__dict__.update(value.__dict__)
+                    value = vars(module)[name] = copy
+                value.__module__ = full
+        _make(home, module)
+
+
+def _make(home, source):
+    """Make the module `home`, unless it has a file, with the names of another one."""
+    full = f"{_ROOT}.{home}"
+    if not home or full in sys.modules or not _has_no_file(home):
+        return
+    made = ModuleType(said_name(full), f"The names that PyTorch has in ``torch.{home}``.")
+    made.__file__, made.__package__ = source.__file__, full.rpartition(".")[0]
+    made.__spec__ = ModuleSpec(full, None, origin=source.__file__)
+    made.__getattr__ = lambda name: getattr(source, name)
+    sys.modules[full] = made
+    if is_torch:
+        sys.modules[f"torch.{home}"] = made
+    parent, _, last = home.rpartition(".")
+    if f"{_ROOT}.{parent}" not in sys.modules and _has_no_file(parent):
+        _make(parent, source)
+    parent = sys.modules.get(f"{_ROOT}.{parent}" if parent else _ROOT)
+    if parent is not None and last not in vars(parent):
+        setattr(parent, last, made)
+
+
+def _has_no_file(home):
+    path = os.path.join(os.path.dirname(SHIM), *home.split("."))
+    return not (os.path.exists(path + ".py") or os.path.isdir(path))
+
+
+class _MadeLoader:
+    """Imports the module whose names a made one has; that makes it."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def create_module(self, spec):
+        """Return the made module."""
+        from importlib import import_module
+
+        source = import_module(f"{_ROOT}.{self.source}")
+        _make(spec.name[len(_ROOT) + 1 :], source)
+        return sys.modules[spec.name]
+
+    def exec_module(self, module):
+        """Do nothing: the module is complete."""
+
+
+def _submodules_of(module, package, own=None):
+    # `from . import x` asks for the attribute first. Importing here keeps the import system from trying `torch.x`, whose lock
+    # another thread may hold while it waits for ours.
+    def __getattr__(name):
+        if own is not None:
+            try:
+                return own(name)
+            except AttributeError as error:
+                missing = error
+        else:
+            missing = AttributeError(f"module '{module.__name__}' has no attribute '{name}'", name=name, obj=module)
+        if name[:2] != "__":
+            full = f"{package}.{name}"
+            if full in sys.modules or full[len(_ROOT) + 1 :] in MADE or PathFinder.find_spec(full, module.__path__) is not None:
+                from importlib import import_module
+
+                return import_module(full)
+        raise missing
+
+    return __getattr__
+
+
+class _AliasLoader(SourceFileLoader):
+    """Gives ``torch.x`` the module that ``pytpu.x`` is. As a `SourceFileLoader` it has the code, which ``-m torch.x`` needs."""
+
+    def create_module(self, spec):
+        """Import ``pytpu.x``."""
+        from importlib import import_module
+
+        module = import_module(_ROOT + spec.name[5:])
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        """Keep what the module says of itself: the import system has just replaced it."""
+        module.__spec__ = self.spec
+
+
+class _Finder:
+    """Finds ``torch.x`` as ``pytpu.x``, and lets ``pytpu.x`` be run under PyTorch's name."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        """Return the spec of a module of ours; ``None`` for all others."""
+        head = name[:6]
+        if head == "pytpu.":
+            if name[6:] in MADE and _has_no_file(name[6:]):
+                return ModuleSpec(name, _MadeLoader(MADE[name[6:]]))
+            spec = PathFinder.find_spec(name, path, target)
+            if spec is not None and type(spec.loader) is SourceFileLoader:
+                spec.loader = _Loader(name, spec.loader.path)
+            return spec
+        if not is_torch or head != "torch." and name != "torch":
+            return None
+        own = _ROOT + name[5:]
+        there = sys.modules.get(own)
+        spec = _Finder.find_spec(own, path) if there is None else getattr(there, "__spec__", None)
+        if spec is None and there is None:
+            return None
+        origin = getattr(spec, "origin", None)
+        alias = ModuleSpec(name, _AliasLoader(name, origin), origin=origin)
+        alias.submodule_search_locations = getattr(spec, "submodule_search_locations", None)
+        alias.has_location = origin is not None
+        return alias
+
+
+def _is_shim(origin):
+    return origin is not None and os.path.isfile(os.path.join(os.path.dirname(origin), "pytpu-shim.txt"))
+
+
+def _other_torch():
+    """Return where a torch that is not ours is, or would be imported from; ``None`` if there is none."""
+    global _has_shim
+    there = sys.modules.get("torch")
+    if there is not None:
+        if there is sys.modules.get(_ROOT):
+            return None
+        origin = getattr(there, "__file__", None)
+        _has_shim = _is_shim(origin)
+        return None if _has_shim else origin or repr(there)
+    for finder in sys.meta_path:
+        spec = None if finder is _Finder or not hasattr(finder, "find_spec") else finder.find_spec("torch", None)
+        if spec is not None and spec.origin is not None:
+            _has_shim = _is_shim(spec.origin)
+            return None if _has_shim else spec.origin
+    return None
+
+
+def begin():
+    """Decide under which name the modules are run. Called before the first of them is imported."""
+    global is_torch
+    is_torch = _other_torch() is None
+    sys.meta_path.insert(0, _Finder)
+
+
+def finish():
+    """Give the modules that are loaded both names. Called when the package is complete."""
+    if not is_torch:
+        return
+    for name, module in list(sys.modules.items()):
+        if name == _ROOT or name.startswith(_ROOT + "."):
+            sys.modules["torch" + name[len(_ROOT) :]] = module
+            module.__name__ = said_name(name)
+    if not _has_shim and SHIM not in sys.path:
+        # Processes that `multiprocessing` starts have this path, and need `torch` to unpickle.
+        sys.path.append(SHIM)
+    from . import _safetensors_package
+
+    _safetensors_package.install()
+
+
+def take_the_name():
+    """Make this package ``torch`` in this process, also if another torch could be imported."""
+    global is_torch
+    if not is_torch:
+        is_torch = True
+        for name, module in list(sys.modules.items()):
+            if name == _ROOT or name.startswith(_ROOT + "."):
+                _rename(module)
+    finish()
+
+
+def _rename(module):
+    for value in list(vars(module).values()):
+        _rename_one(value)
+
+
+def _rename_one(value):
+    own = getattr(value, "__module__", None)
+    if not isinstance(own, str) or not (own == _ROOT or own.startswith(_ROOT + ".")):
+        return
+    if isinstance(value, type):
+        value.__module__ = "torch" + own[len(_ROOT) :]
+        for member in list(vars(value).values()):
+            for part in (member, getattr(member, "__func__", None), getattr(member, "fget", None)):
+                _rename_one(part)
+    elif callable(value) and hasattr(value, "__qualname__"):
+        try:
+            value.__module__ = "torch" + own[len(_ROOT) :]
+        except AttributeError:
+            pass
+
+
+def install():
+    """Make ``import torch`` mean this package, in this process and in those that it starts.
+
+    Call it before the first ``import torch``, in a script or in the first cell of a notebook. A second call changes nothing. Other
+    processes inherit the name through the environment variable ``PYTHONPATH``.
+
+    Raises:
+        RuntimeError: another torch has been imported already.
+    """
+    there = sys.modules.get("torch")
+    if there is not None and there is not sys.modules[_ROOT] and not _is_shim(getattr(there, "__file__", None)):
+        raise RuntimeError(
+            f"pytpu.install(): another torch has been imported already, from {getattr(there, '__file__', there)}. Call install() before "
+            "the first `import torch`, or start the program with `python -m pytpu`."
+        )
+    take_the_name()
+    if SHIM in sys.path:
+        sys.path.remove(SHIM)
+    # Behind the folder of the script, where PYTHONPATH puts it in other processes.
+    sys.path.insert(1, SHIM)
+    inherited = os.environ.get("PYTHONPATH", "")
+    if SHIM not in inherited.split(os.pathsep):
+        os.environ["PYTHONPATH"] = SHIM + os.pathsep + inherited if inherited else SHIM
+    os.environ["PYTPU_IS_TORCH_IN"] = sys.prefix

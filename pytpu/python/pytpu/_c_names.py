@@ -1,0 +1,176 @@
+"""Names of ``torch._C`` that libraries ask for. They are looked up here when the extension does not have them."""
+
+import enum
+import types
+
+from . import _C
+from ._absent import absent_class, absent_function
+from .futures import Future  # noqa: F401
+
+TensorBase = _TensorBase = _C.Tensor
+
+has_mkl = has_mkldnn = has_openmp = has_cuda = has_mps = has_xpu = has_lapack = _has_cuda = False
+_GLIBCXX_USE_CXX11_ABI = True
+
+_NO_SCRIPT = "TorchScript is not supported: functions and modules run as Python"
+for _name in (
+    "Argument", "Block", "ClassType", "DictType", "Graph", "IValue", "InterfaceType", "ListType", "OptionalType", "ScriptFunction",
+    "ScriptMethod", "ScriptModule", "TensorType", "TracingState", "TupleType", "Type", "Use", "Value", "FunctionSchema",
+):  # fmt: skip
+    globals()[_name] = absent_class(f"torch._C.{_name}", _NO_SCRIPT)
+for _name in ("_create_graph_by_tracing", "_jit_pass_inline", "parse_ir", "parse_schema", "import_ir_module"):
+    globals()[_name] = absent_function(f"torch._C.{_name}", _NO_SCRIPT)
+del _name
+
+
+_DEVICES = "CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy MTIA MAIA PrivateUse1 PrivateUse2 PrivateUse3 Meta".split()
+_KINDS = ("", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autograd")
+DispatchKey = enum.IntEnum(
+    "DispatchKey",
+    "Undefined Dense Quantized Sparse SparseCsr NestedTensor CompositeExplicitAutogradNonFunctional CompositeExplicitAutograd "
+    "CompositeImplicitAutogradNestedTensor CompositeImplicitAutograd AutogradNestedTensor AutogradOther Autograd Conjugate ZeroTensor "
+    "Negative BackendSelect ADInplaceOrView PythonTLSSnapshot Python FuncTorchDynamicLayerFrontMode FuncTorchDynamicLayerBackMode "
+    "FuncTorchBatchedDecomposition FuncTorchBatched FuncTorchVmapMode FuncTorchGradWrapper PythonDispatcher PreDispatch Functionalize "
+    "AutocastCPU AutocastMPS AutocastXPU AutocastHPU AutocastIPU AutocastCUDA AutocastPrivateUse1 AutogradFunctionality ".split()
+    + [kind + device for kind in _KINDS for device in _DEVICES],
+    module="torch._C",
+)
+DispatchKey.__doc__ = "Kinds of kernels in PyTorch's dispatcher. There is none here, but libraries name them."
+
+
+class DispatchKeySet:
+    """A set of ``DispatchKey``."""
+
+    def __init__(self, key=None):
+        self._keys = frozenset() if key is None else frozenset([key])
+
+    @classmethod
+    def _of(cls, keys):
+        new = cls()
+        new._keys = frozenset(keys)
+        return new
+
+    def has(self, key):
+        """Return whether a key is in the set."""
+        return key in self._keys
+
+    def add(self, key):
+        """Return the set with one more key."""
+        return self._of(self._keys | {key})
+
+    def remove(self, key):
+        """Return the set without a key."""
+        return self._of(self._keys - {key})
+
+    def __or__(self, other):
+        return self._of(self._keys | other._keys)
+
+    def __and__(self, other):
+        return self._of(self._keys & other._keys)
+
+    def __sub__(self, other):
+        return self._of(self._keys - other._keys)
+
+    def __eq__(self, other):
+        return isinstance(other, DispatchKeySet) and self._keys == other._keys
+
+    def __hash__(self):
+        return hash(self._keys)
+
+
+class _ExcludeDispatchKeyGuard:
+    """A block in which kernels of some kinds are left out. It changes nothing: autocast is not a kind of kernel here."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+_IncludeDispatchKeyGuard = _ForceDispatchKeyGuard = _AutoDispatchBelowAutograd = _ExcludeDispatchKeyGuard
+
+
+class DisableTorchFunctionSubclass:
+    """A block in which no type of an argument takes calls over."""
+
+    def __enter__(self):
+        self._before = _C._set_torch_function_disabled(True)
+        return self
+
+    def __exit__(self, *error):
+        _C._set_torch_function_disabled(self._before)
+
+
+DisableTorchFunction = DisableTorchFunctionSubclass
+
+
+def _get_tracing_state():
+    """Return ``None``: nothing is traced."""
+    return None
+
+
+_get_dispatch_mode = _get_tracing_state
+
+
+def _len_torch_dispatch_stack():
+    """Return 0: there are no dispatch modes."""
+    return 0
+
+
+def _is_tracing():
+    """Return ``False``: nothing is traced."""
+    return False
+
+
+_dispatch_isTensorSubclassLike = _is_functional_tensor = _is_torch_function_mode_enabled = lambda *args: False
+
+
+def _get_privateuse1_backend_name():
+    """Return the name of the backend that others may bring; none did."""
+    return "privateuseone"
+
+
+def _get_default_device():
+    """Return the name of the default device."""
+    return str(_C.get_default_device())
+
+
+def _cuda_getDeviceCount():
+    """Return 0: this build has no CUDA."""
+    return 0
+
+
+def _set_nothing(*args):
+    """Accept a switch of PyTorch's compiler of TorchScript, which is not here."""
+
+
+_jit_set_profiling_executor = _jit_set_profiling_mode = _jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _set_nothing
+_jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_bailout_depth = _jit_set_inline_everything_mode = _set_nothing
+_jit_set_num_profiled_runs = _jit_set_fusion_strategy = _debug_set_fusion_group_inlining = _debug_set_autodiff_subgraph_inlining = _set_nothing
+
+
+def _module(name, **names):
+    module = types.ModuleType(f"torch._C.{name}")
+    module.__dict__.update(names)
+    return module
+
+
+_functorch = _module(
+    "_functorch",
+    is_batchedtensor=lambda x: False,
+    is_gradtrackingtensor=lambda x: False,
+    is_functorch_wrapped_tensor=lambda x: False,
+    is_legacy_batchedtensor=lambda x: False,
+    is_functionaltensor=lambda x: False,
+    maybe_get_bdim=lambda x: -1,
+    maybe_get_level=lambda x: -1,
+    maybe_current_level=lambda: None,
+    peek_interpreter_stack=lambda: None,
+    get_unwrapped=lambda x: x,
+)
+_onnx = _module("_onnx")
+_dynamo = _module("_dynamo")

@@ -1,0 +1,5 @@
+"""``torch._subclasses``: tensors of PyTorch's tracers. There are none here: ask device ``meta`` for shapes."""
+
+from .fake_tensor import FakeTensor as FakeTensor
+from .fake_tensor import FakeTensorMode as FakeTensorMode
+from .fake_tensor import UnsupportedFakeTensorException as UnsupportedFakeTensorException

@@ -1,0 +1,23 @@
+"""``torch._subclasses.fake_tensor``: nothing is a fake tensor here."""
+
+from .._absent import absent_class
+
+_WHY = "tensors without data are those of device meta here"
+FakeTensor = absent_class("torch._subclasses.fake_tensor.FakeTensor", _WHY)
+FakeTensorMode = absent_class("torch._subclasses.fake_tensor.FakeTensorMode", _WHY)
+
+
+class UnsupportedFakeTensorException(RuntimeError):
+    """An op that a tracer does not know; never raised here."""
+
+
+def is_fake(x):
+    """Return ``False``: nothing is a fake tensor."""
+    return False
+
+
+def unset_fake_temporarily():
+    """Return a block in which nothing is a fake tensor."""
+    import contextlib
+
+    return contextlib.nullcontext()

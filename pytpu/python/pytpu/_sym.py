@@ -1,0 +1,8 @@
+"""Numbers that PyTorch's tracers compute with. Sizes are ints here, so that nothing is of these classes."""
+
+from ._absent import absent_class
+
+_WHY = "sizes are plain numbers here, no symbols"
+SymInt = absent_class("torch.SymInt", _WHY)
+SymFloat = absent_class("torch.SymFloat", _WHY)
+SymBool = absent_class("torch.SymBool", _WHY)

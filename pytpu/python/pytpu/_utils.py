@@ -1,0 +1,139 @@
+"""How tensors are pickled: by the functions that PyTorch's pickles name, so that each library reads what the other wrote.
+
+``pickle`` writes a storage as the bytes of a file in PyTorch's format before 1.6, for ``torch.storage._load_from_bytes``.
+"""
+
+import collections
+import functools
+import pickle
+
+from . import _C
+
+# The parts of such a file that are always the same: a magic number, the version of the format, the sizes of C's types.
+_HEAD = b"".join(
+    pickle.dumps(part, 2)
+    for part in (
+        0x1950A86A20F9469CFC6C,
+        1001,
+        {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}},
+    )
+)
+
+
+def storage_bytes(flat, is_untyped=False):
+    """Return the file of a storage: `flat` is a tensor of one dimension with all of its elements."""
+    if is_untyped:
+        kind, count = b"ctorch.storage\nUntypedStorage\n", flat.numel() * flat.element_size()
+    else:
+        kind, count = f"ctorch\n{flat.dtype._scalar_type}Storage\n".encode(), flat.numel()
+    location = pickle.dumps(str(flat.device), 2)[2:-3]
+    # protocol 2, a tuple ("storage", kind, "0", location, count, None), taken for a persistent id
+    object_ = b"\x80\x02(X\x07\x00\x00\x00storage" + kind + b"X\x01\x00\x00\x000" + location + pickle.dumps(count, 2)[2:-1] + b"NtQ."
+    return b"".join((_HEAD, object_, pickle.dumps(["0"], 2), count.to_bytes(8, "little"), _C._to_bytes(flat)))
+
+
+class _PickledStorage:
+    """The memory of a tensor on its way into a pickle."""
+
+    def __init__(self, flat):
+        self.flat = flat
+
+    def __reduce__(self):
+        from .storage import _load_from_bytes
+
+        return _load_from_bytes, (storage_bytes(self.flat),)
+
+
+def reduce_tensor(t):
+    """Return the function and arguments that make a tensor again, with its class and attributes."""
+    from .nn.parameter import Parameter
+
+    hooks = collections.OrderedDict()
+    state = dict(t.__dict__)
+    if type(t) is Parameter:
+        data = t.detach().as_subclass(_C.Tensor)
+        if state:
+            return _rebuild_parameter_with_state, (data, t.requires_grad, hooks, state)
+        return _rebuild_parameter, (data, t.requires_grad, hooks)
+    plain, args = _reduce_plain(t, hooks)
+    if type(t) is not _C.Tensor or state:
+        from ._tensor import _rebuild_from_type_v2
+
+        return _rebuild_from_type_v2, (plain, type(t), args, state)
+    return plain, args
+
+
+def _reduce_plain(t, hooks):
+    d = t.detach().as_subclass(_C.Tensor).resolve_conj().resolve_neg()
+    size, stride = tuple(d.shape), tuple(d.stride())
+    if d.is_meta:
+        return _rebuild_meta_tensor_no_storage, (d.dtype, size, stride, t.requires_grad)
+    count = d._storage_bytes() // d.element_size()
+    offset = d.storage_offset()
+    if d.is_contiguous() and d.numel() == count:
+        flat = d.reshape(-1)
+    else:
+        flat = _C._strided(d, 0, [count], [1])
+    return _rebuild_tensor_v2, (_PickledStorage(flat), offset, size, stride, t.requires_grad, hooks)
+
+
+def _window(storage, dtype, offset, size, stride):
+    if hasattr(storage, "window"):
+        return storage.window(offset, list(size), list(stride))
+    flat = storage._flat()
+    if flat.dtype != dtype and dtype is not None:
+        flat = flat.view(dtype)
+    if not flat.is_cpu and offset == 0 and flat.numel() == functools.reduce(int.__mul__, size, 1):
+        # The usual tensor: the storage's own value, which is no view there.
+        contiguous = flat.reshape(size)
+        if contiguous.stride() == tuple(stride):
+            return contiguous.detach()
+    return _C._strided(flat, offset, list(size), list(stride))
+
+
+def _rebuild_tensor(storage, storage_offset, size, stride):
+    """Make a tensor of a part of a storage."""
+    return _window(storage, None, storage_offset, size, stride)
+
+
+def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
+    """Make a tensor of a part of a storage, a leaf that may require a gradient."""
+    t = _window(storage, None, storage_offset, size, stride)
+    if metadata:
+        # The storage holds the values of the tensor that this one is a view of.
+        t = t.conj() if metadata.get("conj") else t
+        t = t._neg_view() if metadata.get("neg") else t
+    return t.requires_grad_() if requires_grad else t
+
+
+def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
+    """The same for a dtype whose storage has no class of its own."""
+    t = _window(storage, dtype, storage_offset, size, stride)
+    return t.requires_grad_() if requires_grad else t
+
+
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    """Make a tensor on ``meta``."""
+    return _C._ops.empty_strided(list(size), list(stride), dtype=dtype, device="meta").requires_grad_(requires_grad)
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    """Make a parameter of a tensor."""
+    from .nn.parameter import Parameter
+
+    return Parameter(data, requires_grad)
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    """Make a parameter with attributes."""
+    parameter = _rebuild_parameter(data, requires_grad, backward_hooks)
+    return _set_state(parameter, state)
+
+
+def _set_state(obj, state):
+    if isinstance(state, tuple):
+        state, slots = state
+        for name, value in slots.items():
+            setattr(obj, name, value)
+    obj.__dict__.update(state or {})
+    return obj

@@ -1,0 +1,1 @@
+"""``torch.ao``: names of quantization."""

@@ -1,0 +1,1 @@
+"""``torch.ao.nn``: quantized modules are not part of this package."""

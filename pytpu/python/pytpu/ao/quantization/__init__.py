@@ -1,0 +1,52 @@
+"""``torch.ao.quantization``: marks of where a model is to be quantized, which do nothing until it is. Quantizing itself is refused."""
+
+from ..._absent import absent_class, absent_function
+from ...nn import Module
+
+_WHY = "models are not quantized here"
+
+
+class QuantStub(Module):
+    """Marks where values are to be quantized. Returns its input."""
+
+    def __init__(self, qconfig=None):
+        super().__init__()
+        if qconfig:
+            self.qconfig = qconfig
+
+    def forward(self, x):
+        """Return the input."""
+        return x
+
+
+class DeQuantStub(QuantStub):
+    """Marks where values are to be dequantized. Returns its input."""
+
+
+class QuantWrapper(Module):
+    """A module between a ``QuantStub`` and a ``DeQuantStub``."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.quant, self.module, self.dequant = QuantStub(), module, DeQuantStub()
+        self.train(module.training)
+
+    def forward(self, x):
+        """Run the module."""
+        return self.dequant(self.module(self.quant(x)))
+
+
+for _name in ("QConfig", "ObserverBase", "MinMaxObserver", "HistogramObserver", "MovingAverageMinMaxObserver", "FakeQuantize", "FakeQuantizeBase"):
+    globals()[_name] = absent_class(f"torch.ao.quantization.{_name}", _WHY)
+del _name
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch.ao.quantization' has no attribute '{name}'")
+    if name in (
+        "convert", "default_qconfig", "fuse_modules", "fuse_modules_qat", "get_default_qat_qconfig", "get_default_qconfig", "prepare",
+        "prepare_qat", "quantize", "quantize_dynamic", "quantize_qat", "swap_module", "get_default_qconfig_mapping",
+    ):  # fmt: skip
+        return absent_function(f"torch.ao.quantization.{name}", _WHY)
+    raise AttributeError(f"module 'torch.ao.quantization' has no attribute '{name}'")

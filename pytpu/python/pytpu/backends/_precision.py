@@ -1,0 +1,129 @@
+"""Settings of how precisely ``float32`` is multiplied, linked as in PyTorch.
+
+There are two ways to set it. ``torch.set_float32_matmul_precision`` and ``allow_tf32`` are the old one; ``fp32_precision`` of
+``torch.backends`` and its parts the new one, where ``none`` means what the part above says. Both set what a TPU does; see
+``docs/tpu-differences.md``.
+"""
+
+import warnings
+
+from .. import _C
+
+_CHOICES = {"generic": ("ieee", "tf32", "bf16", "none"), "cuda": ("ieee", "tf32", "none"), "mkldnn": ("ieee", "tf32", "bf16", "none")}
+_LEGACY = ("highest", "high", "medium")
+_SEE = "See also: https://pytorch.org/docs/main/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
+
+_legacy = "highest"
+_cudnn_allowed = True
+# By backend and op. Convolutions and recurrent layers of CUDA are "tf32" where nobody said otherwise.
+_said = {}
+
+
+def get(backend, op):
+    """What `op` of `backend` is done in: what was said of it, of the backend, or of all; ``none`` where nothing was said."""
+    for key in ((backend, op), (backend, "all"), ("generic", "all")):
+        said = _said.get(key, "none")
+        if said != "none":
+            return said if said in _CHOICES[backend] else "none"
+    return "tf32" if backend == "cuda" and op in ("conv", "rnn") and (backend, op) not in _said else "none"
+
+
+def set(backend, op, precision):
+    """Sets what `op` of `backend` is done in."""
+    if not isinstance(precision, str):
+        raise TypeError(
+            "_set_fp32_precision_setter(): incompatible function arguments. The following argument types are supported:\n"
+            f"    1. (arg0: str, arg1: str, arg2: str) -> str\n\nInvoked with: {backend!r}, {op!r}, {precision!r}"
+        )
+    if precision not in _CHOICES["generic"]:
+        raise RuntimeError(f"Unknown precision: {precision}")
+    if precision not in _CHOICES[backend]:
+        raise RuntimeError(f"backend '{backend}' does not support precision '{precision}'")
+    _say({(backend, op): precision})
+
+
+def _say(settings):
+    _said.update(settings)
+    said = get("cuda", "matmul")
+    if said == "none" and _said.get(("generic", "all")) == "bf16":
+        number = 2
+    elif said == "none":
+        number = _LEGACY.index(_legacy)
+    else:
+        number = 0 if said == "ieee" else max(1, _LEGACY.index(_legacy))
+    _C._tpu_set_matmul_precision(number)
+
+
+def set_float32_matmul_precision(precision):
+    """See ``torch.set_float32_matmul_precision``."""
+    global _legacy
+    if not isinstance(precision, str):
+        raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
+    if precision not in _LEGACY:
+        warnings.warn(
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call has no effect.",
+            stacklevel=3,
+        )
+        return
+    _legacy = precision
+    place = _LEGACY.index(precision)
+    _say({("cuda", "matmul"): ("ieee", "tf32", "tf32")[place], ("mkldnn", "matmul"): ("ieee", "tf32", "bf16")[place]})
+
+
+def get_float32_matmul_precision():
+    """See ``torch.get_float32_matmul_precision``."""
+    cuda, mkldnn = get("cuda", "matmul"), get("mkldnn", "matmul")
+    if (
+        (cuda == "tf32" and _legacy == "highest")
+        or (mkldnn == "bf16" and _legacy != "medium")
+        or (mkldnn == "tf32" and _legacy != "high")
+    ):
+        raise RuntimeError(
+            "PyTorch is checking the matmul precision without a specific backend name,Current status indicate that you have used "
+            "mix of the legacy and new APIs to set the matmul precision. We suggest only using the new API for matmul precision. "
+            + _SEE
+        )
+    return _legacy
+
+
+def matmul_allows_tf32():
+    """Whether CUDA's products may be less precise than ``float32``."""
+    allowed = _legacy != "highest"
+    if allowed != (get("cuda", "matmul") == "tf32"):
+        raise RuntimeError(
+            "PyTorch is checking whether allow_tf32_new is enabled for cuBlas matmul,Current status indicate that you have used mix "
+            "of the legacy and new APIs to set the TF32 status for cublas matmul. We suggest only using the new API to set the TF32 "
+            "flag. " + _SEE
+        )
+    return allowed
+
+
+def allow_matmul_tf32(allowed):
+    """Sets it, and with it what a TPU does."""
+    global _legacy
+    _legacy = "high" if allowed else "highest"
+    _say({("cuda", "matmul"): "tf32" if allowed else "ieee"})
+
+
+def cudnn_allows_tf32():
+    """Whether cuDNN's convolutions may be less precise than ``float32``."""
+    conv, rnn = (get("cuda", op) == "tf32" for op in ("conv", "rnn"))
+    if conv != rnn or conv != _cudnn_allowed:
+        raise RuntimeError(
+            "PyTorch is checking whether allow_tf32 is enabled for cuDNN without a specific operator name,but the current flag(s) "
+            "indicate that cuDNN conv and cuDNN RNN have different TF32 flags.This combination indicates that you have used a mix of "
+            "the legacy and new APIs to set the TF32 flags. We suggest only using the new API to set the TF32 flag(s). " + _SEE
+        )
+    return conv
+
+
+def allow_cudnn_tf32(allowed):
+    """Sets it; a TPU's convolutions follow the products of matrices."""
+    global _cudnn_allowed
+    _cudnn_allowed = allowed
+    _say({("cuda", op): "tf32" if allowed else "none" for op in ("conv", "rnn")})
+
+
+def attribute(backend, op):
+    """A property ``fp32_precision``, for the class of a part of ``torch.backends``."""
+    return property(lambda _: get(backend, op), lambda _, precision: set(backend, op, precision))

@@ -1,0 +1,1 @@
+"""``torch.distributed.algorithms._checkpoint``: wrappers of activation checkpointing."""

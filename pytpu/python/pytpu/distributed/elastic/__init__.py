@@ -1,0 +1,1 @@
+"""``torch.distributed.elastic``: nothing is started by it yet."""

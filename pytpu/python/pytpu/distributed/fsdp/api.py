@@ -1,0 +1,3 @@
+"""``torch.distributed.fsdp.api``: the names of ``torch.distributed.fsdp``."""
+
+from . import *  # noqa: F403

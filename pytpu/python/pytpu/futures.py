@@ -1,0 +1,116 @@
+"""``torch.futures``: results that another thread sets."""
+
+import threading
+
+__all__ = ["Future", "collect_all", "wait_all"]
+
+
+class Future:
+    """A value, or an error, that is set later.
+
+    Example:
+        >>> future = torch.futures.Future()
+        >>> doubled = future.then(lambda f: f.value() * 2)
+        >>> future.set_result(3)
+        >>> doubled.wait()
+        6
+    """
+
+    def __init__(self, *, devices=None):
+        self._set = threading.Event()
+        self._lock = threading.Lock()
+        self._result = self._error = None
+        self._callbacks = []
+
+    def __class_getitem__(cls, item):
+        import types
+
+        return types.GenericAlias(cls, item)
+
+    def done(self):
+        """Return whether the value or the error was set."""
+        return self._set.is_set()
+
+    def wait(self):
+        """Wait for the value. Raises the error if one was set."""
+        self._set.wait()
+        return self.value()
+
+    def value(self):
+        """Return the value, which must have been set."""
+        if not self.done():
+            raise RuntimeError("value() can be called only after wait() or in a callback: the future is not completed")
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def _complete(self, result, error):
+        with self._lock:
+            if self.done():
+                raise RuntimeError("Attempting to mark a completed Future as complete again. Note that a Future can only be marked completed once.")
+            self._result, self._error = result, error
+            self._set.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+    def set_result(self, result):
+        """Set the value and run the callbacks."""
+        self._complete(result, None)
+
+    def set_exception(self, result):
+        """Set an error, which ``wait`` raises."""
+        if not isinstance(result, Exception):
+            raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
+        self._complete(None, result)
+
+    def add_done_callback(self, callback):
+        """Call ``callback(future)`` when the value is set; at once if it was."""
+        with self._lock:
+            if not self.done():
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def then(self, callback):
+        """Return a future of ``callback(future)``, which is called when the value is set."""
+        following = Future()
+
+        def run(future):
+            try:
+                result = callback(future)
+            except Exception as error:
+                following.set_exception(error)
+            else:
+                following.set_result(result)
+
+        self.add_done_callback(run)
+        return following
+
+
+def collect_all(futures):
+    """Return a future of the list of futures, which is complete when they all are."""
+    futures = list(futures)
+    together = Future()
+    left = len(futures)
+    lock = threading.Lock()
+    if not futures:
+        together.set_result([])
+
+    def count(_):
+        nonlocal left
+        with lock:
+            left -= 1
+            is_last = left == 0
+        if is_last:
+            failed = next((f._error for f in futures if f._error is not None), None)
+            together._complete(futures, None) if failed is None else together._complete(None, failed)
+
+    for future in futures:
+        future.add_done_callback(count)
+    return together
+
+
+def wait_all(futures):
+    """Wait for all futures and return their values."""
+    return [future.wait() for future in collect_all(futures).wait()]

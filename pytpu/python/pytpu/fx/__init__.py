@@ -1,0 +1,47 @@
+"""``torch.fx``: what libraries ask of it where they do not trace. Graphs of Python code are not made here."""
+
+from .._absent import absent_class
+
+__all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "has_side_effect", "symbolic_trace", "wrap"]
+
+_WHY = "graphs of Python code are not made here"
+Interpreter = absent_class("torch.fx.interpreter.Interpreter", _WHY)
+Tracer = absent_class("torch.fx._symbolic_trace.Tracer", _WHY)
+Transformer = absent_class("torch.fx.interpreter.Transformer", _WHY, Interpreter)
+
+
+def has_side_effect(fn):
+    """The function itself: a mark that only graphs would read."""
+    return fn
+
+
+
+class Proxy:
+    """What stands for a value while a graph is made. As none is ever made, no value is one."""
+
+
+class Graph:
+    """A graph of Python code: none is ever made."""
+
+    def __init__(self, *args, **kwargs):
+        symbolic_trace(None)
+
+
+class GraphModule(Graph):
+    """A module that runs one: none is ever made."""
+
+
+class Node(Graph):
+    """A call in one: none is ever made."""
+
+
+def wrap(fn_or_name):
+    """The function or name itself: a mark that only tracing would read."""
+    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
+        raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")
+    return fn_or_name
+
+
+def symbolic_trace(root, concrete_args=None):
+    """Raises ``NotImplementedError``."""
+    raise NotImplementedError("torch.fx.symbolic_trace: graphs of Python code are not made here")

@@ -1,0 +1,9 @@
+"""``torch.onnx.symbolic_opset9``: its functions can be named, and refuse to be called."""
+
+from .._absent import absent_function
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(f"module 'torch.onnx.symbolic_opset9' has no attribute '{name}'")
+    return absent_function(f"torch.onnx.symbolic_opset9.{name}", "models are not exported to ONNX")

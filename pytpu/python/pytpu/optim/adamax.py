@@ -1,5 +1,0 @@
-"""`Adamax`, under PyTorch's name for the module."""
-
-from .variants import Adamax
-
-__all__ = ["Adamax"]

@@ -1,5 +1,0 @@
-"""`ASGD`, under PyTorch's name for the module."""
-
-from .variants import ASGD
-
-__all__ = ["ASGD"]

@@ -1,5 +1,0 @@
-"""`RAdam`, under PyTorch's name for the module."""
-
-from .variants import RAdam
-
-__all__ = ["RAdam"]

@@ -1,5 +1,0 @@
-"""`Rprop`, under PyTorch's name for the module."""
-
-from .variants import Rprop
-
-__all__ = ["Rprop"]

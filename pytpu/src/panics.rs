@@ -1,0 +1,103 @@
+//! Panics on demand, for the test that none of them leaves the library: `pytpu._C._panics`.
+//!
+//! Nothing here is on the way of a call. Ops panic by the observer that tests count ops with, which is installed when this is first
+//! asked for; what runs no op has a stand-in that goes through the same door.
+
+use crate::tensor_type;
+use pyo3::prelude::*;
+use std::cell::Cell;
+use std::sync::Once;
+use torchtpu_tensor::{DType, Device, Meta, Tensor, dispatch};
+
+thread_local! {
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets the next op that this thread runs panic, or not.
+#[pyfunction]
+fn arm(on: bool) {
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| {
+        dispatch::observe(|op| {
+            if ARMED.replace(false) {
+                panic!("{} was told to", op.name());
+            }
+        });
+    });
+    ARMED.set(on);
+}
+
+/// Whether the panic that was asked for is still to come.
+#[pyfunction]
+fn is_armed() -> bool {
+    ARMED.get()
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        panic!("a drop was told to");
+    }
+}
+
+/// A tensor on memory whose owner panics when it is let go of.
+#[pyfunction]
+fn tensor(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static MEMORY: [f32; 2] = [1.0, 2.0];
+    let meta = Meta::new(&[2], DType::F32, Device::CPU);
+    // SAFETY: memory that lives for ever; tests do not write to it.
+    let t = unsafe {
+        Tensor::from_foreign(&meta, &[1], MEMORY.as_ptr().cast_mut().cast(), Box::new(PanicsWhenDropped))
+    };
+    tensor_type::to_python(py, t)
+}
+
+/// An object of a class that PyO3 serves, all of whose entries panic.
+#[pyclass(name = "Panicking")]
+struct Panicking(#[allow(dead_code)] Option<PanicsWhenDropped>); // dropped with the object
+
+#[pymethods]
+impl Panicking {
+    #[new]
+    fn new(how: &str) -> Panicking {
+        match how {
+            "new" => panic!("a constructor was told to"),
+            "drop" => Panicking(Some(PanicsWhenDropped)),
+            _ => Panicking(None),
+        }
+    }
+    fn method(&self) {
+        panic!("a method was told to");
+    }
+    #[getter]
+    fn value(&self) -> i64 {
+        panic!("a getter was told to");
+    }
+    #[setter]
+    fn set_value(&mut self, _v: i64) {
+        panic!("a setter was told to");
+    }
+    fn __repr__(&self) -> String {
+        panic!("a slot was told to");
+    }
+    fn __len__(&self) -> usize {
+        panic!("a slot was told to");
+    }
+}
+
+/// Gives up for want of memory, as a kernel does.
+#[pyfunction]
+fn give_up(bytes: usize) {
+    torchtpu_kernels::memory::give_up(bytes);
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    let own = PyModule::new(m.py(), "_panics")?;
+    own.add_function(wrap_pyfunction!(arm, &own)?)?;
+    own.add_function(wrap_pyfunction!(is_armed, &own)?)?;
+    own.add_function(wrap_pyfunction!(tensor, &own)?)?;
+    own.add_function(wrap_pyfunction!(give_up, &own)?)?;
+    own.add_class::<Panicking>()?;
+    m.add("_panics", own)
+}

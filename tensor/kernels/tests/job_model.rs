@@ -1,0 +1,157 @@
+//! All interleavings of the thread pool's protocol, tried by loom.
+//!
+//! The file under test is included with loom's types in place of the standard library's. Loom reports a data race (a piece's
+//! result read before it is there, the work read while it is replaced), a deadlock (a worker that is never woken) and any
+//! assertion that fails in some interleaving.
+
+#![allow(dead_code)]
+
+mod sync {
+    pub(super) use loom::cell::UnsafeCell;
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(super) use loom::thread::park;
+
+    pub(super) fn pause(_waits: u32) {
+        loom::thread::yield_now();
+    }
+}
+
+#[path = "../src/threads/job.rs"]
+mod job;
+
+use job::{Job, Sleeper};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+/// Run `test` in every interleaving with at most three preemptions. Few errors need more, and the number of interleavings without
+/// this bound keeps a test of three threads busy for minutes.
+fn interleavings(test: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(test);
+}
+
+fn new_job() -> Job {
+    Job::new(AtomicU64::new(0), UnsafeCell::new(None), AtomicUsize::new(0), AtomicUsize::new(0))
+}
+
+/// Cells that loom watches: two threads that touch one without an order between them are a data race.
+struct Results(Vec<UnsafeCell<u32>>);
+
+// SAFETY: loom checks that the accesses are ordered.
+unsafe impl Sync for Results {}
+
+impl Results {
+    fn new(len: usize) -> Results {
+        Results((0..len).map(|_| UnsafeCell::new(0)).collect())
+    }
+
+    fn add(&self, i: usize) {
+        // SAFETY: loom checks it.
+        self.0[i].with_mut(|cell| unsafe { *cell += 1 });
+    }
+
+    fn all_are(&self, count: u32) -> bool {
+        // SAFETY: loom checks it.
+        self.0.iter().all(|cell| cell.with(|cell| unsafe { *cell }) == count)
+    }
+}
+
+fn run(job: &Job, pieces: usize, work: &(dyn Fn(usize) + Sync)) -> Result<(), Box<dyn std::any::Any + Send>> {
+    // SAFETY: the job is finished on the next line, and one thread alone opens jobs in these tests.
+    unsafe { job.open(pieces, work) };
+    job.finish(work)
+}
+
+#[test]
+fn every_piece_is_done_once_before_the_job_ends() {
+    interleavings(|| {
+        let job = Arc::new(new_job());
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let job = job.clone();
+                loom::thread::spawn(move || {
+                    if job.join(job.state()) {
+                        job.help();
+                    }
+                })
+            })
+            .collect();
+        let results = Results::new(2);
+        assert!(run(&job, 2, &|i| results.add(i)).is_ok());
+        assert!(results.all_are(1));
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+    });
+}
+
+#[test]
+fn a_worker_that_comes_late_does_not_enter_the_next_job_by_an_old_state() {
+    interleavings(|| {
+        let job = Arc::new(new_job());
+        let late = {
+            let job = job.clone();
+            loom::thread::spawn(move || {
+                for _ in 0..2 {
+                    if job.join(job.state()) {
+                        job.help();
+                    }
+                }
+            })
+        };
+        for _ in 0..2 {
+            // The results of one job are gone when the next one starts, as a caller's frame is.
+            let results = Results::new(2);
+            assert!(run(&job, 2, &|i| results.add(i)).is_ok());
+            assert!(results.all_are(1));
+        }
+        late.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleeping_worker_is_woken_for_every_job() {
+    interleavings(|| {
+        let job = Arc::new(new_job());
+        let sleeper = Arc::new(Sleeper::new(AtomicBool::new(false)));
+        let worker = {
+            let (job, sleeper) = (job.clone(), sleeper.clone());
+            loom::thread::spawn(move || {
+                // A worker that is not woken parks for ever, which loom reports as a deadlock.
+                let state = sleeper.sleep(&job, 0);
+                assert_eq!(job::number(state), 1);
+            })
+        };
+        // SAFETY: the job is finished below.
+        unsafe { job.open(1, &|_| {}) };
+        job::fence_after_open();
+        if sleeper.is_asleep() {
+            worker.thread().unpark();
+        }
+        // The job stays open until the worker has seen it; in the pool it need not, since a worker may miss a job.
+        worker.join().unwrap();
+        assert!(job.finish(&|_| {}).is_ok());
+    });
+}
+
+#[test]
+fn a_panic_in_a_worker_reaches_the_caller() {
+    interleavings(|| {
+        let job = Arc::new(new_job());
+        let worker = {
+            let job = job.clone();
+            loom::thread::spawn(move || {
+                if job.join(job.state()) {
+                    job.help();
+                }
+            })
+        };
+        let result = run(&job, 2, &|i| {
+            if i == 1 {
+                std::panic::resume_unwind(Box::new("piece 1"));
+            }
+        });
+        assert_eq!(*result.unwrap_err().downcast::<&str>().unwrap(), "piece 1");
+        worker.join().unwrap();
+    });
+}

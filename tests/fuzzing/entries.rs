@@ -1,0 +1,90 @@
+//! One function for each parser that reads bytes from outside. It must return for every input: no panic, no hang.
+//!
+//! `tests/mutations.rs` calls them with mutated seeds in every `make test`; the targets of `cargo fuzz` (`fuzz/`) call the same
+//! functions with what libFuzzer finds. The pickle reader is written in Python and has its mutation test there.
+
+use sha2::Digest;
+use torchtpu::dlpack::{self, DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, ManagedTensor};
+use torchtpu::schema::Schema;
+use torchtpu::{Device, nn::safetensors};
+
+/// The name of each target and its function.
+pub const TARGETS: &[(&str, fn(&[u8]))] =
+    &[("safetensors", safetensors), ("schema", schema), ("dlpack", dlpack), ("disk_cache", disk_cache)];
+
+/// Load the bytes of a safetensors file, and write what was loaded again.
+pub fn safetensors(data: &[u8]) {
+    if let Ok(tensors) = safetensors::load(data, Device::CPU) {
+        let again = safetensors::save(&tensors, None).expect("what was loaded can be saved");
+        assert_eq!(safetensors::load(&again, Device::CPU).expect("what was saved can be loaded").len(), tensors.len());
+    }
+}
+
+/// Parse the schema of an op.
+pub fn schema(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = Schema::parse(text);
+    }
+}
+
+/// Look for the executable in a file of the disk cache: the bytes as they are, and with a checksum that is right, behind which
+/// only the parser's own checks are left.
+pub fn disk_cache(data: &[u8]) {
+    let body = &data[..data.len().saturating_sub(32)];
+    let with_checksum = [body, &sha2::Sha256::digest(body)].concat();
+    for bytes in [data, &with_checksum] {
+        if let Some(program) = torchtpu::lazy::executable_in_cache_file(bytes, b"key") {
+            assert!(program.len() < bytes.len());
+        }
+    }
+}
+
+/// Take a DLPack tensor whose numbers are arbitrary. Its lists are as long as `ndim` says, since a reader cannot know better, and
+/// its memory is a buffer of [`BUFFER`] bytes; elements are read only if they lie inside.
+pub fn dlpack(data: &[u8]) {
+    const BUFFER: usize = 4096;
+    const LISTS: usize = 80;
+    let mut numbers = data.chunks(8).map(|chunk| {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        i64::from_le_bytes(bytes)
+    });
+    let mut next = || numbers.next().unwrap_or(0);
+    let (kind, ndim, has_strides, flags) = (next(), next(), next(), next());
+    let (offset, version, device) = (next(), next(), next());
+    let mut buffer = vec![0u64; BUFFER / 8];
+    let mut shape: Vec<i64> = (0..LISTS).map(|_| next()).collect();
+    let mut strides: Vec<i64> = (0..LISTS).map(|_| next()).collect();
+    let dtype = DLDataType { code: kind as u8, bits: (kind >> 8) as u8, lanes: (kind >> 16) as u16 };
+    let ndim = (ndim as i32).min(LISTS as i32);
+    let mut managed = DLManagedTensorVersioned {
+        version: DLPackVersion { major: version as u32 % 4, minor: (version >> 32) as u32 },
+        manager_ctx: std::ptr::null_mut(),
+        deleter: None,
+        flags: flags as u64,
+        dl_tensor: DLTensor {
+            data: buffer.as_mut_ptr().cast(),
+            device: DLDevice { device_type: device as i32 % 16, device_id: (device >> 32) as i32 },
+            ndim,
+            dtype,
+            shape: shape.as_mut_ptr(),
+            strides: if has_strides & 1 == 0 { std::ptr::null_mut() } else { strides.as_mut_ptr() },
+            byte_offset: offset as u64,
+        },
+    };
+    // SAFETY: the struct, its lists and its buffer outlive the tensor, nobody changes them, and there is no deleter. Elements
+    // outside the buffer are not read.
+    let taken = dlpack::from_dlpack(unsafe { ManagedTensor::from_raw(&mut managed) });
+    if let Ok(x) = taken {
+        let reach = |lowest: bool| -> i128 {
+            let far = |(&size, &stride): (&usize, &i64)| (size as i128 - 1) * i128::from(stride);
+            let ends = x.dims().iter().zip(x.strides().iter()).map(far);
+            ends.filter(|&end| (end < 0) == lowest).sum::<i128>() * x.dtype().size_bytes() as i128
+        };
+        let first = offset as u64 as i128;
+        let end = first + reach(false) + x.dtype().size_bytes() as i128;
+        if x.numel() > 0 && first + reach(true) >= 0 && end <= BUFFER as i128 && x.numel() <= BUFFER {
+            x.copy().expect("elements inside the buffer can be copied");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+"""Inference mode: what is made within is marked, is not kept for backward, and is written within only."""
+
+import pytest
+
+import pytpu as torch
+
+
+def test_inference_mode_says_that_it_is_on():
+    assert not torch.is_inference_mode_enabled()
+    with torch.inference_mode():
+        assert torch.is_inference_mode_enabled() and not torch.is_grad_enabled()
+        with torch.inference_mode(False):
+            assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+            assert not torch.ones(1).is_inference()
+        assert torch.is_inference_mode_enabled()
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
+def test_tensors_made_within_are_inference_tensors(device):
+    with torch.inference_mode():
+        made = [
+            torch.ones(2, device=device),
+            torch.tensor([1.0, 2], device=device),
+            torch.ones(2, device=device) + 1,
+            torch.ones(2, device=device).exp(),
+            torch.ones(2, device=device).view(1, 2),
+            torch.zeros(3, device=device)[1],
+            torch.rand(2, device=device),
+            *torch.ones(2, device=device).split(1),
+            torch.nn.functional.relu(torch.ones(2, device=device)),
+        ]
+    assert all(t.is_inference() and torch.is_inference(t) for t in made)
+    assert made[4].view(2).is_inference() and made[0].detach().is_inference()
+    assert not (made[0] + 1).is_inference() and not made[0].clone().is_inference()
+
+
+def test_normal_tensors_stay_normal_within(device):
+    x = torch.zeros(3, device=device)
+    with torch.inference_mode():
+        view = x.view(3)
+        x.add_(1)
+        assert not view.is_inference() and not x[0].is_inference() and not x.detach().is_inference()
+        assert not x.contiguous().is_inference()
+    view.add_(1)
+    assert x.tolist() == [2, 2, 2]
+
+
+def test_inference_tensors_are_not_saved_for_backward(device):
+    with torch.inference_mode():
+        c = torch.ones(2, device=device)
+    x = torch.ones(2, device=device, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        x * c
+    # Nothing is kept of the operands of a sum.
+    (x + c).sum().backward()
+    assert x.grad.tolist() == [1, 1]
+    assert (x * c.clone()).requires_grad
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: t.add_(1),
+        lambda t: t.mul_(2.0),
+        lambda t: t.relu_(),
+        lambda t: t.zero_(),
+        lambda t: t.copy_(torch.ones(2)),
+        lambda t: t.fill_(2),
+        lambda t: t.uniform_(),
+        lambda t: t.__setitem__(0, 1),
+        lambda t: t.view(-1).add_(1),
+        lambda t: torch.add(torch.ones(2), 1, out=t),
+    ],
+)
+def test_inference_tensors_are_written_within_only(write):
+    with torch.inference_mode():
+        t = torch.ones(2)
+        write(t)
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode is not allowed"):
+        write(t)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        write(t)
+
+
+def test_inference_tensors_have_no_version_and_no_gradient():
+    with torch.inference_mode():
+        t = torch.ones(2)
+    with pytest.raises(RuntimeError, match="Inference tensors do not track version counter"):
+        t._version
+    with pytest.raises(RuntimeError, match="Setting requires_grad=True on inference tensor outside InferenceMode"):
+        t.requires_grad_()
+
+
+def test_nothing_is_recorded_within_even_with_gradients_on():
+    x = torch.ones(1, requires_grad=True)
+    with torch.inference_mode(), torch.enable_grad():
+        assert torch.is_grad_enabled()
+        assert not (x * 2).requires_grad
+    assert torch.is_grad_enabled() and (x * 2).requires_grad
+
+
+def test_functions_and_generators_are_decorated():
+    @torch.inference_mode()
+    def f():
+        return torch.ones(1)
+
+    @torch.inference_mode()
+    def g():
+        yield torch.ones(1)
+        yield torch.ones(1)
+
+    assert f().is_inference() and all(t.is_inference() for t in g())
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_an_error_within_ends_the_mode():
+    with pytest.raises(ZeroDivisionError), torch.inference_mode():
+        1 / 0
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
+def test_a_model_gives_the_same_within(device):
+    m = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(inplace=True), torch.nn.LayerNorm(4)).to(device)
+    x = torch.randn(2, 3, device=device)
+    with torch.inference_mode():
+        y = m(x)
+    assert torch.equal(y, m(x).detach()) and y.is_inference() and not m[0].weight.is_inference()
