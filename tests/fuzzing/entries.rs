@@ -72,20 +72,33 @@ pub fn dlpack(data: &[u8]) {
             byte_offset: offset as u64,
         },
     };
-    // SAFETY: the struct, its lists and its buffer outlive the tensor, nobody changes them, and there is no deleter. Elements
-    // outside the buffer are not read.
-    let taken = dlpack::from_dlpack(unsafe { ManagedTensor::from_raw(&mut managed) });
-    if let Ok(x) = taken {
-        let reach = |lowest: bool| -> i128 {
-            // A negative stride is kept as its two's complement.
-            let far = |(&size, &stride): (&usize, &usize)| (size as i128 - 1) * (stride as isize as i128);
-            let ends = x.dims().iter().zip(x.strides().iter()).map(far);
-            ends.filter(|&end| (end < 0) == lowest).sum::<i128>() * x.dtype().size_bytes() as i128
-        };
-        let first = offset as u64 as i128;
-        let end = first + reach(false) + x.dtype().size_bytes() as i128;
-        if x.numel() > 0 && first + reach(true) >= 0 && end <= BUFFER as i128 && x.numel() <= BUFFER {
-            x.copy().expect("elements inside the buffer can be copied");
-        }
+    // The compact strides that stand for absent ones.
+    let rank = ndim.max(0) as usize;
+    let sizes = &shape[..rank];
+    let steps: Vec<i128> = match has_strides & 1 {
+        0 => (0..rank)
+            .map(|i| sizes[i + 1..].iter().map(|&n| i128::from(n.clamp(0, 1 << 20))).fold(1, saturating))
+            .collect(),
+        _ => strides[..rank].iter().map(|&step| i128::from(step)).collect(),
+    };
+    let bytes = i128::from(dtype.bits / 8);
+    let ends = sizes.iter().zip(&steps).map(|(&n, &step)| saturating(i128::from(n) - 1, step));
+    let (lowest, highest) = ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0)));
+    let first = i128::from(offset as u64);
+    let is_inside = first + lowest * bytes >= 0 && first + (highest + 1) * bytes <= BUFFER as i128;
+    // SAFETY: the struct, its lists and its buffer outlive the tensor, nobody changes them, and there is no deleter.
+    let managed = unsafe { ManagedTensor::from_raw(&mut managed) };
+    // What is made of numbers alone must be safe for all numbers; memory is read only where the numbers tell the truth.
+    let _ = managed.meta();
+    if is_inside
+        && let Ok(x) = dlpack::from_dlpack(managed)
+        && x.numel() <= BUFFER
+    {
+        x.copy().expect("elements inside the buffer can be copied");
     }
+}
+
+/// A product that stays small enough to be added up.
+fn saturating(a: i128, b: i128) -> i128 {
+    a.saturating_mul(b).clamp(-(1 << 100), 1 << 100)
 }
