@@ -153,7 +153,7 @@ impl Schema {
                 "Generator" => Ty::Generator,
                 "int[]" | "SymInt[]" => Ty::IntList(0),
                 t if t.starts_with("int[") || t.starts_with("SymInt[") => {
-                    let n = &t[t.find('[').expect("checked") + 1..t.len() - 1];
+                    let n = t.split_once('[').and_then(|(_, n)| n.strip_suffix(']')).ok_or_else(|| bad(t))?;
                     Ty::IntList(n.parse().map_err(|_| bad(t))?)
                 }
                 t => return Err(bad(t)),
@@ -165,7 +165,8 @@ impl Schema {
                 Some("False") => Default::Bool(false),
                 Some("Mean") => Default::Int(1),
                 Some(v) if v.starts_with('[') => {
-                    let items = v[1..v.len() - 1].split(',').filter(|s| !s.is_empty());
+                    let list = v[1..].strip_suffix(']').ok_or_else(|| bad(v))?;
+                    let items = list.split(',').filter(|s| !s.is_empty());
                     Default::Ints(items.map(|s| s.trim().parse().map_err(|_| bad(v))).collect::<Result<_>>()?)
                 }
                 Some(v) => match (v.parse::<i64>(), v.parse::<f64>()) {
