@@ -79,7 +79,7 @@ NAMES = {
         "_dynamo": "reset",
         "_dynamo.backends.registry": "list_backends",
         "_dynamo.external_utils": "is_compiling",
-        "_dynamo.decorators": "allow_in_graph assume_constant_result disable disallow_in_graph nonstrict_trace set_stance "
+        "_dynamo.decorators": "allow_in_graph assume_constant_result disable disallow_in_graph nonstrict_trace "
         "graph_break mark_dynamic mark_static mark_static_address maybe_mark_dynamic",
         "_dynamo.eval_frame": "optimize",
     },

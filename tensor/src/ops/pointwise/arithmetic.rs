@@ -349,7 +349,9 @@ fn add_alpha(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, alpha: Scalar) ->
             return arith(kind, Operand::Tensor(&wide(a)?), Operand::Tensor(&scaled))?.to_dtype(dtype);
         }
         // The product has the dtype of the result: an integer times a fraction is not cut off.
-        Operand::Tensor(b) => arith(BinaryKind::Mul, Operand::Tensor(&b.to_dtype(dtype)?), Operand::Scalar(alpha))?,
+        Operand::Tensor(b) => {
+            arith(BinaryKind::Mul, Operand::Tensor(&b.to_dtype(dtype)?), Operand::Scalar(alpha))?.to_dtype(dtype)?
+        }
     };
     arith(kind, a, Operand::Tensor(&b))
 }
