@@ -8,7 +8,7 @@
 //! magic | key length | key | executable length | executable | SHA-256 of all before
 //! ```
 //!
-//! An executable is native code, so an entry is trusted only if nobody but this user and root could have written it
+//! An executable is native code, so an entry is trusted only if no user but this one and root could write it
 //! (`docs/decisions/disk-cache.md`). The folder is held open, and files are opened relative to it: a folder that is replaced
 //! after the check is not followed.
 
