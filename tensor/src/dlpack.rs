@@ -23,7 +23,6 @@
 //! ```
 
 use crate::block::reach;
-use crate::dims::MAX_DIMS;
 use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Tensor};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -311,9 +310,8 @@ impl<M: Form> ManagedTensor<M> {
             return Err(refused(format!("Cannot pack tensors on {}", x.device())));
         }
         let list = |from: &Dims| {
-            let mut to = [0; MAX_DIMS];
-            to.iter_mut().zip(from.iter()).for_each(|(to, &n)| *to = n as i64);
-            to
+            // At least one, so that the address is one of an element.
+            from.iter().map(|&n| n as i64).chain([0]).collect::<Box<[i64]>>()
         };
         let dl_tensor = DLTensor {
             data: x.data_ptr() as *mut c_void,
@@ -332,8 +330,8 @@ impl<M: Form> ManagedTensor<M> {
         unsafe {
             let (dl_tensor, manager_ctx) = (*given).managed.parts();
             *manager_ctx = given.cast();
-            dl_tensor.shape = (&raw mut (*given).shape).cast();
-            dl_tensor.strides = (&raw mut (*given).strides).cast();
+            dl_tensor.shape = (&mut (*given).shape).as_mut_ptr();
+            dl_tensor.strides = (&mut (*given).strides).as_mut_ptr();
             Ok(ManagedTensor::from_raw(&raw mut (*given).managed))
         }
     }
@@ -342,8 +340,8 @@ impl<M: Form> ManagedTensor<M> {
 /// What is given away: the struct, the lists it points at, and the tensor, in one box.
 struct Given<M> {
     managed: M,
-    shape: [i64; MAX_DIMS],
-    strides: [i64; MAX_DIMS],
+    shape: Box<[i64]>,
+    strides: Box<[i64]>,
     _tensor: Tensor,
 }
 
@@ -496,7 +494,7 @@ unsafe fn layout(x: &DLTensor) -> Result<Layout> {
     if dims.checked_numel().is_none() {
         return Err(Error::runtime("numel: integer multiplication overflow"));
     }
-    let mut strides = dims.contiguous_strides();
+    let mut strides = dims.contiguous_strides().to_vec();
     if !x.strides.is_null() {
         for ((to, &from), &n) in strides.iter_mut().zip(list(x.strides)).zip(&sizes) {
             *to = match usize::try_from(from) {
@@ -513,7 +511,7 @@ unsafe fn layout(x: &DLTensor) -> Result<Layout> {
     let bytes = reach(&dims, &strides).checked_mul(dtype.size_bytes());
     if bytes.is_none_or(|n| n > isize::MAX as usize) {
         return Err(Error::runtime(format!(
-            "Storage size calculation overflowed with sizes={dims} and strides={strides}"
+            "Storage size calculation overflowed with sizes={dims} and strides={strides:?}"
         )));
     }
     let data = x.data.cast::<u8>().wrapping_add(x.byte_offset as usize);
@@ -521,5 +519,5 @@ unsafe fn layout(x: &DLTensor) -> Result<Layout> {
     if dims.numel() > 0 && (data.is_null() || !data.addr().is_multiple_of(dtype.to_real().size_bytes())) {
         return Err(refused("from_dlpack: the memory is not aligned to its element size; copy the array first"));
     }
-    Ok(Layout { meta: Meta { dims, dtype, device: Device::CPU }, strides, data })
+    Ok(Layout { meta: Meta { dims, dtype, device: Device::CPU }, strides: Dims::new(&strides), data })
 }

@@ -439,7 +439,7 @@ fn broadcast_dims_slow(a: &Dims, b: &Dims) -> Result<Dims> {
     for i in 1..=n {
         let x = if i <= a.len() { a[a.len() - i] } else { 1 };
         let y = if i <= b.len() { b[b.len() - i] } else { 1 };
-        out[n - i] = if x == y || y == 1 {
+        let size = if x == y || y == 1 {
             x
         } else if x == 1 {
             y
@@ -449,6 +449,7 @@ fn broadcast_dims_slow(a: &Dims, b: &Dims) -> Result<Dims> {
                 n - i
             )));
         };
+        out.set(n - i, size);
     }
     Ok(out)
 }
@@ -501,13 +502,19 @@ pub fn normalize_dim(dim: i64, rank: usize) -> Result<usize> {
     Ok(if dim < 0 { dim + n } else { dim } as usize)
 }
 
+/// The mask of all dimensions: its lowest `rank` bits.
+#[inline]
+pub fn all_dims(rank: usize) -> u64 {
+    u64::MAX.checked_shr(64 - rank as u32).unwrap_or(0)
+}
+
 /// [`normalize_dim`] for a list, which must not repeat a dimension; empty means all.
 ///
 /// # Errors
 /// `Index` or `Runtime`, in PyTorch's wording.
 pub fn normalize_dims(dims: &[i64], rank: usize) -> Result<u64> {
     if dims.is_empty() {
-        return Ok((1u64 << rank) - 1);
+        return Ok(all_dims(rank));
     }
     let mut mask = 0u64;
     for &d in dims {

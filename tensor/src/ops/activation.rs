@@ -418,9 +418,7 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
                 weight.numel()
             )));
         }
-        let mut d = Dims::filled(1, x.dims().len());
-        d[1] = channels;
-        weight.reshape_dims(d)?
+        weight.reshape_dims(Dims::filled(1, x.dims().len()).with(1, channels))?
     };
     choose(&x.gt_scalar(0.0)?, x, &x.mul(&w)?)
 }

@@ -155,7 +155,7 @@ impl Fused for Attention {
             }
         }
         let mut dims = *x[0].dims();
-        dims[3] = v[3];
+        dims.set(3, v[3]);
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
@@ -362,7 +362,7 @@ fn repeat_heads(q: &Tensor, t: &Tensor) -> Result<Tensor> {
     let mut spread: Dims = *t.dims();
     spread.insert(at + 1, want / have);
     let mut out = *t.dims();
-    out[at] = want;
+    out.set(at, want);
     t.unsqueeze(at as i64 + 1)?.expand_dims(&spread)?.reshape_dims(out)
 }
 

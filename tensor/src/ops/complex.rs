@@ -17,9 +17,7 @@ pub struct AsReal;
 impl ViewOp for AsReal {
     const NAME: &'static str = "view_as_real";
     fn layout(&self, x: &Layout) -> Result<Layout> {
-        if x.dims.len() == crate::dims::MAX_DIMS {
-            Dims::try_new(&[1; crate::dims::MAX_DIMS + 1])?;
-        }
+        Dims::check_rank(x.dims.len() + 1)?;
         let mut l = Layout { dims: x.dims, strides: x.strides.iter().map(|s| 2 * s).collect(), offset: 2 * x.offset };
         l.dims.push(2);
         l.strides.push(1);
@@ -31,7 +29,7 @@ impl ViewOp for AsReal {
     fn lower(&self, f: &mut Func, x: &Value, y: &Meta) -> Value {
         let mut dims = y.dims;
         let last = dims.len() - 1;
-        dims[last] = 1;
+        dims.set(last, 1);
         let parts = ["stablehlo.real", "stablehlo.imag"].map(|op| {
             let part = f.unary(op, x);
             f.reshape(&part, &dims)

@@ -38,7 +38,8 @@ impl Op for Cat {
                     )));
                 }
             }
-            dims[self.dim] = dims[self.dim].checked_add(d[self.dim]).ok_or_else(too_many)?;
+            let size = dims[self.dim].checked_add(d[self.dim]).ok_or_else(too_many)?;
+            dims.set(self.dim, size);
         }
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
     }

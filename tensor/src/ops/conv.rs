@@ -1,7 +1,7 @@
 //! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of it.
 
 use crate::op::{
-    Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, same_device,
+    Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, all_dims, same_device,
 };
 use crate::ops::conv_lower;
 use crate::ops::dtype::{c_name, expect_float};
@@ -138,7 +138,7 @@ impl Op for Conv {
         let gw = if s.needs(1) { Some(weight_grad(self.0, s.meta(1).dims, s.x(0), g)?) } else { None };
         let mut grads: Grads = smallvec![gx, gw];
         if s.len() > 2 {
-            let around = ((1u64 << g.dims().len()) - 1) & !2;
+            let around = all_dims(g.dims().len()) & !2;
             grads.push(if s.needs(2) { Some(super::reduce::sum_mask(g, around)?) } else { None });
         }
         Ok(grads)
@@ -483,7 +483,7 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
                 )));
             }
             let mut shape = Dims::filled(1, out.len());
-            shape[1] = channels;
+            shape.set(1, channels);
             y.add(&b.reshape_dims(shape)?)
         }
     }

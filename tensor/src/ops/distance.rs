@@ -47,7 +47,7 @@ fn norm(x: &Tensor, p: f64, keep: bool) -> Result<Tensor> {
     let rank = x.dims().len();
     if x.dims().last() == Some(&0) {
         let mut dims = *x.dims();
-        dims[rank - 1] = 1;
+        dims.set(rank - 1, 1);
         let y = x.sum_dim(&last, true)?.reshape_dims(dims)?;
         return if keep { Ok(y) } else { y.squeeze(-1) };
     }

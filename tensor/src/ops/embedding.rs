@@ -62,7 +62,7 @@ impl Fused for Embedding {
             g = g.mul(&rarity(w, idx)?)?;
         }
         let mut rows = w.dims;
-        rows[0] = idx.numel();
+        rows.set(0, idx.numel());
         let flat = idx.reshape_dims(Dims::new(&[idx.numel()]))?;
         let zeros = Tensor::zeros_like_meta(w)?;
         Ok(smallvec![Some(index_add(&zeros, 0, &flat, &g.reshape_dims(rows)?)?), None])

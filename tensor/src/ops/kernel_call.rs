@@ -438,7 +438,7 @@ fn layout(call: &KernelCall, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
     let scores = o.score_dims(&x[q].sizes, &x[q + 1].sizes);
     let mut spread = Dims::filled(0, 4);
     for (d, (&n, &stride)) in sizes.iter().zip(strides.iter()).enumerate() {
-        spread[4 - sizes.len() + d] = if n == 1 { 0 } else { stride };
+        spread.set(4 - sizes.len() + d, if n == 1 { 0 } else { stride });
     }
     (scores, spread)
 }

@@ -87,7 +87,7 @@ pub(super) fn slice(f: &mut Func, x: &Value, s: &Slice, start: &Value) -> Value 
 fn pad(f: &mut Func, p: &Pad, x: &[Value], y: &Meta, offsets: &[Value]) -> Value {
     let zero = f.scalar_i64(0, ElementType::S64);
     let (mut from, mut to) = (vec![zero.clone(); y.dims.len()], vec![zero; y.dims.len()]);
-    let (mut still, mut sizes) = (*p, x[0].shape().to_vec());
+    let (mut still, mut sizes) = (p.clone(), x[0].shape().to_vec());
     for (d, offset) in p.moving().zip(offsets) {
         if p.high[d] < 0 {
             from[d] = offset.clone();

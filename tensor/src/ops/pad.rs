@@ -4,7 +4,7 @@ use super::shape::Slice;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::schema::{Row, SampleArg, Scope, Tier, ints, n, t};
 use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use torchtpu_stablehlo::ElementType::{Pred, S64};
 
 /// Surrounds a tensor with a number and spreads its elements; negative `low` and `high` cut off.
@@ -14,17 +14,18 @@ use torchtpu_stablehlo::ElementType::{Pred, S64};
 /// | x | `[n0, n1, ..]` |
 /// | value | 0-d, dtype of x |
 /// | y | `low + high + (n - 1) * (interior + 1) + 1` each, or `low + high` where n is 0 |
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pad {
-    pub(super) low: [i32; crate::dims::MAX_DIMS],
-    pub(super) high: [i32; crate::dims::MAX_DIMS],
-    interior: [u32; crate::dims::MAX_DIMS],
+    pub(super) low: SmallVec<[i32; 8]>,
+    pub(super) high: SmallVec<[i32; 8]>,
+    interior: SmallVec<[u32; 8]>,
 }
 
 impl Pad {
     /// Per dimension: elements before, after, and between neighbours.
-    fn new(spec: &[(i64, i64, usize)]) -> Result<Pad> {
-        let mut p = Pad { low: [0; 8], high: [0; 8], interior: [0; 8] };
+    fn new(spec: &[(i64, i64, usize)], rank: usize) -> Result<Pad> {
+        let n = spec.len().max(rank);
+        let mut p = Pad { low: smallvec![0; n], high: smallvec![0; n], interior: smallvec![0; n] };
         let small = |v: i64| i32::try_from(v).map_err(|_| Error::runtime(format!("padding size {v} is too large")));
         for (i, &(l, h, k)) in spec.iter().enumerate() {
             (p.low[i], p.high[i], p.interior[i]) = (small(l)?, small(h)?, small(k as i64)? as u32);
@@ -67,7 +68,7 @@ impl Op for Pad {
                     dims[i], self.low[i], self.high[i]
                 )));
             }
-            dims[i] = n as usize;
+            dims.set(i, n as usize);
         }
         Ok(x[0].meta().with_dims(dims))
     }
@@ -135,7 +136,7 @@ pub(crate) fn pad(x: &Tensor, spec: &[(i64, i64, usize)], value: Scalar) -> Resu
     if spec.iter().all(|s| *s == (0, 0, 0)) {
         return Ok(x.clone());
     }
-    dispatch::call(Prim::Pad(Box::new(Pad::new(spec)?)), &[x, &Tensor::number(value, x.dtype())?])
+    dispatch::call(Prim::Pad(Box::new(Pad::new(spec, x.dims().len())?)), &[x, &Tensor::number(value, x.dtype())?])
 }
 
 /// Surrounds with a number: elements before and after, per dimension.

@@ -213,7 +213,7 @@ impl Op for Resample {
         let mut dims = *x[0].dims();
         let lead = dims.len() - self.spatial;
         for (d, a) in self.axes().iter().enumerate() {
-            dims[lead + d] = if self.adjoint { a.input } else { a.output };
+            dims.set(lead + d, if self.adjoint { a.input } else { a.output });
         }
         Ok(x[0].meta().with_dims(dims))
     }

@@ -105,7 +105,7 @@ impl Op for TopK {
         if self.k > m.dims[self.dim] {
             return Err(Error::runtime("selected index k out of range")); // C1
         }
-        m.dims[self.dim] = self.k;
+        m.dims.set(self.dim, self.k);
         Ok(m)
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
@@ -192,7 +192,7 @@ impl Op for Pick {
             }
             _ => {}
         }
-        m.dims[self.dim] = 1;
+        m.dims.set(self.dim, 1);
         Ok(m)
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {

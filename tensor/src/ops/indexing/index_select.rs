@@ -40,7 +40,7 @@ impl Op for IndexSelect {
             return Err(Error::runtime("index_select(): self indexing axis dim should be positive"));
         }
         let mut dims = *x[0].dims();
-        dims[self.dim] = x[1].dims()[0];
+        dims.set(self.dim, x[1].dims()[0]);
         Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
@@ -100,7 +100,7 @@ impl Op for IndexAdd {
             )));
         }
         let mut dims = *x[0].dims();
-        dims[self.dim] = x[1].dims()[0];
+        dims.set(self.dim, x[1].dims()[0]);
         if !x[2].dims().is_empty() && *x[2].dims() != dims {
             if name == "index_add" {
                 return Err(Error::runtime(format!(
@@ -122,7 +122,7 @@ impl Op for IndexAdd {
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         copy_of(x[0], &y[0]);
         let mut dims = *x[0].dims();
-        dims[self.dim] = x[1].dims()[0];
+        dims.set(self.dim, x[1].dims()[0]);
         let strides = broadcast_strides(x[2], &dims);
         let (index, src, out) = (x[1].view(), x[2].view_as(&dims, &strides), &mut y[0].view_mut());
         if self.accumulate {
@@ -159,7 +159,7 @@ impl Op for IndexAdd {
                 let rows =
                     dispatch::call(Prim::IndexAdd(IndexAdd { dim: 0, accumulate: false }), &[&rows, s.x(1), &one])?;
                 let mut along = Dims::filled(1, g.dims().len());
-                along[self.dim] = rows.numel();
+                along.set(self.dim, rows.numel());
                 let named = rows.reshape_dims(along)?.ne(&zero)?;
                 pointwise::select(&named, g, &Tensor::zeros_like_meta(g.meta())?)?.sum_to(&Dims::EMPTY)?
             } else {
@@ -380,7 +380,7 @@ fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, i
         return x.copy();
     }
     let mut along = Dims::filled(1, x1.dims().len());
-    along[d] = index.numel();
+    along.set(d, index.numel());
     let at = index.reshape_dims(along)?.expand_dims(s1.dims())?;
     let op = Scatter { dim: d, kind, include_self };
     let size = x1.dims()[d];

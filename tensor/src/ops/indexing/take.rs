@@ -29,19 +29,16 @@ pub fn take_along_dim(x: &Tensor, index: &Tensor, dim: Option<i64>) -> Result<Te
     }
     let d = normalize_dim(dim, x.dims().len())?;
     let without = |t: &Tensor| {
-        let mut dims = *t.dims();
-        if let Some(n) = dims.get_mut(d) {
-            *n = 1;
-        }
-        dims
+        let dims = *t.dims();
+        if d < dims.len() { dims.with(d, 1) } else { dims }
     };
     let mut both = crate::op::broadcast_dims(&without(x), &without(index))?;
     if both.is_empty() {
         return gather(x, dim, index);
     }
-    both[d] = x.dims()[d];
+    both.set(d, x.dims()[d]);
     let x = x.expand_dims(&both)?;
-    both[d] = index.dims()[d];
+    both.set(d, index.dims()[d]);
     let index = index.expand_dims(&both)?;
     // Here, unlike in `gather`, an index is taken modulo the size.
     let size = x.dims()[d] as i64;

@@ -53,9 +53,7 @@ fn without(dims: &Dims, d: usize) -> Dims {
 
 /// Weights of classes shaped to broadcast over x.
 fn spread_weight(w: &Tensor, rank: usize) -> Result<Tensor> {
-    let mut d = Dims::filled(1, rank);
-    d[class_dim(rank)] = w.numel();
-    w.reshape_dims(d)
+    w.reshape_dims(Dims::filled(1, rank).with(class_dim(rank), w.numel()))
 }
 
 impl CrossEntropy {

@@ -127,7 +127,7 @@ impl Fused for Linear {
         if let Some(b) = x.get(2) {
             if b.dims().len() != 1 || b.dims()[0] != w.dims()[0] && b.dims()[0] != 1 {
                 let mut to = *a.dims();
-                to[a.dims().len() - 1] = w.dims()[0];
+                to.set(a.dims().len() - 1, w.dims()[0]);
                 return Err(Error::runtime(format!(
                     "The expanded size of the tensor ({}) must match the existing size ({}) at non-singleton dimension {}.  Target sizes: {}.  Tensor sizes: {}",
                     w.dims()[0],
@@ -147,7 +147,7 @@ impl Fused for Linear {
         }
         let mut dims = *a.dims();
         let r = dims.len();
-        dims[r - 1] = w.dims()[0];
+        dims.set(r - 1, w.dims()[0]);
         Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {

@@ -65,7 +65,7 @@ impl Dot {
 pub(super) fn swap_last(d: &Dims) -> Dims {
     let mut d = *d;
     let n = d.len();
-    d.swap(n - 2, n - 1);
+    d.edit(|d| d.swap(n - 2, n - 1));
     d
 }
 
@@ -102,7 +102,7 @@ impl Op for Dot {
             ))); // C1, C2
         }
         let mut dims = da;
-        dims[r - 1] = db[r - 1];
+        dims.set(r - 1, db[r - 1]);
         let dtype = if self.wide { compute_dtype(a.dtype()) } else { a.dtype() };
         Ok(Meta { dims, dtype, device: same_device(x)? })
     }
@@ -196,7 +196,7 @@ impl Tensor {
             let flat = a2.reshape_dims(Dims::new(&[rows, da[na - 1]]))?;
             let y = flat.mm(&b2)?;
             let mut dims = da;
-            dims[na - 1] = db[1];
+            dims.set(na - 1, db[1]);
             y.view_dims(dims)?
         } else {
             let (la, lb): (Dims, Dims) =

@@ -1,7 +1,7 @@
 //! Over the batch: batch norm, and instance norm, which is one of each sample.
 
 use super::{mean_of, nothing, parameter, per_channel, unwanted};
-use crate::op::{F64, Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
+use crate::op::{F64, Fused, all_dims, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Args, Ret, Sample, SampleArg, positive, t};
@@ -44,7 +44,7 @@ pub struct BatchNormBackward {
 
 /// All dimensions but the channels, and how many elements a channel has.
 fn around_channels(dims: &Dims) -> (u64, usize) {
-    (((1u64 << dims.len()) - 1) & !2, dims.numel() / dims[1].max(1))
+    (all_dims(dims.len()) & !2, dims.numel() / dims[1].max(1))
 }
 
 impl BatchNorm {
@@ -326,8 +326,8 @@ pub(super) fn instance_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<Tensor>
         return x.copy();
     }
     let mut folded = d;
-    folded[0] = 1;
-    folded[1] = d[0] * d[1];
+    folded.set(0, 1);
+    folded.set(1, d[0] * d[1]);
     let (w, b) = (repeated(p.weight)?, repeated(p.bias)?);
     let (rm, rv) = (repeated(p.running_mean)?, repeated(p.running_var)?);
     let inner = BatchNormArgs {

@@ -1,7 +1,7 @@
 //! Over the last dimensions: layer norm and root mean square.
 
 use super::{last, mean_of, nothing, parameter, unwanted};
-use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn};
+use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::reduce::sum_mask;
@@ -175,7 +175,7 @@ impl Fused for LayerNorm {
         }
         let mut dims = first.dims;
         let rank = dims.len();
-        dims[rank - self.shape.len()..].fill(1);
+        dims.edit(|d| d[rank - self.shape.len()..].fill(1));
         m.with_dims(dims)
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
@@ -249,7 +249,7 @@ impl Fused for LayerNormBackward {
         };
         let h = d.mul(&rstd)?;
         let (mask, count) = last(v.dims(), self.of.shape.len());
-        let lead = ((1u64 << v.dims().len()) - 1) & !mask;
+        let lead = all_dims(v.dims().len()) & !mask;
         let mut out: Outs = smallvec![];
         out.push(if self.wanted & 1 != 0 {
             let gw = match x.get(4) {

@@ -11,6 +11,7 @@ pub use batch::{BatchNorm, BatchNormArgs, BatchNormBackward, batch_norm};
 pub use group::group_norm;
 pub use layer::{LayerNorm, LayerNormBackward, layer_norm, rms_norm};
 
+use crate::op::all_dims;
 use crate::ops::dtype::{compute_dtype, narrowed};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
@@ -33,7 +34,7 @@ fn nothing(like: &Tensor) -> Result<Tensor> {
 /// `x` with its last dimensions as a bit mask, and how many elements they hold.
 fn last(dims: &Dims, count: usize) -> (u64, usize) {
     let rank = dims.len();
-    let mask = ((1u64 << count) - 1) << (rank - count);
+    let mask = all_dims(count) << (rank - count);
     (mask, dims[rank - count..].iter().product())
 }
 
@@ -55,9 +56,7 @@ fn parameter(x: &Tensor, p: Option<&Tensor>) -> Result<Option<Tensor>> {
 
 /// A vector of one number a channel, shaped to broadcast over `[n, c, ..]`.
 fn per_channel(p: &Tensor, rank: usize) -> Result<Tensor> {
-    let mut d = Dims::filled(1, rank);
-    d[1] = p.numel();
-    p.reshape_dims(d)
+    p.reshape_dims(Dims::filled(1, rank).with(1, p.numel()))
 }
 
 fn none() -> SampleArg {

@@ -44,10 +44,12 @@ pub(crate) fn broadcast_strides(x: &Tensor, out: &Dims) -> Dims {
     let (d, s) = (x.dims(), x.strides());
     let mut r = Dims::filled(0, out.len());
     let shift = out.len() - d.len();
-    for i in 0..d.len() {
-        if d[i] == out[shift + i] {
-            r[shift + i] = s[i];
+    r.edit(|r| {
+        for i in 0..d.len() {
+            if d[i] == out[shift + i] {
+                r[shift + i] = s[i];
+            }
         }
-    }
+    });
     r
 }

@@ -248,7 +248,7 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
         return Err(Error::runtime("number of categories cannot exceed 2^24"));
     }
     let mut dims = *x.dims();
-    dims[r - 1] = draws as usize;
+    dims.set(r - 1, draws as usize);
     let meta = Meta { dims, dtype: DType::I64, device: x.device() };
     let x = x.detach();
     state::no_grad(|| match x.device().kind {

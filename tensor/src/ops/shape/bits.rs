@@ -46,9 +46,9 @@ fn relaid(x: &Layout, from: DType, to: DType) -> Result<Layout> {
     if new < old {
         dense(x)?;
         let r = old / new;
-        y.dims[last] *= r;
+        y.dims.set(last, x.dims[last] * r);
         y.offset *= r;
-        y.strides.iter_mut().take(last).for_each(|s| *s *= r);
+        y.strides.edit(|s| s[..last].iter_mut().for_each(|s| *s *= r));
         return Ok(y);
     }
     let r = new / old;
@@ -56,11 +56,11 @@ fn relaid(x: &Layout, from: DType, to: DType) -> Result<Layout> {
         0 => Ok(n / r),
         _ => Err(Error::runtime(format!("self.{what} must be divisible by {r} {names}, but got {n}"))), // C3
     };
-    y.dims[last] = whole("size(-1)".into(), x.dims[last])?;
+    y.dims.set(last, whole("size(-1)".into(), x.dims[last])?);
     y.offset = whole("storage_offset()".into(), x.offset)?;
     dense(x)?;
     for d in 0..last {
-        y.strides[d] = whole(format!("stride({d})"), x.strides[d])?;
+        y.strides.set(d, whole(format!("stride({d})"), x.strides[d])?);
     }
     Ok(y)
 }

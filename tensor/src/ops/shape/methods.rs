@@ -1,8 +1,9 @@
 //! The views as methods of a tensor.
 
 use super::{AsStrided, Expand, Permute, Reshape, Slice, infer_size, reshaped_strides};
-use crate::op::{Prim, normalize_dim};
+use crate::op::{Prim, all_dims, normalize_dim};
 use crate::{Dims, Error, Result, Tensor, dispatch};
+use smallvec::{SmallVec, smallvec};
 
 impl Tensor {
     /// A view with these sizes.
@@ -68,7 +69,7 @@ impl Tensor {
         let (a, b) = (normalize_dim(a, rank)?, normalize_dim(b, rank)?);
         let mut d: Dims = (0..rank).collect();
         if rank > 0 {
-            d.swap(a, b);
+            d.edit(|d| d.swap(a, b));
         }
         dispatch::call_view(Prim::Permute(Permute(d)), self)
     }
@@ -99,7 +100,8 @@ impl Tensor {
             )));
         }
         let shift = sizes.len() - d.len();
-        let mut out = Dims::try_new(&vec![0; sizes.len()])?;
+        Dims::check_rank(sizes.len())?;
+        let mut out: SmallVec<[usize; 8]> = smallvec![0; sizes.len()];
         for (i, &s) in sizes.iter().enumerate().rev() {
             let old = (i >= shift).then(|| d[i - shift]);
             out[i] = match (s, old) {
@@ -119,7 +121,7 @@ impl Tensor {
                 }
             };
         }
-        dispatch::call_view(Prim::Expand(Expand(out)), self)
+        dispatch::call_view(Prim::Expand(Expand(Dims::new(&out))), self)
     }
     /// Expands to sizes that are known to be a broadcast of this tensor's.
     pub(crate) fn expand_dims(&self, dims: &Dims) -> Result<Tensor> {
@@ -222,10 +224,8 @@ impl Tensor {
     /// `Index` when out of range.
     pub fn unsqueeze(&self, dim: i64) -> Result<Tensor> {
         let d = normalize_dim(dim, self.dims().len() + 1)?;
-        let mut dims = Dims::try_new(self.dims())?;
-        if dims.len() == crate::dims::MAX_DIMS {
-            Dims::try_new(&[0; crate::dims::MAX_DIMS + 1])?;
-        }
+        Dims::check_rank(self.dims().len() + 1)?;
+        let mut dims = *self.dims();
         dims.insert(d, 1);
         self.view_dims(dims)
     }
@@ -400,7 +400,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         let shift = self.dims().len() - dims.len();
-        let mut mask = (1u64 << shift) - 1;
+        let mut mask = all_dims(shift);
         for (i, &n) in dims.iter().enumerate() {
             if n == 1 && self.dims()[shift + i] != 1 {
                 mask |= 1 << (shift + i);

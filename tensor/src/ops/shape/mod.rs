@@ -11,6 +11,7 @@ pub use rows::{COPY_ROWS, ROWS};
 
 use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
+use smallvec::{SmallVec, smallvec};
 
 /// Reorders dimensions: output dimension `i` is input dimension `self.0[i]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,10 +19,8 @@ pub struct Permute(pub Dims);
 
 impl Permute {
     fn inverse(&self) -> Dims {
-        let mut inv = Dims::filled(0, self.0.len());
-        for (i, &d) in self.0.iter().enumerate() {
-            inv[d] = i;
-        }
+        let mut inv = self.0;
+        inv.edit(|inv| self.0.iter().enumerate().for_each(|(i, &d)| inv[d] = i));
         inv
     }
 }
@@ -51,12 +50,17 @@ impl ViewOp for Expand {
     const NAME: &'static str = "expand";
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let shift = self.0.len() - x.dims.len();
-        let mut strides = Dims::filled(0, self.0.len());
-        for i in 0..x.dims.len() {
-            if x.dims[i] == self.0[shift + i] {
-                strides[shift + i] = x.strides[i];
+        let mut strides = self.0;
+        strides.edit(|strides| {
+            for i in (0..self.0.len()).rev() {
+                strides[i] = match i.checked_sub(shift) {
+                    Some(d) if x.dims[d] == self.0[i] => x.strides[d],
+                    // A new dimension of size one continues the next one, as in PyTorch.
+                    None if self.0[i] == 1 => self.0.get(i + 1).map_or(1, |n| n * strides[i + 1]),
+                    _ => 0,
+                };
             }
-        }
+        });
         Ok(Layout { dims: self.0, strides, offset: x.offset })
     }
     fn lower(&self, f: &mut Func, x: &Value, _: &Meta) -> Value {
@@ -107,9 +111,9 @@ impl ViewOp for Slice {
     const NAME: &'static str = "slice";
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let mut l = *x;
-        l.dims[self.dim] = self.len;
+        l.dims.set(self.dim, self.len);
         // Of one element at most, where it wraps around.
-        l.strides[self.dim] = x.strides[self.dim].wrapping_mul(self.step);
+        l.strides.set(self.dim, x.strides[self.dim].wrapping_mul(self.step));
         // An empty slice at the end stays within the storage.
         l.offset += if self.len == 0 { 0 } else { self.start * x.strides[self.dim] };
         Ok(l)
@@ -135,7 +139,7 @@ pub(crate) fn reshaped_strides(dims: &Dims, strides: &Dims, out: &Dims) -> Optio
         return Some(if dims == out { *strides } else { out.contiguous_strides() });
     }
     // Runs of input dimensions that are contiguous among themselves are split into output dimensions, from the right.
-    let mut r = Dims::filled(0, out.len());
+    let mut r: SmallVec<[usize; 8]> = smallvec![0; out.len()];
     let mut o = out.len();
     let mut run_elements = 1;
     let mut run_stride = strides.last().copied().unwrap_or(1);
@@ -166,7 +170,7 @@ pub(crate) fn reshaped_strides(dims: &Dims, strides: &Dims, out: &Dims) -> Optio
         r[o - 1] = if o < out.len() { r[o] * out[o] } else { 1 };
         o -= 1;
     }
-    Some(r)
+    Some(Dims::new(&r))
 }
 
 impl ViewOp for Reshape {
@@ -205,7 +209,7 @@ pub struct AsStrided {
 
 /// How many steps along each dimension make `distance`, where one step is as far as `strides` says; the farthest first.
 fn steps(mut distance: usize, dims: &Dims, strides: &Dims) -> Option<Dims> {
-    let mut steps = Dims::new(&vec![0; dims.len()]);
+    let mut steps: SmallVec<[usize; 8]> = smallvec![0; dims.len()];
     let mut order: Vec<usize> = (0..dims.len()).filter(|&d| dims[d] > 1).collect();
     order.sort_by_key(|&d| std::cmp::Reverse(strides[d]));
     for d in order {
@@ -214,7 +218,7 @@ fn steps(mut distance: usize, dims: &Dims, strides: &Dims) -> Option<Dims> {
             distance %= strides[d];
         }
     }
-    (distance == 0).then_some(steps)
+    (distance == 0).then(|| Dims::new(&steps))
 }
 
 /// Distance of so many steps along each dimension.
@@ -240,8 +244,8 @@ impl AsStrided {
         for (k, (&n, &stride)) in self.dims.iter().zip(&self.strides).enumerate() {
             // Where nothing is walked, the stride says nothing.
             let step = steps(if n > 1 { stride } else { 0 }, &from.dims, &from.strides)?;
-            w.strides[k] = distance(&step, &to.strides);
-            last.iter_mut().zip(&step).for_each(|(l, s)| *l += n.saturating_sub(1) * s);
+            w.strides.set(k, distance(&step, &to.strides));
+            last.edit(|last| last.iter_mut().zip(&step).for_each(|(l, s)| *l += n.saturating_sub(1) * s));
         }
         last.iter().zip(&from.dims).all(|(l, n)| l < n).then_some(w)
     }
@@ -320,7 +324,8 @@ impl ViewOp for AsStrided {
 pub fn infer_size(sizes: &[i64], numel: usize) -> Result<Dims> {
     let mut unknown = None;
     let mut known: usize = 1;
-    let mut dims = Dims::try_new(&vec![0; sizes.len()])?;
+    Dims::check_rank(sizes.len())?;
+    let mut dims: SmallVec<[usize; 8]> = smallvec![0; sizes.len()];
     for (i, &s) in sizes.iter().enumerate() {
         match s {
             -1 if unknown.is_some() => return Err(Error::runtime("only one dimension can be inferred")),
@@ -342,9 +347,9 @@ pub fn infer_size(sizes: &[i64], numel: usize) -> Result<Dims> {
         ))),
         Some(i) if numel.is_multiple_of(known) => {
             dims[i] = numel / known;
-            Ok(dims)
+            Ok(Dims::new(&dims))
         }
-        None if known == numel => Ok(dims),
+        None if known == numel => Ok(Dims::new(&dims)),
         _ => Err(invalid()),
     }
 }

@@ -36,7 +36,7 @@ impl BackwardFn for Parts {
             let mut dims = *like.dims();
             match &self.sizes {
                 None => dims.insert(self.dim, missing),
-                Some(sizes) => dims[self.dim] = sizes[at..at + missing].iter().sum(),
+                Some(sizes) => dims.set(self.dim, sizes[at..at + missing].iter().sum()),
             }
             blocks.push(Tensor::zeros_like_meta(&like.meta().with_dims(dims))?);
             at += missing;

@@ -126,7 +126,7 @@ pub(super) fn mode(x: &Tensor, dim: i64, keep: bool) -> Result<(Tensor, Tensor)>
     let (sorted, from) = sort(x, dim, false, true)?;
     // How long the run of equals is that each place ends: counted from where the run began.
     let mut along = Dims::filled(1, rank);
-    along[d] = size;
+    along.set(d, size);
     let place = count_up(size, x.device())?.reshape_dims(along)?.expand_dims(sorted.dims())?;
     let length = if size == 1 {
         place

@@ -124,7 +124,7 @@ fn segment_reduce(
         _ => 0.0,
     });
     let mut dims = *x.dims();
-    dims[d] = segments + 1;
+    dims.set(d, segments + 1);
     let init = Tensor::full_meta(&x.meta().with_dims(dims), Scalar::Float(empty_value))?;
     let y = if x.numel() == 0 {
         crate::ops::pointwise::independent_of(&x.sum()?, init)?
