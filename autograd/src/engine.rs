@@ -369,7 +369,7 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
                 before_step(&hooks.2, &mut given)?;
                 let seen = if hooks.2.post.is_empty() { Vec::new() } else { given.clone() };
                 if let Some(g) = given.swap_remove(0) {
-                    accumulate_into(&leaf, g, create_graph)?;
+                    accumulate_into(&leaf, edge.tensor(), g, create_graph)?;
                 }
                 for (_, hook) in &hooks.1 {
                     hook(edge.tensor())?;
@@ -457,17 +457,30 @@ fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
     if g.device() == meta.device { Ok(g) } else { g.to_device(meta.device) }
 }
 
+/// A first gradient of the leaf `x`, in memory of its own that lies as that of `x` does, or row by row where `x` has gaps.
+#[cold]
+fn like_leaf(x: &Tensor, g: Tensor, own: bool) -> Result<Tensor> {
+    let strides = if x.is_dense() { *x.strides() } else { x.dims().contiguous_strides() };
+    if own && !g.is_lazy() && *g.strides() == strides { Ok(g) } else { g.detach().copy_strided(strides) }
+}
+
 /// Adds to a leaf's `grad`. Without `create_graph` the sum goes into the existing tensor in place, so that references to
 /// it see it.
-fn accumulate_into(leaf: &Leaf, g: Tensor, create_graph: bool) -> Result<()> {
+fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Result<()> {
     loop {
         let old = {
             let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
             match &*slot {
                 None => {
-                    // The first gradient is taken over; a view or a tensor somebody else holds is copied.
-                    let own = !g.is_view() && g.is_contiguous() && g.handle_count() == 1 && !g.has_autograd();
-                    *slot = Some(if own || create_graph { g } else { g.detach().copy()? });
+                    // The first gradient is taken over. A view, or a tensor that has other handles, is copied.
+                    let own = g.view_info().is_none() && g.handle_count() == 1 && !g.has_autograd();
+                    *slot = Some(if create_graph {
+                        g
+                    } else if g.is_contiguous() && x.is_contiguous() {
+                        if own { g } else { g.detach().copy()? }
+                    } else {
+                        like_leaf(x, g, own)?
+                    });
                     return Ok(());
                 }
                 Some(old) if create_graph || old.requires_grad() => old.clone(),
@@ -627,7 +640,7 @@ pub fn backward_at(
         match &x.edge {
             Edge::Leaf(l) => {
                 let leaf = l.leaf()?;
-                accumulate_into(&leaf, g, create_graph)?;
+                accumulate_into(&leaf, l.tensor(), g, create_graph)?;
             }
             // As for `retain_grad`: the gradient of this pass, kept where `.grad` of the tensor finds it.
             Edge::Node(n, nr) => n.keep_grad(*nr, g),

@@ -170,7 +170,7 @@ pub fn apply<F: Function>(function: F, x: &[&Tensor]) -> Result<Outs> {
     }
     for t in &mut y {
         // An input that is given back, and a view made within, are new tensors outside.
-        if !is_dirty(t) && (x.iter().any(|a| a.is_same(t)) || t.is_view()) {
+        if !is_dirty(t) && (x.iter().any(|a| a.is_same(t)) || t.view_info().is_some_and(|v| !v.is_detached())) {
             let plain = t.detach();
             let renamed = |v: &mut Vec<Tensor>| v.iter_mut().filter(|s| s.is_same(t)).for_each(|s| *s = plain.clone());
             renamed(&mut context.fixed);

@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::sync::OnceLock;
-use torchtpu_tensor::{DType, can_cast, default_dtype, promote_types, set_default_dtype};
+use torchtpu_tensor::{DType, MemoryFormat, can_cast, default_dtype, promote_types, set_default_dtype};
 
 /// The type of a tensor's elements.
 #[pyclass(frozen, eq, hash, name = "dtype", module = "torch")]
@@ -242,7 +242,7 @@ impl PyMemoryFormat {
     }
 }
 
-/// Whether `o` is a layout or memory format that is served. A memory format is a hint about speed: values are the same.
+/// Whether `o` is the layout that is supported.
 ///
 /// # Safety
 /// `o` is an object.
@@ -250,7 +250,19 @@ pub unsafe fn is_default_layout(o: *mut PyObject) -> bool {
     Python::attach(|py| {
         // SAFETY: by the contract.
         let o = unsafe { Bound::from_borrowed_ptr(py, o) };
-        o.cast::<PyLayout>().is_ok_and(|l| l.get().0 == "strided") || o.is_instance_of::<PyMemoryFormat>()
+        o.cast::<PyLayout>().is_ok_and(|l| l.get().0 == "strided")
+    })
+}
+
+/// The memory format that `o` is, if it is one.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn memory_format(o: *mut PyObject) -> Option<MemoryFormat> {
+    Python::attach(|py| {
+        // SAFETY: by the contract.
+        let o = unsafe { Bound::from_borrowed_ptr(py, o) };
+        MemoryFormat::from_name(o.cast::<PyMemoryFormat>().ok()?.get().0)
     })
 }
 

@@ -425,6 +425,13 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
             ops::call("fill_.Scalar", &[Arg::Tensor(&s.x), Arg::Scalar(n)])?;
             return Ok(());
         }
+        // As in PyTorch, a value that is broadcast may lie in what is written.
+        let value = if value.shares_storage(&s.x) && value.dims() != s.x.dims() {
+            let sizes: Vec<i64> = s.x.dims().iter().map(|&n| n as i64).collect();
+            value.expand(&sizes)?
+        } else {
+            value
+        };
         enter::work(s.x.numel(), || s.x.copy_(&value).map(|_| ()))?;
         return Ok(());
     }

@@ -17,7 +17,7 @@ use torchtpu_tensor::graph::Leaf;
 use torchtpu_tensor::ops;
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{
-    DType, Device, DeviceKind, GradRef, Meta, Scalar, Tensor, can_cast, default_dtype, state, warning,
+    DType, Device, DeviceKind, GradRef, MemoryFormat, Meta, Scalar, Tensor, can_cast, default_dtype, state, warning,
 };
 
 type Object = *mut PyObject;
@@ -149,7 +149,7 @@ getters! {
         integer(x.version() as usize)
     };
     get_output_nr |x| integer(x.output_nr() as usize);
-    get_base |x| match x.view_info().filter(|v| !v.is_detached()) { Some(v) => Ok(wrap(v.base.clone())), None => none() };
+    get_base |x| match x.view_info().filter(|v| v.is_visible()) { Some(v) => Ok(wrap(v.base.clone())), None => none() };
     get_layout |_x| Python::attach(|py| object_of(py.import("pytpu._C")?.getattr("strided")?));
     get_retains_grad |x| boolean(retains_grad(x));
     get_grad_fn |x| match x.history()? {
@@ -438,7 +438,10 @@ methods! {
     m_storage_id "_storage_id" () |_o, x, _a| integer(x.storage_id());
     m_storage_bytes "_storage_bytes" () |_o, x, _a| integer(x.storage_bytes());
     m_is_resizable "_is_resizable" () |_o, x, _a| boolean(x.is_resizable());
-    m_is_contiguous "is_contiguous" ("memory_format") |_o, x, _a| boolean(x.has_contiguous_strides());
+    m_is_contiguous "is_contiguous" ("memory_format") |_o, x, a| match format_of(a[0], "is_contiguous")? {
+        None => boolean(x.has_contiguous_strides()),
+        Some(f) => boolean(x.is_contiguous_in(f)),
+    };
     m_element_size "element_size" () |_o, x, _a| integer(x.dtype().size_bytes());
     m_item "item" () |_o, x, _a| Ok(number(only_element(x)?));
     m_tolist "tolist" () |_o, x, _a| convert::to_list(x);
@@ -476,16 +479,16 @@ methods! {
     m_to "to" ("device", "dtype", "non_blocking", "copy", "other", "memory_format") |_o, x, a| {
         // SAFETY: objects that the caller holds.
         let (dtype, device, copy) = unsafe { to_arguments(a)? };
-        moved(x, dtype, device, copy)
+        moved(x, dtype, device, copy, format_of(a[5], "to")?)
     };
-    m_cpu "cpu" ("memory_format") |_o, x, _a| moved(x, None, Some(Device::CPU), false);
+    m_cpu "cpu" ("memory_format") |_o, x, a| moved(x, None, Some(Device::CPU), false, format_of(a[0], "cpu")?);
     m_tpu "tpu" ("device", "non_blocking", "memory_format") |_o, x, a| {
         let device = match a[0] {
             d if d.is_null() => Device::TPU,
             // SAFETY: an object that the caller holds.
             d => unsafe { device::extract(d) }?.unwrap_or(Device::TPU),
         };
-        moved(x, None, Some(device), false)
+        moved(x, None, Some(device), false, format_of(a[2], "tpu")?)
     };
     m_text "_text" () |_o, x, _a| {
         let x = x.clone();
@@ -571,14 +574,41 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
 fn address(x: &Tensor) -> usize {
     match x.device().kind {
         DeviceKind::Tpu if x.numel() > 0 => x.storage_id() + x.storage_offset() * x.dtype().size_bytes(),
+        _ if x.numel() == 0 => 0,
         _ => x.data_ptr(),
     }
 }
 
-fn moved(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) -> Outcome {
+/// The memory format that an argument names, if it is given.
+fn format_of(o: Object, function: &str) -> Outcome<Option<MemoryFormat>> {
+    // SAFETY: None, or an object that the caller holds.
+    if o.is_null() || o == unsafe { Py_None() } {
+        return Ok(None);
+    }
+    // SAFETY: an object that the caller holds.
+    match unsafe { dtype::memory_format(o) } {
+        Some(f) => Ok(Some(f)),
+        None => {
+            // SAFETY: as above.
+            let got = unsafe { type_name(o) };
+            Err(PyTypeError::new_err(format!(
+                "{function}(): argument 'memory_format' must be torch.memory_format, not {got}"
+            ))
+            .into())
+        }
+    }
+}
+
+fn moved(
+    x: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    copy: bool,
+    format: Option<MemoryFormat>,
+) -> Outcome {
     let crossing = device.is_some_and(|d| d != x.device());
     let x = x.clone();
-    let f = || ops::convert::to(&x, dtype, device, copy);
+    let f = || ops::convert::to_format(&x, dtype, device, copy, format);
     // Copies to a device wait for it.
     Ok(wrap(if crossing { enter::without_gil(f) } else { enter::work(x.numel(), f) }?))
 }
@@ -759,7 +789,8 @@ fn _swap_tensor(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult
     let (Some(x), Some(v)) = (extract(target), extract(value)) else {
         return Err(PyTypeError::new_err("expected two Tensors"));
     };
-    let new = v.detach();
+    // A view stays one, of the same base.
+    let new = if x.is_view() && v.is_view() { v.same_view().or_raise()? } else { v.detach() };
     match v.history().or_raise()? {
         Some(GradRef::Node(n)) => new.set_grad_ref(Some(GradRef::Node(n)), v.output_nr()),
         _ => move_history(x, &new).or_raise()?,
@@ -767,6 +798,30 @@ fn _swap_tensor(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult
     // SAFETY: a tensor object; no reference to its tensor is in use.
     unsafe { replace(target.as_ptr(), new) };
     Ok(())
+}
+
+/// Strides of a tensor of these sizes in a memory format.
+#[pyfunction]
+fn _format_strides(size: Vec<usize>, format: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    use crate::enter::OrRaise;
+    // SAFETY: an object.
+    let format = unsafe { dtype::memory_format(format.as_ptr()) }
+        .ok_or_else(|| PyTypeError::new_err("memory_format must be a torch.memory_format"))?;
+    let dims = torchtpu_tensor::Dims::try_new(&size).or_raise()?;
+    Ok(format.strides(&dims).or_raise()?.to_vec())
+}
+
+/// Whether the elements fill a range of memory, each place once.
+#[pyfunction]
+fn _is_dense(t: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(extract(t).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?.is_dense())
+}
+
+/// Name of the memory format that a tensor's strides suggest.
+#[pyfunction]
+fn _suggested_format(t: &Bound<'_, PyAny>) -> PyResult<&'static str> {
+    let x = extract(t).ok_or_else(|| PyTypeError::new_err("expected a Tensor"))?;
+    Ok(x.suggested_format().name())
 }
 
 /// Layout and elements of another tensor, on the same storage; what `torch.load` rebuilds tensors with.
@@ -787,5 +842,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("is_tensor", wrap_pyfunction!(is_tensor_object, m)?)?;
     m.add_function(wrap_pyfunction!(_swap_tensor, m)?)?;
     m.add_function(wrap_pyfunction!(_strided, m)?)?;
+    m.add_function(wrap_pyfunction!(_format_strides, m)?)?;
+    m.add_function(wrap_pyfunction!(_suggested_format, m)?)?;
+    m.add_function(wrap_pyfunction!(_is_dense, m)?)?;
     Ok(())
 }

@@ -18,7 +18,7 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::schema::{Arg, Args, Ret, Row, Schema, Scope};
-use torchtpu_tensor::{DType, Device, Result, Scalar, Tensor, autocast, ops, state};
+use torchtpu_tensor::{DType, Device, Result, Scalar, Tensor, autocast, inplace, ops, state};
 
 /// Everything of one name.
 pub struct Descriptor {
@@ -393,12 +393,38 @@ const APART: &[&str] = &[
     "gather",
     "take",
     "index_select",
-    "mm",
-    "bmm",
-    "topk",
-    "sort",
     "kthvalue",
+    "take_along_dim",
 ];
+
+/// Functions other than the element-wise ones that may write over an operand only where they read it.
+const IN_STEP: &[&str] = &[
+    "addmm",
+    "addmv",
+    "baddbmm",
+    "cumprod",
+    "cumsum",
+    "index_add",
+    "index_copy",
+    "logcumsumexp",
+    "max",
+    "min",
+    "msort",
+    "norm",
+    "renorm",
+    "scatter",
+    "scatter_add",
+    "sort",
+    "topk",
+];
+
+/// Whether a function is element-wise, by the family that its rows stand in.
+fn is_elementwise(name: &str) -> bool {
+    const FAMILIES: [&str; 5] = ["activation", "blend", "clip", "pointwise", "special"];
+    let named = |row: &Row| row.schema.split(['.', '(']).next() == Some(name);
+    name != "float_power"
+        && ops::FAMILIES.iter().any(|(family, rows)| FAMILIES.contains(family) && rows.iter().any(named))
+}
 
 /// Refuses an `out=` that the function could not be given in PyTorch either.
 #[cold]
@@ -473,9 +499,6 @@ fn check_out(d: &Descriptor, args: &Args<'_>, out: *mut PyObject) -> Outcome<()>
 /// Refuses an `out=`, alone or in a tuple, that lies where an operand does, where the function reads one while it writes the other.
 #[cold]
 fn check_apart(name: &str, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
-    if !APART.contains(&name) {
-        return Ok(());
-    }
     // SAFETY: the caller holds `out` and with it the items of a tuple.
     unsafe {
         if PyTuple_Check(out) != 0 {
@@ -484,17 +507,18 @@ fn check_apart(name: &str, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
     }
     // SAFETY: as above.
     let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
-    let overlaps = |x: &Tensor| x.is_same(target) || (x.shares_storage(target) && x.numel() > 0 && target.numel() > 0);
-    let shared = args.0.iter().any(|a| match a {
-        Arg::Tensor(x) => overlaps(x),
-        Arg::Tensors(list) => list.iter().flatten().any(overlaps),
-        _ => false,
-    });
-    if shared {
-        return Err(PyRuntimeError::new_err(
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
-        )
-        .into());
+    let check = |x: &Tensor| match x.shares_storage(target) {
+        false => Ok(()),
+        true if APART.contains(&name) => inplace::check_disjoint(target, x),
+        true if IN_STEP.contains(&name) || is_elementwise(name) => inplace::check_apart(target, x),
+        true => Ok(()),
+    };
+    for a in args.0 {
+        match a {
+            Arg::Tensor(x) => check(x)?,
+            Arg::Tensors(list) => list.iter().flatten().try_for_each(check)?,
+            _ => {}
+        }
     }
     Ok(())
 }

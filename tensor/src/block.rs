@@ -79,6 +79,8 @@ struct Header {
     flags: AtomicU8,
     /// Whether memory holds the elements, row major and without gaps.
     contiguous: bool,
+    /// [`Header::contiguous`], and the strides of sizes of one are those that a new tensor has.
+    plain: bool,
     class: u8,
     storage: NonNull<Storage>,
     /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`LEAF`], [`LOCK`] and [`WANTS`].
@@ -419,6 +421,7 @@ impl Tensor {
                 refs: AtomicU32::new(1),
                 flags: AtomicU8::new(0),
                 contiguous: true,
+                plain: true,
                 class: class as u8,
                 storage: own,
                 autograd: AtomicPtr::new(null_mut()),
@@ -466,7 +469,7 @@ impl Tensor {
     pub(crate) fn empty_twin(&self) -> Option<Tensor> {
         let h = self.header();
         let bytes = h.numel * h.meta.dtype.size_bytes();
-        if !h.contiguous || h.meta.device.kind != DeviceKind::Cpu || bytes > 1024 {
+        if !h.plain || h.meta.device.kind != DeviceKind::Cpu || bytes > 1024 {
             return None;
         }
         let class = 1 + (bytes > 64) as usize + (bytes > 256) as usize;
@@ -480,7 +483,7 @@ impl Tensor {
     /// A tensor that stands for a value of the device, described as this contiguous one; takes over the reference.
     #[inline(always)]
     pub(crate) fn device_twin(&self, handle: u64) -> Tensor {
-        debug_assert!(self.is_contiguous());
+        debug_assert!(self.is_plain());
         self.twin(0, Storage::new(handle, self.storage().bytes, Owner::Device, 0))
     }
 
@@ -524,9 +527,32 @@ impl Tensor {
         let mut storage = Storage::new(data as u64, bytes, Owner::Foreign, 0);
         storage.keep = Some(keep);
         let mut t = Tensor::build(meta, 0, storage);
-        t.unshared().strides = Dims::new(strides);
-        t.unshared().contiguous = torchtpu_kernels::is_contiguous(&meta.dims, strides);
+        let h = t.unshared();
+        h.strides = Dims::new(strides);
+        h.contiguous = torchtpu_kernels::is_contiguous(&meta.dims, strides);
+        h.plain = h.contiguous && has_plain_strides(&h.meta.dims, &h.strides);
         t
+    }
+
+    /// This tensor with other strides for the same sizes, for the code that has just made it and alone knows of it. They must reach the same
+    /// elements of memory: an order of dimensions without gaps. Where memory holds values already, they must not depend on their places.
+    #[cold]
+    pub(crate) fn with_strides(mut self, strides: Dims) -> Tensor {
+        assert!(reach(self.dims(), &strides) <= reach(self.dims(), self.strides()), "strides leave the memory");
+        let h = self.unshared();
+        h.contiguous =
+            *h.flags.get_mut() & (CONJUGATED | NEGATED) == 0 && torchtpu_kernels::is_contiguous(&h.meta.dims, &strides);
+        h.plain = h.contiguous && has_plain_strides(&h.meta.dims, &strides);
+        h.strides = strides;
+        self
+    }
+
+    /// A `cpu` or `meta` tensor whose elements are not set, with strides that leave no gaps.
+    ///
+    /// # Errors
+    /// As [`Tensor::empty`].
+    pub(crate) fn empty_with(meta: &Meta, strides: Dims) -> Result<Tensor> {
+        Ok(Tensor::empty(meta)?.with_strides(strides))
     }
 
     fn unshared(&mut self) -> &mut Header {
@@ -571,12 +597,14 @@ impl Tensor {
         let block = take_block(0);
         let header = block.cast::<Header>();
         let lazy = self.lazy_flags();
+        let contiguous = lazy == 0 && torchtpu_kernels::is_contiguous(&meta.dims, &strides);
         // SAFETY: a free block of class 0 holds a header.
         unsafe {
             header.write(Header {
                 refs: AtomicU32::new(1),
                 flags: AtomicU8::new(lazy | self.header().flags.load(Ordering::Relaxed) & (UNVERSIONED | INFERENCE)),
-                contiguous: lazy == 0 && torchtpu_kernels::is_contiguous(&meta.dims, &strides),
+                contiguous,
+                plain: contiguous && has_plain_strides(&meta.dims, &strides),
                 class: 0,
                 storage: self.header().storage,
                 autograd: AtomicPtr::new(null_mut()),
@@ -632,6 +660,12 @@ impl Tensor {
     pub fn is_contiguous(&self) -> bool {
         self.header().contiguous
     }
+    /// Whether the strides are those of a new row-major tensor and memory holds the elements. Other contiguous tensors have sizes of one with
+    /// other strides.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.header().plain
+    }
     /// Whether the strides are row major without gaps; memory may still hold conjugates or negatives.
     #[inline]
     pub fn has_contiguous_strides(&self) -> bool {
@@ -662,6 +696,7 @@ impl Tensor {
         *h.flags.get_mut() ^= if conjugate { CONJUGATED } else { NEGATED };
         h.contiguous = *h.flags.get_mut() & (CONJUGATED | NEGATED) == 0
             && torchtpu_kernels::is_contiguous(&h.meta.dims, &h.strides);
+        h.plain = h.contiguous && has_plain_strides(&h.meta.dims, &h.strides);
     }
     /// Whether this tensor stands for a number.
     #[inline(always)]
@@ -1013,6 +1048,13 @@ impl Storage {
             keep: None,
         }
     }
+}
+
+/// Whether the strides of a contiguous layout are those of a new tensor.
+#[inline(always)]
+fn has_plain_strides(dims: &Dims, strides: &Dims) -> bool {
+    // Where all sizes are two or more, there is one choice.
+    dims.iter().all(|n| *n > 1) || *strides == dims.contiguous_strides()
 }
 
 /// Elements from the first to the last that sizes and strides reach, inclusive; zero without elements, and the largest number where

@@ -4,10 +4,10 @@
 //! ([`view`](crate::view), [`inplace`](crate::inplace)), since an op itself is already pure; execute is a kernel, a trace
 //! entry or nothing, by device.
 
-use crate::op::{Layout, Outs, Prim};
+use crate::op::{Layout, Outs, Prim, Strides};
 use crate::ops::shape::AsStrided;
 use crate::view::ViewInfo;
-use crate::{DeviceKind, Dims, Error, Meta, Result, Tensor, autocast, backend, graph, state};
+use crate::{DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Tensor, autocast, backend, graph, state, strides};
 use smallvec::{SmallVec, smallvec};
 
 /// Whether a test counts ops or a thread casts for them, so that shortcuts must not be taken.
@@ -57,22 +57,99 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     if grad && !op.has_vjp() {
         return expand(&op, x).map(|mut y| y.swap_remove(0));
     }
-    let y = if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
+    let y = if x.iter().any(|t| !t.is_plain()) {
+        call_strided(&op, x, meta)?
+    } else if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
         let y = Tensor::empty(&meta)?;
-        if x.iter().any(|t| t.is_lazy()) {
-            run_resolved(&op, x, std::slice::from_ref(&y))?;
-            y
-        } else {
-            match op.kernel(x, std::slice::from_ref(&y)) {
-                Ok(()) => y,
-                Err(e) => return Err(e.in_op(op.name())),
-            }
+        match op.kernel(x, std::slice::from_ref(&y)) {
+            Ok(()) => y,
+            Err(e) => return Err(e.in_op(op.name())),
         }
     } else {
         execute(&op, x, meta)?.swap_remove(0)
     };
     if grad {
         graph::record(op, x, std::slice::from_ref(&y))?;
+    }
+    Ok(y)
+}
+
+/// Runs an op some operand of which has other strides than a new tensor, or holds conjugates or negatives.
+#[inline(never)]
+fn call_strided(op: &Prim, x: &[&Tensor], meta: Meta) -> Result<Tensor> {
+    match op.strides() {
+        Strides::Elementwise => run_with(op, x, meta, strides::elementwise(x, &meta.dims)),
+        Strides::Copied => run_with(op, x, meta, Some(strides::preserved(x[0]))),
+        rule => Ok(arranged(rule, x, execute(op, x, meta)?)?.swap_remove(0)),
+    }
+}
+
+/// Results whose memory is row major, arranged as the rule of their op says.
+fn arranged(rule: Strides, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
+    for t in &mut y {
+        let same_rank = |x: &&&Tensor| x.dims().len() == t.dims().len();
+        let format = |x: &[&Tensor]| {
+            x.iter().filter(same_rank).map(|x| x.suggested_format()).find(|f| *f != MemoryFormat::Contiguous)
+        };
+        let strides = match rule {
+            Strides::RowMajor | Strides::Elementwise | Strides::Copied => continue,
+            Strides::Like if t.dims() == x[0].dims() => strides::preserved(x[0]),
+            Strides::Like => continue,
+            Strides::Format => match format(&x[..x.len().min(2)]) {
+                Some(f) => f.strides(t.dims())?,
+                None => continue,
+            },
+            Strides::CommonFormat => match x[0].suggested_format() {
+                f if f != MemoryFormat::Contiguous && x.iter().all(|x| x.suggested_format() == f) => {
+                    f.strides(t.dims())?
+                }
+                _ => continue,
+            },
+        };
+        if *t.strides() == strides || t.numel() == 0 {
+            continue;
+        }
+        if t.device().kind != DeviceKind::Cpu && t.handle_count() == 1 && t.view_info().is_none() {
+            *t = std::mem::replace(t, x[0].clone()).with_strides(strides);
+        } else {
+            *t = state::no_grad(|| copy_with(&t.detach(), strides))?;
+        }
+    }
+    Ok(y)
+}
+
+/// Runs an op whose result has these strides, row-major ones if none. Only the kernels of element-wise ops write others.
+fn run_with(op: &Prim, x: &[&Tensor], meta: Meta, strides: Option<Dims>) -> Result<Tensor> {
+    let Some(strides) = strides else {
+        return Ok(execute(op, x, meta)?.swap_remove(0));
+    };
+    if meta.device.kind != DeviceKind::Cpu {
+        let y = execute(op, x, meta)?.swap_remove(0);
+        // What an expansion made has its strides already.
+        return Ok(if *y.strides() == strides || y.handle_count() > 1 { y } else { y.with_strides(strides) });
+    }
+    if !op.has_kernel() {
+        return Ok(expand_whole(op, x)?.swap_remove(0));
+    }
+    let y = Tensor::empty_with(&meta, strides)?;
+    if x.iter().any(|t| t.is_lazy()) {
+        run_resolved(op, x, std::slice::from_ref(&y))?;
+    } else {
+        op.kernel(x, std::slice::from_ref(&y)).map_err(|e| e.in_op(op.name()))?;
+    }
+    Ok(y)
+}
+
+/// A copy of `x` with these strides, which leave no gaps.
+pub(crate) fn copy_with(x: &Tensor, strides: Dims) -> Result<Tensor> {
+    let op = Prim::Copy(crate::ops::convert::Copy);
+    if is_unusual() {
+        tell(&op);
+    }
+    let grad = graph::may_need_grad(&[x]);
+    let y = run_with(&op, &[x], *x.meta(), Some(strides))?;
+    if grad {
+        graph::record(op, &[x], std::slice::from_ref(&y))?;
     }
     Ok(y)
 }
@@ -100,7 +177,10 @@ fn call_n_ordinary(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     if grad && !op.has_vjp() {
         return expand(&op, x);
     }
-    let y = execute(&op, x, meta)?;
+    let mut y = execute(&op, x, meta)?;
+    if x.iter().any(|t| !t.is_contiguous()) {
+        y = arranged(op.strides(), x, y)?;
+    }
     if grad {
         graph::record(op, x, &y)?;
     }
@@ -135,7 +215,8 @@ fn expand(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
 fn expand_whole(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     let mut y = state::no_grad(|| expand(op, x))?;
     for t in &mut y {
-        if t.is_view() && !x.iter().any(|x| x.shares_storage(t)) {
+        let is_view = t.view_info().is_some_and(|v| !v.is_detached());
+        if is_view && !x.iter().any(|x| x.shares_storage(t)) {
             *t = t.shallow_alias()?;
         }
     }
@@ -234,6 +315,15 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
         (Prim::AsStrided(_), Some(v)) if !v.is_detached() => (&v.base, v.base.requires_grad()),
         _ => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
     };
+    // A window speaks of memory: where that matters, it looks at the elements in their order there.
+    let ordered;
+    let x = match &op {
+        Prim::AsStrided(w) if !w.own && (needs || x.device().kind == DeviceKind::Tpu) => {
+            ordered = x.in_memory_order()?;
+            &ordered
+        }
+        _ => x,
+    };
     let l = op.layout(&Layout::of(x)).map_err(|e| e.in_op(op.name()))?;
     let meta = x.meta().with_dims(l.dims).with_dtype(op.view_dtype(x.dtype()));
     if !(needs && state::grad_enabled()) {
@@ -254,7 +344,7 @@ fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
     if !state::grad_enabled() || !(x.requires_grad() || base.requires_grad()) || x.numel() == 0 {
         return Ok(None);
     }
-    let begins_storage = base.storage_offset() == 0 && base.is_contiguous() && w.end() <= base.numel();
+    let begins_storage = base.storage_offset() == 0 && !base.is_lazy() && base.is_dense() && w.end() <= base.numel();
     let seen_otherwise = x.dtype() != base.dtype() || x.is_lazy();
     if (begins_storage || seen_otherwise) && (base.requires_grad() || !x.requires_grad()) {
         return Ok(None);

@@ -3,7 +3,7 @@
 //! An op is pure; its in-place form is: compute, write the value into the tensor (through its chain of views), give the
 //! tensor the result's history. Where nothing needs a gradient and the op is one pointwise kernel, it writes directly.
 
-use crate::{Error, GradRef, Result, Tensor, dispatch, scalar, state, view};
+use crate::{DType, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, scalar, state, view};
 use smallvec::SmallVec;
 
 /// Refuses to write an inference tensor outside of inference mode.
@@ -27,41 +27,61 @@ pub fn check_writable(x: &Tensor) -> Result<()> {
     check_history(x)
 }
 
-/// Refuses an operand of which elements lie where others of `x` are written. As in PyTorch, tensors with gaps between their elements
-/// are not looked at.
-pub fn check_apart(x: &Tensor, operand: &Tensor) -> Result<()> {
-    if !x.shares_storage(operand) || x.is_same(operand) || x.numel() == 0 || operand.numel() == 0 {
-        return Ok(());
+/// How the memory of two tensors overlaps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overlap {
+    /// It does not. As in PyTorch, also where a tensor has gaps between its elements or repeats them, which is not looked into.
+    None,
+    /// Some places are shared, or all of them in another order.
+    Partial,
+    /// Both have the same elements in the same places.
+    Full,
+}
+
+impl Overlap {
+    /// How the memory of `x` and `y` overlaps.
+    pub fn of(x: &Tensor, y: &Tensor) -> Overlap {
+        if x.is_same(y) {
+            return Overlap::Full;
+        }
+        if !x.shares_storage(y) || x.numel() == 0 || y.numel() == 0 || !x.is_dense() || !y.is_dense() {
+            return Overlap::None;
+        }
+        let range = |t: &Tensor| {
+            let size = t.dtype().size_bytes();
+            (t.storage_offset() * size, (t.storage_offset() + t.numel()) * size)
+        };
+        let (a, b) = (range(x), range(y));
+        if a == b && layout(x) == layout(y) {
+            Overlap::Full
+        } else if a.1 <= b.0 || b.1 <= a.0 {
+            Overlap::None
+        } else {
+            Overlap::Partial
+        }
     }
-    let range = |t: &Tensor| {
-        let size = t.dtype().size_bytes();
-        (t.storage_offset() * size, (t.storage_offset() + t.numel()) * size)
-    };
-    let (written, read) = (range(x), range(operand));
-    let same = written == read && layout(x) == layout(operand);
-    if same || written.1 <= read.0 || read.1 <= written.0 || !is_dense(x) || !is_dense(operand) {
-        return Ok(());
-    }
-    Err(Error::runtime(
+}
+
+/// The error about an operand that lies where a result is written.
+pub fn overlaps() -> Error {
+    Error::runtime(
         "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the tensor before performing the operation.",
-    ))
+    )
+}
+
+/// Refuses an operand of which elements lie where others of `x` are written.
+pub fn check_apart(x: &Tensor, operand: &Tensor) -> Result<()> {
+    if !x.shares_storage(operand) || Overlap::of(x, operand) != Overlap::Partial { Ok(()) } else { Err(overlaps()) }
+}
+
+/// Refuses an operand that has any element where `x` is written.
+pub fn check_disjoint(x: &Tensor, operand: &Tensor) -> Result<()> {
+    if !x.shares_storage(operand) || Overlap::of(x, operand) == Overlap::None { Ok(()) } else { Err(overlaps()) }
 }
 
 /// Strides and sizes of the dimensions that have more than one element.
 fn layout(x: &Tensor) -> SmallVec<[(usize, usize); 8]> {
     x.strides().iter().copied().zip(x.dims().iter().copied()).filter(|d| d.1 != 1).collect()
-}
-
-/// Whether the elements fill a range of memory, in any order of dimensions.
-fn is_dense(x: &Tensor) -> bool {
-    let mut dims = layout(x);
-    dims.sort_unstable();
-    let mut next = 1;
-    dims.iter().all(|&(stride, n)| {
-        let fits = stride == next;
-        next *= n;
-        fits
-    })
 }
 
 /// Whether several indices lead to the same element, as after `expand`.
@@ -124,6 +144,32 @@ pub fn apply_same(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Resu
         return apply(x, f);
     }
     assign(x, &f(x)?)
+}
+
+/// Writes the elements of `y` that are `hit` over `x`, which repeats elements: the last one written to a place stays.
+pub(crate) fn assign_repeated(x: &Tensor, y: &Tensor, hit: &Tensor) -> Result<()> {
+    let rank = x.dims().len();
+    let repeats = |d: usize| x.dims()[d] > 1 && x.strides()[d] == 0;
+    // One of the copies of each element, and the copies of each element as a last dimension.
+    let once = (0..rank).filter(|&d| repeats(d)).try_fold(x.clone(), |t, d| t.narrow(d as i64, 0, 1))?;
+    let order: Vec<i64> =
+        (0..rank).filter(|&d| !repeats(d)).chain((0..rank).filter(|&d| repeats(d))).map(|d| d as i64).collect();
+    let count: usize = (0..rank).filter(|&d| repeats(d)).map(|d| x.dims()[d]).product();
+    let lines = Dims::new(&[once.numel(), count]);
+    let copies = |t: &Tensor| t.permute(&order)?.reshape_dims(lines);
+    let number = Tensor::arange(Scalar::Int(1), Scalar::Int(count as i64 + 1), Scalar::Int(1), DType::I64, x.device())?;
+    let last = crate::ops::reduce::reduce(
+        crate::ops::reduce::ReduceKind::Max,
+        &copies(hit)?.to_dtype(DType::I64)?.mul(&number)?,
+        Some(&[1]),
+        true,
+    )?;
+    let at = last.add_scalar(-1)?.maximum_scalar(0)?;
+    let new = crate::ops::indexing::gather(&copies(y)?, 1, &at)?;
+    let old = once.permute(&order)?.reshape_dims(Dims::new(&[once.numel(), 1]))?;
+    let new = crate::ops::pointwise::select(&last.gt_scalar(0)?, &new, &old)?;
+    // `once` has sizes of one where `x` repeats, so its own order of elements is that of the lines.
+    assign(&once, &new.reshape_dims(*once.dims())?)
 }
 
 /// Whether a write to `x` leaves nothing of what its history was made for: a view of a part leaves the base the rest.

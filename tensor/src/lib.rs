@@ -46,6 +46,7 @@ pub mod saved;
 mod scalar;
 pub mod schema;
 pub mod state;
+pub mod strides;
 pub mod view;
 pub mod warning;
 
@@ -56,5 +57,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use meta::Meta;
 pub use scalar::{Scalar, can_cast, category, default_complex, default_dtype, promote_types, set_default_dtype};
 pub use state::{GradMode, no_grad};
+pub use strides::MemoryFormat;
 pub use torchtpu_kernels::memory;
 pub use torchtpu_kernels::{DType, Element, bf16, c64, c128, f16};

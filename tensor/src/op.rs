@@ -103,6 +103,23 @@ impl<'a> Saved<'a> {
     }
 }
 
+/// How the strides of an op's results follow from those of its operands, where one of these is not row major.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strides {
+    /// They do not.
+    RowMajor,
+    /// The op is element-wise: the one result keeps the order of the operands' dimensions, and the kernel writes any strides.
+    Elementwise,
+    /// The one result is a copy of the operand, and the kernel writes any strides.
+    Copied,
+    /// Results of the first operand's sizes keep its order of dimensions.
+    Like,
+    /// Results are channels-last where one of the first two operands is.
+    Format,
+    /// The result is channels-last where all operands are.
+    CommonFormat,
+}
+
 /// The rules of a primitive.
 pub trait Op: Debug + Sized {
     /// Name in the trace, in errors and in `grad_fn` names; snake case.
@@ -133,6 +150,8 @@ pub trait Op: Debug + Sized {
     fn takes_complex(&self) -> bool {
         false
     }
+    /// How the strides of the results follow from those of the operands.
+    const STRIDES: Strides = Strides::RowMajor;
 }
 
 /// Sizes, strides and offset of a strided window on a storage.
@@ -220,6 +239,8 @@ pub trait Fused: Debug + Sized {
     fn takes_complex(&self) -> bool {
         false
     }
+    /// How the strides of the results follow from those of the operands.
+    const STRIDES: Strides = Strides::RowMajor;
 }
 
 /// Refuses complex inputs on behalf of an op that does not take them.
@@ -233,6 +254,9 @@ fn no_complex(name: &str, x: &[&Tensor]) -> Error {
 pub(crate) mod prim {
     use super::*;
     pub(crate) const IS_VIEW: bool = false;
+    pub(crate) fn strides<O: Op>(_: &O) -> Strides {
+        O::STRIDES
+    }
     pub(crate) fn label<O: Op>(o: &O) -> &'static str {
         o.label()
     }
@@ -293,6 +317,9 @@ pub(crate) mod prim {
 pub(crate) mod view {
     use super::*;
     pub(crate) const IS_VIEW: bool = true;
+    pub(crate) fn strides<O: ViewOp>(_: &O) -> Strides {
+        Strides::RowMajor
+    }
     pub(crate) fn label<O: ViewOp>(_: &O) -> &'static str {
         O::NAME
     }
@@ -347,6 +374,9 @@ pub(crate) mod view {
 pub(crate) mod fused {
     use super::*;
     pub(crate) const IS_VIEW: bool = false;
+    pub(crate) fn strides<O: Fused>(_: &O) -> Strides {
+        O::STRIDES
+    }
     pub(crate) fn label<O: Fused>(o: &O) -> &'static str {
         o.label()
     }

@@ -4,7 +4,7 @@
 //! functions, methods, in-place and `out=` forms, argument errors and the operator page of the docs come from the rows;
 //! the table-driven tests iterate the samples.
 
-use crate::{DType, Device, Error, Result, Scalar, Tensor};
+use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
 
 /// Type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,10 @@ pub enum Ty {
     DType,
     /// A device.
     Device,
-    /// A memory layout or format; only the default is accepted.
+    /// A memory layout; only the default is accepted.
     Layout,
+    /// A memory format.
+    MemoryFormat,
     /// A random generator.
     Generator,
 }
@@ -73,7 +75,7 @@ impl Default {
             Default::Bool(b) => Arg::Scalar(Scalar::Bool(*b)),
             Default::Ints(v) => Arg::Ints(v.clone().leak()),
             Default::Str(s) => match (ty, s.as_str()) {
-                (Ty::Layout | Ty::DType | Ty::Device, _) => Arg::None,
+                (Ty::Layout | Ty::MemoryFormat | Ty::DType | Ty::Device, _) => Arg::None,
                 (_, s) => Arg::Str(s.to_string().leak()),
             },
         }
@@ -149,7 +151,8 @@ impl Schema {
                 "str" => Ty::Str,
                 "ScalarType" => Ty::DType,
                 "Device" => Ty::Device,
-                "Layout" | "MemoryFormat" => Ty::Layout,
+                "Layout" => Ty::Layout,
+                "MemoryFormat" => Ty::MemoryFormat,
                 "Generator" => Ty::Generator,
                 "int[]" | "SymInt[]" => Ty::IntList(0),
                 t if t.starts_with("int[") || t.starts_with("SymInt[") => {
@@ -225,6 +228,8 @@ pub enum Arg<'a> {
     DType(DType),
     /// A device.
     Device(Device),
+    /// A memory format.
+    MemoryFormat(MemoryFormat),
     /// A generator.
     Generator(&'a crate::random::Generator),
 }
@@ -386,6 +391,14 @@ impl<'a> Args<'a> {
             Arg::DType(d) => Ok(Some(d)),
             Arg::None => Ok(None),
             _ => Err(self.wrong(i, "torch.dtype")),
+        }
+    }
+    /// A memory format or `None`.
+    pub fn memory_format(&self, i: usize) -> Result<Option<MemoryFormat>> {
+        match self.0[i] {
+            Arg::MemoryFormat(f) => Ok(Some(f)),
+            Arg::None => Ok(None),
+            _ => Err(self.wrong(i, "torch.memory_format")),
         }
     }
     /// A device or `None`.
@@ -554,25 +567,83 @@ impl Row {
             return f(args);
         }
         /// Functions that PyTorch lets read what they write over.
-        const READ_FIRST: [&str; 8] =
-            ["addbmm", "addmm", "addmv", "baddbmm", "index_fill", "ldexp", "masked_fill", "masked_scatter"];
+        const READ_FIRST: [&str; 7] = ["addbmm", "addmm", "addmv", "baddbmm", "ldexp", "masked_fill", "masked_scatter"];
+        /// Functions that write here and there, so that no operand may lie where they write.
+        const DISJOINT: [&str; 10] = [
+            "index_add",
+            "index_copy",
+            "index_fill",
+            "index_put",
+            "index_reduce",
+            "put",
+            "scatter",
+            "scatter_add",
+            "scatter_reduce",
+            "_index_put_impl_",
+        ];
         let x = args.tensor(0)?;
+        let name = || self.schema.split(['.', '(']).next().unwrap_or("");
+        let check = |t: &Tensor| {
+            if !t.shares_storage(x) || READ_FIRST.contains(&name()) {
+                Ok(())
+            } else if DISJOINT.contains(&name()) {
+                crate::inplace::check_disjoint(x, t)
+            } else {
+                crate::inplace::check_apart(x, t)
+            }
+        };
         for a in &args.0[1..] {
-            if let Arg::Tensor(t) = a
-                && t.shares_storage(x)
-                && !READ_FIRST.contains(&self.schema.split(['.', '(']).next().unwrap_or(""))
-            {
-                crate::inplace::check_apart(x, t)?;
+            match a {
+                Arg::Tensor(t) => check(t)?,
+                Arg::Tensors(list) => list.iter().flatten().try_for_each(check)?,
+                _ => {}
             }
         }
-        crate::inplace::apply(x, |alias| {
+        let call = |x: &Tensor| {
             let mut given = args.0.to_vec();
-            given[0] = Arg::Tensor(alias);
+            given[0] = Arg::Tensor(x);
             match (self.call)(&Args(&given))? {
                 Ret::Tensor(y) => Ok(y),
                 _ => unreachable!("an op with an in-place form gives one tensor"),
             }
-        })?;
+        };
+        if crate::inplace::repeats_elements(x) {
+            match name() {
+                // All copies of an element get the same value.
+                "threshold" | "tril" | "triu" => {
+                    crate::inplace::apply_same(x, call)?;
+                    return Ok(Ret::Tensor(x.clone()));
+                }
+                "index_fill" | "index_put" => return self.write_repeated(x, args, call),
+                _ => {}
+            }
+        }
+        crate::inplace::apply(x, call)?;
+        Ok(Ret::Tensor(x.clone()))
+    }
+    /// `index_fill_` and `index_put_` of what repeats elements, which PyTorch allows with a warning.
+    #[cold]
+    fn write_repeated(&self, x: &Tensor, args: &Args<'_>, call: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Ret> {
+        let is_put = self.schema.starts_with("index_put");
+        let (name, what) =
+            if is_put { ("index_put_", "tensor[indices] = tensor") } else { ("index_fill_", "tensor[mask] = scalar") };
+        warn_of_repeated(name, what)?;
+        let none = Tensor::zeros_like_meta(&x.meta().with_dtype(DType::Bool))?;
+        let ones;
+        let mut given = args.0.to_vec();
+        given[0] = Arg::Tensor(&none);
+        if is_put {
+            ones = Tensor::ones(args.tensor(2)?.dims(), DType::Bool, x.device())?;
+            given[2] = Arg::Tensor(&ones);
+            given[3] = Arg::Scalar(Scalar::Bool(false));
+        } else {
+            given[3] = Arg::Scalar(Scalar::Bool(true));
+        }
+        let hit = match (self.call)(&Args(&given))? {
+            Ret::Tensor(y) => y,
+            _ => unreachable!("an op with an in-place form gives one tensor"),
+        };
+        crate::inplace::assign_repeated(x, &call(x)?, &hit)?;
         Ok(Ret::Tensor(x.clone()))
     }
     /// Removes `out=`: views, tuples of views, functions that return no tensor.
@@ -585,6 +656,13 @@ impl Row {
         self.fields = fields;
         self
     }
+}
+
+/// PyTorch's warning about a write to some of the copies of an element.
+pub(crate) fn warn_of_repeated(name: &str, what: &str) -> Result<()> {
+    crate::warning::warn(&format!(
+        "Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. This also applies to advanced indexing e.g. {what}"
+    ))
 }
 
 /// How the values of a sample tensor are drawn; all are deterministic.

@@ -3,7 +3,7 @@
 use crate::op::{Layout, Prim, ViewOp};
 use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
 use smallvec::{SmallVec, smallvec};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Whether in-place changes of a view can become part of its base's history.
@@ -33,6 +33,8 @@ pub struct ViewInfo {
     /// A detached alias: history of the base does not reach it.
     detached: bool,
     made: AtomicU8,
+    /// To callers this is no view: its base was made for it alone.
+    hidden: AtomicBool,
 }
 
 /// A run of view ops and those before it. Copying all ops to each view would make a chain of views quadratic.
@@ -112,6 +114,7 @@ impl ViewInfo {
             history_version: AtomicU32::new(x.version()),
             detached,
             made: AtomicU8::new(made as u8),
+            hidden: AtomicBool::new(false),
         })
     }
 
@@ -204,6 +207,16 @@ impl ViewInfo {
         self.history_version.store(x.version(), Relaxed);
     }
 
+    /// Makes this view, which nobody has seen yet, none to callers.
+    pub(crate) fn hide(&self) {
+        self.hidden.store(true, Relaxed);
+    }
+
+    /// Whether callers see a view: one that begins at a base that they know.
+    pub fn is_visible(&self) -> bool {
+        !self.detached && !self.hidden.load(Relaxed)
+    }
+
     /// Whether this is a detached alias.
     pub fn is_detached(&self) -> bool {
         self.detached
@@ -213,7 +226,7 @@ impl ViewInfo {
 impl Tensor {
     /// Whether this tensor looks at another's storage, as `Tensor._is_view`.
     pub fn is_view(&self) -> bool {
-        self.view_info().is_some_and(|v| !v.detached)
+        self.view_info().is_some_and(ViewInfo::is_visible)
     }
 
     /// A view through `op`, without recording.
@@ -231,10 +244,19 @@ impl Tensor {
         Ok(y)
     }
 
+    /// A view of the elements in the order in which they lie in memory, where they lie without gaps in another order than row by row; else
+    /// the tensor itself.
+    pub(crate) fn in_memory_order(&self) -> Result<Tensor> {
+        if self.has_contiguous_strides() || !self.is_dense() {
+            return Ok(self.clone());
+        }
+        dispatch::call_view(Prim::Permute(crate::ops::shape::Permute(self.memory_order())), self)
+    }
+
     /// This tensor, which owns a storage, seen in the dtype of a view of it, conjugated and negated as that is.
     pub(crate) fn seen_as(&self, view: &Tensor) -> Result<Tensor> {
         use crate::ops::complex::{AsComplex, AsReal};
-        let mut y = self.clone();
+        let mut y = self.in_memory_order()?;
         if view.dtype() != self.dtype() {
             let (own, its) = (self.dtype(), view.dtype());
             let is_pairs = own.is_complex() != its.is_complex() && own.to_real() == its.to_real();
@@ -281,6 +303,21 @@ impl Tensor {
             _ => None,
         };
         self.alias(self.meta(), *self.strides(), self.storage_offset(), info)
+    }
+
+    /// Another tensor that is a view of the same base in the same way, with its history; what `v.t_()` puts in the place of `v`.
+    ///
+    /// # Errors
+    /// When the history of a view cannot be made anew.
+    pub fn same_view(&self) -> Result<Tensor> {
+        let Some(v) = self.view_info().filter(|v| !v.detached) else { return self.alias_with_history() };
+        let info = ViewInfo::new(self, v.base.clone(), v.earlier.clone(), v.ops.clone(), false, v.made());
+        info.history_version.store(v.history_version.load(Relaxed), Relaxed);
+        let t = self.alias(self.meta(), *self.strides(), self.storage_offset(), Some(info))?;
+        if let Some(r) = self.history()? {
+            t.set_grad_ref(Some(r), self.output_nr());
+        }
+        Ok(t)
     }
 
     /// An alias that keeps the history: what in-place ops hand to their functional form, so that a node never owns the
@@ -369,7 +406,7 @@ fn lazily_as(y: &Tensor, x: &Tensor) -> Result<Tensor> {
 /// which copy of an element a later view was written through cannot be told from the copies.
 fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::AsStrided> {
     let is_owner = base.view_info().is_none_or(|v| !v.has_ops()) && base.storage_offset() == 0;
-    if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || !is_owner || !base.is_contiguous() {
+    if !ops.iter().any(|op| matches!(op, Prim::Expand(_))) || !is_owner || !base.is_dense() || base.is_lazy() {
         return None;
     }
     let (mut l, mut repeats) = (Layout::of(base), false);
@@ -386,7 +423,15 @@ fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::A
 /// The base as it is after the elements that the chain of views looks at were replaced by `y`; a new tensor.
 pub(crate) fn write_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<Tensor> {
     if let Some(w) = repeating_window(base, ops) {
-        return w.write_back(base, y);
+        let order = base.memory_order();
+        if base.has_contiguous_strides() {
+            return w.write_back(base, y);
+        }
+        let new = w.write_back(&base.in_memory_order()?, y)?;
+        return dispatch::call_view(
+            Prim::Permute(crate::ops::shape::Permute(crate::ops::shape::Permute(order).inverse())),
+            &new,
+        );
     }
     // Values on the way down, then the inverse of each view on the way up.
     let mut down: SmallVec<[Tensor; 4]> = smallvec![base.clone()];

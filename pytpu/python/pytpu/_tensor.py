@@ -130,9 +130,27 @@ def map2_(self, x, y, callable):
 
 
 @method
-def dim_order(self):
-    """The dimensions, from the one of the largest stride to that of the smallest."""
-    return tuple(sorted(range(self.dim()), key=lambda d: -self.stride(d)))
+def dim_order(self, *, ambiguity_check=False):
+    """The dimensions, from the one of the largest stride to that of the smallest.
+
+    Args:
+        ambiguity_check: ``True`` refuses tensors whose strides or sizes of one leave the order open. A list of memory formats refuses them
+            unless exactly one of these formats fits.
+    """
+    if not isinstance(ambiguity_check, bool):
+        if not isinstance(ambiguity_check, list) or not all(isinstance(f, _C.memory_format) for f in ambiguity_check):
+            raise TypeError("The ambiguity_check argument must be a bool or a list of memory formats.")
+    if ambiguity_check is not False:
+        strides = self.stride()
+        is_open = 1 in self.shape or any(a == b for a, b in zip(strides, strides[1:]))
+        formats = [] if ambiguity_check is True else ambiguity_check
+        if is_open and sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
+            raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.")
+        if len(set(strides)) < len(strides):
+            raise RuntimeError("The tensor does not have unique dim order.")
+    if self.is_contiguous():
+        return tuple(range(self.dim()))
+    return tuple(sorted(range(self.dim()), key=lambda d: (-self.stride(d), -self.shape[d])))
 
 
 @method
@@ -238,7 +256,7 @@ def __deepcopy__(self, memo):
         )
     storages = memo.setdefault("torch", {})
     key = (self._storage_id(), self.dtype)
-    is_all = self.numel() * self.element_size() == self._storage_bytes() and self.is_contiguous()
+    is_all = self.numel() * self.element_size() == self._storage_bytes() and _C._is_dense(self)
     if self.is_conj() or self.is_neg():
         data = self.detach().clone()
     elif is_all and key not in storages:
@@ -487,29 +505,34 @@ def _check_resizable(tensor):
 
 @method
 def resize_(self, *size, memory_format=None):
-    """Changes the sizes, and the memory where it does not suffice."""
+    """Changes the sizes, and the memory where it does not suffice. Without ``memory_format`` elements lie row by row, unless the sizes stay."""
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    if memory_format is _C.preserve_format:
+        raise RuntimeError("Unsupported memory formatPreserve")
+    if size == tuple(self.shape) and memory_format is None:
+        return self
+    stride = _C._format_strides(list(size), memory_format or _C.contiguous_format)
     n = 1
     for s in size:
         n *= s
     if n * self.element_size() <= self._storage_bytes():
-        stride, step = [], 1
-        for s in reversed(size):
-            stride.insert(0, step)
-            step *= max(s, 1)
         new = _C._strided(self.detach(), self.storage_offset(), list(size), stride)
     else:
         _check_resizable(self)
         new = self.detach().new_empty(size)
         flat = _C._strided(self.detach(), 0, [self._storage_bytes() // self.element_size()], [1])
         new.reshape(-1)[: flat.numel()].copy_(flat)
+        if memory_format is not None:
+            new = _C._strided(new, 0, list(size), stride)
     _C._swap_tensor(self, new)
     return self
 
 
 @method
 def resize_as_(self, the_template, *, memory_format=None):
-    """Changes the sizes to those of another tensor."""
+    """Changes the sizes to those of another tensor; ``torch.preserve_format`` takes its memory format too."""
+    if memory_format is _C.preserve_format:
+        memory_format = getattr(_C, _C._suggested_format(the_template))
     return self.resize_(the_template.size(), memory_format=memory_format)
 
 

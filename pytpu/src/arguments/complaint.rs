@@ -44,6 +44,7 @@ fn type_text(p: &Parameter) -> String {
         Ty::DType => "torch.dtype".into(),
         Ty::Device => "torch.device".into(),
         Ty::Layout => "torch.layout".into(),
+        Ty::MemoryFormat => "torch.memory_format".into(),
         Ty::Generator => "torch.Generator".into(),
     }
 }

@@ -365,6 +365,7 @@ unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Opt
             Ty::DType => dtype::extract(o).map(Arg::DType),
             Ty::Device => device::extract(o).ok()?.map(Arg::Device),
             Ty::Layout => dtype::is_default_layout(o).then_some(Arg::None),
+            Ty::MemoryFormat => dtype::memory_format(o).map(Arg::MemoryFormat),
             Ty::Generator => random::extract(o).map(Arg::Generator),
             _ => None,
         }

@@ -33,6 +33,7 @@ pub struct ThresholdBackward;
 
 impl Fused for ThresholdBackward {
     const NAME: &'static str = "threshold_backward";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
         kernels::threshold_backward(&x[0].view(), &x[1].view(), 0.0, &mut y[0].view_mut()).map_err(kernel_error)
     });
@@ -108,6 +109,7 @@ const TANH_CUBE: f64 = 0.044_715;
 
 impl Fused for Gelu {
     const NAME: &'static str = "gelu";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     const KERNEL: Option<KernelFn<Self>> =
         Some(|o, x, y| kernels::gelu(&x[0].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error));
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Gelu(*o).lower(f, [&x[0]], y));
@@ -141,6 +143,7 @@ impl Fused for Gelu {
 
 impl Fused for GeluBackward {
     const NAME: &'static str = "gelu_backward";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         kernels::gelu_backward(&x[0].view(), &x[1].view(), o.tanh, &mut y[0].view_mut()).map_err(kernel_error)
     });
@@ -199,6 +202,7 @@ pub struct SiluBackward;
 
 impl Fused for Silu {
     const NAME: &'static str = "silu";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     const KERNEL: Option<KernelFn<Self>> =
         Some(|_, x, y| kernels::silu(&x[0].view(), &mut y[0].view_mut()).map_err(kernel_error));
     const VJP: Option<VjpFn<Self>> =
@@ -221,6 +225,7 @@ impl Fused for Silu {
 
 impl Fused for SiluBackward {
     const NAME: &'static str = "silu_backward";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     const KERNEL: Option<KernelFn<Self>> =
         Some(|_, x, y| kernels::silu_backward(&x[0].view(), &x[1].view(), &mut y[0].view_mut()).map_err(kernel_error));
     fn takes_complex(&self) -> bool {

@@ -8,6 +8,14 @@ use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
 /// `x + weight * (end - x)`, from whichever end is nearer.
 fn lerp(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
+    let y = lerp_in_steps(x, end, weight)?;
+    match weight {
+        Operand::Tensor(w) => y.in_order_of(&[x, end, w]),
+        Operand::Scalar(_) => y.in_order_of(&[x, end]),
+    }
+}
+
+fn lerp_in_steps(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor> {
     if x.dtype() != end.dtype() {
         return Err(Error::runtime(format!(
             "expected dtype {} for `end` but got dtype {}",

@@ -16,6 +16,7 @@ pub struct Cat {
 
 impl Op for Cat {
     const NAME: &'static str = "cat";
+    const STRIDES: crate::op::Strides = crate::op::Strides::CommonFormat;
     fn takes_complex(&self) -> bool {
         true
     }
@@ -138,6 +139,7 @@ pub struct Flip {
 
 impl Op for Flip {
     const NAME: &'static str = "flip";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Like;
     fn takes_complex(&self) -> bool {
         true
     }

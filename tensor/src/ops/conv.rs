@@ -47,6 +47,7 @@ fn check_same_dtype(x: &[&Tensor]) -> Result<()> {
 
 impl Op for Conv {
     const NAME: &'static str = "convolution";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn takes_complex(&self) -> bool {
         true
     }
@@ -194,6 +195,7 @@ fn order(lead: &[usize], spatial: usize) -> Vec<i64> {
 
 impl Fused for ConvInputGrad {
     const NAME: &'static str = "convolution_input_grad";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         kernels::conv_input_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
         Ok(())
@@ -240,6 +242,7 @@ impl Fused for ConvInputGrad {
 
 impl Fused for ConvWeightGrad {
     const NAME: &'static str = "convolution_weight_grad";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         kernels::conv_weight_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
         Ok(())

@@ -4,8 +4,8 @@ use crate::graph::Edge;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
-    DType, Device, DeviceKind, Dims, Element, Error, Meta, Result, Scalar, Tensor, backend, dispatch, graph, inplace,
-    samples, state,
+    DType, Device, DeviceKind, Dims, Element, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, dispatch,
+    graph, inplace, samples, state, strides,
 };
 use smallvec::smallvec;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +18,7 @@ pub struct Cast(pub DType);
 
 impl Op for Cast {
     const NAME: &'static str = "to";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     fn label(&self) -> &'static str {
         "_to_copy"
     }
@@ -54,12 +55,13 @@ impl Op for Cast {
     }
 }
 
-/// The same elements in new memory, row major.
+/// The same elements in new memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Copy;
 
 impl Op for Copy {
     const NAME: &'static str = "clone";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     fn takes_complex(&self) -> bool {
         true
     }
@@ -140,27 +142,32 @@ impl Tensor {
     fn copied_to(&self, device: Device) -> Result<Tensor> {
         let meta = Meta { device, ..*self.meta() };
         match (self.device().kind, device.kind) {
-            (DeviceKind::Meta, DeviceKind::Meta) => Tensor::empty(&meta),
+            (DeviceKind::Meta, DeviceKind::Meta) => Tensor::empty_with(&meta, strides::preserved(self)),
             (DeviceKind::Meta, _) => Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")),
-            (_, DeviceKind::Meta) => Tensor::empty(&meta),
+            (_, DeviceKind::Meta) => Tensor::empty_with(&meta, strides::preserved(self)),
             (DeviceKind::Cpu, DeviceKind::Tpu) => {
                 let be = backend::get()?;
                 backend::check_exists(device)?;
                 let x = state::no_grad(|| self.contiguous())?;
                 let handle = be.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
-                Ok(Tensor::from_device_value(&meta, handle))
+                let y = Tensor::from_device_value(&meta, handle);
+                Ok(if self.is_plain() { y } else { y.with_strides(strides::preserved(self)) })
             }
             (DeviceKind::Tpu, DeviceKind::Cpu) => {
                 let handle = self.device_value()?;
                 let mut y = Tensor::empty(&meta)?;
                 backend::get()?.read(handle, y.as_bytes_mut().expect("contiguous and on cpu"))?;
-                Ok(y)
+                if self.is_plain() {
+                    return Ok(y);
+                }
+                let strides = strides::preserved(self);
+                if *y.strides() == strides { Ok(y) } else { state::no_grad(|| dispatch::copy_with(&y, strides)) }
             }
             (DeviceKind::Cpu, DeviceKind::Cpu) => state::no_grad(|| self.detach().copy()),
             (DeviceKind::Tpu, DeviceKind::Tpu) => Tensor::copied_to(&self.copied_to(Device::CPU)?, device),
         }
     }
-    /// A copy in new memory.
+    /// A copy in new memory, which keeps the order of dimensions as PyTorch's `clone()` does.
     ///
     /// # Errors
     /// Out of memory.
@@ -172,7 +179,11 @@ impl Tensor {
     /// # Errors
     /// Out of memory.
     pub fn contiguous(&self) -> Result<Tensor> {
-        if self.is_contiguous() { Ok(self.clone()) } else { self.copy() }
+        if self.is_contiguous() {
+            Ok(self.clone())
+        } else {
+            dispatch::copy_with(self, self.dims().contiguous_strides())
+        }
     }
     /// Overwrites this tensor with another's elements, broadcast and converted.
     ///
@@ -249,7 +260,7 @@ impl Tensor {
     /// `Runtime` for `meta` tensors, which have none; what computing or reading them reports.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         state::no_grad(|| {
-            let x = self.detach().to_device(Device::CPU)?.contiguous()?.resolved()?;
+            let x = self.detach().to_device(Device::CPU)?.resolved()?.contiguous()?;
             Ok(memory::copied(x.as_bytes().expect("contiguous and on cpu")))
         })
     }
@@ -299,6 +310,18 @@ impl Tensor {
 
 /// `Tensor.to` and its kin: dtype and device, a copy only where one of them changes or is asked for.
 pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) -> Result<Tensor> {
+    to_format(x, dtype, device, copy, None)
+}
+
+/// [`to`], where a copy has this memory format, else that of `x`. Of a tensor that is as it should be but for the format, a copy is made
+/// if the format is a channels-last one that it has not, as in PyTorch.
+pub fn to_format(
+    x: &Tensor,
+    dtype: Option<DType>,
+    device: Option<Device>,
+    copy: bool,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
     let mut y = x.clone();
     // Convert where it moves fewer bytes.
     let dtype = dtype.unwrap_or(x.dtype());
@@ -309,14 +332,27 @@ pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) 
     } else {
         y = y.to_device(device)?.to_dtype(dtype)?;
     }
-    if copy && y.is_same(x) { y.copy() } else { Ok(y) }
+    match format {
+        None | Some(MemoryFormat::Preserve) => {
+            if copy && y.is_same(x) {
+                y.copy()
+            } else {
+                Ok(y)
+            }
+        }
+        Some(f) if y.is_same(x) && !copy && x.suggested_format() == f => Ok(y),
+        Some(f) => {
+            let strides = f.strides(x.dims())?;
+            if !y.is_same(x) && *y.strides() == strides { Ok(y) } else { dispatch::copy_with(&y, strides) }
+        }
+    }
 }
 
 macro_rules! dtype_rows {
     ($($name:literal $dtype:ident;)*) => {
         /// Rows of `Tensor.float()` and its kin.
         const DTYPE_ROWS: [Row; 12] = [$(
-            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(to(a.tensor(0)?, Some(DType::$dtype), None, false)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
+            Row::new(concat!($name, "(Tensor(a) self, *, MemoryFormat? memory_format=None) -> Tensor(a)"), Tier::Prim, |a| Ok(to_format(a.tensor(0)?, Some(DType::$dtype), None, false, a.memory_format(1)?)?.into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()])
                 .scope(Scope::Method).no_out()
         ),*];
     };
@@ -326,10 +362,20 @@ dtype_rows! {
 }
 
 const OTHER_ROWS: [Row; 9] = [
-    Row::new("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| Ok(a.tensor(0)?.copy()?.into()), samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).no_out(),
+    Row::new("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
+        let x = a.tensor(0)?;
+        Ok(match a.memory_format(1)? {
+            None | Some(MemoryFormat::Preserve) => x.copy()?,
+            Some(f) => dispatch::copy_with(x, f.strides(x.dims())?)?,
+        }.into())
+    }, samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).no_out(),
     Row::new("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", Tier::Prim, |a| {
         let x = a.tensor(0)?;
-        Ok(if x.has_contiguous_strides() { x.clone() } else { x.contiguous()? }.into())
+        let format = a.memory_format(1)?.unwrap_or(MemoryFormat::Contiguous);
+        if x.is_contiguous_in(format) {
+            return Ok(x.clone().into());
+        }
+        Ok(dispatch::copy_with(x, format.strides(x.dims())?)?.into())
     }, samples!([SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).scope(Scope::Method).no_out(),
     Row::new("detach(Tensor(a) self) -> Tensor(a)", Tier::Composed, |a| Ok(a.tensor(0)?.detach().into()), || vec![Sample::new(vec![t(&[2, 3])]).no_gradient()]).no_out(),
     Row::new("copy_(Tensor(a!) self, Tensor other, bool non_blocking=False) -> Tensor(a!)", Tier::Composed, |a| {
@@ -340,7 +386,7 @@ const OTHER_ROWS: [Row; 9] = [
         };
         Ok(Ret::Tensor(y.clone()))
     }, Vec::new).scope(Scope::Method).no_out(),
-    Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?)?.into()), Vec::new).scope(Scope::Nn).no_out(),
+    Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to_format(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?, a.memory_format(5)?)?.into()), Vec::new).scope(Scope::Nn).no_out(),
     Row::new("type_as(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()), samples!([t(&[2, 3]), t(&[1])])).scope(Scope::Method).no_out(),
     Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new).scope(Scope::Method).no_out(),
     Row::new("equal(Tensor self, Tensor other) -> bool", Tier::Composed, |a| {

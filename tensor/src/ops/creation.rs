@@ -3,8 +3,8 @@
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
-    DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_complex, default_dtype, dispatch,
-    inplace,
+    DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_complex, default_dtype,
+    dispatch, inplace,
 };
 use smallvec::smallvec;
 
@@ -358,10 +358,24 @@ fn eye(rows: i64, cols: i64, o: (DType, Device)) -> Result<Tensor> {
     r.unsqueeze(1)?.eq(&c)?.to_dtype(o.0)
 }
 
+/// Strides of a new tensor like `x`, where it is not row major.
+fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Option<Dims>> {
+    match format {
+        None | Some(MemoryFormat::Preserve) if x.is_plain() => Ok(None),
+        None => Ok(Some(crate::strides::preserved(x))),
+        Some(f) => Ok(Some(f.strides_like(x)?)),
+    }
+}
+
 fn like(a: &Args<'_>, i: usize, v: Scalar) -> Result<crate::schema::Ret> {
     let x = a.tensor(0)?;
     let (dtype, device) = options(a, i, x.dtype(), x.device())?;
-    Ok(Tensor::full_meta(&Meta { dims: *x.dims(), dtype, device }, v)?.into())
+    let y = Tensor::full_meta(&Meta { dims: *x.dims(), dtype, device }, v)?;
+    Ok(match strides_like(x, a.memory_format(i + 4)?)? {
+        Some(strides) => y.with_strides(strides),
+        None => y,
+    }
+    .into())
 }
 
 fn arange_dtype(xs: &[Scalar]) -> DType {
@@ -490,7 +504,16 @@ fn linspace_row(a: &Args<'_>) -> Result<crate::schema::Ret> {
 pub const ROWS: &[Row] = &[
     Row::new("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, zeros, || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
     Row::new("ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Device::CPU)?)?.into()), || plain(vec![ints(&[2, 3])])).scope(Scope::Function),
-    Row::new("empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| Ok(empty(a.ints(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()), Vec::new).scope(Scope::Function),
+    Row::new("empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
+        let y = empty(a.ints(0)?, options(a, 1, default_dtype(), Device::CPU)?)?;
+        Ok(match a.memory_format(5)? {
+            None | Some(MemoryFormat::Contiguous) => y,
+            Some(f) => {
+                let strides = f.strides(y.dims())?;
+                y.with_strides(strides)
+            }
+        }.into())
+    }, Vec::new).scope(Scope::Function),
     Row::new("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| {
         let v = a.scalar(1)?;
         Ok(new_full(a.ints(0)?, v, options(a, 2, v.dtype(), Device::CPU)?)?.into())
@@ -501,7 +524,11 @@ pub const ROWS: &[Row] = &[
     Row::new("empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
         let x = a.tensor(0)?;
         let d: Vec<i64> = x.dims().iter().map(|&n| n as i64).collect();
-        Ok(empty(&d, options(a, 1, x.dtype(), x.device())?)?.into())
+        let y = empty(&d, options(a, 1, x.dtype(), x.device())?)?;
+        Ok(match strides_like(x, a.memory_format(5)?)? {
+            Some(strides) => y.with_strides(strides),
+            None => y,
+        }.into())
     }, Vec::new).scope(Scope::Function),
     Row::new("new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(1)?, Scalar::Int(0), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), || plain(vec![t(&[2]), ints(&[2, 3])])).scope(Scope::Method).no_out(),
     Row::new("new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Prim, |a| Ok(new_full(a.ints(1)?, Scalar::Int(1), options(a, 2, a.tensor(0)?.dtype(), a.tensor(0)?.device())?)?.into()), || plain(vec![t(&[2]), ints(&[2, 3])])).scope(Scope::Method).no_out(),

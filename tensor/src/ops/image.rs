@@ -289,7 +289,11 @@ fn rearranged(x: &Tensor, lead: &[usize], apart: &[usize], order: &[usize], join
     let count: usize = lead.iter().product();
     let first = Dims::try_new(&[&[count], apart].concat())?;
     let order: Vec<i64> = std::iter::once(0).chain(order.iter().map(|&i| i as i64 + 1)).collect();
-    x.reshape_dims(first)?.permute(&order)?.reshape_dims(Dims::try_new(&[lead, joined].concat())?)?.contiguous()
+    x.reshape_dims(first)?
+        .permute(&order)?
+        .reshape_dims(Dims::try_new(&[lead, joined].concat())?)?
+        .contiguous()?
+        .in_format_of(x)
 }
 
 /// `torch.pixel_shuffle`: `r * r` channels become a square of pixels.

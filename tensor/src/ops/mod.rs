@@ -96,6 +96,10 @@ macro_rules! op_table {
             pub fn backward_name(&self) -> String {
                 self.name().split('_').map(|w| w[..1.min(w.len())].to_uppercase() + &w[1.min(w.len())..]).collect()
             }
+            /// How the strides of the results follow from those of the operands.
+            pub(crate) fn strides(&self) -> op::Strides {
+                match self { $(Prim::$name(o) => op::$tier::strides(o),)* $(Prim::$bname(o) => op::$btier::strides(&**o)),* }
+            }
             /// Number of outputs.
             pub fn outs(&self) -> usize {
                 match self { $(Prim::$name(o) => op::$tier::outs(o),)* $(Prim::$bname(o) => op::$btier::outs(&**o)),* }

@@ -55,6 +55,7 @@ impl Pad {
 
 impl Op for Pad {
     const NAME: &'static str = "constant_pad_nd";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn takes_complex(&self) -> bool {
         true
     }

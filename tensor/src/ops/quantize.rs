@@ -99,8 +99,7 @@ fn per_channel(x: &Tensor, scale: &Tensor, zero: &Tensor, axis: i64, range: [i64
     {
         return Err(Error::runtime("`zero_point` must be between `quant_min` and `quant_max`."));
     }
-    let mut dims = Dims::filled(1, x.dims().len());
-    dims[axis] = scale.numel();
+    let dims = Dims::filled(1, x.dims().len()).with(axis, scale.numel());
     let along = |v: &Tensor| v.detach().reshape_dims(dims);
     let late = zero.dtype().is_float();
     quantized("FakeQuantizePerChannelAffineCachemaskBackward0", x, &along(scale)?, &along(zero)?, range, late)

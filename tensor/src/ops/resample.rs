@@ -190,6 +190,7 @@ fn whole(taps: &Taps) -> (Vec<i64>, u32) {
 
 impl Op for Resample {
     const NAME: &'static str = "upsample";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn label(&self) -> &'static str {
         match (self.adjoint, self.antialias, self.filter, self.spatial) {
             (false, false, Filter::Nearest, 1) => "upsample_nearest1d",

@@ -45,6 +45,7 @@ pub struct Sort {
 
 impl Op for Sort {
     const NAME: &'static str = "sort";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Like;
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     fn takes_complex(&self) -> bool {

@@ -41,6 +41,12 @@ fn masked_fill_(a: &Args<'_>) -> Result<Ret> {
     let (x, mask) = (a.tensor(0)?, a.tensor(1)?);
     check_mask("masked_fill_", mask)?;
     crate::op::broadcast_dims(x.dims(), mask.dims())?;
+    if inplace::repeats_elements(x) {
+        crate::schema::warn_of_repeated("masked_fill_", "tensor[mask] = scalar")?;
+        let mask = mask.expand_dims(x.dims())?;
+        inplace::assign_repeated(x, &masked_fill(x, &mask, a.operand(2)?)?, &mask)?;
+        return Ok(x.clone().into());
+    }
     inplace::apply(x, |x| masked_fill(x, mask, a.operand(2)?))?;
     Ok(x.clone().into())
 }
@@ -176,14 +182,14 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
         Tier::Composed,
-        |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)),
+        |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?.contiguous()),
         samples!([t(&[2, 3]), mask_arg(&[2, 1]), t(&[])]),
     )
     .inplace_by(masked_fill_),
     Row::new(
         "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
         Tier::Composed,
-        |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)),
+        |a| ok(masked_fill(a.tensor(0)?, a.tensor(1)?, a.operand(2)?)?.contiguous()),
         || vec![Sample::new(vec![t(&[2, 3]), mask_arg(&[3]), n(2)]).dtypes(KINDS)],
     )
     .inplace_by(masked_fill_),

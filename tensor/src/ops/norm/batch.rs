@@ -1,7 +1,7 @@
 //! Over the batch: batch norm, and instance norm, which is one of each sample.
 
 use super::{mean_of, nothing, parameter, per_channel, unwanted};
-use crate::op::{F64, Fused, all_dims, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
+use crate::op::{F64, Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn, all_dims};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Args, Ret, Sample, SampleArg, positive, t};
@@ -68,6 +68,7 @@ impl BatchNorm {
 
 impl Fused for BatchNorm {
     const NAME: &'static str = "batch_norm";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     const OUTS: usize = 4;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
@@ -167,6 +168,7 @@ impl Fused for BatchNorm {
 
 impl Fused for BatchNormBackward {
     const NAME: &'static str = "batch_norm_backward";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     const OUTS: usize = 3;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let views: Vec<View<'_>> = x.iter().map(|t| t.view()).collect();

@@ -13,7 +13,7 @@ use crate::{Dims, Error, Result, Tensor, state};
 /// # Errors
 /// `Runtime` when groups do not divide the channels or parameters are no vectors of one number a channel.
 pub fn group_norm(x: &Tensor, groups: i64, w: Option<&Tensor>, b: Option<&Tensor>, eps: f64) -> Result<Tensor> {
-    Ok(group_norm_with_statistics(x, groups, w, b, eps)?.0)
+    group_norm_with_statistics(x, groups, w, b, eps)?.0.in_format_of(x)
 }
 
 /// The result, and mean and inverse deviation of each group of each sample.

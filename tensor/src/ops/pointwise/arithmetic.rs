@@ -45,7 +45,7 @@ fn twins(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>> {
             kernels::binary(kind, &a.view_flat(&n), &b.view_flat(&n), &mut y.view_flat_mut(&n)).ok()?;
             y
         }
-        DeviceKind::Tpu if !record && a.is_contiguous() => {
+        DeviceKind::Tpu if !record && a.is_plain() => {
             return Some(dispatch::record_twin(&Prim::Binary(Binary(kind)), a, b));
         }
         _ => return None,

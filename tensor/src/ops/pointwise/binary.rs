@@ -91,6 +91,7 @@ fn check_complex_pair(k: BinaryKind, d: DType) -> Result<()> {
 
 impl Op for Binary {
     const NAME: &'static str = "binary";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn label(&self) -> &'static str {
         self.0.name()
     }

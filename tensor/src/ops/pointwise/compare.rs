@@ -16,6 +16,7 @@ pub struct Compare(pub CompareKind);
 
 impl Op for Compare {
     const NAME: &'static str = "compare";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     const DIFFERENTIABLE: u64 = 0;
     fn label(&self) -> &'static str {
         self.0.name()

@@ -15,6 +15,7 @@ pub struct Select;
 
 impl Op for Select {
     const NAME: &'static str = "where";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].dtype() != DType::Bool {
             return Err(Error::runtime(format!(

@@ -54,6 +54,7 @@ fn keeps_integers(k: UnaryKind) -> bool {
 
 impl Op for Unary {
     const NAME: &'static str = "unary";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn label(&self) -> &'static str {
         self.0.name()
     }

@@ -127,6 +127,7 @@ fn wide_type(e: ElementType) -> ElementType {
 
 impl Op for AvgPool {
     const NAME: &'static str = "avg_pool";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn label(&self) -> &'static str {
         label(
             &self.windows,
@@ -207,6 +208,7 @@ impl Op for AvgPool {
 
 impl Op for AvgPoolBackward {
     const NAME: &'static str = "avg_pool_backward";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn label(&self) -> &'static str {
         label(
             &self.of.windows,

@@ -27,6 +27,7 @@ pub struct MaxPoolBackward(pub Windows);
 
 impl Op for MaxPool {
     const NAME: &'static str = "max_pool";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     fn label(&self) -> &'static str {
@@ -232,6 +233,7 @@ fn spread_over_windows(f: &mut Func, w: &Windows, g: &Value, at: &Value, dims: &
 
 impl Op for MaxPoolBackward {
     const NAME: &'static str = "max_pool_backward";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn label(&self) -> &'static str {
         label(
             &self.0,

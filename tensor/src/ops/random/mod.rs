@@ -20,7 +20,9 @@ use crate::ops::creation::sizes;
 use crate::ops::pointwise::{self, kernel_error};
 use crate::random::{Generator, default_generator};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, probability, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, inplace, state};
+use crate::{
+    DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_dtype, inplace, state,
+};
 use torchtpu_kernels::random as kernels;
 
 fn with<R>(generator: Option<&Generator>, device: Device, f: impl FnOnce(&Generator) -> Result<R>) -> Result<R> {
@@ -83,29 +85,28 @@ pub fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Resul
     inplace::assign(x, &sample(d, x.meta(), generator)?)
 }
 
-/// A new `cpu` tensor whose elements lie in memory as those of `x` do, since fills follow memory; elsewhere row major.
+/// A new `cpu` tensor whose elements lie in memory as those of `x` do, since fills follow memory.
 fn empty_like(x: &Tensor, dtype: DType) -> Result<Tensor> {
-    let mut order: Vec<usize> = (0..x.dims().len()).collect();
-    order.sort_by_key(|&d| std::cmp::Reverse(x.strides()[d]));
-    let dims: Dims = order.iter().map(|&d| x.dims()[d]).collect();
-    let strides: Dims = order.iter().map(|&d| x.strides()[d]).collect();
-    let dense = torchtpu_kernels::is_contiguous(&dims, &strides);
-    if x.is_contiguous() || !dense || x.device().kind != DeviceKind::Cpu {
-        return Tensor::empty(&x.meta().with_dtype(dtype));
-    }
-    let mut back = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(i, &d)| back[d] = i as i64);
-    Tensor::empty(&Meta { dims, dtype, device: Device::CPU })?.permute(&back)?.shallow_alias()
+    Tensor::empty_with(&Meta { dims: *x.dims(), dtype, device: Device::CPU }, crate::strides::preserved(x))
 }
 
-/// Random numbers in a tensor like another.
-fn sample_like(d: Distribution, x: &Tensor, dtype: DType, device: Device) -> Result<Tensor> {
-    if device.kind == DeviceKind::Cpu && x.device().kind == DeviceKind::Cpu && !dtype.is_complex() {
-        let y = empty_like(x, dtype)?;
+/// Random numbers in a tensor like another, in a memory format if one is given.
+fn sample_like(
+    d: Distribution,
+    x: &Tensor,
+    dtype: DType,
+    device: Device,
+    format: Option<MemoryFormat>,
+) -> Result<Tensor> {
+    let strides = format.unwrap_or(MemoryFormat::Preserve).strides_like(x)?;
+    let meta = Meta { dims: *x.dims(), dtype, device };
+    if device.kind == DeviceKind::Cpu && !dtype.is_complex() {
+        let y = Tensor::empty_with(&meta, strides)?;
         draw_into(d, &y, None)?;
         return Ok(y);
     }
-    sample(d, &Meta { dims: *x.dims(), dtype, device }, None)
+    let y = sample(d, &meta, None)?;
+    if *y.strides() == strides { Ok(y) } else { y.copy_strided(strides) }
 }
 
 /// Which elements dropout keeps: `true` with a probability. On `cpu` PyTorch's stream; a probability of 0 or 1 draws nothing.
@@ -131,10 +132,10 @@ pub fn keep_mask(meta: &Meta, keep_probability: f64, generator: Option<&Generato
 /// # Errors
 /// As [`keep_mask`].
 pub fn keep_mask_like(x: &Tensor, keep_probability: f64) -> Result<Tensor> {
-    if x.is_contiguous() || !(0.0 < keep_probability && keep_probability < 1.0) {
+    if x.is_plain() || !(0.0 < keep_probability && keep_probability < 1.0) {
         return keep_mask(x.meta(), keep_probability, None);
     }
-    sample_like(Distribution::Bernoulli(keep_probability), x, DType::Bool, x.device())
+    sample_like(Distribution::Bernoulli(keep_probability), x, DType::Bool, x.device(), None)
 }
 
 /// A random order of `0..n`.
@@ -358,7 +359,8 @@ fn new(d: Distribution, a: &Args<'_>, at: usize, options: usize, generator: Opti
 fn like(d: Distribution, a: &Args<'_>, options: usize) -> Result<Ret> {
     let x = a.tensor(0)?;
     let dtype = a.opt_dtype(options)?.unwrap_or(x.dtype());
-    Ok(sample_like(d, x, dtype, a.opt_device(options + 2)?.unwrap_or(x.device()))?.into())
+    let device = a.opt_device(options + 2)?.unwrap_or(x.device());
+    Ok(sample_like(d, x, dtype, device, a.memory_format(options + 4)?)?.into())
 }
 
 /// The in-place methods: fills argument 0 and gives it back.

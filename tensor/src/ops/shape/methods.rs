@@ -5,6 +5,16 @@ use crate::op::{Prim, all_dims, normalize_dim};
 use crate::{Dims, Error, Result, Tensor, dispatch};
 use smallvec::{SmallVec, smallvec};
 
+/// A view that lost dimension `d`. Where sizes of one are left, which may have any stride, they keep theirs.
+fn without(y: Tensor, strides: &Dims, d: usize) -> Result<Tensor> {
+    if !y.dims().contains(&1) {
+        return Ok(y);
+    }
+    let mut strides = *strides;
+    strides.remove(d);
+    Ok(if *y.strides() == strides { y } else { y.with_strides(strides) })
+}
+
 impl Tensor {
     /// A view with these sizes.
     pub(crate) fn view_dims(&self, dims: Dims) -> Result<Tensor> {
@@ -18,7 +28,15 @@ impl Tensor {
         if reshaped_strides(self.dims(), self.strides(), &dims).is_some() {
             return self.view_dims(dims);
         }
-        self.contiguous()?.view_dims(dims)
+        self.moved_to(dims)
+    }
+    /// A copy with other sizes. To callers it is no view, though it is one of the copy.
+    fn moved_to(&self, dims: Dims) -> Result<Tensor> {
+        let y = self.contiguous()?.view_dims(dims)?;
+        if let Some(v) = y.view_info() {
+            v.hide();
+        }
+        Ok(y)
     }
     /// A view with other sizes; at most one may be -1.
     ///
@@ -36,7 +54,7 @@ impl Tensor {
         if reshaped_strides(self.dims(), self.strides(), &dims).is_some() {
             return self.view_dims(dims);
         }
-        self.contiguous()?.view_dims(dims)
+        self.moved_to(dims)
     }
     /// Reorders dimensions.
     ///
@@ -197,7 +215,7 @@ impl Tensor {
         let one = dispatch::call_view(Prim::Slice(Slice { dim: d, start, len: 1, step: 1 }), self)?;
         let mut dims = *one.dims();
         dims.remove(d);
-        one.view_dims(dims)
+        without(one.view_dims(dims)?, one.strides(), d)
     }
     /// Removes a dimension when its size is one.
     ///
@@ -206,10 +224,11 @@ impl Tensor {
     pub fn squeeze(&self, dim: i64) -> Result<Tensor> {
         let d = normalize_dim(dim, self.dims().len())?;
         let mut dims = *self.dims();
-        if !dims.is_empty() && dims[d] == 1 {
-            dims.remove(d);
+        if dims.is_empty() || dims[d] != 1 {
+            return self.view_dims(dims);
         }
-        self.view_dims(dims)
+        dims.remove(d);
+        without(self.view_dims(dims)?, self.strides(), d)
     }
     /// Removes all dimensions of size one.
     ///
@@ -227,7 +246,13 @@ impl Tensor {
         Dims::check_rank(self.dims().len() + 1)?;
         let mut dims = *self.dims();
         dims.insert(d, 1);
-        self.view_dims(dims)
+        let y = self.view_dims(dims)?;
+        if self.is_plain() {
+            return Ok(y);
+        }
+        let mut strides = *self.strides();
+        strides.insert(d, self.dims().get(d).map_or(1, |n| n * self.strides()[d]));
+        Ok(if *y.strides() == strides { y } else { y.with_strides(strides) })
     }
     /// Merges dimensions `start` to `end`, inclusive.
     ///

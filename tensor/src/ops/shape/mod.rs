@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 pub struct Permute(pub Dims);
 
 impl Permute {
-    fn inverse(&self) -> Dims {
+    pub(crate) fn inverse(&self) -> Dims {
         let mut inv = self.0;
         inv.edit(|inv| self.0.iter().enumerate().for_each(|(i, &d)| inv[d] = i));
         inv
@@ -71,7 +71,7 @@ impl ViewOp for Expand {
     }
     fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         // In-place writes to repeated elements are refused before; here every element has one place.
-        y.view_dims(*x.dims())
+        y.reshape_dims(*x.dims())
     }
 }
 
@@ -176,6 +176,9 @@ pub(crate) fn reshaped_strides(dims: &Dims, strides: &Dims, out: &Dims) -> Optio
 impl ViewOp for Reshape {
     const NAME: &'static str = "view";
     fn layout(&self, x: &Layout) -> Result<Layout> {
+        if x.dims == self.0 {
+            return Ok(*x);
+        }
         match reshaped_strides(&x.dims, &x.strides, &self.0) {
             Some(strides) => Ok(Layout { dims: self.0, strides, offset: x.offset }),
             None => Err(Error::runtime(
@@ -307,13 +310,14 @@ impl ViewOp for AsStrided {
     fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
         let flat = Tensor::zeros_like_meta(&x.with_dims(Dims::new(&[x.numel()])))?;
         let at = Tensor::from_slice_on(&self.positions(), &[self.dims.numel()], x.device)?;
-        super::indexing::index_add(&flat, 0, &at, &g.reshape_dims(Dims::new(&[self.dims.numel()]))?)?.view_dims(x.dims)
+        super::indexing::index_add(&flat, 0, &at, &g.reshape_dims(Dims::new(&[self.dims.numel()]))?)?
+            .reshape_dims(x.dims)
     }
     fn write_back(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         let flat = x.reshape_dims(Dims::new(&[x.numel()]))?;
         let at = Tensor::from_slice_on(&self.positions(), &[self.dims.numel()], x.device())?;
         super::indexing::index_copy(&flat, 0, &at, &y.reshape_dims(Dims::new(&[self.dims.numel()]))?)?
-            .view_dims(*x.dims())
+            .reshape_dims(*x.dims())
     }
 }
 

@@ -199,7 +199,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "ravel(Tensor(a) self) -> Tensor(a)",
         Tier::Composed,
-        |a| Ok(a.tensor(0)?.reshape(&[-1])?.into()),
+        |a| Ok(a.tensor(0)?.contiguous()?.reshape(&[-1])?.into()),
         samples!([t(&[2, 3])]),
     )
     .no_out(),
