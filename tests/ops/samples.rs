@@ -208,6 +208,10 @@ pub fn arguments(schema: &Schema, sample: &Sample, dtype: DType) -> Result<Vec<O
                     Default::Float(v) => Owned::Scalar(Scalar::Float(*v)),
                     Default::Bool(v) => Owned::Scalar(Scalar::Bool(*v)),
                     Default::Ints(v) => Owned::Ints(v.clone()),
+                    // Names of objects, such as `contiguous_format`, say what the function takes anyway.
+                    Default::Str(_) if matches!(p.ty, Ty::Layout | Ty::MemoryFormat | Ty::DType | Ty::Device) => {
+                        Owned::None
+                    }
                     Default::Str(s) => Owned::Str(s.clone()),
                     Default::None | Default::Required => Owned::None,
                 },
