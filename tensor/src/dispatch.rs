@@ -80,18 +80,21 @@ fn call_strided(op: &Prim, x: &[&Tensor], meta: Meta) -> Result<Tensor> {
     match op.strides() {
         Strides::Elementwise => run_with(op, x, meta, strides::elementwise(x, &meta.dims)),
         Strides::Copied => run_with(op, x, meta, Some(strides::preserved(x[0]))),
-        rule => Ok(arranged(rule, x, execute(op, x, meta)?)?.swap_remove(0)),
+        _ => Ok(arranged(op, x, execute(op, x, meta)?)?.swap_remove(0)),
     }
 }
 
-/// Results whose memory is row major, arranged as the rule of their op says.
-fn arranged(rule: Strides, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
+/// Results of an op, arranged as its rule says. Kernels leave them row major.
+fn arranged(op: &Prim, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
+    let rule = op.strides();
     for t in &mut y {
         let same_rank = |x: &&&Tensor| x.dims().len() == t.dims().len();
         let format = |x: &[&Tensor]| {
             x.iter().filter(same_rank).map(|x| x.suggested_format()).find(|f| *f != MemoryFormat::Contiguous)
         };
         let strides = match rule {
+            // Where the device has no such op, its parts may have kept an order.
+            Strides::RowMajor if op.has_kernel() && t.device().kind != DeviceKind::Cpu => t.dims().contiguous_strides(),
             Strides::RowMajor | Strides::Elementwise | Strides::Copied => continue,
             Strides::Like if t.dims() == x[0].dims() => strides::preserved(x[0]),
             Strides::Like => continue,
@@ -179,7 +182,7 @@ fn call_n_ordinary(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     }
     let mut y = execute(&op, x, meta)?;
     if x.iter().any(|t| !t.is_contiguous()) {
-        y = arranged(op.strides(), x, y)?;
+        y = arranged(&op, x, y)?;
     }
     if grad {
         graph::record(op, x, &y)?;
