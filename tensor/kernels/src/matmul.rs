@@ -226,7 +226,7 @@ simd! {
 }
 
 /// Rows that are summed one after the other in the accumulation type. Errors of longer sums would grow with their length.
-const ROWS: usize = 1024;
+const ROWS: usize = 256;
 
 /// [`sum_rows`] for any number of rows: sums of [`ROWS`] rows are added up in double precision.
 unsafe fn sum_many_rows<T: Float>(x: &[T::Acc], b: *const T, row: usize, sums: &mut [T::Acc]) {
