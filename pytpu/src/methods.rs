@@ -5,7 +5,7 @@ use crate::enter::{self, Failure, Outcome};
 use crate::number::only_element;
 use crate::table::{call_tensor_op, number, tensor_argument};
 use crate::tensor_type::{extract, is_tensor, replace, tensor_of, to_python, wrap, wrap_as};
-use crate::{autograd, convert, device, dtype, size};
+use crate::{autograd, convert, device, dtype, size, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -100,8 +100,14 @@ fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
 
 macro_rules! getters {
     ($($f:ident |$x:ident| $body:expr;)*) => {$(
-        unsafe extern "C" fn $f(o: Object, _closure: *mut c_void) -> Object {
+        unsafe extern "C" fn $f(o: Object, closure: *mut c_void) -> Object {
             enter::object(|| {
+                // SAFETY: an object of our type; the closure is the property's name.
+                unsafe {
+                    if torch_function::takes_over(o) {
+                        return torch_function::call_property(CStr::from_ptr(closure.cast::<std::ffi::c_char>()), o, null_mut());
+                    }
+                }
                 // SAFETY: the interpreter passes an object of our type.
                 let $x = unsafe { tensor_of(o) };
                 $body
@@ -170,9 +176,28 @@ fn given(value: Object, name: &str) -> Outcome<Object> {
     Ok(value)
 }
 
+/// Lets an override assign to a property; `None` where nothing takes the assignment over.
+///
+/// # Safety
+/// `o` is an object of our type, `value` an object or null.
+unsafe fn assigned_elsewhere(name: &CStr, o: Object, value: Object) -> Outcome<Option<c_int>> {
+    // SAFETY: by the contract.
+    unsafe {
+        if value.is_null() || !torch_function::takes_over(o) {
+            return Ok(None);
+        }
+        let r = torch_function::call_property(name, o, value)?;
+        Py_DECREF(r);
+        Ok(Some(0))
+    }
+}
+
 unsafe extern "C" fn set_requires_grad(o: Object, value: Object, _closure: *mut c_void) -> c_int {
     // SAFETY: the interpreter passes an object of our type, and any object.
     enter::status(|| unsafe {
+        if let Some(status) = assigned_elsewhere(c"requires_grad", o, value)? {
+            return Ok(status);
+        }
         let value = given(value, "requires_grad")?;
         if PyBool_Check(value) == 0 {
             return Err(PyTypeError::new_err("requires_grad must be a bool").into());
@@ -191,6 +216,10 @@ unsafe fn set_part(
 ) -> c_int {
     // SAFETY: the interpreter passes an object of our type, and any object.
     enter::status(|| unsafe {
+        let property = if name == "real" { c"real" } else { c"imag" };
+        if let Some(status) = assigned_elsewhere(property, o, value)? {
+            return Ok(status);
+        }
         let value = given(value, name)?;
         let part = part(tensor_of(o))?;
         match value {
@@ -223,6 +252,9 @@ unsafe extern "C" fn set_imag(o: Object, value: Object, _closure: *mut c_void) -
 unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -> c_int {
     // SAFETY: the interpreter passes an object of our type, and any object; null deletes.
     enter::status(|| unsafe {
+        if let Some(status) = assigned_elsewhere(c"grad", o, value)? {
+            return Ok(status);
+        }
         let g = match value {
             v if v.is_null() || v == Py_None() => None,
             v if v == o => return Err(PyRuntimeError::new_err("can't assign Variable as its own grad").into()),
@@ -243,6 +275,9 @@ unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -
 unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -> c_int {
     // SAFETY: the interpreter passes an object of our type, and any object; references to the old tensor end before it goes.
     enter::status(|| unsafe {
+        if let Some(status) = assigned_elsewhere(c"data", o, value)? {
+            return Ok(status);
+        }
         let value = given(value, "data")?;
         if !is_tensor(value) {
             return Err(PyTypeError::new_err(format!(
@@ -295,7 +330,8 @@ pub(crate) fn properties() -> Vec<PyGetSetDef> {
         get: Some(get),
         set,
         doc: null(),
-        closure: null_mut(),
+        // For overrides, which are told of the property.
+        closure: name.as_ptr().cast_mut().cast(),
     };
     vec![
         p(c"shape", get_shape, None),
@@ -395,6 +431,14 @@ macro_rules! methods {
     ($($f:ident $name:literal ($($param:literal),*) |$o:ident, $x:ident, $args:ident| $body:expr;)*) => {
         $(unsafe extern "C" fn $f(o: Object, args: *const Object, positional: Py_ssize_t, names: Object) -> Object {
             enter::object(|| {
+                // Those that begin with one underscore are for this package only.
+                const IS_PUBLIC: bool = $name.as_bytes()[0] != b'_' || $name.as_bytes()[1] == b'_';
+                // SAFETY: as the interpreter passes them.
+                unsafe {
+                    if IS_PUBLIC && torch_function::takes_over(o) {
+                        return torch_function::call_method($name, o, args, positional, names);
+                    }
+                }
                 let ($o, $args) = (o, {
                     // SAFETY: as the interpreter passes them.
                     unsafe { arrange($name, [$($param),*], args, positional, names) }?

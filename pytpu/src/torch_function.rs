@@ -179,6 +179,110 @@ pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
     })
 }
 
+/// Whether calls on the tensor object `o` are taken over. One compare for a plain tensor without modes.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline(always)]
+pub unsafe fn takes_over(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe { !tensor_type::is_exact(o) && overrides(o) }
+}
+
+/// [`takes_over`] for an object that may be anything. The numbers, slices and sequences that keys are made of are not asked.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline]
+pub unsafe fn any_takes_over(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe {
+        PyLong_CheckExact(o) == 0
+            && PyFloat_CheckExact(o) == 0
+            && PyTuple_CheckExact(o) == 0
+            && PyList_CheckExact(o) == 0
+            && PySlice_Check(o) == 0
+            && PyBool_Check(o) == 0
+            && o != Py_None()
+            && o != Py_Ellipsis()
+            && takes_over(o)
+    }
+}
+
+/// Calls the mode for a function that makes a tensor of `data`.
+///
+/// # Errors
+/// Whatever the mode raises.
+#[cold]
+pub fn call_factory<'py>(
+    name: &str,
+    data: &Bound<'py, PyAny>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = data.py();
+    let function = py.import("pytpu._C")?.getattr(name)?;
+    call(py, &function, &[], &PyTuple::new(py, [data])?, Some(kwargs))
+}
+
+/// Calls an override for reading a property (`value` is null) or for assigning to it.
+///
+/// # Safety
+/// `name` is that of a property of the type; `o` and `value` are objects, or `value` is null; the GIL is held.
+#[cold]
+pub unsafe fn call_property(name: &std::ffi::CStr, o: *mut PyObject, value: *mut PyObject) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract; the type object lives for ever.
+        let (ty, mut operands) = unsafe {
+            let ty = Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast());
+            (ty, vec![Bound::from_borrowed_ptr(py, o)])
+        };
+        let access = if value.is_null() { "__get__" } else { "__set__" };
+        if !value.is_null() {
+            // SAFETY: an object.
+            operands.push(unsafe { Bound::from_borrowed_ptr(py, value) });
+        }
+        let function = ty.getattr(name.to_string_lossy().as_ref())?.getattr(access)?;
+        let r = call(py, &function, &operands, &PyTuple::new(py, &operands)?, None)?;
+        Ok::<_, Failure>(r.into_ptr())
+    })
+}
+
+/// Calls an override for a method that is written by hand; the arguments are as the interpreter passes them.
+///
+/// # Safety
+/// `o` is an object; the rest is what the interpreter passed; the GIL is held.
+#[cold]
+pub unsafe fn call_method(
+    name: &str,
+    o: *mut PyObject,
+    args: *const *mut PyObject,
+    positional: Py_ssize_t,
+    names: *mut PyObject,
+) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract; values of keywords follow the positional ones, the tuple holds their names.
+        let (ty, given, keywords) = unsafe {
+            let object = |p: *mut PyObject| Bound::<PyAny>::from_borrowed_ptr(py, p);
+            let ty = object(tensor_type::tensor_type().cast());
+            let n = positional as usize;
+            let mut given = vec![object(o)];
+            given.extend((0..n).map(|i| object(*args.add(i))));
+            let count = if names.is_null() { 0 } else { PyTuple_Size(names) };
+            let keywords: Vec<_> =
+                (0..count).map(|k| (object(PyTuple_GetItem(names, k)), object(*args.add(n + k as usize)))).collect();
+            (ty, given, keywords)
+        };
+        let kwargs = PyDict::new(py);
+        let mut operands = given.clone();
+        for (name, value) in keywords {
+            kwargs.set_item(&name, &value)?;
+            operands.push(value);
+        }
+        let r = call(py, &ty.getattr(name)?, &operands, &PyTuple::new(py, &given)?, Some(&kwargs))?;
+        Ok::<_, Failure>(r.into_ptr())
+    })
+}
+
 /// Stands for "calls are not taken over"; also the function to set as `__torch_function__` of such a subclass.
 #[pyfunction]
 #[pyo3(signature = (func, types, args = None, kwargs = None))]

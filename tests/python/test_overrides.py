@@ -92,6 +92,71 @@ def test_conversions_by_type_keep_the_subclass(device):
     assert type(x.type(torch.float64)) is Plain and x.type(torch.float64).dtype == torch.float64
 
 
+PROPERTIES = ("T", "mT", "H", "real", "data", "grad", "shape", "device", "dtype", "ndim", "requires_grad", "is_leaf", "grad_fn", "layout")
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_overrides_see_properties(name, names):
+    getattr(torch.ones(2, 2).as_subclass(Logged), name)
+    assert names == ["__get__"]
+
+
+def test_overrides_see_assigned_properties(names):
+    x = torch.ones(2).as_subclass(Logged)
+    x.requires_grad = True
+    x.data = torch.zeros(2)
+    x.grad = torch.ones(2)
+    assert names == ["__set__"] * 3 and x.tolist() == [0, 0]
+
+
+HAND_WRITTEN = {
+    "to": lambda x: x.to(torch.float64), "item": lambda x: x.item(), "tolist": lambda x: x.tolist(), "size": lambda x: x.size(0),
+    "dim": lambda x: x.dim(), "numel": lambda x: x.numel(), "stride": lambda x: x.stride(), "data_ptr": lambda x: x.data_ptr(),
+    "is_contiguous": lambda x: x.is_contiguous(), "__len__": lambda x: len(x), "__bool__": lambda x: bool(x),
+    "__float__": lambda x: float(x), "__int__": lambda x: int(x), "__contains__": lambda x: 1 in x, "unbind": lambda x: list(x),
+    "__index__": lambda x: [5, 6][x.to(torch.int64)],
+}
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_overrides_and_modes_see_hand_written_methods(name, names):
+    want = HAND_WRITTEN[name](torch.ones(1))
+    got = HAND_WRITTEN[name](torch.ones(1).as_subclass(Logged))
+    assert name in names
+    assert torch.equal(torch.as_tensor(got), torch.as_tensor(want))
+
+
+def test_modes_see_factories_properties_and_items():
+    seen = []
+
+    class Log(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Log():
+        x = torch.tensor([1.0], requires_grad=True)
+        torch.as_tensor([1], dtype=torch.int64)
+        x.item(), x.shape, len(x)
+    assert seen == ["tensor", "as_tensor", "item", "__get__", "__len__"] and x.requires_grad
+
+
+def test_conversions_and_views_keep_the_subclass():
+    x = torch.ones(2, 2).as_subclass(Plain)
+    for y in (x.to(torch.float64), x.to("cpu", copy=True), x.to("tpu"), x.T, x.mT, x.H, x.data, next(iter(x))):
+        assert type(y) is Plain
+    x.grad = torch.ones(2, 2)
+    assert type(x.grad) is torch.Tensor
+
+
+def test_other_types_are_indices_and_values():
+    t = torch.tensor([5])
+    assert t[Minus()] == -1
+    t[0] = Minus()
+    t[Minus()] = 3
+    assert t.tolist() == [5]
+
+
 def test_grad_of_other_types_is_theirs():
     assert torch.autograd.grad(Minus(), Minus()) == -1
     assert torch.autograd.grad([torch.ones(1), Minus()], torch.ones(1), retain_graph=True) == -1
