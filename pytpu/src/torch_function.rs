@@ -241,7 +241,7 @@ pub unsafe fn call_property(name: &std::ffi::CStr, o: *mut PyObject, value: *mut
             // SAFETY: an object.
             operands.push(unsafe { Bound::from_borrowed_ptr(py, value) });
         }
-        let function = ty.getattr(name.to_string_lossy().as_ref())?.getattr(access)?;
+        let function = ty.getattr(&*name.to_string_lossy())?.getattr(access)?;
         let r = call(py, &function, &operands, &PyTuple::new(py, &operands)?, None)?;
         Ok::<_, Failure>(r.into_ptr())
     })
