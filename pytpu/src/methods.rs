@@ -267,7 +267,9 @@ unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -
                 .into());
             }
         };
+        let object = if g.is_some() { value } else { null_mut() };
         tensor_of(o).set_grad(g)?;
+        autograd::keep_grad_object(tensor_of(o), object);
         Ok(0)
     })
 }
@@ -315,6 +317,7 @@ fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
             kept.after.clone_from(&hooks.after);
             kept.node.clone_from(&hooks.node);
             kept.objects.clone_from(&hooks.objects);
+            kept.grad_object.clone_from(&hooks.grad_object);
             drop(kept);
             Some(GradRef::Leaf(Arc::new(new)))
         }
