@@ -570,8 +570,10 @@ fn new_tensor<'py>(
                 kwargs.set_item(name, value)?;
             }
         }
-        if requires_grad {
-            kwargs.set_item("requires_grad", true)?;
+        for (name, value) in [("requires_grad", requires_grad), ("pin_memory", pin_memory)] {
+            if value {
+                kwargs.set_item(name, true)?;
+            }
         }
         return torch_function::call_factory("tensor", data, &kwargs);
     }

@@ -339,8 +339,8 @@ fn apply_indices(s: Selected) -> Outcome<Tensor> {
 unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
     // SAFETY: the interpreter passes an object of our type, any object, and holds the GIL.
     enter::object(|| unsafe {
-        if torch_function::takes_over(o) || torch_function::any_takes_over(key) {
-            return torch_function::call_operator("__getitem__", &[o, key]);
+        if torch_function::takes_over(o) || torch_function::key_takes_over(key) {
+            return torch_function::call_indexing(o, key, None);
         }
         let x = tensor_of(o);
         if PyLong_CheckExact(key) != 0 {
@@ -448,9 +448,9 @@ unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
         if value.is_null() {
             return Err(PyTypeError::new_err("Tensor does not support deleting items").into());
         }
-        if torch_function::takes_over(o) || torch_function::any_takes_over(value) || torch_function::any_takes_over(key)
+        if torch_function::takes_over(o) || torch_function::any_takes_over(value) || torch_function::key_takes_over(key)
         {
-            let r = torch_function::call_operator("__setitem__", &[o, key, value])?;
+            let r = torch_function::call_indexing(o, key, Some(value))?;
             Py_DECREF(r);
             return Ok(0);
         }

@@ -505,22 +505,31 @@ unsafe extern "C" fn contains(a: Object, o: Object) -> c_int {
     })
 }
 
+/// Iterates over what an override gives for `unbind`: rows of a subclass are of the subclass.
+///
+/// # Safety
+/// `a` is an object of our type; the GIL is held.
+#[cold]
+unsafe fn iterate_overridden(a: Object) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract.
+        let x = unsafe { Bound::<PyAny>::from_borrowed_ptr(py, a) };
+        if x.call_method0("dim")?.eq(0)? {
+            return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());
+        }
+        Ok::<_, Failure>(x.call_method0("unbind")?.try_iter()?.into_ptr())
+    })
+}
+
 unsafe extern "C" fn iterate(a: Object) -> Object {
     // SAFETY: the interpreter passes an object of our type and holds the GIL.
     enter::object(|| unsafe {
+        if torch_function::takes_over(a) {
+            return iterate_overridden(a);
+        }
         let x = tensor_of(a);
         if x.dims().is_empty() {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());
-        }
-        if torch_function::takes_over(a) {
-            // Rows of a subclass are of the subclass.
-            let rows = Python::attach(|py| {
-                let rows = Bound::<PyAny>::from_borrowed_ptr(py, a).call_method0("unbind")?;
-                Ok::<_, Failure>(rows.into_ptr())
-            })?;
-            let it = PyObject_GetIter(rows);
-            Py_DECREF(rows);
-            return if it.is_null() { Err(Failure::Raised) } else { Ok(it) };
         }
         let rows = x.unbind(0)?;
         let list = table::made(PyTuple_New(rows.len() as Py_ssize_t))?;

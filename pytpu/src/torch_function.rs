@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
@@ -159,6 +160,8 @@ fn told_of(name: &str) -> &str {
         "__neg__" => "neg",
         "__abs__" => "abs",
         "__pos__" => "positive",
+        "ndimension" => "dim",
+        "nelement" => "numel",
         name => name,
     }
 }
@@ -189,7 +192,7 @@ pub unsafe fn takes_over(o: *mut PyObject) -> bool {
     unsafe { !tensor_type::is_exact(o) && overrides(o) }
 }
 
-/// [`takes_over`] for an object that may be anything. The numbers, slices and sequences that keys are made of are not asked.
+/// [`takes_over`] for an object that may be anything. Numbers and slices, which most keys are made of, are not asked.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
@@ -199,14 +202,54 @@ pub unsafe fn any_takes_over(o: *mut PyObject) -> bool {
     unsafe {
         PyLong_CheckExact(o) == 0
             && PyFloat_CheckExact(o) == 0
-            && PyTuple_CheckExact(o) == 0
-            && PyList_CheckExact(o) == 0
             && PySlice_Check(o) == 0
             && PyBool_Check(o) == 0
             && o != Py_None()
             && o != Py_Ellipsis()
             && takes_over(o)
     }
+}
+
+/// [`any_takes_over`] for a key: a tuple or a list is asked by its items.
+///
+/// # Safety
+/// `key` is an object; the GIL is held.
+#[inline]
+pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
+    // SAFETY: by the contract; items are asked while the sequence holds them.
+    unsafe {
+        if PyTuple_CheckExact(key) != 0 {
+            (0..PyTuple_Size(key)).any(|i| any_takes_over(PyTuple_GetItem(key, i)))
+        } else if PyList_CheckExact(key) != 0 {
+            (0..PyList_Size(key)).any(|i| any_takes_over(PyList_GetItem(key, i)))
+        } else {
+            any_takes_over(key)
+        }
+    }
+}
+
+/// Calls an override for `x[key]`, or for `x[key] = value` where there is a value. The items of a tuple or a list are asked too.
+///
+/// # Safety
+/// `o`, `key` and `value` are objects; the GIL is held.
+#[cold]
+pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<*mut PyObject>) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract; the type object lives for ever.
+        let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
+        let (owner, key, value) = (object(o), object(key), value.map(object));
+        let mut operands = vec![owner.clone()];
+        if key.is_exact_instance_of::<PyTuple>() || key.is_exact_instance_of::<PyList>() {
+            operands.extend(key.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+        } else {
+            operands.push(key.clone());
+        }
+        operands.extend(value.clone());
+        let args = PyTuple::new(py, [Some(owner), Some(key), value].into_iter().flatten().collect::<Vec<_>>())?;
+        let name = if args.len() == 2 { "__getitem__" } else { "__setitem__" };
+        let function = object(tensor_type::tensor_type().cast()).getattr(name)?;
+        Ok::<_, Failure>(call(py, &function, &operands, &args, None)?.into_ptr())
+    })
 }
 
 /// Calls the mode for a function that makes a tensor of `data`.
@@ -224,25 +267,37 @@ pub fn call_factory<'py>(
     call(py, &function, &[], &PyTuple::new(py, [data])?, Some(kwargs))
 }
 
-/// Calls an override for reading a property (`value` is null) or for assigning to it.
+/// What is done to a property.
+pub enum Access {
+    /// It is read.
+    Get,
+    /// This object is assigned to it.
+    Set(*mut PyObject),
+    /// It is deleted.
+    Delete,
+}
+
+/// Calls an override for an access to a property of the tensor object `o`.
 ///
 /// # Safety
-/// `name` is that of a property of the type; `o` and `value` are objects, or `value` is null; the GIL is held.
+/// `name` is that of a property of the type; `o` and the assigned value are objects; the GIL is held.
 #[cold]
-pub unsafe fn call_property(name: &std::ffi::CStr, o: *mut PyObject, value: *mut PyObject) -> Outcome {
+pub unsafe fn call_property(name: &CStr, access: Access, o: *mut PyObject) -> Outcome {
     Python::attach(|py| {
         // SAFETY: by the contract; the type object lives for ever.
-        let (ty, mut operands) = unsafe {
-            let ty = Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast());
-            (ty, vec![Bound::from_borrowed_ptr(py, o)])
+        let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
+        let owner = object(o);
+        let mut args = vec![owner.clone()];
+        let access = match access {
+            Access::Get => "__get__",
+            Access::Set(value) => {
+                args.push(object(value));
+                "__set__"
+            }
+            Access::Delete => "__delete__",
         };
-        let access = if value.is_null() { "__get__" } else { "__set__" };
-        if !value.is_null() {
-            // SAFETY: an object.
-            operands.push(unsafe { Bound::from_borrowed_ptr(py, value) });
-        }
-        let function = ty.getattr(&*name.to_string_lossy())?.getattr(access)?;
-        let r = call(py, &function, &operands, &PyTuple::new(py, &operands)?, None)?;
+        let property = object(tensor_type::tensor_type().cast()).getattr(&*name.to_string_lossy())?;
+        let r = call_of(py, &property.getattr(access)?, &[owner], &PyTuple::new(py, args)?, None, true)?;
         Ok::<_, Failure>(r.into_ptr())
     })
 }
@@ -278,7 +333,8 @@ pub unsafe fn call_method(
             kwargs.set_item(&name, &value)?;
             operands.push(value);
         }
-        let r = call(py, &ty.getattr(name)?, &operands, &PyTuple::new(py, &given)?, Some(&kwargs))?;
+        let function = ty.getattr(told_of(name))?;
+        let r = call_of(py, &function, &operands, &PyTuple::new(py, &given)?, Some(&kwargs), true)?;
         Ok::<_, Failure>(r.into_ptr())
     })
 }

@@ -9,6 +9,12 @@ import pytpu as torch
 from pytpu.overrides import TorchFunctionMode
 
 
+def name_of(function):
+    """Return the name of a function that an override is given, of a property's function with the property's name before it."""
+    name = function.__name__
+    return name if name not in ("__get__", "__set__", "__delete__") else f"{function.__self__.__name__}.{name}"
+
+
 class Plain(torch.Tensor):
     """A subclass without an override of its own."""
 
@@ -20,7 +26,7 @@ class Logged(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        cls.names.append(func.__name__)
+        cls.names.append(name_of(func))
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
@@ -98,20 +104,50 @@ PROPERTIES = ("T", "mT", "H", "real", "data", "grad", "shape", "device", "dtype"
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_overrides_see_properties(name, names):
     getattr(torch.ones(2, 2).as_subclass(Logged), name)
-    assert names == ["__get__"]
+    assert names == [f"{name}.__get__"]
 
 
-def test_overrides_see_assigned_properties(names):
+def test_overrides_see_assignments_to_properties(names):
     x = torch.ones(2).as_subclass(Logged)
     x.requires_grad = True
     x.data = torch.zeros(2)
     x.grad = torch.ones(2)
-    assert names == ["__set__"] * 3 and x.tolist() == [0, 0]
+    x._grad = None
+    x.note = 1
+    assert names == ["requires_grad.__set__", "data.__set__", "grad.__set__", "grad.__set__"] and x.tolist() == [0, 0]
+
+
+def test_overrides_see_deletions_of_properties(names):
+    x = torch.ones(2).as_subclass(Logged)
+    x.grad = torch.ones(2)
+    names.clear()
+    del x.grad
+    with pytest.raises(RuntimeError, match="requires_grad must be a bool"):
+        del x.requires_grad
+    with pytest.raises(RuntimeError, match="Deleting tensor data is not allowed. Delete tensor instead!"):
+        del x.data
+    assert names == ["grad.__delete__", "requires_grad.__delete__", "data.__delete__"] and x.grad is None
+
+
+def test_properties_are_told_of_as_objects_of_the_class():
+    seen = []
+
+    class Asked(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            seen.append((func, types, len(args)))
+
+    x = torch.ones(2).as_subclass(Asked)
+    assert x.shape is None and x.requires_grad is None
+    x.requires_grad = True
+    T = torch.Tensor
+    assert seen == [(T.shape.__get__, (Asked,), 1), (T.requires_grad.__get__, (Asked,), 1), (T.requires_grad.__set__, (Asked,), 2)]
 
 
 HAND_WRITTEN = {
     "to": lambda x: x.to(torch.float64), "item": lambda x: x.item(), "tolist": lambda x: x.tolist(), "size": lambda x: x.size(0),
-    "dim": lambda x: x.dim(), "numel": lambda x: x.numel(), "stride": lambda x: x.stride(), "data_ptr": lambda x: x.data_ptr(),
+    "dim": lambda x: x.ndimension(), "numel": lambda x: x.nelement(), "stride": lambda x: x.stride(), "unique": lambda x: x.unique(),
+    "norm": lambda x: x.norm(), "nonzero": lambda x: x.nonzero(), "allclose": lambda x: x.allclose(x), "__complex__": lambda x: complex(x),
     "is_contiguous": lambda x: x.is_contiguous(), "__len__": lambda x: len(x), "__bool__": lambda x: bool(x),
     "__float__": lambda x: float(x), "__int__": lambda x: int(x), "__contains__": lambda x: 1 in x, "unbind": lambda x: list(x),
     "__index__": lambda x: [5, 6][x.to(torch.int64)],
@@ -131,14 +167,38 @@ def test_modes_see_factories_properties_and_items():
 
     class Log(TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
-            seen.append(func.__name__)
+            seen.append((name_of(func), kwargs))
             return func(*args, **(kwargs or {}))
 
     with Log():
-        x = torch.tensor([1.0], requires_grad=True)
+        x = torch.tensor([1.0], requires_grad=True, dtype=torch.float64)
         torch.as_tensor([1], dtype=torch.int64)
-        x.item(), x.shape, len(x)
-    assert seen == ["tensor", "as_tensor", "item", "__get__", "__len__"] and x.requires_grad
+        torch.asarray([1])
+        torch.scalar_tensor(1)
+        made = len(seen)
+        x.item(), x.shape, len(x), next(iter(x))
+        x.grad = None
+    assert [n for n, _ in seen] == [
+        *("tensor", "as_tensor", "asarray", "scalar_tensor"),
+        *("item", "shape.__get__", "__len__", "dim", "unbind", "grad.__set__"),
+    ]
+    assert [k for _, k in seen[:made]] == [{"requires_grad": True, "dtype": torch.float64}, {"dtype": torch.int64}, {}, {}]
+    assert x.requires_grad and x.dtype == torch.float64
+
+
+def test_functions_that_modes_see_are_those_of_torch():
+    seen = []
+
+    class Log(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return -1
+
+    x = torch.ones(1)
+    with Log():
+        results = [torch.tensor([1]), torch.as_tensor([1]), torch.asarray([1]), torch.special.expit(x), torch.linalg.matmul(x, x)]
+    assert results == [-1] * 5
+    assert seen == [torch.tensor, torch.as_tensor, torch.asarray, torch.special.expit, torch.linalg.matmul]
 
 
 def test_conversions_and_views_keep_the_subclass():
@@ -149,12 +209,30 @@ def test_conversions_and_views_keep_the_subclass():
     assert type(x.grad) is torch.Tensor
 
 
+def test_rows_and_items_of_a_subclass_are_of_it(device):
+    x = torch.arange(4.0, device=device).reshape(2, 2).as_subclass(Plain)
+    first, second = x
+    assert type(first) is type(second) is type(x[0]) is type(x[:, 1]) is Plain and second.tolist() == [2, 3]
+    assert type(torch.arange(4, device=device)[x.long()]) is Plain
+    with pytest.raises(TypeError, match="iteration over a 0-d tensor"):
+        iter(x.sum())
+
+
 def test_other_types_are_indices_and_values():
     t = torch.tensor([5])
-    assert t[Minus()] == -1
+    assert t[Minus()] == t[Minus(), ...] == t[None, Minus()] == t[[Minus()]] == -1
     t[0] = Minus()
     t[Minus()] = 3
+    t[0, Minus()] = 3
     assert t.tolist() == [5]
+
+
+def test_subclasses_in_keys_are_asked(names):
+    x = torch.zeros(3, 3)
+    i = torch.tensor(1).as_subclass(Logged)
+    assert type(x[i, 0]) is Logged and type(x[:, i]) is Logged
+    x[0, i] = 2
+    assert names == ["__getitem__", "__getitem__", "__setitem__"] and x.sum() == 2
 
 
 def test_grad_of_other_types_is_theirs():
