@@ -523,7 +523,8 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
 /// `object` is an object or null; the GIL is held.
 pub unsafe fn keep_grad_object(x: &Tensor, object: *mut PyObject) {
     // SAFETY: by the contract.
-    let object = Python::attach(|py| unsafe { Bound::<PyAny>::from_borrowed_ptr_or_opt(py, object).map(Bound::unbind) });
+    let object =
+        Python::attach(|py| unsafe { Bound::<PyAny>::from_borrowed_ptr_or_opt(py, object).map(Bound::unbind) });
     let kept = object.map(|o| Arc::new(Kept::new(o)) as Arc<dyn Any + Send + Sync>);
     // The old object is dropped when no lock is held: it may run the user's code.
     let old = match x.grad_ref() {

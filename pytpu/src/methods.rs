@@ -560,19 +560,13 @@ fn dim_of(x: &Tensor, o: Object, function: &str) -> Outcome<usize> {
     Ok(d.rem_euclid(n) as usize)
 }
 
-/// The value of an argument that has to be a `bool`, of Python or of NumPy.
+/// The value of an argument that has to be a `bool`.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
 unsafe fn boolean_of(o: Object) -> Option<bool> {
     // SAFETY: by the contract.
-    unsafe {
-        match o {
-            o if PyBool_Check(o) != 0 => Some(o == Py_True()),
-            o if convert::is_numpy_bool(o) => Some(PyObject_IsTrue(o) == 1),
-            _ => None,
-        }
-    }
+    unsafe { (PyBool_Check(o) != 0).then(|| o == Py_True()) }
 }
 
 /// The error for arguments that fit no form of `to`. Arguments after a gap were given by name.
@@ -624,10 +618,11 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
                 }
             }
         }
-        if !second.is_null() && boolean_of(second).is_none() {
-            dtype = Some(dtype::extract(second).ok_or_else(|| {
-                Failure::from(dtype::refusal(second).unwrap_or_else(|| no_form_of_to(&a)))
-            })?);
+        if !second.is_null() && PyBool_Check(second) == 0 {
+            let Some(d) = dtype::extract(second).filter(|_| dtype.is_none()) else {
+                return Err(dtype::refusal(second).unwrap_or_else(|| no_form_of_to(&a)).into());
+            };
+            dtype = Some(d);
         }
         let flag = |o: Object| match o {
             o if o.is_null() => Ok(false),

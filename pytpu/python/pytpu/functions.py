@@ -644,7 +644,7 @@ def _polygamma_(self, n):
     return self.copy_(_C._ops.polygamma(n, self))
 
 
-fill_, zero_ = _C.Tensor.fill_, _C.Tensor.zero_
+fill_, zero_ = _C._ops.fill_, _C._ops.zero_
 
 for _name_, _function in {
     "dist": dist, "nonzero": nonzero, "norm": _method_norm, "polygamma": _polygamma, "polygamma_": _polygamma_, "unique": unique,
