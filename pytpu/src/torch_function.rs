@@ -5,6 +5,7 @@
 
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type;
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -83,7 +84,7 @@ pub fn call<'py>(
     call_of(py, function, operands, args, kwargs, false)
 }
 
-/// [`call`]; of a function written in Python the overrides are told of plain tensors, too.
+/// [`call`]; of properties, and of methods and functions that are no ops, the overrides are told of plain tensors, too.
 fn call_of<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -92,6 +93,48 @@ fn call_of<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
     with_tensors: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    ask(py, function, operands, args, kwargs, with_tensors)?.map_err(|asked| refusal(function, &asked))
+}
+
+/// Who was asked about a call and returned `NotImplemented`: the mode, and types.
+struct Asked<'py> {
+    mode: Option<Bound<'py, PyAny>>,
+    types: Vec<Bound<'py, PyAny>>,
+}
+
+/// The error where all that were asked returned `NotImplemented`.
+#[cold]
+fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
+    let attribute = |o: &Bound<'_, PyAny>, name: &str| o.getattr(name).map_or_else(|_| "?".into(), |n| n.to_string());
+    let name = attribute(function, "__name__");
+    let property = function.getattr("__self__").ok().filter(|p| p.hasattr("__objclass__").unwrap_or(false));
+    let name = match property {
+        Some(p) => format!("torch.Tensor.{}.{name}", attribute(&p, "__name__")),
+        None if function.hasattr("__objclass__").unwrap_or(false) => format!("torch.Tensor.{name}"),
+        None => format!("{}.{name}", attribute(function, "__module__")),
+    };
+    let types = asked.types.iter().map(ToString::to_string);
+    let text = if function.hasattr("__code__").unwrap_or(false) {
+        let types = types.collect::<Vec<_>>().join(", ");
+        let mode = asked.mode.as_ref().map(|m| format!(" nor in mode {m}")).unwrap_or_default();
+        format!("no implementation found for '{name}' on types that implement __torch_function__: [{types}]{mode}")
+    } else {
+        let mode = asked.mode.iter().map(|m| format!("\n\n  - mode object {m}"));
+        let list: String = mode.chain(types.map(|t| format!("\n\n  - tensor subclass {t}"))).collect();
+        format!("Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned NotImplemented:{list}")
+    };
+    PyTypeError::new_err(text)
+}
+
+/// Asks the mode and then the overrides, until one of them does not return `NotImplemented`.
+fn ask<'py>(
+    py: Python<'py>,
+    function: &Bound<'py, PyAny>,
+    operands: &[Bound<'py, PyAny>],
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    with_tensors: bool,
+) -> PyResult<Result<Bound<'py, PyAny>, Asked<'py>>> {
     let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
     // SAFETY: living objects.
     let is_plain = |o: &Bound<'py, PyAny>| unsafe { Py_TYPE(o.as_ptr()) == tensor_type::tensor_type() };
@@ -107,29 +150,27 @@ fn call_of<'py>(
     let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
     order.retain(|o| !is_plain(o));
     let empty = PyDict::new(py);
+    let mut asked = Asked { mode: None, types: Vec::new() };
     if has_mode()
         && let Some(mode) = leave_mode()
     {
+        asked.mode = Some(mode.bind(py).clone());
         let r = mode.bind(py).call_method1("__torch_function__", (function, &types, args, kwargs.unwrap_or(&empty)));
         enter_mode(mode);
         let r = r?;
         if !r.is(py.NotImplemented()) {
-            return Ok(r);
+            return Ok(Ok(r));
         }
     }
     for o in &order {
         let f = o.getattr("__torch_function__")?;
         let r = f.call1((function, &types, args, kwargs.unwrap_or(&empty)))?;
         if !r.is(py.NotImplemented()) {
-            return Ok(r);
+            return Ok(Ok(r));
         }
     }
-    let names: Vec<String> = order.iter().map(|o| o.get_type().to_string()).collect();
-    Err(pyo3::exceptions::PyTypeError::new_err(format!(
-        "Multiple dispatch failed for '{}'; all __torch_function__ handlers returned NotImplemented: {}",
-        function.getattr("__name__").map_or_else(|_| "function".into(), |n| n.to_string()),
-        names.join(", ")
-    )))
+    asked.types = order.iter().map(|o| o.get_type().into_any()).collect();
+    Ok(Err(asked))
 }
 
 /// The method that overrides are told of for a special method: where PyTorch's type has one function for both, its name.
@@ -166,7 +207,8 @@ fn told_of(name: &str) -> &str {
     }
 }
 
-/// Calls an override for an operator slot; `name` is the special method.
+/// Calls an override for an operator slot; `name` is the special method. An operator of two operands gives `NotImplemented` where all
+/// that were asked did so: Python then tries the other operand.
 ///
 /// # Safety
 /// `operands` are objects; the GIL is held.
@@ -177,7 +219,12 @@ pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
         // SAFETY: the type object lives for ever.
         let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast()) };
-        let r = call(py, &ty.getattr(told_of(name))?, &o, &PyTuple::new(py, &o)?, None)?;
+        let function = ty.getattr(told_of(name))?;
+        let r = match ask(py, &function, &o, &PyTuple::new(py, &o)?, None, false)? {
+            Ok(r) => r,
+            Err(_) if o.len() == 2 && name != "__contains__" => py.NotImplemented().into_bound(py),
+            Err(asked) => return Err(refusal(&function, &asked).into()),
+        };
         Ok::<_, Failure>(r.into_ptr())
     })
 }

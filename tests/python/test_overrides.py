@@ -252,3 +252,60 @@ def test_parameters_are_not_slowed_by_overrides():
     p = torch.nn.Parameter(torch.ones(2))
     assert repr(p) == "Parameter containing:\ntensor([1., 1.], requires_grad=True)"
     assert p.detach().numpy().tolist() == [1, 1]
+
+
+class Declining(torch.Tensor):
+    """A subclass whose override returns ``NotImplemented``."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+class Reflected:
+    """Another type with reflected operators."""
+
+    def __radd__(self, other):
+        return "radd"
+
+    def __rmatmul__(self, other):
+        return "rmatmul"
+
+    def __gt__(self, other):
+        return "gt"
+
+
+def test_operators_that_overrides_decline_are_tried_reflected():
+    x = torch.ones(2).as_subclass(Declining)
+    assert x + Reflected() == "radd" and x @ Reflected() == "rmatmul" and (x < Reflected()) == "gt"
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for -: 'Declining' and 'int'"):
+        x - 1
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: torch.add(x, 1), "Multiple dispatch failed for 'torch.add'"),
+        (lambda x: x.item(), "Multiple dispatch failed for 'torch.Tensor.item'"),
+        (lambda x: x.shape, "Multiple dispatch failed for 'torch.Tensor.shape.__get__'"),
+        (lambda x: setattr(x, "grad", None), "Multiple dispatch failed for 'torch.Tensor.grad.__set__'"),
+        (lambda x: x[0], "Multiple dispatch failed for 'torch.Tensor.__getitem__'"),
+        (lambda x: torch.nn.functional.relu(x), "no implementation found for 'torch.nn.functional.relu' on types that implement "),
+    ],
+)
+def test_calls_that_all_decline_are_named(call, text):
+    with pytest.raises(TypeError) as e:
+        call(torch.ones(2).as_subclass(Declining))
+    assert str(e.value).startswith(text) and "Declining'>" in str(e.value)
+
+
+def test_overrides_that_call_themselves_end_with_a_recursion_error():
+    class Endless(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(1).as_subclass(Endless)
+    for call in (lambda: x.shape, lambda: x.size(), lambda: len(x), lambda: x + 1, lambda: x[0], lambda: setattr(x, "grad", None)):
+        with pytest.raises(RecursionError):
+            call()
