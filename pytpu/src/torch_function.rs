@@ -21,8 +21,19 @@ static DISABLED: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 /// Modes that wait for calls, in all threads.
 static MODES_IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
+/// Who is asked.
+#[derive(Clone, Copy, PartialEq)]
+enum Asking {
+    /// Types and modes.
+    All,
+    /// Modes.
+    Modes,
+    /// Nobody.
+    Nobody,
+}
+
 thread_local! {
-    static OFF: Cell<bool> = const { Cell::new(false) };
+    static ASKING: Cell<Asking> = const { Cell::new(Asking::All) };
     /// The modes that this thread has entered, the innermost last.
     static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
@@ -42,23 +53,33 @@ fn leave_mode() -> Option<Py<PyAny>> {
 /// Whether a mode of this thread sees calls.
 #[inline(always)]
 pub fn has_mode() -> bool {
-    MODES_IN_ALL.load(Relaxed) != 0 && !OFF.get() && MODES.with_borrow(|m| !m.is_empty())
+    MODES_IN_ALL.load(Relaxed) != 0 && ASKING.get() != Asking::Nobody && MODES.with_borrow(|m| !m.is_empty())
 }
 
-/// Whether `o`, which is not exactly a tensor, takes calls over.
+/// Whether calls on `o` are taken over: by its type, or, where it is a tensor, by a mode.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
 #[inline(never)]
 pub unsafe fn overrides(o: *mut PyObject) -> bool {
-    if OFF.get() {
+    // SAFETY: by the contract.
+    unsafe { type_overrides(o) || has_mode() && tensor_type::is_tensor(o) }
+}
+
+/// Whether the type of `o` takes calls over.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline]
+unsafe fn type_overrides(o: *mut PyObject) -> bool {
+    if ASKING.get() != Asking::All {
         return false;
     }
     // SAFETY: by the contract.
     unsafe {
         let ty = Py_TYPE(o);
         if ty == tensor_type::tensor_type() {
-            return has_mode();
+            return false;
         }
         let f = PyObject_GetAttr(ty.cast(), NAME.load(Relaxed));
         if f.is_null() {
@@ -137,18 +158,18 @@ fn ask<'py>(
 ) -> PyResult<Result<Bound<'py, PyAny>, Asked<'py>>> {
     let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
     // SAFETY: living objects.
-    let is_plain = |o: &Bound<'py, PyAny>| unsafe { Py_TYPE(o.as_ptr()) == tensor_type::tensor_type() };
+    let wants_call = |o: &Bound<'py, PyAny>| unsafe { type_overrides(o.as_ptr()) };
+    // SAFETY: living objects.
+    let is_told_of = |o: &Bound<'py, PyAny>| with_tensors && unsafe { tensor_type::is_tensor(o.as_ptr()) };
     for o in operands {
-        // SAFETY: living objects.
-        let takes_part = if is_plain(o) { with_tensors } else { unsafe { overrides(o.as_ptr()) } };
-        if !takes_part || order.iter().any(|p| p.get_type().is(o.get_type())) {
+        if !(wants_call(o) || is_told_of(o)) || order.iter().any(|p| p.get_type().is(o.get_type())) {
             continue;
         }
         let at = order.iter().position(|p| o.get_type().is_subclass(&p.get_type()).unwrap_or(false));
         order.insert(at.unwrap_or(order.len()), o);
     }
     let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
-    order.retain(|o| !is_plain(o));
+    order.retain(|o| wants_call(o));
     let empty = PyDict::new(py);
     let mut asked = Asked { mode: None, types: Vec::new() };
     if has_mode()
@@ -396,17 +417,33 @@ fn _disabled_torch_function_impl<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _ = types;
-    let before = OFF.replace(true);
+    let before = ASKING.get();
+    if before == Asking::All {
+        ASKING.set(Asking::Modes);
+    }
     let empty = PyTuple::empty(func.py());
     let r = func.call(args.unwrap_or(&empty), kwargs);
-    OFF.set(before);
+    ASKING.set(before);
     r
 }
 
-/// Switches overrides off or on for the thread and says what was set before.
+/// Sets who is asked in this thread: 0 for types and modes, 1 for modes only, 2 for nobody. Returns what was set before.
 #[pyfunction]
-fn _set_torch_function_disabled(off: bool) -> bool {
-    OFF.replace(off)
+fn _set_torch_function_disabled(off: u8) -> u8 {
+    let asking = [Asking::All, Asking::Modes, Asking::Nobody][usize::from(off.min(2))];
+    ASKING.replace(asking) as u8
+}
+
+/// Whether types of arguments are asked.
+#[pyfunction]
+fn _is_torch_function_enabled() -> bool {
+    ASKING.get() == Asking::All
+}
+
+/// Whether neither types nor modes are asked.
+#[pyfunction]
+fn _is_torch_function_all_disabled() -> bool {
+    ASKING.get() == Asking::Nobody
 }
 
 /// Makes a mode the innermost of the thread.
@@ -449,7 +486,7 @@ fn _call_torch_function<'py>(
 #[pyfunction]
 fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let asked = || args.iter_borrowed().any(|o| takes_part(&o)) || kwargs.iter().any(|(_, o)| takes_part(&o));
-    if !has_mode() && (OFF.get() || !asked()) {
+    if !has_mode() && !asked() {
         return Ok(None);
     }
     let mut operands = Vec::new();
@@ -486,7 +523,7 @@ unsafe fn part(o: *mut PyObject) -> Part {
             Part::None
         } else if PyTuple_CheckExact(o) != 0 || PyList_CheckExact(o) != 0 {
             Part::Items
-        } else if overrides(o) {
+        } else if type_overrides(o) {
             Part::Takes
         } else {
             Part::None
@@ -546,6 +583,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("_disabled_torch_function_impl", &disabled)?;
     DISABLED.store(disabled.into_ptr(), Relaxed);
     m.add_function(wrap_pyfunction!(_set_torch_function_disabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_is_torch_function_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_is_torch_function_all_disabled, m)?)?;
     m.add_function(wrap_pyfunction!(_push_torch_function_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_pop_torch_function_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_torch_function_modes, m)?)?;

@@ -45,16 +45,7 @@ def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
-    with_overrides(_C._backward, (self,), (gradient,), retain_graph, create_graph, inputs)
-
-
-def with_overrides(function, *args):
-    """Call a function that runs hooks: they see overrides and modes, also where an override has called `backward`."""
-    before = _C._set_torch_function_disabled(False)
-    try:
-        return function(*args)
-    finally:
-        _C._set_torch_function_disabled(before)
+    _C._backward((self,), (gradient,), retain_graph, create_graph, inputs)
 
 
 def _handle(owner):
@@ -245,7 +236,7 @@ def __array__(self, dtype=None, copy=None):
 Tensor.__array_priority__ = 1000
 
 
-@method_of_all
+@method
 def __array_wrap__(self, array, context=None, return_scalar=False):
     from . import from_numpy
 
@@ -711,7 +702,7 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = {}
     if not all(issubclass(cls, t) for t in types):
         return NotImplemented
-    before = _C._set_torch_function_disabled(True)
+    before = _C._set_torch_function_disabled(1)
     try:
         result = func(*args, **kwargs)
     finally:

@@ -1,7 +1,6 @@
 """Automatic differentiation."""
 
 from .. import _C
-from .._tensor import with_overrides
 from . import anomaly_mode, function, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function, NestedIOFunction
@@ -102,7 +101,7 @@ def grad(
     if is_grads_batched:
         found = _batched(outputs, inputs, grads, retain_graph, create_graph, allow)
     else:
-        found = with_overrides(_C._grad, outputs, inputs, grads, retain_graph, create_graph, allow)
+        found = _C._grad(outputs, inputs, grads, retain_graph, create_graph, allow)
     if materialize_grads:
         if any(g is None and isinstance(x, graph.GradientEdge) for g, x in zip(found, inputs)):
             raise RuntimeError(
