@@ -309,3 +309,75 @@ def test_overrides_that_call_themselves_end_with_a_recursion_error():
     for call in (lambda: x.shape, lambda: x.size(), lambda: len(x), lambda: x + 1, lambda: x[0], lambda: setattr(x, "grad", None)):
         with pytest.raises(RecursionError):
             call()
+
+
+def test_overrides_and_modes_see_functions_of_autograd(names):
+    seen = []
+
+    class Log(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(2, requires_grad=True)
+    torch.autograd.backward((x * 2).sum().as_subclass(Logged))
+    y = (x * 2).sum()
+    with Log():
+        torch.autograd.backward([y], inputs=[x])
+    assert names == ["backward"] and seen == [torch.autograd.backward] and x.grad.tolist() == [4, 4]
+
+
+def test_hooks_of_a_backward_pass_see_modes_and_no_overrides(names):
+    seen = []
+
+    class Log(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    def hook(g):
+        with Log():
+            torch.exp(g)
+        kinds.append(type(plain * 2))
+
+    kinds, plain = [], torch.ones(2).as_subclass(Plain)
+    x = torch.ones(2, requires_grad=True)
+    x.register_hook(hook)
+    (x * 2).sum().as_subclass(Logged).backward()
+    assert seen == ["exp"] and kinds == [torch.Tensor]
+
+
+def test_blocks_disable_overrides_or_all():
+    class Tenth(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return 0.1 if func is torch.Tensor.add else func(*args, **(kwargs or {}))
+
+    x = torch.ones(2, 2).as_subclass(Plain)
+    enabled, all_disabled = torch._C._is_torch_function_enabled, torch._C._is_torch_function_all_disabled
+    assert enabled() and not all_disabled()
+    with torch._C.DisableTorchFunctionSubclass():
+        assert type(x + 1) is type(x.T) is type(x[0]) is type(x.data) is torch.Tensor
+        assert not enabled() and not all_disabled()
+        with Tenth():
+            assert x + 1 == 0.1
+            with torch._C.DisableTorchFunction():
+                assert type(x + 1) is torch.Tensor and all_disabled()
+    assert enabled() and type(x + 1) is Plain
+
+
+def test_modes_see_parameters():
+    seen = []
+
+    class Log(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append((name_of(func), types))
+            return func(*args, **(kwargs or {}))
+
+    p = torch.nn.Parameter(torch.ones(2))
+    with Log():
+        p.shape, p.dim(), p + 1
+    assert seen == [("shape.__get__", (torch.nn.Parameter,)), ("dim", (torch.nn.Parameter,)), ("add", ())]
+
+
+def test_numpy_functions_give_the_subclass():
+    assert type(np.add(torch.ones(2).as_subclass(Plain), 1)) is Plain
