@@ -496,7 +496,9 @@ fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Re
         if slot.as_ref().is_some_and(|now| now.is_same(&old)) {
             let before = slot.replace(sum);
             drop(slot);
-            drop(before);
+            // The object belongs to the old gradient. It is dropped without the lock.
+            let object = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner()).grad_object.take();
+            drop((before, object));
             return Ok(());
         }
     }

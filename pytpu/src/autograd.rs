@@ -517,6 +517,34 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
     Ok(HookOwner { at: At::Leaf(Arc::downgrade(&leaf)), id })
 }
 
+/// Keeps the object that was assigned to `.grad` of `x`, with its class and its attributes. Null lets an earlier one go.
+///
+/// # Safety
+/// `object` is an object or null; the GIL is held.
+pub unsafe fn keep_grad_object(x: &Tensor, object: *mut PyObject) {
+    // SAFETY: by the contract.
+    let object =
+        Python::attach(|py| unsafe { Bound::<PyAny>::from_borrowed_ptr_or_opt(py, object).map(Bound::unbind) });
+    let kept = object.map(|o| Arc::new(Kept::new(o)) as Arc<dyn Any + Send + Sync>);
+    // The old object is dropped when no lock is held: it may run the user's code.
+    let old = match x.grad_ref() {
+        Some(GradRef::Leaf(l)) => {
+            let mut hooks = l.hooks.lock().unwrap_or_else(|e| e.into_inner());
+            std::mem::replace(&mut hooks.grad_object, kept)
+        }
+        Some(GradRef::Node(n)) if kept.is_some() || n.extras_if_any().is_some() => {
+            let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
+            let nr = x.output_nr();
+            let at = extras.grad_objects.iter().position(|o| o.0 == nr);
+            let old = at.map(|i| extras.grad_objects.swap_remove(i).1);
+            extras.grad_objects.extend(kept.map(|o| (nr, o)));
+            old
+        }
+        _ => None,
+    };
+    drop(old);
+}
+
 // ---- garbage collection
 
 /// Calls `visit` with each Python object that nothing but the history of `t` owns, where nothing but one object owns `t`: the user's hooks,
@@ -533,7 +561,10 @@ pub fn traverse(t: &Tensor, visit: &mut dyn FnMut(*mut PyObject) -> c_int) -> c_
                 hooks.before.iter().any(|h| h.0 == id && Arc::strong_count(&h.1) == 1)
                     || hooks.after.iter().any(|h| h.0 == id && Arc::strong_count(&h.1) == 1)
             };
-            visit_objects(&hooks.objects, is_idle, visit)
+            match visit_objects(&hooks.objects, is_idle, visit) {
+                0 => visit_grad_objects(hooks.grad_object.iter(), visit),
+                r => r,
+            }
         }
         Some(GradRef::Node(n)) if Arc::strong_count(&n) == 2 => {
             if let Some(f) = n.user_function().and_then(|f| f.as_any()?.downcast_ref::<PythonBackward>()) {
@@ -547,10 +578,31 @@ pub fn traverse(t: &Tensor, visit: &mut dyn FnMut(*mut PyObject) -> c_int) -> c_
             }
             let Some(Ok(extras)) = n.extras_if_any().map(Mutex::try_lock) else { return 0 };
             let is_idle = |id: u64| extras.before.iter().any(|h| h.0 == id && Arc::strong_count(&h.2) == 1);
-            visit_objects(&extras.objects, is_idle, visit)
+            match visit_objects(&extras.objects, is_idle, visit) {
+                0 => visit_grad_objects(extras.grad_objects.iter().map(|o| &o.1), visit),
+                r => r,
+            }
         }
         _ => 0,
     }
+}
+
+/// Visits the objects that were assigned to `.grad`.
+fn visit_grad_objects<'a>(
+    objects: impl Iterator<Item = &'a Arc<dyn Any + Send + Sync>>,
+    visit: &mut dyn FnMut(*mut PyObject) -> c_int,
+) -> c_int {
+    for object in objects {
+        if Arc::strong_count(object) == 1
+            && let Some(kept) = object.downcast_ref::<Kept<Py<PyAny>>>()
+        {
+            let r = visit(kept.get().as_ptr());
+            if r != 0 {
+                return r;
+            }
+        }
+    }
+    0
 }
 
 /// Visits the objects of hooks that no backward pass is about to call.

@@ -84,6 +84,8 @@ pub struct LeafHooks {
     pub node: NodeHooks,
     /// The binding's word: what hooks of the user's are made of, by id, so that a garbage collector can look through them.
     pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
+    /// The binding's word: the object that a user assigned to `.grad`.
+    pub grad_object: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Hooks on a step of the graph, by the id that removes them.
@@ -217,6 +219,8 @@ pub struct NodeExtras {
     pub hooks: NodeHooks,
     /// As [`LeafHooks::objects`].
     pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
+    /// As [`LeafHooks::grad_object`], for output `.0`.
+    pub grad_objects: Vec<(u32, Arc<dyn Any + Send + Sync>)>,
     /// Where the node was made, in anomaly mode.
     pub traceback: Option<String>,
     /// The node whose gradient made this one, in anomaly mode.
