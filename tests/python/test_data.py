@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -143,6 +144,29 @@ def test_persistent_workers_serve_several_epochs_of_a_stream():
 def test_an_error_in_a_worker_keeps_its_type_and_text():
     with pytest.raises(KeyError, match="Caught KeyError in DataLoader worker process 0"):
         list(DataLoader(Failing(), num_workers=1))
+
+
+def test_workers_end_with_the_error_that_they_caused():
+    loader = DataLoader(Failing(), num_workers=2)
+    gc.disable()
+    try:
+        with pytest.raises(KeyError):
+            list(loader)
+        assert multiprocessing.active_children() == []
+    finally:
+        gc.enable()
+
+
+class Ending(Squares):
+    def __getitem__(self, i):
+        if i == 5:
+            raise StopIteration
+        return i
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sample_that_raises_stop_iteration_ends_the_epoch(workers):
+    assert [batch.tolist() for batch in DataLoader(Ending(), batch_size=2, num_workers=workers)] == [[0, 1], [2, 3]]
 
 
 class Slow(Squares):

@@ -109,7 +109,11 @@ class _Failure:
             error = self.kind(text)
         except Exception:
             error = RuntimeError(self.text)
-        raise error
+        try:
+            raise error
+        finally:
+            # The traceback holds this frame. Without `error` in it there is no cycle, so the loader's workers end with the exception.
+            del error
 
 
 def _seed_numpy(base_seed, worker_id):
@@ -141,7 +145,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
         failure = _Failure(worker_id)
     stream = None
     parent = os.getppid()
-    # What nobody takes any more must not keep this process from ending.
+    # Do not block exit on results that the parent will not read.
     results.cancel_join_thread()
     while True:
         try:
@@ -168,7 +172,8 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
             if not isinstance(answer, _Failure):
                 answer = _mapped(answer, torch.Tensor, _Packed)
         except StopIteration:
-            answer = StopIteration
+            # One that a dataset with indices raises is an error like others.
+            answer = StopIteration if streams else _Failure(worker_id)
         except Exception:
             answer = _Failure(worker_id)
         results.put((epoch, number, worker_id, answer))
