@@ -8,7 +8,7 @@ from ._C import Tensor
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
-# One object for each storage, as long as somebody has it: `x.untyped_storage() is x.untyped_storage()`.
+# One object for each storage while a reference to it exists: `x.untyped_storage() is x.untyped_storage()`.
 _known = weakref.WeakValueDictionary()
 
 
