@@ -10,7 +10,7 @@ use torchtpu_tensor::graph::Edge;
 struct Pass {
     id: i64,
     roots: Vec<Edge>,
-    /// What will run, when that is less than all, or once somebody asked.
+    /// The nodes that will run. `None` while all of them will and no caller has asked.
     reached: Option<FxHashSet<Address>>,
 }
 
