@@ -1,4 +1,4 @@
-//! The pass that a thread is in, for hooks that ask what it will reach.
+//! The pass that a thread is in, for hooks that ask which nodes it will reach.
 
 use crate::engine::{Address, node_at};
 use rustc_hash::FxHashSet;
