@@ -445,7 +445,8 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let mut letters = name.chars();
     let (order, kind) = (letters.next(), letters.as_str());
     let Some(dtype) = DType::ALL.into_iter().find(|d| typestr(*d).is_some_and(|t| &t[1..] == kind)) else {
-        let shown = array.getattr("dtype").map_or(name, |d| d.to_string());
+        let shown =
+            (array.getattr("dtype").and_then(|d| d.getattr("type")?.getattr("__name__")?.extract())).unwrap_or(name);
         return Err(PyTypeError::new_err(format!(
             "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool."
         )));

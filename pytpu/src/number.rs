@@ -93,8 +93,9 @@ unsafe fn with_operands(
     }
 }
 
-/// An operator of a tensor and what is neither a tensor nor a number of 64 bits. Of a NumPy array `==`, and the division of an
-/// array, are the tensor's affair; every other one NumPy computes, or nobody.
+/// Compute an operator of a tensor and an object that is neither a tensor nor a 64-bit number.
+///
+/// Handle `==` and `array / tensor` for a NumPy array. Return `NotImplemented` for the other operators, so that NumPy tries.
 ///
 /// # Safety
 /// Objects; the GIL is held.

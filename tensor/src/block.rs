@@ -38,11 +38,11 @@ enum Owner {
     Inline,
     /// The caching allocator.
     Heap,
-    /// Somebody else's memory, kept alive by `Storage::keep`.
+    /// Memory of another owner, kept alive by `Storage::keep`.
     Foreign,
     /// A value of the device backend; `Storage::data` is its handle.
     Device,
-    /// Nobody: a meta tensor.
+    /// No elements: a meta tensor.
     None,
 }
 
@@ -333,7 +333,7 @@ impl GradRef {
 
 /// The pointer is to a [`Leaf`].
 const LEAF: usize = 1;
-/// Somebody clones or replaces the pointer.
+/// A thread is cloning or replacing the pointer.
 const LOCK: usize = 2;
 /// The leaf wants a gradient: [`Leaf::requires_grad`], to be read without following the pointer.
 const WANTS: usize = 4;
@@ -440,7 +440,7 @@ impl Tensor {
     /// A contiguous `cpu` or `meta` tensor whose elements are not set.
     ///
     /// # Errors
-    /// `OutOfMemory` when the elements do not fit; never aborts.
+    /// `OutOfMemory` when the memory cannot be had, `Runtime` when the number of bytes overflows; never aborts.
     #[inline(always)]
     pub fn empty(meta: &Meta) -> Result<Tensor> {
         let bytes = match meta.bytes() {
@@ -512,7 +512,7 @@ impl Tensor {
         Tensor::build(meta, 0, Storage::new(handle, meta.bytes().unwrap_or(0), Owner::Device, 0))
     }
 
-    /// A tensor on memory that somebody else owns, kept alive by `keep`.
+    /// A tensor on memory of another owner, which `keep` keeps alive.
     ///
     /// # Safety
     /// `data` must be aligned for the dtype and valid for every element that sizes and strides reach, for reading and
@@ -1068,11 +1068,11 @@ pub(crate) fn reach(dims: &[usize], strides: &[usize]) -> usize {
 
 #[cold]
 fn out_of_memory(meta: &Meta) -> Error {
-    let what = match meta.bytes() {
-        Some(b) => format!("you tried to allocate {b} bytes"),
-        None => {
-            format!("a tensor of shape {} and dtype {} does not fit the address space", meta.dims, meta.dtype.name())
-        }
-    };
-    Error::new(ErrorKind::OutOfMemory, format!("DefaultCPUAllocator: can't allocate memory: {what}"))
+    match meta.bytes() {
+        Some(bytes) => Error::new(
+            ErrorKind::OutOfMemory,
+            format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
+        ),
+        None => Error::new(ErrorKind::Runtime, format!("Storage size calculation overflowed with sizes={}", meta.dims)),
+    }
 }

@@ -143,6 +143,17 @@ def test_memory_that_numpy_shares_is_not_resized():
     assert t.resize_(1).tolist() == [1.0] and torch.ones(2).resize_(5).shape == (5,)
 
 
+def test_a_storage_that_numpy_shares_is_not_resized():
+    t = torch.ones(4)
+    n = t.numpy()
+    for size in (0, 1000):
+        with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
+            t.untyped_storage().resize_(size)
+    assert not t.untyped_storage().resizable()
+    t[0] = 5
+    assert n.tolist() == [5, 1, 1, 1]
+
+
 def test_an_array_and_its_tensor_share_elements():
     t = torch.zeros(3)
     n = t.numpy()
