@@ -1066,13 +1066,19 @@ pub(crate) fn reach(dims: &[usize], strides: &[usize]) -> usize {
     dims.iter().zip(strides).fold(1, |sum: usize, (n, s)| sum.saturating_add((n - 1).saturating_mul(*s)))
 }
 
+/// The error for sizes whose bytes no 64-bit number counts.
+#[cold]
+pub fn too_many_bytes(meta: &Meta) -> Error {
+    Error::runtime(format!("Storage size calculation overflowed with sizes={}", meta.dims))
+}
+
 #[cold]
 fn out_of_memory(meta: &Meta) -> Error {
-    let what = match meta.bytes() {
-        Some(b) => format!("you tried to allocate {b} bytes"),
-        None => {
-            format!("a tensor of shape {} and dtype {} does not fit the address space", meta.dims, meta.dtype.name())
-        }
-    };
-    Error::new(ErrorKind::OutOfMemory, format!("DefaultCPUAllocator: can't allocate memory: {what}"))
+    match meta.bytes() {
+        Some(b) => Error::new(
+            ErrorKind::OutOfMemory,
+            format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {b} bytes"),
+        ),
+        None => too_many_bytes(meta),
+    }
 }

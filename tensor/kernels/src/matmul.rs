@@ -185,7 +185,6 @@ unsafe fn vector_matrix<T: Float>(
     let x: &[T::Acc] = &x;
     let grain = if parallel { (1usize << 16).div_ceil(k) } else { n };
     parallel_for(n, grain, |columns| {
-        const WIDTH: usize = 256;
         let mut sums = [T::Acc::ZERO; WIDTH];
         let mut start = columns.start;
         while start < columns.end {
@@ -193,8 +192,8 @@ unsafe fn vector_matrix<T: Float>(
             let sums = &mut sums[..width];
             // SAFETY: columns `start..start + width` exist, and belong to this range alone in `c`.
             unsafe {
-                if b.col == 1 {
-                    sum_rows(x, b.skip(start).ptr, b.row, sums);
+                if b.col == 1 && !(b.row == 1 && n == 1) {
+                    sum_blocks(x, b.skip(start), sums);
                 } else if b.row == 1 {
                     for (j, sum) in sums.iter_mut().enumerate() {
                         *sum = dot(x, std::slice::from_raw_parts(b.skip((start + j) * b.col).ptr, k));
@@ -202,8 +201,12 @@ unsafe fn vector_matrix<T: Float>(
                 } else {
                     for (j, sum) in sums.iter_mut().enumerate() {
                         *sum = T::Acc::ZERO;
-                        for (p, &x) in x.iter().enumerate() {
-                            *sum += x * b.get(p, start + j).up();
+                        for (i, x) in x.chunks(BLOCK).enumerate() {
+                            let mut part = T::Acc::ZERO;
+                            for (p, &x) in x.iter().enumerate() {
+                                part += x * b.get(i * BLOCK + p, start + j).up();
+                            }
+                            *sum += part;
                         }
                     }
                 }
@@ -214,6 +217,31 @@ unsafe fn vector_matrix<T: Float>(
             start += width;
         }
     });
+}
+
+/// Columns whose sums are kept at once.
+const WIDTH: usize = 256;
+
+/// Products that are added one after another. The sums of blocks are added next, so that the error of a long sum stays small.
+const BLOCK: usize = 512;
+
+/// Sums of the rows of `b`, each times an element of `x`.
+///
+/// # Safety
+/// `b` has a row of `sums.len()` contiguous elements, at most [`WIDTH`], for each element of `x`.
+unsafe fn sum_blocks<T: Float>(x: &[T::Acc], b: Mat<T>, sums: &mut [T::Acc]) {
+    let mut blocks = x.chunks(BLOCK).enumerate();
+    let Some((_, first)) = blocks.next() else { return sums.fill(T::Acc::ZERO) };
+    sum_rows(first, b.ptr, b.row, sums);
+    let mut part = [T::Acc::ZERO; WIDTH];
+    for (i, x) in blocks {
+        let part = &mut part[..sums.len()];
+        // SAFETY: by the caller.
+        sum_rows(x, unsafe { b.skip(i * BLOCK * b.row) }.ptr, b.row, part);
+        for (sum, part) in sums.iter_mut().zip(part) {
+            *sum += *part;
+        }
+    }
 }
 
 simd! {
