@@ -18,6 +18,9 @@
 //! Memory behind `cpu` storages is shared and mutable, as in PyTorch: views alias, in-place ops write through `&Tensor`.
 //! Two threads that write the same elements at once get unspecified elements, never a dangling pointer.
 
+mod sync;
+mod word;
+
 use crate::graph::{Edge, Leaf, Node};
 use crate::view::ViewInfo;
 use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result};
@@ -29,6 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, O
 use std::sync::{Arc, Mutex};
 use torchtpu_kernels::memory;
 use torchtpu_kernels::{Element, View, ViewMut};
+use word::{LEAF, WANTS, Word, untagged};
 
 /// Who owns the elements of a storage.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,10 +87,8 @@ struct Header {
     plain: bool,
     class: u8,
     storage: NonNull<Storage>,
-    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`LEAF`], [`LOCK`] and [`WANTS`].
-    autograd: AtomicPtr<()>,
-    /// Which output of the node this is.
-    output_nr: AtomicU32,
+    /// `null`, an `Arc<Node>`, or an `Arc<Leaf>`, tagged with [`LEAF`] and [`WANTS`]; and which output of the node this is.
+    autograd: Word,
     /// `null` or a `Box<ViewInfo>`; written once, before the tensor is shared.
     view: *mut ViewInfo,
     /// The Python object of this tensor, when it has one; owned by the binding.
@@ -248,7 +250,7 @@ impl Drop for Tensor {
 unsafe fn destroy(header: NonNull<Header>) {
     // SAFETY: exclusive by the contract.
     let h = unsafe { &mut *header.as_ptr() };
-    let grad = *h.autograd.get_mut();
+    let grad = h.autograd.last();
     if !grad.is_null() {
         drop(GradRef::from_tagged(grad));
     }
@@ -317,7 +319,7 @@ impl GradRef {
             }
         }
     }
-    /// Takes back what [`GradRef::into_tagged`] gave; the lock bit may be set.
+    /// Takes back what [`GradRef::into_tagged`] gave.
     fn from_tagged(p: *mut ()) -> GradRef {
         let base = untagged(p);
         // SAFETY: the pointer came from `Arc::into_raw` of the type that the tag names.
@@ -329,18 +331,13 @@ impl GradRef {
             }
         }
     }
-}
-
-/// The pointer is to a [`Leaf`].
-const LEAF: usize = 1;
-/// A thread is cloning or replacing the pointer.
-const LOCK: usize = 2;
-/// The leaf wants a gradient: [`Leaf::requires_grad`], to be read without following the pointer.
-const WANTS: usize = 4;
-
-#[inline(always)]
-fn untagged(p: *mut ()) -> *mut u8 {
-    p.cast::<u8>().map_addr(|a| a & !(LEAF | LOCK | WANTS))
+    /// Another handle to what [`GradRef::into_tagged`] gave, which stays; `None` for null.
+    fn of_tagged(p: *mut ()) -> Option<GradRef> {
+        (!p.is_null()).then(|| match &*std::mem::ManuallyDrop::new(GradRef::from_tagged(p)) {
+            GradRef::Node(n) => GradRef::Node(n.clone()),
+            GradRef::Leaf(l) => GradRef::Leaf(l.clone()),
+        })
+    }
 }
 
 /// A leaf as the target of an edge: held by its tensor, which costs one reference count instead of a lock and a count.
@@ -365,8 +362,8 @@ impl LeafEdge {
     /// Address of the leaf, which tells leaves apart while they live.
     #[inline]
     pub fn address(&self) -> usize {
-        let p = self.0.header().autograd.load(Ordering::Acquire);
-        if p.addr() & LEAF != 0 { untagged(p).addr() } else { 0 }
+        let p = self.0.header().autograd.peek();
+        if p & LEAF != 0 { p & !(LEAF | WANTS) } else { 0 }
     }
     /// Sizes, dtype and device of the tensor.
     pub fn meta(&self) -> &Meta {
@@ -424,8 +421,7 @@ impl Tensor {
                 plain: true,
                 class: class as u8,
                 storage: own,
-                autograd: AtomicPtr::new(null_mut()),
-                output_nr: AtomicU32::new(0),
+                autograd: Word::new(AtomicPtr::new(null_mut()), AtomicU32::new(0)),
                 view: null_mut(),
                 pyobject: AtomicPtr::new(null_mut()),
                 offset: 0,
@@ -607,8 +603,7 @@ impl Tensor {
                 plain: contiguous && has_plain_strides(&meta.dims, &strides),
                 class: 0,
                 storage: self.header().storage,
-                autograd: AtomicPtr::new(null_mut()),
-                output_nr: AtomicU32::new(0),
+                autograd: Word::new(AtomicPtr::new(null_mut()), AtomicU32::new(0)),
                 view: view.map_or(null_mut(), Box::into_raw),
                 pyobject: AtomicPtr::new(null_mut()),
                 offset,
@@ -760,9 +755,7 @@ impl Tensor {
     #[inline(always)]
     pub fn drops_quietly(&self) -> bool {
         let h = self.header();
-        h.autograd.load(Ordering::Relaxed).is_null()
-            && h.view.is_null()
-            && matches!(self.storage().owner, Owner::Inline | Owner::Heap)
+        h.autograd.peek() == 0 && h.view.is_null() && matches!(self.storage().owner, Owner::Inline | Owner::Heap)
     }
     /// Handles that exist of this tensor.
     #[inline]
@@ -936,28 +929,16 @@ impl Tensor {
     /// Whether anything of autograd hangs here. False means: no gradient is required.
     #[inline(always)]
     pub fn has_autograd(&self) -> bool {
-        !self.header().autograd.load(Ordering::Relaxed).is_null()
-    }
-    #[inline]
-    fn lock_autograd(&self) -> *mut () {
-        let word = &self.header().autograd;
-        // Only the bit of the old word is looked at, so that this is one instruction and no loop.
-        while word.fetch_or(LOCK, Ordering::Acquire).addr() & LOCK != 0 {
-            std::hint::spin_loop();
-        }
-        word.load(Ordering::Relaxed).map_addr(|a| a & !LOCK)
+        self.header().autograd.peek() != 0
     }
     /// Whether autograd's word names a node, or a leaf that wants a gradient.
     #[inline(always)]
     pub(crate) fn wants_grad(&self) -> bool {
-        let p = self.header().autograd.load(Ordering::Relaxed);
-        !p.is_null() && p.addr() & (LEAF | WANTS) != LEAF
+        self.header().autograd.wants_grad()
     }
     /// Writes [`Leaf::requires_grad`] into the word that leads to the leaf.
     pub(crate) fn set_leaf_wants(&self, on: bool) {
-        let p = self.lock_autograd();
-        let new = if p.addr() & LEAF == 0 { p } else { p.map_addr(|a| if on { a | WANTS } else { a & !WANTS }) };
-        self.header().autograd.store(new, Ordering::Release);
+        self.header().autograd.set_wants(on);
     }
     /// What autograd hung here.
     #[inline]
@@ -965,33 +946,41 @@ impl Tensor {
         if !self.has_autograd() {
             return None;
         }
-        let p = self.lock_autograd();
-        let r = (!p.is_null()).then(|| match GradRef::from_tagged(p) {
-            GradRef::Node(n) => GradRef::Node(Arc::clone(&std::mem::ManuallyDrop::new(n))),
-            GradRef::Leaf(l) => GradRef::Leaf(Arc::clone(&std::mem::ManuallyDrop::new(l))),
-        });
-        self.header().autograd.store(p, Ordering::Release);
-        r
+        self.header().autograd.look(|p, _| GradRef::of_tagged(p))
     }
     /// Hangs something else here, dropping what was there.
     pub fn set_grad_ref(&self, r: Option<GradRef>, output_nr: u32) {
-        let new = r.map_or(null_mut(), GradRef::into_tagged);
-        let old = if self.has_autograd() { self.lock_autograd() } else { null_mut() };
-        self.header().output_nr.store(output_nr, Ordering::Relaxed);
-        self.header().autograd.store(new, Ordering::Release);
+        let old = self.header().autograd.replace(r.map_or(null_mut(), GradRef::into_tagged), output_nr);
         if !old.is_null() {
             drop(GradRef::from_tagged(old));
         }
     }
+    /// [`Tensor::set_grad_ref`] for a result that the caller has just made, which no other thread sees yet.
+    #[inline]
+    pub(crate) fn set_new_grad_ref(&self, r: GradRef, output_nr: u32) {
+        let old = self.header().autograd.start(r.into_tagged(), output_nr);
+        if !old.is_null() {
+            drop(GradRef::from_tagged(old));
+        }
+    }
+    /// What autograd hung here; `r` from now on, if there was nothing.
+    pub(crate) fn grad_ref_or(&self, r: GradRef) -> GradRef {
+        let new = r.into_tagged();
+        let (is_new, r) = self.header().autograd.fill(new, GradRef::of_tagged);
+        if !is_new {
+            drop(GradRef::from_tagged(new));
+        }
+        r.expect("the word is not empty now")
+    }
     /// Which output of its node this tensor is.
     #[inline]
     pub fn output_nr(&self) -> u32 {
-        self.header().output_nr.load(Ordering::Relaxed)
+        self.header().autograd.output_nr()
     }
     /// Where this tensor's gradient goes.
     #[inline]
     pub fn edge(&self) -> Edge {
-        let p = self.header().autograd.load(Ordering::Relaxed).addr();
+        let p = self.header().autograd.peek();
         if p & LEAF != 0 {
             return if p & WANTS != 0 { Edge::Leaf(LeafEdge(self.clone())) } else { Edge::None };
         }
@@ -999,8 +988,11 @@ impl Tensor {
     }
     #[inline(never)]
     fn node_edge(&self) -> Edge {
-        match self.grad_ref() {
-            Some(GradRef::Node(n)) => Edge::Node(n, self.output_nr()),
+        if !self.has_autograd() {
+            return Edge::None;
+        }
+        match self.header().autograd.look(|p, nr| (GradRef::of_tagged(p), nr)) {
+            (Some(GradRef::Node(n)), nr) => Edge::Node(n, nr),
             _ => Edge::None,
         }
     }

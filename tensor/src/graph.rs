@@ -438,7 +438,7 @@ pub(crate) fn with_backward_n(y: &[Tensor], x: &[&Tensor], f: Box<dyn BackwardFn
     let mut out = Vec::with_capacity(y.len());
     for (nr, y) in y.iter().enumerate() {
         let alias = y.shallow_alias()?;
-        alias.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
+        alias.set_new_grad_ref(GradRef::Node(node.clone()), nr as u32);
         out.push(alias);
     }
     Ok(out)
@@ -565,7 +565,7 @@ fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<
     });
     saved::remember(&node);
     if differentiable {
-        y.set_grad_ref(Some(GradRef::Node(node)), 0);
+        y.set_new_grad_ref(GradRef::Node(node), 0);
     }
     Ok(())
 }
@@ -605,7 +605,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     saved::remember(&node);
     for (i, t) in y.iter().enumerate() {
         if t.dtype().is_inexact() && differentiable >> i & 1 != 0 {
-            t.set_grad_ref(Some(GradRef::Node(node.clone())), i as u32);
+            t.set_new_grad_ref(GradRef::Node(node.clone()), i as u32);
         }
     }
     Ok(())
@@ -695,7 +695,11 @@ impl Tensor {
                 Ok(self)
             }
             None if on => {
-                self.set_grad_ref(Some(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), true)))), 0);
+                // Another thread may have been faster.
+                if let GradRef::Leaf(l) = self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), true)))) {
+                    l.requires_grad.store(true, Relaxed);
+                    self.set_leaf_wants(true);
+                }
                 Ok(self)
             }
             None => Ok(self),
@@ -711,9 +715,11 @@ impl Tensor {
             Some(GradRef::Leaf(l)) => Ok(l),
             Some(GradRef::Node(_)) => Err(Error::runtime("not a leaf tensor")),
             None => {
-                let l = Arc::new(Leaf::new(*self.meta(), false));
-                self.set_grad_ref(Some(GradRef::Leaf(l.clone())), 0);
-                Ok(l)
+                // Another thread may have been faster.
+                match self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), false)))) {
+                    GradRef::Leaf(l) => Ok(l),
+                    GradRef::Node(_) => Err(Error::runtime("not a leaf tensor")),
+                }
             }
         }
     }

@@ -211,8 +211,8 @@ impl SavedTensor {
                 }
                 let t = t.shallow_alias()?;
                 match &p.edge {
-                    Edge::Node(n, nr) => t.set_grad_ref(Some(GradRef::Node(n.clone())), *nr),
-                    Edge::Leaf(l) => t.set_grad_ref(Some(GradRef::Leaf(l.leaf()?)), 0),
+                    Edge::Node(n, nr) => t.set_new_grad_ref(GradRef::Node(n.clone()), *nr),
+                    Edge::Leaf(l) => t.set_new_grad_ref(GradRef::Leaf(l.leaf()?), 0),
                     Edge::None => {}
                 }
                 Ok(t)
@@ -230,7 +230,7 @@ impl SavedTensor {
             return Ok(t);
         }
         let t = t.shallow_alias()?;
-        t.set_grad_ref(Some(GradRef::Node(node.clone())), nr);
+        t.set_new_grad_ref(GradRef::Node(node.clone()), nr);
         Ok(t)
     }
 }

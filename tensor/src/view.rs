@@ -315,7 +315,7 @@ impl Tensor {
         info.history_version.store(v.history_version.load(Relaxed), Relaxed);
         let t = self.alias(self.meta(), *self.strides(), self.storage_offset(), Some(info))?;
         if let Some(r) = self.history()? {
-            t.set_grad_ref(Some(r), self.output_nr());
+            t.set_new_grad_ref(r, self.output_nr());
         }
         Ok(t)
     }
@@ -325,7 +325,7 @@ impl Tensor {
     pub(crate) fn alias_with_history(&self) -> Result<Tensor> {
         let t = self.shallow_alias()?;
         if let Some(r) = self.history()? {
-            t.set_grad_ref(Some(r), self.output_nr());
+            t.set_new_grad_ref(r, self.output_nr());
         }
         Ok(t)
     }
@@ -454,7 +454,7 @@ impl Tensor {
     /// `Runtime` where the history of the base cannot follow.
     pub fn adopt_history(&self, node: &Arc<graph::Node>, nr: u32) -> Result<()> {
         let y = self.shallow_alias()?;
-        y.set_grad_ref(Some(GradRef::Node(node.clone())), nr);
+        y.set_new_grad_ref(GradRef::Node(node.clone()), nr);
         let old_base = match self.view_info() {
             Some(v) if !v.is_detached() => {
                 v.check_rebase(self)?;

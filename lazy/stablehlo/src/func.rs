@@ -39,11 +39,16 @@ impl Value {
     pub fn rank(&self) -> usize {
         self.ty.rank()
     }
+
+    /// Whether this is an argument of the program, rather than computed in it.
+    pub fn is_argument(&self) -> bool {
+        self.id & ARGUMENT != 0
+    }
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.id & ARGUMENT != 0 { write!(f, "%a{}", self.id & !ARGUMENT) } else { write!(f, "%{}", self.id) }
+        if self.is_argument() { write!(f, "%a{}", self.id & !ARGUMENT) } else { write!(f, "%{}", self.id) }
     }
 }
 

@@ -166,7 +166,10 @@ unsafe fn store<A: Real>(at: *mut A, v: A, beta: A) {
     unsafe { *at = if beta == A::ZERO { v } else { v + beta * *at } }
 }
 
-/// One row times a matrix: sums of rows of `b` where they are contiguous, else dot products with its columns.
+/// Columns of one row times a matrix that are computed at once.
+const WIDTH: usize = 256;
+
+/// One row times a matrix: dot products with the columns of `b` where they are contiguous or no rows are, else sums of its rows.
 unsafe fn vector_matrix<T: Float>(
     n: usize,
     k: usize,
@@ -192,22 +195,19 @@ unsafe fn vector_matrix<T: Float>(
             let sums = &mut sums[..width];
             // SAFETY: columns `start..start + width` exist, and belong to this range alone in `c`.
             unsafe {
-                if b.col == 1 && !(b.row == 1 && n == 1) {
-                    sum_blocks(x, b.skip(start), sums);
-                } else if b.row == 1 {
+                if b.row == 1 && (b.col != 1 || n == 1) {
                     for (j, sum) in sums.iter_mut().enumerate() {
                         *sum = dot(x, std::slice::from_raw_parts(b.skip((start + j) * b.col).ptr, k));
                     }
+                } else if b.col == 1 && n > 1 {
+                    sum_many_rows(x, b.skip(start).ptr, b.row, sums);
                 } else {
+                    let mut column = Scratch::<T>::any(k);
                     for (j, sum) in sums.iter_mut().enumerate() {
-                        *sum = T::Acc::ZERO;
-                        for (i, x) in x.chunks(BLOCK).enumerate() {
-                            let mut part = T::Acc::ZERO;
-                            for (p, &x) in x.iter().enumerate() {
-                                part += x * b.get(i * BLOCK + p, start + j).up();
-                            }
-                            *sum += part;
+                        for (p, v) in column.iter_mut().enumerate() {
+                            *v = b.get(p, start + j);
                         }
+                        *sum = dot(x, &column);
                     }
                 }
                 for (j, &sum) in sums.iter().enumerate() {
@@ -219,34 +219,30 @@ unsafe fn vector_matrix<T: Float>(
     });
 }
 
-/// Columns whose sums are kept at once.
-const WIDTH: usize = 256;
-
-/// Products that are added one after another. The sums of blocks are added next, so that the error of a long sum stays small.
-const BLOCK: usize = 512;
-
-/// Sums of the rows of `b`, each times an element of `x`.
-///
-/// # Safety
-/// `b` has a row of `sums.len()` contiguous elements, at most [`WIDTH`], for each element of `x`.
-unsafe fn sum_blocks<T: Float>(x: &[T::Acc], b: Mat<T>, sums: &mut [T::Acc]) {
-    let mut blocks = x.chunks(BLOCK).enumerate();
-    let Some((_, first)) = blocks.next() else { return sums.fill(T::Acc::ZERO) };
-    sum_rows(first, b.ptr, b.row, sums);
-    let mut part = [T::Acc::ZERO; WIDTH];
-    for (i, x) in blocks {
-        let part = &mut part[..sums.len()];
-        // SAFETY: by the caller.
-        sum_rows(x, unsafe { b.skip(i * BLOCK * b.row) }.ptr, b.row, part);
-        for (sum, part) in sums.iter_mut().zip(part) {
-            *sum += *part;
-        }
-    }
-}
-
 simd! {
     fn dot<T: Float>(x: &[T::Acc], y: &[T]) -> T::Acc {
         crate::real::sum_of2(x, y, |a, b: T| a * b.up())
+    }
+}
+
+/// Rows that are summed one after the other in the accumulation type. Errors of longer sums would grow with their length.
+const ROWS: usize = 1024;
+
+/// [`sum_rows`] for any number of rows: sums of [`ROWS`] rows are added up in double precision.
+unsafe fn sum_many_rows<T: Float>(x: &[T::Acc], b: *const T, row: usize, sums: &mut [T::Acc]) {
+    if x.len() <= ROWS {
+        return sum_rows(x, b, row, sums);
+    }
+    let mut totals = [0.0; WIDTH];
+    for (i, x) in x.chunks(ROWS).enumerate() {
+        // SAFETY: the caller vouches for `x.len()` rows.
+        sum_rows(x, unsafe { b.add(i * ROWS * row) }, row, sums);
+        for (total, sum) in totals.iter_mut().zip(&*sums) {
+            *total += sum.to_f64();
+        }
+    }
+    for (sum, total) in sums.iter_mut().zip(totals) {
+        *sum = T::Acc::of(total);
     }
 }
 

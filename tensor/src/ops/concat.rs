@@ -56,7 +56,8 @@ impl Op for Cat {
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let rows = y[0].dims[..self.dim].iter().product();
-        if let Some(joined) = lower_join(f, x, rows, y) {
+        let dim = self.dim;
+        if let Some(joined) = lower_join(f, x, rows, y, Some(&|f, few| f.concatenate(few, dim))) {
             return joined;
         }
         smallvec![f.concatenate(x, self.dim)]
@@ -108,7 +109,11 @@ impl Op for Stack {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        if let Some(joined) = lower_join(f, x, y[0].dims[..self.dim].iter().product(), y) {
+        let dim = self.dim;
+        // Operands that get a dimension first are computed by kernels of their own in any case.
+        let few: Option<&dyn Fn(&mut Func, &[Value]) -> Value> =
+            if dim < x[0].rank() { Some(&|f, few| f.concatenate(few, dim)) } else { None };
+        if let Some(joined) = lower_join(f, x, y[0].dims[..dim].iter().product(), y, few) {
             return joined;
         }
         // Side by side along a dimension that they have is one op; behind the last one each needs a dimension first.

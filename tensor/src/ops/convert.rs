@@ -135,7 +135,7 @@ impl Tensor {
         if state::grad_enabled() && self.requires_grad() {
             let edges: smallvec::SmallVec<[Edge; 2]> = smallvec![self.history_edge()?];
             let node = graph::Node::function(Box::new(ToDevice(self.device())), edges, smallvec![*y.meta()]);
-            y.set_grad_ref(Some(crate::GradRef::Node(node)), 0);
+            y.set_new_grad_ref(crate::GradRef::Node(node), 0);
         }
         Ok(y)
     }

@@ -183,7 +183,7 @@ impl Tensor {
         let outputs: SmallVec<[Meta; 1]> = y.iter().map(|t| *t.meta()).collect();
         let node = Node::function(Box::new(Parts { name, dim, sizes }), edges, outputs);
         for (nr, t) in y.iter().enumerate() {
-            t.set_grad_ref(Some(GradRef::Node(node.clone())), nr as u32);
+            t.set_new_grad_ref(GradRef::Node(node.clone()), nr as u32);
         }
         Ok(y)
     }
