@@ -173,8 +173,7 @@ fn out_of_memory_is_an_error() {
     let _turn = turn();
     // More than the address space, and more than any machine has.
     let e = Tensor::zeros(&[1 << 40, 1 << 40], DType::F32, Device::CPU).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Runtime);
-    assert_eq!(e.message(), "Storage size calculation overflowed with sizes=[1099511627776, 1099511627776]");
+    assert_eq!(e.kind(), ErrorKind::OutOfMemory);
     let e = Tensor::zeros(&[1 << 46], DType::F32, Device::CPU).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::OutOfMemory);
     assert_eq!(

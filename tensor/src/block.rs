@@ -440,7 +440,7 @@ impl Tensor {
     /// A contiguous `cpu` or `meta` tensor whose elements are not set.
     ///
     /// # Errors
-    /// `OutOfMemory` when the memory cannot be had, `Runtime` when the number of bytes overflows; never aborts.
+    /// `OutOfMemory` when the elements do not fit; never aborts.
     #[inline(always)]
     pub fn empty(meta: &Meta) -> Result<Tensor> {
         let bytes = match meta.bytes() {
@@ -1068,11 +1068,11 @@ pub(crate) fn reach(dims: &[usize], strides: &[usize]) -> usize {
 
 #[cold]
 fn out_of_memory(meta: &Meta) -> Error {
-    match meta.bytes() {
-        Some(bytes) => Error::new(
-            ErrorKind::OutOfMemory,
-            format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {bytes} bytes"),
-        ),
-        None => Error::new(ErrorKind::Runtime, format!("Storage size calculation overflowed with sizes={}", meta.dims)),
-    }
+    let what = match meta.bytes() {
+        Some(b) => format!("you tried to allocate {b} bytes"),
+        None => {
+            format!("a tensor of shape {} and dtype {} does not fit the address space", meta.dims, meta.dtype.name())
+        }
+    };
+    Error::new(ErrorKind::OutOfMemory, format!("DefaultCPUAllocator: can't allocate memory: {what}"))
 }

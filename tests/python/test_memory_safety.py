@@ -248,6 +248,12 @@ def test_mvlgamma_of_a_huge_order_raises():
     assert abs(torch.mvlgamma(x, 100).item() / want - 1) < 1e-12
 
 
+def test_zeta_of_zero_and_minus_infinity_ends():
+    infinity = float("inf")
+    y = torch.special.zeta(torch.tensor(0.0), torch.tensor([-infinity, infinity, float("nan"), -100.0, 2.0]))
+    assert y.isnan().all()
+
+
 def test_zeta_far_left_of_zero_ends(close):
     zeta = torch.special.zeta
     start = time.perf_counter()
