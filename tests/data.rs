@@ -261,3 +261,35 @@ fn bytes_of_elements_both_ways() {
     let on_meta = Tensor::ones(&[2], DType::F32, torchtpu::device("meta").unwrap()).unwrap();
     assert!(on_meta.to_bytes().is_err());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_save_that_fails_leaves_the_old_file_and_no_temporary_file() {
+    const FOLDER: &str = "TORCHTPU_TEST_FULL";
+    const NAME: &str = "a_save_that_fails_leaves_the_old_file_and_no_temporary_file";
+    let _turn = turn();
+    let tensors = |n: usize| vec![("x".to_string(), Tensor::ones(&[n], DType::F32, Device::CPU).unwrap())];
+    // In a process whose files end at 512 bytes a block, 64 blocks.
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        let path = std::path::Path::new(&folder).join("a.safetensors");
+        let e = safetensors::save_file(&path, &tensors(1 << 20), None).unwrap_err();
+        assert!(e.message().starts_with("Error while serializing"), "{e}");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("torchtpu-full-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("a.safetensors");
+    safetensors::save_file(&path, &tensors(3), None).unwrap();
+    let done = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact \"$1\""])
+        .arg(std::env::current_exe().unwrap())
+        .arg(NAME)
+        .env(FOLDER, &folder)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));
+    assert_eq!(safetensors::load_file(&path, Device::CPU).unwrap()[0].1.to_vec::<f32>().unwrap(), [1.0; 3]);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

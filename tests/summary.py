@@ -7,9 +7,11 @@ import argparse
 import importlib.util
 import os
 import pathlib
+import queue
 import re
 import subprocess
 import sys
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CARGO_LINE = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
@@ -27,16 +29,34 @@ def plugin():
     return None
 
 
-def run(command, env, on_line):
+class Running:
+    """A command that runs. Its output is kept until `follow` shows it."""
+
+    def __init__(self, command, env):
+        self.command = command
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        self.lines = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def follow(self, on_line=lambda line: None):
+        """Shows the output so far, and the rest as it comes; returns the exit code."""
+        print("$ " + " ".join(self.command), flush=True)
+        while (line := self.lines.get()) is not None:
+            print(line, end="", flush=True)
+            on_line(line.rstrip("\n"))
+        return self.process.wait()
+
+
+def run(command, env, on_line=lambda line: None):
     """Runs a command, shows its output as it comes, and returns its exit code."""
-    print("$ " + " ".join(command), flush=True)
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-    for line in process.stdout:
-        print(line, end="", flush=True)
-        on_line(line.rstrip("\n"))
-    return process.wait()
+    return Running(command, env).follow(on_line)
 
 
 class Count:
@@ -82,20 +102,25 @@ def main():
     env.setdefault("TORCHTPU_PJRT_PLUGIN", found)
 
     if args.bench:
-        code = run(["cargo", "bench", "--workspace", "--exclude", "pytpu"], env, lambda line: None)
-        return run([sys.executable, "benches/python_calls.py"], env, lambda line: None) or code
+        code = run(["cargo", "bench", "--workspace", "--exclude", "pytpu"], env)
+        return run([sys.executable, "benches/python_calls.py"], env) or code
 
     count = Count()
     broken = []
+    # The feature makes `cargo` use what it compiled for the extension module.
+    rust = ["cargo", "test", "--workspace", "--features", "pytpu/extension-module", "--no-fail-fast"]
+    python = [sys.executable, "-m", "pytest", "tests/python"]
     if args.only != "python":
-        # The feature makes `cargo` use what it compiled for the extension module.
-        command = ["cargo", "test", "--workspace", "--features", "pytpu/extension-module", "--no-fail-fast"]
+        run([*rust, "--no-run"], env)
+    # Most tests keep one core busy, so both suites run at once. The output of the Python tests is shown after that of the Rust tests.
+    beside = Running(python, env) if args.only != "rust" else None
+    if args.only != "python":
         before = count.failed
-        if run(command, env, count.cargo) != 0 and count.failed == before:
+        if run(rust, env, count.cargo) != 0 and count.failed == before:
             broken.append("cargo test")
-    if args.only != "rust":
+    if beside:
         before = count.failed
-        if run([sys.executable, "-m", "pytest", "tests/python"], env, count.pytest) != 0 and count.failed == before:
+        if beside.follow(count.pytest) != 0 and count.failed == before:
             broken.append("pytest")
     # A build that fails closes on no count at all: it counts as one failure.
     for what in broken:

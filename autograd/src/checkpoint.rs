@@ -8,7 +8,7 @@ use torchtpu_tensor::{Device, Error, GradMode, Meta, Result, Tensor, autocast};
 
 type Work = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
-/// What a checkpoint keeps: the function, its inputs, and where the random numbers stood.
+/// The state of a checkpoint: the function, its inputs, and the state of the random number generators.
 struct Frame {
     work: Box<Work>,
     inputs: Vec<Tensor>,
@@ -78,7 +78,7 @@ impl SavedTensorHooks for Collect {
             None => {}
         }
         if found.len() == self.frame.state().expected.len() {
-            // Nothing further is wanted: the rest of the function need not run.
+            // Backward has all tensors it needs, so the rest of the function is not run.
             self.done.store(true, Relaxed);
             return Err(Error::runtime("the recomputation of a checkpoint is complete"));
         }

@@ -1,4 +1,4 @@
-//! The pass that a thread is in, for hooks that ask what it will reach.
+//! The pass that a thread is in, for hooks that ask which nodes it will reach.
 
 use crate::engine::{Address, node_at};
 use rustc_hash::FxHashSet;
@@ -10,7 +10,7 @@ use torchtpu_tensor::graph::Edge;
 struct Pass {
     id: i64,
     roots: Vec<Edge>,
-    /// What will run, when that is less than all, or once somebody asked.
+    /// The nodes that will run. `None` while all of them will and no caller has asked.
     reached: Option<FxHashSet<Address>>,
 }
 

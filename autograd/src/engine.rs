@@ -39,7 +39,7 @@ fn leaf_at(l: &Arc<Leaf>) -> Address {
     Arc::as_ptr(l) as usize
 }
 
-/// Gradients that reached a node so far, one an output.
+/// The gradients that have reached a node so far, one for each output.
 #[derive(Default)]
 struct Pending {
     first: Option<Tensor>,
@@ -151,17 +151,17 @@ fn mark_needed(roots: &[Edge], c: &mut Captures) {
     c.needed = seen.into_iter().filter(|(_, v)| *v).map(|(k, _)| k).collect();
 }
 
-/// Passes within passes that run on one thread before the next one gets a thread of its own, and with it a new stack.
+/// Number of nested passes on one thread. The next pass runs on a new thread, which has a new stack.
 const DEEP: usize = 60;
 
 thread_local! {
-    /// How many passes this thread is in, and those before them on the threads that wait for it.
+    /// Depth of nested passes: those on this thread, and those on the threads that wait for it.
     static DEPTH: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
 static DEEPEST: OnceLock<fn() -> (usize, fn() -> Error)> = OnceLock::new();
 
-/// Installs what says how many passes may run within one another, and makes the error where there are more. The first one stays.
+/// Install the function that limits how many passes may be nested, and that makes the error beyond the limit. The first call wins.
 pub fn set_depth_limit(f: fn() -> (usize, fn() -> Error)) {
     let _ = DEEPEST.set(f);
 }
@@ -181,8 +181,8 @@ impl Drop for Deeper {
     }
 }
 
-/// Runs the graph from `roots` with the given gradients. A pass that hooks or functions of another one start, and so on, would overflow
-/// the stack at some depth, so every [`DEEP`] of them continue on another thread, while this one waits.
+/// Run the graph from `roots` with the given gradients. Hooks and functions may start nested passes, which would overflow the stack at
+/// some depth. So a new thread runs the pass after every [`DEEP`] nested ones, while this thread waits.
 fn run(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, targets: Targets) -> Result<Targets> {
     let (here, before) = DEPTH.get();
     if here == 0 {
@@ -385,7 +385,7 @@ fn wrong_number(what: &str, got: usize, expected: usize) -> Error {
     Error::runtime(format!("hooks return value has wrong number of {what}: got {got}, but expected {expected}"))
 }
 
-/// Refuses what a hook made of a list of gradients where it does not fit.
+/// Check each gradient that a hook has returned.
 fn check_list(hook: usize, given: &[Option<Tensor>], found: &[Option<Tensor>]) -> Result<()> {
     for (given, found) in given.iter().zip(found) {
         match (given, found) {
@@ -457,7 +457,7 @@ fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
     if g.device() == meta.device { Ok(g) } else { g.to_device(meta.device) }
 }
 
-/// A first gradient of the leaf `x`, in memory of its own that lies as that of `x` does, or row by row where `x` has gaps.
+/// Return the first gradient of the leaf `x`, in memory of its own. It has the strides of `x`, or is row-major if `x` has gaps.
 #[cold]
 fn like_leaf(x: &Tensor, g: Tensor, own: bool) -> Result<Tensor> {
     let strides = if x.is_dense() { *x.strides() } else { x.dims().contiguous_strides() };
@@ -472,7 +472,7 @@ fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Re
             let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
             match &*slot {
                 None => {
-                    // The first gradient is taken over. A view, or a tensor that has other handles, is copied.
+                    // The first gradient becomes `grad` itself. A view, or a tensor with other handles, is copied.
                     let own = g.view_info().is_none() && g.handle_count() == 1 && !g.has_autograd();
                     *slot = Some(if create_graph {
                         g
@@ -490,13 +490,15 @@ fn accumulate_into(leaf: &Leaf, x: &Tensor, g: Tensor, create_graph: bool) -> Re
                 }
             }
         };
-        // A sum with a history may run the user's code, which may ask for the gradient: no lock is held meanwhile.
+        // A sum with a history may run the user's code, which may read the gradient. So hold no lock here.
         let sum = old.add(&g)?;
         let mut slot = leaf.grad.lock().unwrap_or_else(|e| e.into_inner());
         if slot.as_ref().is_some_and(|now| now.is_same(&old)) {
             let before = slot.replace(sum);
             drop(slot);
-            drop(before);
+            // The object belongs to the old gradient. It is dropped without the lock.
+            let object = leaf.hooks.lock().unwrap_or_else(|e| e.into_inner()).grad_object.take();
+            drop((before, object));
             return Ok(());
         }
     }

@@ -155,8 +155,9 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes tensors to a file. A file that was there is replaced at once, when all is written, and keeps its permissions; a
-/// link stays and what it leads to is replaced. What is no ordinary file, such as a pipe, is written to as it is.
+/// Writes tensors to a file. All is written to a temporary file beside it and flushed to the disk; then the file is replaced at once.
+/// A process that is killed and a disk that is full leave the old file whole. A file that was there keeps its permissions; a link
+/// stays and its target is replaced. A pipe or a device is written to as it is.
 ///
 /// # Errors
 /// As [`save`]; `Runtime` when the file cannot be written.
@@ -175,24 +176,46 @@ pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata:
             let mut file = fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
             return file.write_all(&bytes).and_then(|()| file.flush()).map_err(failed);
         }
-        Ok(m) => Some(m.permissions()),
+        Ok(m) => {
+            // A file that may not be written is not replaced either.
+            fs::OpenOptions::new().write(true).open(&target).map_err(failed)?;
+            Some(m.permissions())
+        }
         Err(_) => None,
     };
-    let temporary = beside(&target).map_err(failed)?;
-    let written = fs::metadata(&temporary).map_err(failed).and_then(|new| {
-        ::safetensors::serialize_to_file(data(), metadata, &temporary).map_err(|e| match e {
-            SafeTensorError::IoError(e) => failed(e),
-            e => writing(e),
-        })?;
-        // The library's file is its owner's alone.
-        fs::set_permissions(&temporary, before.unwrap_or(new.permissions())).map_err(failed)?;
-        fs::rename(&temporary, &target).map_err(failed)
-    });
-    if written.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
+    let temporary = Temporary(beside(&target).map_err(failed)?);
+    let new = fs::metadata(&temporary.0).map_err(failed)?;
+    ::safetensors::serialize_to_file(data(), metadata, &temporary.0).map_err(|e| match e {
+        SafeTensorError::IoError(e) => failed(e),
+        e => writing(e),
+    })?;
+    let file = fs::File::open(&temporary.0).map_err(failed)?;
+    // The library's file is its owner's alone.
+    file.set_permissions(before.unwrap_or(new.permissions())).map_err(failed)?;
+    flush(&file).map_err(failed)?;
+    fs::rename(&temporary.0, &target).map_err(failed)?;
+    // The new name is on the disk when its folder is. The file is whole in either case.
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let _ = fs::File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// A file that is removed when this is dropped, unless it has another name by then.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
-    written
+}
+
+/// Writes what the system keeps of a file to the disk.
+fn flush(file: &fs::File) -> io::Result<()> {
+    match file.sync_all() {
+        // Some file systems have nothing to flush.
+        Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+        done => done,
+    }
 }
 
 fn tensor(info: &TensorInfo, bytes: &[u8], device: Device) -> Result<Tensor> {
@@ -260,8 +283,11 @@ impl File {
         if size > 100_000_000 {
             return Err(damaged(&SafeTensorError::HeaderTooLarge));
         }
-        let mut header = vec![0; size as usize];
-        if size + 8 > length || file.read_exact(&mut header).is_err() {
+        if size + 8 > length {
+            return Err(damaged(&SafeTensorError::InvalidHeaderLength));
+        }
+        let mut header = torchtpu_tensor::memory::filled(0, size as usize);
+        if file.read_exact(&mut header).is_err() {
             return Err(damaged(&SafeTensorError::InvalidHeaderLength));
         }
         let text = std::str::from_utf8(&header).map_err(|e| damaged(&SafeTensorError::InvalidHeader(e)))?;
@@ -298,7 +324,7 @@ impl File {
     pub fn tensor(&self, name: &str, device: Device) -> Result<Tensor> {
         let info = self.info(name)?;
         let (from, to) = info.data_offsets;
-        let mut bytes = vec![0; to - from];
+        let mut bytes = torchtpu_tensor::memory::filled(0, to - from);
         {
             let mut file = self.file.lock().unwrap_or_else(|e| e.into_inner());
             file.seek(SeekFrom::Start(self.start + from as u64)).map_err(reading)?;

@@ -1,4 +1,4 @@
-//! The backward pass, gradient modes, hooks, and what `torch.autograd.Function` stands on.
+//! The backward pass, gradient modes, hooks, and the base of `torch.autograd.Function`.
 
 use crate::enter::{self, OrRaise, callback_error};
 use crate::tensor_type::{self, extract, to_python};
@@ -76,7 +76,7 @@ fn _backward(
     let (y, g) = (places_in(tensors)?, optional_tensors_in(grads)?);
     let inputs = inputs.map(places_in).transpose()?;
     let run = || torchtpu_autograd::backward_at(&y, &g, retain_graph, create_graph, inputs.as_deref());
-    // A graph of small tensors is quick, but hooks and functions in it may be anything: they attach for themselves.
+    // A graph of small tensors is quick, but its hooks and functions may run any code. They take the GIL themselves.
     enter::without_gil(run).or_raise()
 }
 
@@ -99,7 +99,7 @@ fn _grad<'py>(
 }
 
 thread_local! {
-    /// What `is_grad_enabled` says in inference mode, where nothing is recorded whatever is set.
+    /// The value of `is_grad_enabled` in inference mode, where nothing is recorded in any case.
     static GRAD_IN_INFERENCE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -108,13 +108,13 @@ fn is_grad_enabled() -> bool {
     state::grad_enabled() || (state::is_inference() && GRAD_IN_INFERENCE.get())
 }
 
-/// Switches recording on or off and says what was set before. In inference mode nothing is recorded all the same.
+/// Switch recording on or off, and return the previous setting. Inference mode records nothing in either case.
 #[pyfunction]
 fn _set_grad_enabled(on: bool) -> bool {
     if state::is_inference() { GRAD_IN_INFERENCE.replace(on) } else { state::with(|s| s.grad.replace(on)) }
 }
 
-/// Switches inference mode on or off, with recording the other way round; gives both as they were.
+/// Switch inference mode on or off, and recording to the opposite. Return both previous settings.
 #[pyfunction]
 fn _set_inference_mode(on: bool, grad: bool) -> (bool, bool) {
     let before = is_grad_enabled();
@@ -195,7 +195,7 @@ enum SavedPlace {
 }
 
 impl PyNode {
-    /// The tensor that the step keeps at a place; nothing where it has no such place, and no tensor where it keeps none there.
+    /// Return the tensor that the step has saved at a place: `None` if there is no such place, `Some(None)` if the place is empty.
     fn saved(&self, place: SavedPlace) -> Result<Option<Option<Tensor>>> {
         let Some(n) = self.node() else { return Ok(None) };
         match place {
@@ -417,7 +417,7 @@ fn call_node_hook(hook: &Py<PyAny>, given: &[&[Option<Tensor>]], expected: usize
     .map_err(callback_error)
 }
 
-/// Where hooks of a tensor or of a node are kept. It keeps neither alive: hooks may hold what removes them.
+/// Removes a hook of a leaf or a node. It holds a weak reference, because the hook may own this object.
 #[pyclass(frozen)]
 struct HookOwner {
     at: At,
@@ -438,7 +438,7 @@ impl HookOwner {
             }),
             At::Leaf(l) => l.upgrade().and_then(|l| l.hooks.lock().unwrap_or_else(|e| e.into_inner()).remove(self.id)),
         };
-        // It may run the user's code, which may ask for the same lock.
+        // Dropping the hook may run the user's code, which may take the same lock.
         drop(gone);
     }
     #[getter]
@@ -517,15 +517,43 @@ fn _register_post_accumulate_grad_hook(x: &Bound<'_, PyAny>, hook: Py<PyAny>) ->
     Ok(HookOwner { at: At::Leaf(Arc::downgrade(&leaf)), id })
 }
 
+/// Keeps the object that was assigned to `.grad` of `x`, with its class and its attributes. Null lets an earlier one go.
+///
+/// # Safety
+/// `object` is an object or null; the GIL is held.
+pub unsafe fn keep_grad_object(x: &Tensor, object: *mut PyObject) {
+    // SAFETY: by the contract.
+    let object =
+        Python::attach(|py| unsafe { Bound::<PyAny>::from_borrowed_ptr_or_opt(py, object).map(Bound::unbind) });
+    let kept = object.map(|o| Arc::new(Kept::new(o)) as Arc<dyn Any + Send + Sync>);
+    // The old object is dropped when no lock is held: it may run the user's code.
+    let old = match x.grad_ref() {
+        Some(GradRef::Leaf(l)) => {
+            let mut hooks = l.hooks.lock().unwrap_or_else(|e| e.into_inner());
+            std::mem::replace(&mut hooks.grad_object, kept)
+        }
+        Some(GradRef::Node(n)) if kept.is_some() || n.extras_if_any().is_some() => {
+            let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
+            let nr = x.output_nr();
+            let at = extras.grad_objects.iter().position(|o| o.0 == nr);
+            let old = at.map(|i| extras.grad_objects.swap_remove(i).1);
+            extras.grad_objects.extend(kept.map(|o| (nr, o)));
+            old
+        }
+        _ => None,
+    };
+    drop(old);
+}
+
 // ---- garbage collection
 
-/// Calls `visit` with each Python object that nothing but the history of `t` owns, where nothing but one object owns `t`: the user's hooks,
-/// and the `ctx` of a function. What another thread may hold as well is left out, which keeps it alive.
+/// Call `visit` with the Python objects that only the history of `t` owns: the user's hooks, and the `ctx` of a function. One Python object
+/// must be the only owner of `t`. Objects that another thread may use are not visited, so the collector keeps them.
 pub fn traverse(t: &Tensor, visit: &mut dyn FnMut(*mut PyObject) -> c_int) -> c_int {
     if !t.has_autograd() || t.handle_count() != 1 {
         return 0;
     }
-    // One reference is the tensor's, the other one is that of this call.
+    // The tensor owns one reference, and this call the other.
     match t.grad_ref() {
         Some(GradRef::Leaf(l)) if Arc::strong_count(&l) == 2 => {
             let Ok(hooks) = l.hooks.try_lock() else { return 0 };
@@ -533,7 +561,10 @@ pub fn traverse(t: &Tensor, visit: &mut dyn FnMut(*mut PyObject) -> c_int) -> c_
                 hooks.before.iter().any(|h| h.0 == id && Arc::strong_count(&h.1) == 1)
                     || hooks.after.iter().any(|h| h.0 == id && Arc::strong_count(&h.1) == 1)
             };
-            visit_objects(&hooks.objects, is_idle, visit)
+            match visit_objects(&hooks.objects, is_idle, visit) {
+                0 => visit_grad_objects(hooks.grad_object.iter(), visit),
+                r => r,
+            }
         }
         Some(GradRef::Node(n)) if Arc::strong_count(&n) == 2 => {
             if let Some(f) = n.user_function().and_then(|f| f.as_any()?.downcast_ref::<PythonBackward>()) {
@@ -547,10 +578,31 @@ pub fn traverse(t: &Tensor, visit: &mut dyn FnMut(*mut PyObject) -> c_int) -> c_
             }
             let Some(Ok(extras)) = n.extras_if_any().map(Mutex::try_lock) else { return 0 };
             let is_idle = |id: u64| extras.before.iter().any(|h| h.0 == id && Arc::strong_count(&h.2) == 1);
-            visit_objects(&extras.objects, is_idle, visit)
+            match visit_objects(&extras.objects, is_idle, visit) {
+                0 => visit_grad_objects(extras.grad_objects.iter().map(|o| &o.1), visit),
+                r => r,
+            }
         }
         _ => 0,
     }
+}
+
+/// Visits the objects that were assigned to `.grad`.
+fn visit_grad_objects<'a>(
+    objects: impl Iterator<Item = &'a Arc<dyn Any + Send + Sync>>,
+    visit: &mut dyn FnMut(*mut PyObject) -> c_int,
+) -> c_int {
+    for object in objects {
+        if Arc::strong_count(object) == 1
+            && let Some(kept) = object.downcast_ref::<Kept<Py<PyAny>>>()
+        {
+            let r = visit(kept.get().as_ptr());
+            if r != 0 {
+                return r;
+            }
+        }
+    }
+    0
 }
 
 /// Visits the objects of hooks that no backward pass is about to call.
@@ -560,7 +612,7 @@ fn visit_objects(
     visit: &mut dyn FnMut(*mut PyObject) -> c_int,
 ) -> c_int {
     for (id, object) in objects {
-        // The other reference is that of the hook.
+        // The hook owns the other reference.
         if Arc::strong_count(object) == 2
             && is_idle(*id)
             && let Some(kept) = object.downcast_ref::<Kept<Py<PyAny>>>()
@@ -574,7 +626,7 @@ fn visit_objects(
     0
 }
 
-/// Drops what [`traverse`] visits; the collector has found that nothing can reach it.
+/// Drop the objects that [`traverse`] visits, after the collector has found them unreachable.
 pub fn clear(t: &Tensor) {
     if !t.has_autograd() || t.handle_count() != 1 {
         return;
@@ -616,7 +668,7 @@ impl<T> Drop for Kept<T> {
 struct FunctionObjects {
     /// Gradients of the outputs in, a tuple of gradients of the inputs out.
     run: Py<PyAny>,
-    /// Called when what was saved may go.
+    /// Called when the saved tensors may be freed.
     release: Py<PyAny>,
     /// The user's `ctx`.
     context: Py<PyAny>,
@@ -673,8 +725,8 @@ impl BackwardFn for PythonBackward {
     }
 }
 
-/// Hangs a Python backward on `outputs`, as a function of `inputs`. Outputs at places not in `differentiable` are left alone; those in
-/// `dirty` are inputs that were written, and those in `views` share the elements of an input.
+/// Record a Python backward for `outputs`, as a function of `inputs`. Outputs whose places are not in `differentiable` are not recorded.
+/// Those in `dirty` are inputs that were written, and those in `views` share the elements of an input.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "called in one place, from Python")]
 fn _attach_function(
@@ -833,7 +885,7 @@ fn python_stack() -> String {
     }
 }
 
-/// As many backward passes within one another as calls of Python's, and its error where there are more.
+/// Allow as many nested backward passes as Python allows nested calls, and raise its `RecursionError` beyond that.
 fn depth_limit() -> (usize, fn() -> Error) {
     let limit = Python::attach(|py| py.import("sys")?.getattr("getrecursionlimit")?.call0()?.extract::<usize>());
     (limit.unwrap_or(1000), || {

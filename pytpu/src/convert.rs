@@ -4,7 +4,7 @@ use crate::arguments;
 use crate::enter::{self, Failure, OrRaise, Outcome};
 use crate::table::{made, part_of};
 use crate::tensor_type::{is_tensor, tensor_of};
-use crate::{device, dtype, tensor_type};
+use crate::{device, dtype, tensor_type, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -445,7 +445,8 @@ pub fn from_array_interface(array: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let mut letters = name.chars();
     let (order, kind) = (letters.next(), letters.as_str());
     let Some(dtype) = DType::ALL.into_iter().find(|d| typestr(*d).is_some_and(|t| &t[1..] == kind)) else {
-        let shown = array.getattr("dtype").map_or(name, |d| d.to_string());
+        let shown =
+            (array.getattr("dtype").and_then(|d| d.getattr("type")?.getattr("__name__")?.extract())).unwrap_or(name);
         return Err(PyTypeError::new_err(format!(
             "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, and bool."
         )));
@@ -563,6 +564,20 @@ fn new_tensor<'py>(
     requires_grad: bool,
     pin_memory: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    if torch_function::has_mode() {
+        let kwargs = PyDict::new(data.py());
+        for (name, value) in [("dtype", dtype), ("device", device)] {
+            if let Some(value) = value {
+                kwargs.set_item(name, value)?;
+            }
+        }
+        for (name, value) in [("requires_grad", requires_grad), ("pin_memory", pin_memory)] {
+            if value {
+                kwargs.set_item(name, true)?;
+            }
+        }
+        return torch_function::call_factory("tensor", data, &kwargs);
+    }
     let _ = pin_memory;
     let (dtype, device) = (dtype_argument(dtype, "tensor")?, device_argument(device, "tensor")?);
     // SAFETY: a living object; the GIL is held.
@@ -593,6 +608,15 @@ fn as_tensor<'py>(
     dtype: Option<&Bound<'py, PyAny>>,
     device: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    if torch_function::has_mode() {
+        let kwargs = PyDict::new(data.py());
+        for (name, value) in [("dtype", dtype), ("device", device)] {
+            if let Some(value) = value {
+                kwargs.set_item(name, value)?;
+            }
+        }
+        return torch_function::call_factory("as_tensor", data, &kwargs);
+    }
     let (dtype, device) = (dtype_argument(dtype, "as_tensor")?, device_argument(device, "as_tensor")?);
     let py = data.py();
     if let Some(x) = tensor_type::extract(data) {

@@ -1,5 +1,5 @@
-//! Capsules, in which Python carries [`torchtpu_tensor::dlpack`]'s structs. A capsule owns its struct until somebody consumes it and
-//! gives it another name.
+//! Capsules, in which Python carries [`torchtpu_tensor::dlpack`]'s structs. A capsule owns its struct until a library consumes the
+//! capsule and renames it.
 
 use crate::enter::{self, OrRaise};
 use crate::tensor_type::{extract, to_python};
@@ -27,7 +27,7 @@ impl Capsule for DLManagedTensorVersioned {
     const USED: &CStr = c"used_dltensor_versioned";
 }
 
-/// The struct in a capsule that nobody has consumed, still the capsule's.
+/// The struct in a capsule that is not consumed yet. The capsule still owns it.
 ///
 /// # Safety
 /// The object lives.

@@ -9,7 +9,7 @@ use crate::convert;
 use crate::enter::{self, Failure, Outcome};
 use crate::number::only_element;
 use crate::table::{call_tensor_op, row};
-use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
+use crate::tensor_type::{is_tensor, tensor_of, wrap};
 use crate::torch_function;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
@@ -339,10 +339,8 @@ fn apply_indices(s: Selected) -> Outcome<Tensor> {
 unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
     // SAFETY: the interpreter passes an object of our type, any object, and holds the GIL.
     enter::object(|| unsafe {
-        if !is_exact(o) && torch_function::overrides(o)
-            || is_tensor(key) && !is_exact(key) && torch_function::overrides(key)
-        {
-            return torch_function::call_operator("__getitem__", &[o, key]);
+        if torch_function::takes_over(o) || torch_function::key_takes_over(key) {
+            return torch_function::call_indexing(o, key, None);
         }
         let x = tensor_of(o);
         if PyLong_CheckExact(key) != 0 {
@@ -450,10 +448,9 @@ unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
         if value.is_null() {
             return Err(PyTypeError::new_err("Tensor does not support deleting items").into());
         }
-        if !is_exact(o) && torch_function::overrides(o)
-            || is_tensor(value) && !is_exact(value) && torch_function::overrides(value)
+        if torch_function::takes_over(o) || torch_function::any_takes_over(value) || torch_function::key_takes_over(key)
         {
-            let r = torch_function::call_operator("__setitem__", &[o, key, value])?;
+            let r = torch_function::call_indexing(o, key, Some(value))?;
             Py_DECREF(r);
             return Ok(0);
         }

@@ -92,7 +92,7 @@ fn _set_print_options(
     Ok(())
 }
 
-/// What libraries call to be counted; nobody counts.
+/// Do nothing: libraries call it to be counted, and this build does not count.
 #[pyfunction]
 fn _log_api_usage_once(_event: &str) {}
 

@@ -5,6 +5,7 @@ use crate::enter::{self, Failure, Outcome};
 use crate::number::only_element;
 use crate::table::{call_tensor_op, number, tensor_argument};
 use crate::tensor_type::{extract, is_tensor, replace, tensor_of, to_python, wrap, wrap_as};
+use crate::torch_function::{self, Access};
 use crate::{autograd, convert, device, dtype, size};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning};
 use pyo3::ffi::*;
@@ -100,8 +101,14 @@ fn adjoint(x: &Tensor, one: bool) -> Outcome<Tensor> {
 
 macro_rules! getters {
     ($($f:ident |$x:ident| $body:expr;)*) => {$(
-        unsafe extern "C" fn $f(o: Object, _closure: *mut c_void) -> Object {
+        unsafe extern "C" fn $f(o: Object, closure: *mut c_void) -> Object {
             enter::object(|| {
+                // SAFETY: an object of our type; the closure is the property's name.
+                unsafe {
+                    if torch_function::takes_over(o) {
+                        return torch_function::call_property(CStr::from_ptr(closure.cast()), Access::Get, o);
+                    }
+                }
                 // SAFETY: the interpreter passes an object of our type.
                 let $x = unsafe { tensor_of(o) };
                 $body
@@ -162,20 +169,31 @@ getters! {
     };
 }
 
-/// The value of a setter, or an error where the attribute is deleted.
-fn given(value: Object, name: &str) -> Outcome<Object> {
-    if value.is_null() {
-        return Err(PyRuntimeError::new_err(format!("cannot delete attribute '{name}'")).into());
+/// Lets an override take over the assignment to a property, or its deletion (`value` is null). Says whether it did.
+///
+/// # Safety
+/// `o` is an object of our type, `value` an object or null.
+#[inline]
+unsafe fn assigned_elsewhere(name: &CStr, o: Object, value: Object) -> Outcome<bool> {
+    // SAFETY: by the contract.
+    unsafe {
+        if !torch_function::takes_over(o) {
+            return Ok(false);
+        }
+        let access = if value.is_null() { Access::Delete } else { Access::Set(value) };
+        Py_DECREF(torch_function::call_property(name, access, o)?);
+        Ok(true)
     }
-    Ok(value)
 }
 
 unsafe extern "C" fn set_requires_grad(o: Object, value: Object, _closure: *mut c_void) -> c_int {
-    // SAFETY: the interpreter passes an object of our type, and any object.
+    // SAFETY: the interpreter passes an object of our type, and any object; null deletes.
     enter::status(|| unsafe {
-        let value = given(value, "requires_grad")?;
-        if PyBool_Check(value) == 0 {
-            return Err(PyTypeError::new_err("requires_grad must be a bool").into());
+        if assigned_elsewhere(c"requires_grad", o, value)? {
+            return Ok(0);
+        }
+        if value.is_null() || PyBool_Check(value) == 0 {
+            return Err(PyRuntimeError::new_err("requires_grad must be a bool").into());
         }
         tensor_of(o).requires_grad_(value == Py_True())?;
         Ok(0)
@@ -191,7 +209,9 @@ unsafe fn set_part(
 ) -> c_int {
     // SAFETY: the interpreter passes an object of our type, and any object.
     enter::status(|| unsafe {
-        let value = given(value, name)?;
+        if value.is_null() {
+            return Err(PyRuntimeError::new_err(format!("cannot delete attribute '{name}'")).into());
+        }
         let part = part(tensor_of(o))?;
         match value {
             v if is_tensor(v) => part.copy_(tensor_of(v))?,
@@ -223,6 +243,9 @@ unsafe extern "C" fn set_imag(o: Object, value: Object, _closure: *mut c_void) -
 unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -> c_int {
     // SAFETY: the interpreter passes an object of our type, and any object; null deletes.
     enter::status(|| unsafe {
+        if assigned_elsewhere(c"grad", o, value)? {
+            return Ok(0);
+        }
         let g = match value {
             v if v.is_null() || v == Py_None() => None,
             v if v == o => return Err(PyRuntimeError::new_err("can't assign Variable as its own grad").into()),
@@ -235,7 +258,9 @@ unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -
                 .into());
             }
         };
+        let object = if g.is_some() { value } else { null_mut() };
         tensor_of(o).set_grad(g)?;
+        autograd::keep_grad_object(tensor_of(o), object);
         Ok(0)
     })
 }
@@ -243,7 +268,12 @@ unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -
 unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -> c_int {
     // SAFETY: the interpreter passes an object of our type, and any object; references to the old tensor end before it goes.
     enter::status(|| unsafe {
-        let value = given(value, "data")?;
+        if assigned_elsewhere(c"data", o, value)? {
+            return Ok(0);
+        }
+        if value.is_null() {
+            return Err(PyRuntimeError::new_err("Deleting tensor data is not allowed. Delete tensor instead!").into());
+        }
         if !is_tensor(value) {
             return Err(PyTypeError::new_err(format!(
                 "Variable data has to be a tensor, but got {}",
@@ -280,6 +310,7 @@ fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
             kept.after.clone_from(&hooks.after);
             kept.node.clone_from(&hooks.node);
             kept.objects.clone_from(&hooks.objects);
+            kept.grad_object.clone_from(&hooks.grad_object);
             drop(kept);
             Some(GradRef::Leaf(Arc::new(new)))
         }
@@ -290,13 +321,15 @@ fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
 }
 
 pub(crate) fn properties() -> Vec<PyGetSetDef> {
-    let p = |name: &'static CStr, get: getter, set: Option<setter>| PyGetSetDef {
+    // The closure names the property that overrides are told of.
+    let named = |name: &'static CStr, told: &'static CStr, get: getter, set: Option<setter>| PyGetSetDef {
         name: name.as_ptr(),
         get: Some(get),
         set,
         doc: null(),
-        closure: null_mut(),
+        closure: told.as_ptr().cast_mut().cast(),
     };
+    let p = |name: &'static CStr, get: getter, set: Option<setter>| named(name, name, get, set);
     vec![
         p(c"shape", get_shape, None),
         p(c"ndim", get_ndim, None),
@@ -304,7 +337,7 @@ pub(crate) fn properties() -> Vec<PyGetSetDef> {
         p(c"device", get_device, None),
         p(c"requires_grad", get_requires_grad, Some(set_requires_grad)),
         p(c"grad", get_grad, Some(set_grad)),
-        p(c"_grad", get_grad, Some(set_grad)),
+        named(c"_grad", c"grad", get_grad, Some(set_grad)),
         p(c"grad_fn", get_grad_fn, None),
         p(c"is_leaf", get_is_leaf, None),
         p(c"data", get_data, Some(set_data)),
@@ -395,6 +428,14 @@ macro_rules! methods {
     ($($f:ident $name:literal ($($param:literal),*) |$o:ident, $x:ident, $args:ident| $body:expr;)*) => {
         $(unsafe extern "C" fn $f(o: Object, args: *const Object, positional: Py_ssize_t, names: Object) -> Object {
             enter::object(|| {
+                // Methods that begin with one underscore are for this package only.
+                const IS_PUBLIC: bool = $name.as_bytes()[0] != b'_' || $name.as_bytes()[1] == b'_';
+                // SAFETY: as the interpreter passes them.
+                unsafe {
+                    if IS_PUBLIC && torch_function::takes_over(o) {
+                        return torch_function::call_method($name, o, args, positional, names);
+                    }
+                }
                 let ($o, $args) = (o, {
                     // SAFETY: as the interpreter passes them.
                     unsafe { arrange($name, [$($param),*], args, positional, names) }?
@@ -519,6 +560,34 @@ fn dim_of(x: &Tensor, o: Object, function: &str) -> Outcome<usize> {
     Ok(d.rem_euclid(n) as usize)
 }
 
+/// The value of an argument that has to be a `bool`.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+unsafe fn boolean_of(o: Object) -> Option<bool> {
+    // SAFETY: by the contract.
+    unsafe { (PyBool_Check(o) != 0).then(|| o == Py_True()) }
+}
+
+/// The error for arguments that fit no form of `to`. Arguments after a gap were given by name.
+///
+/// # Safety
+/// Objects or null; the GIL is held.
+#[cold]
+unsafe fn no_form_of_to(a: &[Object; 6]) -> PyErr {
+    let names = ["device", "dtype", "non_blocking", "copy", "other", "memory_format"];
+    let gap = a.iter().position(|o| o.is_null()).unwrap_or(a.len());
+    let given = names.iter().zip(a).enumerate().filter(|(_, (_, o))| !o.is_null()).map(|(i, (name, o))| {
+        // SAFETY: by the contract.
+        let got = unsafe { type_name(*o) };
+        if i < gap { got } else { format!("{name}={got}") }
+    });
+    let got = given.collect::<Vec<_>>().join(", ");
+    PyTypeError::new_err(format!(
+        "to() received an invalid combination of arguments - got ({got}), but expected one of:\n * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
+    ))
+}
+
 /// `to(device, dtype)`, `to(dtype)`, `to(other)`, and keywords.
 ///
 /// # Safety
@@ -527,7 +596,6 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
     let [first, second, third, fourth, other, _format] = a;
     // SAFETY: by the contract.
     unsafe {
-        let truth = |o: Object| !o.is_null() && PyObject_IsTrue(o) == 1;
         let (mut dtype, mut device) = (None, None);
         // `to(dtype, non_blocking, copy)` and `to(other, non_blocking, copy)` put copy one place earlier.
         let mut shifted = false;
@@ -545,26 +613,23 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
                 match device::extract(source)? {
                     Some(d) => device = Some(d),
                     None => {
-                        let got = type_name(source);
-                        return Err(PyTypeError::new_err(format!(
-                            "to() received an invalid combination of arguments - got ({got}), but expected one of:\n * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
-                        ))
-                        .into());
+                        return Err(no_form_of_to(&a).into());
                     }
                 }
             }
         }
         if !second.is_null() && PyBool_Check(second) == 0 {
-            dtype = Some(dtype::extract(second).ok_or_else(|| {
-                Failure::from(dtype::refusal(second).unwrap_or_else(|| {
-                    PyTypeError::new_err(format!(
-                        "to(): argument 'dtype' must be torch.dtype, not {}",
-                        type_name(second)
-                    ))
-                }))
-            })?);
+            let Some(d) = dtype::extract(second).filter(|_| dtype.is_none()) else {
+                return Err(dtype::refusal(second).unwrap_or_else(|| no_form_of_to(&a)).into());
+            };
+            dtype = Some(d);
         }
-        let copy = truth(fourth) || (shifted && !second.is_null() && truth(third));
+        let flag = |o: Object| match o {
+            o if o.is_null() => Ok(false),
+            o => boolean_of(o).ok_or_else(|| Failure::from(no_form_of_to(&a))),
+        };
+        let (third, fourth) = (flag(third)?, flag(fourth)?);
+        let copy = fourth || (shifted && !second.is_null() && third);
         Ok((dtype, device, copy))
     }
 }
@@ -622,8 +687,17 @@ unsafe extern "C" fn make_subclass(_o: Object, args: *const Object, positional: 
             return Err(PyTypeError::new_err("_make_subclass() takes a subclass of Tensor and a Tensor").into());
         }
         let t = tensor_argument(data, "_make_subclass", "data", 2)?.detach();
-        if !requires_grad.is_null() && PyObject_IsTrue(requires_grad) == 1 {
-            t.requires_grad_(true)?;
+        if !requires_grad.is_null() {
+            let Some(wants) = boolean_of(requires_grad) else {
+                return Err(PyTypeError::new_err(format!(
+                    "_make_subclass(): argument 'require_grad' (position 3) must be bool, not {}",
+                    type_name(requires_grad)
+                ))
+                .into());
+            };
+            if wants {
+                t.requires_grad_(true)?;
+            }
         }
         subclass_object(cls, t)
     })
@@ -777,7 +851,9 @@ pub unsafe fn fill_out(o: Object, y: Tensor, function: &str) -> Outcome<()> {
 
 // ---- functions about tensors
 
+/// Whether an object is a tensor.
 #[pyfunction]
+#[pyo3(name = "is_tensor")]
 fn is_tensor_object(obj: &Bound<'_, PyAny>) -> bool {
     extract(obj).is_some()
 }
@@ -839,7 +915,7 @@ fn _strided<'py>(
 }
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add("is_tensor", wrap_pyfunction!(is_tensor_object, m)?)?;
+    m.add_function(wrap_pyfunction!(is_tensor_object, m)?)?;
     m.add_function(wrap_pyfunction!(_swap_tensor, m)?)?;
     m.add_function(wrap_pyfunction!(_strided, m)?)?;
     m.add_function(wrap_pyfunction!(_format_strides, m)?)?;

@@ -93,8 +93,9 @@ unsafe fn with_operands(
     }
 }
 
-/// An operator of a tensor and what is neither a tensor nor a number of 64 bits. Of a NumPy array `==`, and the division of an
-/// array, are the tensor's affair; every other one NumPy computes, or nobody.
+/// Compute an operator of a tensor and an object that is neither a tensor nor a 64-bit number.
+///
+/// Handle `==` and `array / tensor` for a NumPy array. Return `NotImplemented` for the other operators, so that NumPy tries.
 ///
 /// # Safety
 /// Objects; the GIL is held.
@@ -396,6 +397,12 @@ fn real_number(x: &Tensor, kind: &str) -> Outcome<Scalar> {
 unsafe extern "C" fn truth(a: Object) -> c_int {
     // SAFETY: an object of our type.
     enter::status(|| unsafe {
+        if torch_function::takes_over(a) {
+            let r = torch_function::call_operator("__bool__", &[a])?;
+            let is_true = PyObject_IsTrue(r);
+            Py_DECREF(r);
+            return if is_true < 0 { Err(Failure::Raised) } else { Ok(is_true) };
+        }
         let x = tensor_of(a);
         match x.numel() {
             1 => Ok(c_int::from(only_element(x)?.is_true())),
@@ -408,6 +415,9 @@ unsafe extern "C" fn truth(a: Object) -> c_int {
 unsafe extern "C" fn to_int(a: Object) -> Object {
     // SAFETY: an object of our type; Python's own conversion refuses NaN and infinities.
     enter::object(|| unsafe {
+        if torch_function::takes_over(a) {
+            return torch_function::call_operator("__int__", &[a]);
+        }
         match real_number(tensor_of(a), "int64_t")? {
             Scalar::Float(f) => match PyLong_FromDouble(f) {
                 o if o.is_null() => Err(Failure::Raised),
@@ -421,6 +431,9 @@ unsafe extern "C" fn to_int(a: Object) -> Object {
 unsafe extern "C" fn to_float(a: Object) -> Object {
     // SAFETY: an object of our type.
     enter::object(|| unsafe {
+        if torch_function::takes_over(a) {
+            return torch_function::call_operator("__float__", &[a]);
+        }
         let x = tensor_of(a);
         if torchtpu_tensor::state::grad_enabled() && x.requires_grad() {
             static SAID: AtomicBool = AtomicBool::new(false);
@@ -436,6 +449,9 @@ unsafe extern "C" fn to_float(a: Object) -> Object {
 unsafe extern "C" fn to_index(a: Object) -> Object {
     // SAFETY: an object of our type.
     enter::object(|| unsafe {
+        if torch_function::takes_over(a) {
+            return torch_function::call_operator("__index__", &[a]);
+        }
         let x = tensor_of(a);
         if x.dtype().is_inexact() || x.numel() != 1 {
             return Err(
@@ -449,6 +465,12 @@ unsafe extern "C" fn to_index(a: Object) -> Object {
 unsafe extern "C" fn length(a: Object) -> Py_ssize_t {
     // SAFETY: an object of our type.
     let r = enter::status(|| unsafe {
+        if torch_function::takes_over(a) {
+            let r = torch_function::call_operator("__len__", &[a])?;
+            let n = PyLong_AsSsize_t(r);
+            Py_DECREF(r);
+            return if n < 0 { Err(Failure::Raised) } else { Ok(n as i64) };
+        }
         match tensor_of(a).dims().first() {
             Some(n) => Ok(*n as i64),
             None => Err(PyTypeError::new_err("len() of a 0-d tensor").into()),
@@ -460,6 +482,12 @@ unsafe extern "C" fn length(a: Object) -> Py_ssize_t {
 unsafe extern "C" fn contains(a: Object, o: Object) -> c_int {
     // SAFETY: the interpreter passes objects and holds the GIL.
     enter::status(|| unsafe {
+        if torch_function::takes_over(a) {
+            let r = torch_function::call_operator("__contains__", &[a, o])?;
+            let is_true = PyObject_IsTrue(r);
+            Py_DECREF(r);
+            return if is_true < 0 { Err(Failure::Raised) } else { Ok(is_true) };
+        }
         let x = tensor_of(a);
         let Some(value) = operand(o) else {
             return Err(PyRuntimeError::new_err(format!(
@@ -478,9 +506,28 @@ unsafe extern "C" fn contains(a: Object, o: Object) -> c_int {
     })
 }
 
+/// Iterates over what an override gives for `unbind`: rows of a subclass are of the subclass.
+///
+/// # Safety
+/// `a` is an object of our type; the GIL is held.
+#[cold]
+unsafe fn iterate_overridden(a: Object) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract.
+        let x = unsafe { Bound::<PyAny>::from_borrowed_ptr(py, a) };
+        if x.call_method0("dim")?.eq(0)? {
+            return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());
+        }
+        Ok::<_, Failure>(x.call_method0("unbind")?.try_iter()?.into_ptr())
+    })
+}
+
 unsafe extern "C" fn iterate(a: Object) -> Object {
     // SAFETY: the interpreter passes an object of our type and holds the GIL.
     enter::object(|| unsafe {
+        if torch_function::takes_over(a) {
+            return iterate_overridden(a);
+        }
         let x = tensor_of(a);
         if x.dims().is_empty() {
             return Err(PyTypeError::new_err("iteration over a 0-d tensor").into());

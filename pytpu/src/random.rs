@@ -14,7 +14,7 @@ use torchtpu_tensor::{DType, Device, Tensor};
 struct Snapshot(random::Snapshot);
 
 /// A source of random numbers.
-#[pyclass(frozen, name = "Generator", module = "torch")]
+#[pyclass(frozen, name = "Generator", module = "torch._C")]
 pub struct PyGenerator(Generator);
 
 #[pymethods]
@@ -75,9 +75,6 @@ impl PyGenerator {
     #[getter]
     fn device<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, device::PyDevice>> {
         device::object(py, self.0.device())
-    }
-    fn __repr__(&self) -> String {
-        format!("{:?}", self.0)
     }
 }
 

@@ -710,6 +710,32 @@ fn named_tuple(name: &str, fields: &[&str]) -> Interned {
     Interned(unsafe { PyStructSequence_NewType(&mut desc) }.cast())
 }
 
+/// Functions that PyTorch has a second time, for `torch.special` and `torch.linalg`: their name there, and the op.
+const ALIASES: &[(&str, &str)] = &[
+    ("linalg_matmul", "matmul"),
+    ("special_digamma", "digamma"),
+    ("special_erf", "erf"),
+    ("special_erfc", "erfc"),
+    ("special_erfinv", "erfinv"),
+    ("special_exp2", "exp2"),
+    ("special_expit", "sigmoid"),
+    ("special_expm1", "expm1"),
+    ("special_gammainc", "igamma"),
+    ("special_gammaincc", "igammac"),
+    ("special_gammaln", "lgamma"),
+    ("special_log1p", "log1p"),
+    ("special_log_softmax", "log_softmax"),
+    ("special_logit", "logit"),
+    ("special_logsumexp", "logsumexp"),
+    ("special_multigammaln", "mvlgamma"),
+    ("special_polygamma", "polygamma"),
+    ("special_psi", "digamma"),
+    ("special_round", "round"),
+    ("special_sinc", "sinc"),
+    ("special_softmax", "softmax"),
+    ("special_xlogy", "xlogy"),
+];
+
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = m.py();
     let mut order: Vec<Descriptor> = Vec::new();
@@ -719,7 +745,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         let schema = Schema::parse(row.schema).map_err(enter::exception)?;
         let is_method = matches!(row.scope, Scope::Both | Scope::Method)
             && schema.params.first().is_some_and(|p| p.ty == torchtpu_tensor::schema::Ty::Tensor);
-        let mut add = |name: String, in_place: bool| {
+        let mut add = |name: String, in_place: bool, is_method: bool, scope: Scope| {
             let at = *by_name.entry(name.clone()).or_insert_with(|| {
                 order.push(Descriptor {
                     name,
@@ -732,7 +758,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                 scopes.push(HashSet::new());
                 order.len() - 1
             });
-            scopes[at].insert(row.scope as u8);
+            scopes[at].insert(scope as u8);
             order[at].overloads.push(Overload::new(row, &schema, in_place, is_method));
             if !in_place && !row.fields.is_empty() && order[at].fields.is_none() {
                 order[at].fields = Some(named_tuple(&order[at].name, row.fields));
@@ -741,9 +767,12 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
                 }
             }
         };
-        add(schema.name.clone(), false);
+        add(schema.name.clone(), false, is_method, row.scope);
         if row.has_inplace {
-            add(format!("{}_", schema.name), true);
+            add(format!("{}_", schema.name), true, is_method, row.scope);
+        }
+        for (alias, _) in ALIASES.iter().filter(|(_, op)| *op == schema.name) {
+            add((*alias).to_string(), false, false, Scope::Nn);
         }
     }
     assert!(order.len() <= NAMES, "room for {NAMES} names, {} given", order.len());

@@ -5,11 +5,13 @@
 
 use crate::enter::{Failure, Outcome};
 use crate::tensor_type;
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
+use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
@@ -19,8 +21,19 @@ static DISABLED: AtomicPtr<PyObject> = AtomicPtr::new(null_mut());
 /// Modes that wait for calls, in all threads.
 static MODES_IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
+/// Who is asked.
+#[derive(Clone, Copy, PartialEq)]
+enum Asking {
+    /// Types and modes.
+    All,
+    /// Modes.
+    Modes,
+    /// Nobody.
+    Nobody,
+}
+
 thread_local! {
-    static OFF: Cell<bool> = const { Cell::new(false) };
+    static ASKING: Cell<Asking> = const { Cell::new(Asking::All) };
     /// The modes that this thread has entered, the innermost last.
     static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
 }
@@ -40,23 +53,33 @@ fn leave_mode() -> Option<Py<PyAny>> {
 /// Whether a mode of this thread sees calls.
 #[inline(always)]
 pub fn has_mode() -> bool {
-    MODES_IN_ALL.load(Relaxed) != 0 && !OFF.get() && MODES.with_borrow(|m| !m.is_empty())
+    MODES_IN_ALL.load(Relaxed) != 0 && ASKING.get() != Asking::Nobody && MODES.with_borrow(|m| !m.is_empty())
 }
 
-/// Whether `o`, which is not exactly a tensor, takes calls over.
+/// Whether calls on `o` are taken over: by its type, or, where it is a tensor, by a mode.
 ///
 /// # Safety
 /// `o` is an object; the GIL is held.
 #[inline(never)]
 pub unsafe fn overrides(o: *mut PyObject) -> bool {
-    if OFF.get() {
+    // SAFETY: by the contract.
+    unsafe { type_overrides(o) || has_mode() && tensor_type::is_tensor(o) }
+}
+
+/// Whether the type of `o` takes calls over.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline]
+unsafe fn type_overrides(o: *mut PyObject) -> bool {
+    if ASKING.get() != Asking::All {
         return false;
     }
     // SAFETY: by the contract.
     unsafe {
         let ty = Py_TYPE(o);
         if ty == tensor_type::tensor_type() {
-            return has_mode();
+            return false;
         }
         let f = PyObject_GetAttr(ty.cast(), NAME.load(Relaxed));
         if f.is_null() {
@@ -82,7 +105,7 @@ pub fn call<'py>(
     call_of(py, function, operands, args, kwargs, false)
 }
 
-/// [`call`]; of a function written in Python the overrides are told of plain tensors, too.
+/// [`call`]; of properties, and of methods and functions that are no ops, the overrides are told of plain tensors, too.
 fn call_of<'py>(
     py: Python<'py>,
     function: &Bound<'py, PyAny>,
@@ -91,44 +114,84 @@ fn call_of<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
     with_tensors: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
+    ask(py, function, operands, args, kwargs, with_tensors)?.map_err(|asked| refusal(function, &asked))
+}
+
+/// Who was asked about a call and returned `NotImplemented`: the mode, and types.
+struct Asked<'py> {
+    mode: Option<Bound<'py, PyAny>>,
+    types: Vec<Bound<'py, PyAny>>,
+}
+
+/// The error where all that were asked returned `NotImplemented`.
+#[cold]
+fn refusal(function: &Bound<'_, PyAny>, asked: &Asked<'_>) -> PyErr {
+    let attribute = |o: &Bound<'_, PyAny>, name: &str| o.getattr(name).map_or_else(|_| "?".into(), |n| n.to_string());
+    let name = attribute(function, "__name__");
+    let property = function.getattr("__self__").ok().filter(|p| p.hasattr("__objclass__").unwrap_or(false));
+    let name = match property {
+        Some(p) => format!("torch.Tensor.{}.{name}", attribute(&p, "__name__")),
+        None if function.hasattr("__objclass__").unwrap_or(false) => format!("torch.Tensor.{name}"),
+        None => format!("{}.{name}", attribute(function, "__module__")),
+    };
+    let types = asked.types.iter().map(ToString::to_string);
+    let text = if function.hasattr("__code__").unwrap_or(false) {
+        let types = types.collect::<Vec<_>>().join(", ");
+        let mode = asked.mode.as_ref().map(|m| format!(" nor in mode {m}")).unwrap_or_default();
+        format!("no implementation found for '{name}' on types that implement __torch_function__: [{types}]{mode}")
+    } else {
+        let mode = asked.mode.iter().map(|m| format!("\n\n  - mode object {m}"));
+        let list: String = mode.chain(types.map(|t| format!("\n\n  - tensor subclass {t}"))).collect();
+        format!("Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned NotImplemented:{list}")
+    };
+    PyTypeError::new_err(text)
+}
+
+/// Asks the mode and then the overrides, until one of them does not return `NotImplemented`.
+fn ask<'py>(
+    py: Python<'py>,
+    function: &Bound<'py, PyAny>,
+    operands: &[Bound<'py, PyAny>],
+    args: &Bound<'py, PyTuple>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+    with_tensors: bool,
+) -> PyResult<Result<Bound<'py, PyAny>, Asked<'py>>> {
     let mut order: Vec<&Bound<'py, PyAny>> = Vec::new();
     // SAFETY: living objects.
-    let is_plain = |o: &Bound<'py, PyAny>| unsafe { Py_TYPE(o.as_ptr()) == tensor_type::tensor_type() };
+    let wants_call = |o: &Bound<'py, PyAny>| unsafe { type_overrides(o.as_ptr()) };
+    // SAFETY: living objects.
+    let is_told_of = |o: &Bound<'py, PyAny>| with_tensors && unsafe { tensor_type::is_tensor(o.as_ptr()) };
     for o in operands {
-        // SAFETY: living objects.
-        let takes_part = if is_plain(o) { with_tensors } else { unsafe { overrides(o.as_ptr()) } };
-        if !takes_part || order.iter().any(|p| p.get_type().is(o.get_type())) {
+        if !(wants_call(o) || is_told_of(o)) || order.iter().any(|p| p.get_type().is(o.get_type())) {
             continue;
         }
         let at = order.iter().position(|p| o.get_type().is_subclass(&p.get_type()).unwrap_or(false));
         order.insert(at.unwrap_or(order.len()), o);
     }
     let types = PyTuple::new(py, order.iter().map(|o| o.get_type()))?;
-    order.retain(|o| !is_plain(o));
+    order.retain(|o| wants_call(o));
     let empty = PyDict::new(py);
+    let mut asked = Asked { mode: None, types: Vec::new() };
     if has_mode()
         && let Some(mode) = leave_mode()
     {
+        asked.mode = Some(mode.bind(py).clone());
         let r = mode.bind(py).call_method1("__torch_function__", (function, &types, args, kwargs.unwrap_or(&empty)));
         enter_mode(mode);
         let r = r?;
         if !r.is(py.NotImplemented()) {
-            return Ok(r);
+            return Ok(Ok(r));
         }
     }
     for o in &order {
         let f = o.getattr("__torch_function__")?;
         let r = f.call1((function, &types, args, kwargs.unwrap_or(&empty)))?;
         if !r.is(py.NotImplemented()) {
-            return Ok(r);
+            return Ok(Ok(r));
         }
     }
-    let names: Vec<String> = order.iter().map(|o| o.get_type().to_string()).collect();
-    Err(pyo3::exceptions::PyTypeError::new_err(format!(
-        "Multiple dispatch failed for '{}'; all __torch_function__ handlers returned NotImplemented: {}",
-        function.getattr("__name__").map_or_else(|_| "function".into(), |n| n.to_string()),
-        names.join(", ")
-    )))
+    asked.types = order.iter().map(|o| o.get_type().into_any()).collect();
+    Ok(Err(asked))
 }
 
 /// The method that overrides are told of for a special method: where PyTorch's type has one function for both, its name.
@@ -159,11 +222,14 @@ fn told_of(name: &str) -> &str {
         "__neg__" => "neg",
         "__abs__" => "abs",
         "__pos__" => "positive",
+        "ndimension" => "dim",
+        "nelement" => "numel",
         name => name,
     }
 }
 
-/// Calls an override for an operator slot; `name` is the special method.
+/// Calls an override for an operator slot; `name` is the special method. An operator of two operands gives `NotImplemented` where all
+/// that were asked did so: Python then tries the other operand.
 ///
 /// # Safety
 /// `operands` are objects; the GIL is held.
@@ -174,7 +240,169 @@ pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
         // SAFETY: the type object lives for ever.
         let ty = unsafe { Bound::from_borrowed_ptr(py, tensor_type::tensor_type().cast()) };
-        let r = call(py, &ty.getattr(told_of(name))?, &o, &PyTuple::new(py, &o)?, None)?;
+        let function = ty.getattr(told_of(name))?;
+        let r = match ask(py, &function, &o, &PyTuple::new(py, &o)?, None, false)? {
+            Ok(r) => r,
+            Err(_) if o.len() == 2 && name != "__contains__" => py.NotImplemented().into_bound(py),
+            Err(asked) => return Err(refusal(&function, &asked).into()),
+        };
+        Ok::<_, Failure>(r.into_ptr())
+    })
+}
+
+/// Whether calls on the tensor object `o` are taken over. One compare for a plain tensor without modes.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline(always)]
+pub unsafe fn takes_over(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe { !tensor_type::is_exact(o) && overrides(o) }
+}
+
+/// [`takes_over`] for an object that may be anything. Numbers and slices, which most keys are made of, are not asked.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline]
+pub unsafe fn any_takes_over(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe {
+        PyLong_CheckExact(o) == 0
+            && PyFloat_CheckExact(o) == 0
+            && PySlice_Check(o) == 0
+            && PyBool_Check(o) == 0
+            && o != Py_None()
+            && o != Py_Ellipsis()
+            && takes_over(o)
+    }
+}
+
+/// [`any_takes_over`] for a key: a tuple or a list is asked by its items.
+///
+/// # Safety
+/// `key` is an object; the GIL is held.
+#[inline]
+pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
+    // SAFETY: by the contract; items are asked while the sequence holds them.
+    unsafe {
+        if PyTuple_CheckExact(key) != 0 {
+            (0..PyTuple_Size(key)).any(|i| any_takes_over(PyTuple_GetItem(key, i)))
+        } else if PyList_CheckExact(key) != 0 {
+            (0..PyList_Size(key)).any(|i| any_takes_over(PyList_GetItem(key, i)))
+        } else {
+            any_takes_over(key)
+        }
+    }
+}
+
+/// Calls an override for `x[key]`, or for `x[key] = value` where there is a value. The items of a tuple or a list are asked too.
+///
+/// # Safety
+/// `o`, `key` and `value` are objects; the GIL is held.
+#[cold]
+pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<*mut PyObject>) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract; the type object lives for ever.
+        let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
+        let (owner, key, value) = (object(o), object(key), value.map(object));
+        let mut operands = vec![owner.clone()];
+        if key.is_exact_instance_of::<PyTuple>() || key.is_exact_instance_of::<PyList>() {
+            operands.extend(key.try_iter()?.collect::<PyResult<Vec<_>>>()?);
+        } else {
+            operands.push(key.clone());
+        }
+        operands.extend(value.clone());
+        let args = PyTuple::new(py, [Some(owner), Some(key), value].into_iter().flatten().collect::<Vec<_>>())?;
+        let name = if args.len() == 2 { "__getitem__" } else { "__setitem__" };
+        let function = object(tensor_type::tensor_type().cast()).getattr(name)?;
+        Ok::<_, Failure>(call(py, &function, &operands, &args, None)?.into_ptr())
+    })
+}
+
+/// Calls the mode for a function that makes a tensor of `data`.
+///
+/// # Errors
+/// Whatever the mode raises.
+#[cold]
+pub fn call_factory<'py>(
+    name: &str,
+    data: &Bound<'py, PyAny>,
+    kwargs: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = data.py();
+    let function = py.import("pytpu._C")?.getattr(name)?;
+    call(py, &function, &[], &PyTuple::new(py, [data])?, Some(kwargs))
+}
+
+/// What is done to a property.
+pub enum Access {
+    /// It is read.
+    Get,
+    /// This object is assigned to it.
+    Set(*mut PyObject),
+    /// It is deleted.
+    Delete,
+}
+
+/// Calls an override for an access to a property of the tensor object `o`.
+///
+/// # Safety
+/// `name` is that of a property of the type; `o` and the assigned value are objects; the GIL is held.
+#[cold]
+pub unsafe fn call_property(name: &CStr, access: Access, o: *mut PyObject) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract; the type object lives for ever.
+        let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };
+        let owner = object(o);
+        let mut args = vec![owner.clone()];
+        let access = match access {
+            Access::Get => "__get__",
+            Access::Set(value) => {
+                args.push(object(value));
+                "__set__"
+            }
+            Access::Delete => "__delete__",
+        };
+        let property = object(tensor_type::tensor_type().cast()).getattr(&*name.to_string_lossy())?;
+        let r = call_of(py, &property.getattr(access)?, &[owner], &PyTuple::new(py, args)?, None, true)?;
+        Ok::<_, Failure>(r.into_ptr())
+    })
+}
+
+/// Calls an override for a method that is written by hand; the arguments are as the interpreter passes them.
+///
+/// # Safety
+/// `o` is an object; the rest is what the interpreter passed; the GIL is held.
+#[cold]
+pub unsafe fn call_method(
+    name: &str,
+    o: *mut PyObject,
+    args: *const *mut PyObject,
+    positional: Py_ssize_t,
+    names: *mut PyObject,
+) -> Outcome {
+    Python::attach(|py| {
+        // SAFETY: by the contract; values of keywords follow the positional ones, the tuple holds their names.
+        let (ty, given, keywords) = unsafe {
+            let object = |p: *mut PyObject| Bound::<PyAny>::from_borrowed_ptr(py, p);
+            let ty = object(tensor_type::tensor_type().cast());
+            let n = positional as usize;
+            let mut given = vec![object(o)];
+            given.extend((0..n).map(|i| object(*args.add(i))));
+            let count = if names.is_null() { 0 } else { PyTuple_Size(names) };
+            let keywords: Vec<_> =
+                (0..count).map(|k| (object(PyTuple_GetItem(names, k)), object(*args.add(n + k as usize)))).collect();
+            (ty, given, keywords)
+        };
+        let kwargs = PyDict::new(py);
+        let mut operands = given.clone();
+        for (name, value) in keywords {
+            kwargs.set_item(&name, &value)?;
+            operands.push(value);
+        }
+        let function = ty.getattr(told_of(name))?;
+        let r = call_of(py, &function, &operands, &PyTuple::new(py, &given)?, Some(&kwargs), true)?;
         Ok::<_, Failure>(r.into_ptr())
     })
 }
@@ -189,17 +417,33 @@ fn _disabled_torch_function_impl<'py>(
     kwargs: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let _ = types;
-    let before = OFF.replace(true);
+    let before = ASKING.get();
+    if before == Asking::All {
+        ASKING.set(Asking::Modes);
+    }
     let empty = PyTuple::empty(func.py());
     let r = func.call(args.unwrap_or(&empty), kwargs);
-    OFF.set(before);
+    ASKING.set(before);
     r
 }
 
-/// Switches overrides off or on for the thread and says what was set before.
+/// Sets who is asked in this thread: 0 for types and modes, 1 for modes only, 2 for nobody. Returns what was set before.
 #[pyfunction]
-fn _set_torch_function_disabled(off: bool) -> bool {
-    OFF.replace(off)
+fn _set_torch_function_disabled(off: u8) -> u8 {
+    let asking = [Asking::All, Asking::Modes, Asking::Nobody][usize::from(off.min(2))];
+    ASKING.replace(asking) as u8
+}
+
+/// Whether types of arguments are asked.
+#[pyfunction]
+fn _is_torch_function_enabled() -> bool {
+    ASKING.get() == Asking::All
+}
+
+/// Whether neither types nor modes are asked.
+#[pyfunction]
+fn _is_torch_function_all_disabled() -> bool {
+    ASKING.get() == Asking::Nobody
 }
 
 /// Makes a mode the innermost of the thread.
@@ -242,7 +486,7 @@ fn _call_torch_function<'py>(
 #[pyfunction]
 fn _overriding<'py>(args: &Bound<'py, PyTuple>, kwargs: &Bound<'py, PyDict>) -> PyResult<Option<Bound<'py, PyTuple>>> {
     let asked = || args.iter_borrowed().any(|o| takes_part(&o)) || kwargs.iter().any(|(_, o)| takes_part(&o));
-    if !has_mode() && (OFF.get() || !asked()) {
+    if !has_mode() && !asked() {
         return Ok(None);
     }
     let mut operands = Vec::new();
@@ -279,7 +523,7 @@ unsafe fn part(o: *mut PyObject) -> Part {
             Part::None
         } else if PyTuple_CheckExact(o) != 0 || PyList_CheckExact(o) != 0 {
             Part::Items
-        } else if overrides(o) {
+        } else if type_overrides(o) {
             Part::Takes
         } else {
             Part::None
@@ -339,6 +583,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("_disabled_torch_function_impl", &disabled)?;
     DISABLED.store(disabled.into_ptr(), Relaxed);
     m.add_function(wrap_pyfunction!(_set_torch_function_disabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_is_torch_function_enabled, m)?)?;
+    m.add_function(wrap_pyfunction!(_is_torch_function_all_disabled, m)?)?;
     m.add_function(wrap_pyfunction!(_push_torch_function_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_pop_torch_function_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_torch_function_modes, m)?)?;

@@ -42,11 +42,11 @@ enum Owner {
     Inline,
     /// The caching allocator.
     Heap,
-    /// Somebody else's memory, kept alive by `Storage::keep`.
+    /// Memory of another owner, kept alive by `Storage::keep`.
     Foreign,
     /// A value of the device backend; `Storage::data` is its handle.
     Device,
-    /// Nobody: a meta tensor.
+    /// No elements: a meta tensor.
     None,
 }
 
@@ -508,7 +508,7 @@ impl Tensor {
         Tensor::build(meta, 0, Storage::new(handle, meta.bytes().unwrap_or(0), Owner::Device, 0))
     }
 
-    /// A tensor on memory that somebody else owns, kept alive by `keep`.
+    /// A tensor on memory of another owner, which `keep` keeps alive.
     ///
     /// # Safety
     /// `data` must be aligned for the dtype and valid for every element that sizes and strides reach, for reading and
@@ -1058,13 +1058,19 @@ pub(crate) fn reach(dims: &[usize], strides: &[usize]) -> usize {
     dims.iter().zip(strides).fold(1, |sum: usize, (n, s)| sum.saturating_add((n - 1).saturating_mul(*s)))
 }
 
+/// The error for sizes whose bytes no 64-bit number counts.
+#[cold]
+pub fn too_many_bytes(meta: &Meta) -> Error {
+    Error::runtime(format!("Storage size calculation overflowed with sizes={}", meta.dims))
+}
+
 #[cold]
 fn out_of_memory(meta: &Meta) -> Error {
-    let what = match meta.bytes() {
-        Some(b) => format!("you tried to allocate {b} bytes"),
-        None => {
-            format!("a tensor of shape {} and dtype {} does not fit the address space", meta.dims, meta.dtype.name())
-        }
-    };
-    Error::new(ErrorKind::OutOfMemory, format!("DefaultCPUAllocator: can't allocate memory: {what}"))
+    match meta.bytes() {
+        Some(b) => Error::new(
+            ErrorKind::OutOfMemory,
+            format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {b} bytes"),
+        ),
+        None => too_many_bytes(meta),
+    }
 }

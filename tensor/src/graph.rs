@@ -1,4 +1,4 @@
-//! What autograd hangs on a tensor: nodes, edges, leaves.
+//! The backward graph: nodes, edges and leaves.
 //!
 //! Recording is here, beside the tensor, because every op with a gradient pays for it; the loop that walks the graph is in
 //! `torchtpu-autograd`. A [`Node`] keeps the op by value, one edge an input, and the inputs and outputs that the op's
@@ -20,15 +20,15 @@ pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
 /// A function that sees a leaf whose gradient has been accumulated.
 pub type LeafHook = Arc<dyn Fn(&Tensor) -> Result<()> + Send + Sync>;
 
-/// A list of gradients, one an input or output; a gradient that did not come is `None`.
+/// Gradients, one for each input or output. `None` stands for a gradient that no op has computed.
 pub type GradList = Vec<Option<Tensor>>;
 /// A function that sees the gradients of all outputs of a node before it runs and may replace them.
 pub type PreHook = Arc<dyn Fn(&[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
 /// A function that sees the gradients of the inputs and of the outputs of a node that has run and may replace the former.
 pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<Option<GradList>> + Send + Sync>;
 
-/// Puts a gradient in its place. The old one is dropped when the lock is released: that may run the user's code, which may ask for
-/// the same lock.
+/// Stores a gradient, and drops the old one after the lock is released. Dropping it may run the user's code, which may take the
+/// same lock.
 pub fn put(slot: &Mutex<Option<Tensor>>, g: Option<Tensor>) {
     let old = std::mem::replace(&mut *slot.lock().unwrap_or_else(|e| e.into_inner()), g);
     drop(old);
@@ -82,8 +82,10 @@ pub struct LeafHooks {
     pub after: Vec<(u64, LeafHook)>,
     /// Hooks on the accumulation itself.
     pub node: NodeHooks,
-    /// The binding's word: what hooks of the user's are made of, by id, so that a garbage collector can look through them.
+    /// For the binding: the objects of the user's hooks, by id, so that a garbage collector can visit them.
     pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
+    /// The binding's word: the object that a user assigned to `.grad`.
+    pub grad_object: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Hooks on a step of the graph, by the id that removes them.
@@ -93,11 +95,11 @@ pub struct NodeHooks {
     pub pre: Vec<(u64, PreHook)>,
     /// After it has run.
     pub post: Vec<(u64, PostHook)>,
-    /// The binding's word: whatever a user attaches to the step.
+    /// For the binding: an object that the user attaches to the step.
     pub metadata: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// A hook that was taken out. Dropping it may run the user's code, so it is dropped when no lock is held.
+/// A removed hook. The caller drops it when it holds no lock, because dropping it may run the user's code.
 pub type Removed = Option<Box<dyn Any>>;
 
 /// Takes the entry with this id out of a list.
@@ -159,8 +161,8 @@ pub struct Input {
     saved: Option<SavedTensor>,
 }
 
-/// What a node keeps until it has run. Lists are empty when there is nothing in them to say: inputs described as output
-/// 0 is and none of them saved, no output saved.
+/// The tensors that a node saves until it has run. A list is empty where it would hold no information: if all inputs have the
+/// description of output 0 and none is saved, or if no output is saved.
 #[derive(Default)]
 pub struct Kept {
     inputs: SmallVec<[Input; 2]>,
@@ -184,7 +186,7 @@ pub trait BackwardFn: Send + Sync {
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads>;
     /// Drops what was kept; a second backward is an error.
     fn release(&self) {}
-    /// Whether output `nr` shares the elements of an input, so that a write to it would go past this function.
+    /// Whether output `nr` shares the elements of an input. A write to such an output would bypass this function.
     fn is_view_output(&self, _nr: u32) -> bool {
         false
     }
@@ -217,6 +219,8 @@ pub struct NodeExtras {
     pub hooks: NodeHooks,
     /// As [`LeafHooks::objects`].
     pub objects: Vec<(u64, Arc<dyn Any + Send + Sync>)>,
+    /// As [`LeafHooks::grad_object`], for output `.0`.
+    pub grad_objects: Vec<(u32, Arc<dyn Any + Send + Sync>)>,
     /// Where the node was made, in anomaly mode.
     pub traceback: Option<String>,
     /// The node whose gradient made this one, in anomaly mode.
@@ -281,11 +285,11 @@ impl Node {
         self.extras.get().map(|b| &**b)
     }
 
-    /// The function of a node that is not an op's, for who made it.
+    /// The function of a node that no op has made, for the code that made it.
     pub fn user_function(&self) -> Option<&dyn BackwardFn> {
         if let Rule::Function(f) = &self.rule { Some(&**f) } else { None }
     }
-    /// Puts a gradient where `.grad` of output `nr` finds it.
+    /// Stores a gradient for `.grad` of output `nr`.
     pub fn keep_grad(&self, nr: u32, g: Tensor) {
         let slot = {
             let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
@@ -300,7 +304,7 @@ impl Node {
         put(&slot, Some(g));
     }
 
-    /// Puts what a user assigned to `.grad` of output `nr` where it is found, or takes it away.
+    /// Stores the gradient that a user has assigned to `.grad` of output `nr`, or removes it.
     fn assign_grad(&self, nr: u32, g: Option<Tensor>) {
         let mut extras = self.extras().lock().unwrap_or_else(|e| e.into_inner());
         let old = if let Some(i) = extras.retained.iter().position(|(k, _)| *k == nr) {
@@ -319,7 +323,7 @@ impl Node {
     /// with its gradient; a rule leaves out the others where that saves work.
     ///
     /// # Errors
-    /// `Runtime` when what was kept has been freed or changed in place; whatever the rule raises.
+    /// `Runtime` if a saved tensor has been freed or changed in place; any error of the rule.
     pub fn apply(self: &Arc<Node>, g: &[Option<Tensor>], wanted: impl Fn(&Edge) -> bool) -> Result<Grads> {
         let op = match &self.rule {
             Rule::Function(f) => {
@@ -365,17 +369,17 @@ impl Node {
         Ok(grads)
     }
 
-    /// Operand `i` as it is kept for backward, if it is.
+    /// Return operand `i` as it was saved for backward, or `None` if it was not saved.
     ///
     /// # Errors
-    /// `Runtime` when what was kept has been freed or changed in place; whatever a hook raises.
+    /// `Runtime` if the saved tensor has been freed or changed in place; any error of a hook.
     pub fn saved_operand(&self, i: usize) -> Result<Option<Tensor>> {
         let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         let Some(kept) = &*kept else { return Err(second_backward()) };
         kept.inputs.get(i).and_then(|k| k.saved.as_ref()).map(SavedTensor::get).transpose()
     }
 
-    /// Result `nr` as it is kept for backward, if it is.
+    /// Return result `nr` as it was saved for backward, or `None` if it was not saved.
     ///
     /// # Errors
     /// As [`Node::saved_operand`].
@@ -399,7 +403,7 @@ impl Node {
     }
 }
 
-/// The error of a backward through what has been freed.
+/// The error of a second backward, after the saved tensors have been freed.
 #[cold]
 pub fn second_backward() -> Error {
     Error::runtime(
@@ -407,7 +411,7 @@ pub fn second_backward() -> Error {
     )
 }
 
-/// A step that has no gradient, and says why when it is asked for one.
+/// A step without a gradient. Its backward raises an error with the reason.
 struct Refused {
     name: &'static str,
     why: String,
@@ -422,7 +426,7 @@ impl BackwardFn for Refused {
     }
 }
 
-/// An alias of `y`, which has no history, as a result of `x` whose gradients a function computes.
+/// Return an alias of `y` that is recorded as a result of `x`. A function computes its gradients. `y` must have no history.
 pub(crate) fn with_backward(y: &Tensor, x: &[&Tensor], f: Box<dyn BackwardFn>) -> Result<Tensor> {
     Ok(with_backward_n(std::slice::from_ref(y), x, f)?.swap_remove(0))
 }
@@ -440,7 +444,7 @@ pub(crate) fn with_backward_n(y: &[Tensor], x: &[&Tensor], f: Box<dyn BackwardFn
     Ok(out)
 }
 
-/// An alias of `y` through which no gradient flows: backward fails with this text.
+/// Return an alias of `y` whose backward fails with this text.
 pub(crate) fn refuse_backward(y: &Tensor, name: &'static str, why: String) -> Result<Tensor> {
     with_backward(y, &[y], Box::new(Refused { name, why }))
 }
@@ -448,10 +452,10 @@ pub(crate) fn refuse_backward(y: &Tensor, name: &'static str, why: String) -> Re
 /// A long chain is freed in a loop, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
-        // Saved tensors hold the nodes before this one; they go while the edges still do too.
+        // Saved tensors may own the nodes before this one. Drop them while the edges still own these nodes, too.
         *self.kept.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
         if matches!(self.rule, Rule::Function(_)) {
-            // So may whatever a function keeps.
+            // The same is true of tensors that a function has saved.
             self.rule = Rule::Gone;
         }
         let ours = self.edges.len();
@@ -508,7 +512,7 @@ fn input(t: &Tensor, first: &Meta, save: bool) -> Result<Input> {
     Ok(Input { meta: if t.meta() != first { Some(Box::new(*t.meta())) } else { None }, saved })
 }
 
-/// Hangs a new node on the outputs of an op.
+/// Make a new node, and attach it to the outputs of an op.
 #[inline]
 pub(crate) fn record(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     match (x, y) {
@@ -607,7 +611,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     Ok(())
 }
 
-/// Gives a tensor that was written in place its new history. Its own gradient, where it is to be kept, is kept there from now on.
+/// Give a tensor its new history after a write in place. A retained and an assigned gradient move to the new history.
 pub(crate) fn replace_history(x: &Tensor, r: Option<GradRef>, nr: u32) {
     let kept = match x.grad_ref() {
         Some(GradRef::Node(n)) => n.extras_if_any().and_then(|e| {

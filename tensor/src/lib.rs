@@ -50,7 +50,7 @@ pub mod strides;
 pub mod view;
 pub mod warning;
 
-pub use block::{GradRef, Tensor};
+pub use block::{GradRef, Tensor, too_many_bytes};
 pub use device::{Device, DeviceKind};
 pub use dims::Dims;
 pub use error::{Error, ErrorKind, Result};

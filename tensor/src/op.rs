@@ -201,7 +201,7 @@ pub type LowerFn<T> = fn(&T, &mut Func, &[Value], &[Meta]) -> Values;
 /// A gradient in place of that of a fused op's expansion.
 pub type VjpFn<T> = fn(&T, &Saved<'_>, &Tensor) -> Result<Grads>;
 
-/// The rules of an op that has a meaning as a composition, and faster rules where someone wrote them.
+/// The rules of an op that has a meaning as a composition, and optional faster rules.
 pub trait Fused: Debug + Sized {
     /// Name in the trace, in errors and in `grad_fn` names.
     const NAME: &'static str;

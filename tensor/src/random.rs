@@ -192,7 +192,7 @@ impl Generator {
 static CPU: OnceLock<Generator> = OnceLock::new();
 /// The default generators of devices that were drawn for or seeded, by ordinal.
 static DEVICES: Mutex<Vec<Generator>> = Mutex::new(Vec::new());
-/// What default generators of devices that were not met yet start from, once somebody has said so.
+/// The seed from `manual_seed`, for default generators that are made later.
 static SEED: Mutex<Option<u64>> = Mutex::new(None);
 
 /// A number that differs from run to run.

@@ -53,7 +53,7 @@ pub trait SavedTensorHooks: Send + Sync {
 #[derive(Default)]
 struct Hooks {
     stack: Vec<Arc<dyn SavedTensorHooks>>,
-    /// Why there must be none, where somebody said so.
+    /// Why hooks are not allowed, while they are disabled.
     disabled: Option<String>,
 }
 

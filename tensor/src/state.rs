@@ -129,7 +129,7 @@ pub fn install_place(f: fn() -> Option<String>) {
     let _ = PLACE.set(f);
 }
 
-/// Where in the user's program the current call is, if anybody knows; for errors that are raised later.
+/// The place of the current call in the user's program, if it is known. Errors that are raised later name it.
 pub(crate) fn place() -> Option<String> {
     PLACE.get().and_then(|f| f())
 }

@@ -147,7 +147,7 @@ impl ViewInfo {
         }
     }
 
-    /// Says how this view, which nobody has seen yet, was made.
+    /// Set how this view was made. The view must not have been handed out yet.
     pub(crate) fn set_made(&self, made: Made) {
         self.made.store(made as u8, Relaxed);
     }
@@ -207,7 +207,7 @@ impl ViewInfo {
         self.history_version.store(x.version(), Relaxed);
     }
 
-    /// Makes this view, which nobody has seen yet, none to callers.
+    /// Make callers see this view as a tensor of its own. It must not have been handed out yet.
     pub(crate) fn hide(&self) {
         self.hidden.store(true, Relaxed);
     }

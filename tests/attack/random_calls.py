@@ -48,7 +48,7 @@ TEXTS = [
     "ii->i", "ortho", "cpu", "cpu:7", "tpu:7", "meta", "\x00", "é", "\ud800", "x" * 1000,
 ]
 INTERNAL = re.compile(
-    r"PanicException|internal error|unreachable|index out of bounds|Option::unwrap|Result::unwrap|attempt to |range end index|"
+    r"PanicException|internal error, please|unreachable|index out of bounds|Option::unwrap|Result::unwrap|attempt to |range end index|"
     r"range start index|slice index|capacity overflow|assertion|a bug of that op|please report|copy_from_slice|failed to legalize|"
     r"StableHLO|stablehlo|INTERNAL:|UNIMPLEMENTED:|INVALID_ARGUMENT:|LLVM"
 )

@@ -1,8 +1,10 @@
-"""Short forms of the attacks in ``tests/attack``; ``make attack`` runs the long ones, and random calls."""
+"""Short forms of the attacks in ``tests/attack``; ``make attack`` runs the long ones."""
 
 import importlib.util
 import pathlib
 import sys
+
+import pytest
 
 FOLDER = pathlib.Path(__file__).parent.parent / "attack"
 
@@ -14,6 +16,13 @@ def load(name):
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+def test_random_calls_neither_crash_nor_hang_nor_raise_internal_errors(device):
+    calls, findings = load("random_calls").attack(8, seed=100, devices=[device])
+    assert calls > 50
+    assert findings == []
 
 
 def test_threads_that_train_at_once_get_the_results_of_one_alone():

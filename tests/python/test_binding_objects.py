@@ -224,6 +224,23 @@ def test_numpy_refuses():
         torch.from_numpy([1])
 
 
+@pytest.mark.parametrize(
+    ("array", "name"),
+    [
+        (np.array(["a"]), "str_"),
+        (np.array([None]), "object_"),
+        (np.array([b"x"]), "bytes_"),
+        (np.array(["2020-01-01"], dtype="M8[D]"), "datetime64"),
+        (np.zeros(2, dtype=[("a", "i4")]), "void"),
+        (np.zeros(2, dtype=np.uint16), "uint16"),
+    ],
+)
+@pytest.mark.parametrize("make", [torch.from_numpy, torch.tensor, torch.as_tensor])
+def test_refused_numpy_dtypes_are_named_as_numpys_classes(make, array, name):
+    with pytest.raises(TypeError, match=f"^can't convert np.ndarray of type numpy.{name}. The only supported types are: "):
+        make(array)
+
+
 def test_tensor_from_data():
     assert torch.tensor([1, 2]).dtype == torch.int64
     assert torch.tensor([1, 2.0]).dtype == torch.float32

@@ -2,6 +2,7 @@
 
 import collections
 import gc
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -143,6 +144,62 @@ def test_persistent_workers_serve_several_epochs_of_a_stream():
 def test_an_error_in_a_worker_keeps_its_type_and_text():
     with pytest.raises(KeyError, match="Caught KeyError in DataLoader worker process 0"):
         list(DataLoader(Failing(), num_workers=1))
+
+
+def test_workers_end_with_the_error_that_they_caused():
+    loader = DataLoader(Failing(), num_workers=2)
+    gc.disable()
+    try:
+        with pytest.raises(KeyError):
+            list(loader)
+        assert multiprocessing.active_children() == []
+    finally:
+        gc.enable()
+
+
+class Ending(Squares):
+    def __getitem__(self, i):
+        if i == 5:
+            raise StopIteration
+        return i
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sample_that_raises_stop_iteration_ends_the_epoch(workers):
+    assert [batch.tolist() for batch in DataLoader(Ending(), batch_size=2, num_workers=workers)] == [[0, 1], [2, 3]]
+
+
+class Layouts(Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, i):
+        return [
+            torch.arange(6.0).view(2, 3).t(),
+            torch.ones(1, 2, 2, 2).contiguous(memory_format=torch.channels_last),
+            torch.zeros(2, 1).expand(2, 3),
+            torch.tensor([1 + 2j]).conj(),
+            torch.tensor(2.5, dtype=torch.bfloat16),
+            torch.empty(0, 3, dtype=torch.int16),
+            torch.tensor([True, False]),
+        ]
+
+
+def test_tensors_from_workers_keep_values_dtypes_and_strides():
+    (batch,) = DataLoader(Layouts(), batch_size=None, num_workers=1)
+    for x, y in zip(batch, Layouts()[0]):
+        assert x.dtype == y.dtype and x.shape == y.shape and torch.equal(x, y)
+        assert x.stride() == torch.empty_like(y).stride()
+
+
+def test_a_loader_with_workers_imports_no_numpy():
+    code = """
+import sys
+import pytpu as torch
+assert [b.tolist() for b in torch.utils.data.DataLoader(range(3), num_workers=1)] == [[0], [1], [2]]
+print("numpy" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "False\n"
 
 
 class Slow(Squares):

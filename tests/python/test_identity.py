@@ -20,9 +20,8 @@ HOMES = json.loads((pathlib.Path(__file__).parent / "goldens" / "names.json").re
 
 # What the extension defines by other names: one object here where PyTorch has two, or a name that only Rust can change.
 BY_THE_EXTENSION = {
-    "torch": {"Generator", "Future", "PyTorchFileReader", "is_tensor", "fill_", "zero_", "to_dlpack", "TensorType"},
-    "torch.special": None,
-    "torch.linalg": {"LinAlgError", "matmul", "multi_dot"},
+    "torch": {"Future", "PyTorchFileReader", "to_dlpack", "TensorType"},
+    "torch.linalg": {"LinAlgError", "multi_dot"},
 }
 # Wrappers in PyTorch whose qualified name says how they were made, deprecated spellings, and classes that stand for others.
 OTHERWISE = {
@@ -64,10 +63,7 @@ def differing(root):
 
 
 def is_known(full, name):
-    for table in (BY_THE_EXTENSION, OTHERWISE):
-        if full in table and (table[full] is None or name in table[full]):
-            return True
-    return False
+    return any(name in table.get(full, ()) for table in (BY_THE_EXTENSION, OTHERWISE))
 
 
 def test_public_names_say_the_module_that_they_have_in_pytorch():
@@ -223,3 +219,29 @@ def test_torch_save_names_moved_classes_as_pytorch_does():
     assert b"torch.nn.modules.flatten\nFlatten" in data and b"torch.nn.modules.pixelshuffle\nPixelShuffle" in data
     file.seek(0)
     assert isinstance(torch.load(file, weights_only=False)[0], nn.Flatten)
+
+
+# ---- functions of the extension
+
+
+def test_functions_of_special_and_linalg_are_their_own():
+    pairs = [("erf", "erf"), ("expit", "sigmoid"), ("psi", "digamma"), ("digamma", "digamma"), ("round", "round"), ("softmax", "softmax")]
+    for name, of_torch in pairs:
+        f = getattr(torch.special, name)
+        assert f is not getattr(torch, of_torch) and f.__name__ == f"special_{name}" and f.__module__ == "torch._C._special"
+    assert torch.special.psi is not torch.special.digamma and torch.linalg.matmul is not torch.matmul
+    x = torch.tensor([0.25, 0.5])
+    assert torch.equal(torch.special.expit(x), torch.sigmoid(x)) and torch.equal(torch.special.round(x, decimals=1), torch.round(x, decimals=1))
+    assert torch.linalg.matmul(x, x) == torch.matmul(x, x)
+
+
+def test_named_objects_of_the_extension():
+    assert torch.is_tensor.__name__ == torch.is_tensor.__qualname__ == "is_tensor"
+    assert torch.Generator.__module__ == "torch._C" and repr(torch.Generator()).startswith("<torch._C.Generator object at 0x")
+    x = torch.ones(2)
+    assert torch.fill_.__name__ == "fill_" and torch.zero_(torch.fill_(x, 2)) is x and x.sum() == 0
+
+
+def test_operators_are_copied_and_pickled_as_themselves():
+    for op in (torch.ops.aten.add, torch.ops.aten.add.Tensor, torch.ops.aten.special_erf.default):
+        assert copy.copy(op) is copy.deepcopy(op) is pickle.loads(pickle.dumps(op)) is op

@@ -143,6 +143,17 @@ def test_memory_that_numpy_shares_is_not_resized():
     assert t.resize_(1).tolist() == [1.0] and torch.ones(2).resize_(5).shape == (5,)
 
 
+def test_a_storage_that_numpy_shares_is_not_resized():
+    t = torch.ones(4)
+    n = t.numpy()
+    for size in (0, 1000):
+        with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
+            t.untyped_storage().resize_(size)
+    assert not t.untyped_storage().resizable()
+    t[0] = 5
+    assert n.tolist() == [5, 1, 1, 1]
+
+
 def test_an_array_and_its_tensor_share_elements():
     t = torch.zeros(3)
     n = t.numpy()
@@ -235,6 +246,12 @@ def test_mvlgamma_of_a_huge_order_raises():
     x = torch.tensor([200.0], dtype=torch.float64)
     want = sum(torch.lgamma(x - j / 2).item() for j in range(100)) + 100 * 99 / 4 * np.log(np.pi)
     assert abs(torch.mvlgamma(x, 100).item() / want - 1) < 1e-12
+
+
+def test_zeta_of_zero_and_minus_infinity_ends():
+    infinity = float("inf")
+    y = torch.special.zeta(torch.tensor(0.0), torch.tensor([-infinity, infinity, float("nan"), -100.0, 2.0]))
+    assert y.isnan().all()
 
 
 def test_zeta_far_left_of_zero_ends(close):

@@ -19,6 +19,7 @@ __future__.get_swap_module_params_on_conversion _assert _assert_async _check _ch
 _ops.OpOverload _ops.OpOverloadPacket _subclasses.fake_tensor.FakeTensor _subclasses.fake_tensor.is_fake _tensor_str.PRINT_OPTS _utils _VF.lstm
 ao.quantization.DeQuantStub ao.quantization.QuantStub autograd.is_multithreading_enabled backends.cuda.preferred_linalg_library classes
 distributed.DeviceMesh distributed.ProcessGroup distributed.ReduceOp distributed._composable.fsdp distributed._tensor.DTensor
+distributed._tensor.experimental.implicit_replication
 distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper distributed.checkpoint distributed.device_mesh.init_device_mesh
 distributed.distributed_c10d.ProcessGroup distributed.fsdp.FullyShardedDataParallel distributed.fsdp.wrap.transformer_auto_wrap_policy
 distributed.group distributed.is_gloo_available distributed.is_nccl_available distributed.nn.all_reduce distributed.optim distributed.rpc.RRef

@@ -23,7 +23,7 @@ def quiet():
 # ---- identity and size
 
 
-def test_a_storage_is_one_object_while_somebody_has_it(device):
+def test_a_storage_is_one_object_while_it_is_referenced(device):
     x = torch.ones(4, device=device)
     assert x.untyped_storage() is x.untyped_storage() is x.view(2, 2).untyped_storage() is x[1:].untyped_storage()
     assert x.untyped_storage() is not x.clone().untyped_storage()

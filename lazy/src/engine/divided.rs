@@ -127,7 +127,7 @@ impl Engine {
     }
 }
 
-/// A whole that somebody may wait for: none, if it is dropped first.
+/// A whole that other threads may wait for. Dropping it sets `None`, so that they do not wait forever.
 struct Owed(Whole);
 
 impl Drop for Owed {

@@ -153,7 +153,8 @@ struct InFlight {
     _pooled: Vec<Buffer>,
 }
 
-/// The values that a segment owes. Whoever drops them without an outcome, by a panic, fails them: nobody must wait forever.
+/// The values that a segment owes. Dropping them without an outcome, as a panic does, marks them as failed, so that no reader waits
+/// forever.
 struct Outputs(Vec<Arc<Slot>>);
 
 impl Outputs {

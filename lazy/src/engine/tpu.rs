@@ -34,11 +34,8 @@ fn fit(values: &[Meta]) -> Result<()> {
 
 #[cold]
 fn too_large(meta: &Meta) -> Error {
-    let (dims, dtype) = (&meta.dims, meta.dtype.name());
-    Error::new(
-        ErrorKind::OutOfMemory,
-        format!("can't allocate memory: a tensor of shape {dims} and dtype {dtype} does not fit the address space"),
-    )
+    let Some(bytes) = meta.bytes() else { return torchtpu_tensor::too_many_bytes(meta) };
+    Error::new(ErrorKind::OutOfMemory, format!("can't allocate memory: you tried to allocate {bytes} bytes"))
 }
 
 /// Values are placed on the first device only.

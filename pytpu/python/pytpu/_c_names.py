@@ -95,17 +95,22 @@ _IncludeDispatchKeyGuard = _ForceDispatchKeyGuard = _AutoDispatchBelowAutograd =
 
 
 class DisableTorchFunctionSubclass:
-    """A block in which no type of an argument takes calls over."""
+    """A block in which no type of an argument takes calls over. Modes do."""
+
+    _off = 1
 
     def __enter__(self):
-        self._before = _C._set_torch_function_disabled(True)
+        self._before = _C._set_torch_function_disabled(self._off)
         return self
 
     def __exit__(self, *error):
         _C._set_torch_function_disabled(self._before)
 
 
-DisableTorchFunction = DisableTorchFunctionSubclass
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """A block in which neither types of arguments nor modes take calls over."""
+
+    _off = 2
 
 
 def _get_tracing_state():

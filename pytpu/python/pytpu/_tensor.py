@@ -9,8 +9,8 @@ Tensor = _C.Tensor
 _METHODS = {}
 
 
-def method(f):
-    """Make a function a method of ``Tensor``, which subclasses and modes may take over by ``__torch_function__``."""
+def overridable_method(f, name=None):
+    """Return a method of ``Tensor`` that subclasses and modes may take over by ``__torch_function__``."""
 
     @functools.wraps(f)
     def overridable(self, *args, **kwargs):
@@ -18,12 +18,20 @@ def method(f):
             return _C._call_torch_function(overridable, (self,), (self, *args), kwargs)
         return f(self, *args, **kwargs)
 
-    _METHODS[f.__name__] = overridable
+    overridable.__name__ = name or f.__name__
+    overridable.__qualname__ = f"Tensor.{overridable.__name__}"
     return overridable
+
+
+def method(f):
+    """Make a function an overridable method of ``Tensor``."""
+    _METHODS[f.__name__] = overridable_method(f)
+    return _METHODS[f.__name__]
 
 
 def method_of_all(f):
     """Make a function a method of ``Tensor`` that nothing takes over."""
+    f.__qualname__ = f"Tensor.{f.__name__}"
     _METHODS[f.__name__] = f
     return f
 
@@ -37,16 +45,7 @@ def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=
             raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     if gradient is not None and not isinstance(gradient, Tensor):
         raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
-    with_overrides(_C._backward, (self,), (gradient,), retain_graph, create_graph, inputs)
-
-
-def with_overrides(function, *args):
-    """Call a function that runs hooks: they see overrides and modes, also where an override has called `backward`."""
-    before = _C._set_torch_function_disabled(False)
-    try:
-        return function(*args)
-    finally:
-        _C._set_torch_function_disabled(before)
+    _C._backward((self,), (gradient,), retain_graph, create_graph, inputs)
 
 
 def _handle(owner):
@@ -237,7 +236,7 @@ def __array__(self, dtype=None, copy=None):
 Tensor.__array_priority__ = 1000
 
 
-@method_of_all
+@method
 def __array_wrap__(self, array, context=None, return_scalar=False):
     from . import from_numpy
 
@@ -675,11 +674,6 @@ def __rpow__(self, other):
 
 
 @method
-def __rdiv__(self, other):
-    return other / self
-
-
-@method
 def __divmod__(self, other):
     return self // other, self % other
 
@@ -708,7 +702,7 @@ def __torch_function__(cls, func, types, args=(), kwargs=None):
         kwargs = {}
     if not all(issubclass(cls, t) for t in types):
         return NotImplemented
-    before = _C._set_torch_function_disabled(True)
+    before = _C._set_torch_function_disabled(1)
     try:
         result = func(*args, **kwargs)
     finally:
@@ -735,11 +729,11 @@ def _convert(result, cls):
 
 
 # Their names in older versions of Python.
-for _name, _f in (("__nonzero__", "__bool__"), ("__long__", "__int__"), ("__div__", "__truediv__"), ("__idiv__", "__itruediv__")):
+_OLD_NAMES = {"nonzero": "bool", "long": "int", "div": "truediv", "idiv": "itruediv", "rdiv": "rtruediv"}
+for _name, _f in ((f"__{old}__", f"__{new}__") for old, new in _OLD_NAMES.items()):
     setattr(Tensor, _name, getattr(Tensor, _f))
 
 for _name, _f in _METHODS.items():
-    _f.__qualname__ = f"Tensor.{_name}"
     setattr(Tensor, _name, _f)
 Tensor.__torch_function__ = __torch_function__
 del _name, _f

@@ -1,10 +1,12 @@
 """Functions of the ``torch`` module that are no ops: they ask about tensors, or change a setting."""
 
+import functools
 import importlib as _importlib
 import math
 import warnings
 
 from . import _C
+from ._tensor import overridable_method as _overridable_method
 from .overrides import _overridable
 
 __all__ = [
@@ -103,6 +105,19 @@ def set_warn_always(b):
     _settings["warn_always"] = b
 
 
+def _seen_by_modes(function):
+    """Return the function, which modes may take over. Types of arguments are not asked, as in PyTorch."""
+
+    @functools.wraps(function)
+    def seen(*args, **kwargs):
+        if _C._has_torch_function(()):
+            return _C._call_torch_function(seen, (), args, kwargs)
+        return function(*args, **kwargs)
+
+    return seen
+
+
+@_seen_by_modes
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
     """A tensor of ``obj``: on the same memory where that is possible, a copy where it is not or where ``copy`` is true.
 
@@ -183,6 +198,7 @@ def _on_storage(storage, dtype):
     return flat
 
 
+@_seen_by_modes
 def scalar_tensor(s, *, dtype=None, device=None, requires_grad=False):
     """A tensor without dimensions."""
     return _C.tensor(s, dtype=dtype or _C.get_default_dtype(), device=device, requires_grad=requires_grad)
@@ -628,11 +644,13 @@ def _polygamma_(self, n):
     return self.copy_(_C._ops.polygamma(n, self))
 
 
-fill_, zero_ = _C.Tensor.fill_, _C.Tensor.zero_
-_C.Tensor.polygamma, _C.Tensor.polygamma_, _C.Tensor.dist = _polygamma, _polygamma_, dist
+fill_, zero_ = _C._ops.fill_, _C._ops.zero_
 
-for _name_, _function in (("nonzero", nonzero), ("norm", _method_norm), ("unique", unique), ("unique_consecutive", unique_consecutive)):
-    setattr(_C.Tensor, _name_, _function)
+for _name_, _function in {
+    "dist": dist, "nonzero": nonzero, "norm": _method_norm, "polygamma": _polygamma, "polygamma_": _polygamma_, "unique": unique,
+    "unique_consecutive": unique_consecutive,
+}.items():  # fmt: skip
+    setattr(_C.Tensor, _name_, _overridable_method(_function, _name_))
 del _name_, _function
 
 
@@ -823,7 +841,7 @@ for _k in ("allclose", "isclose", "count_nonzero", "diff", "inner", "is_same_siz
     if hasattr(_C._functions, _k):
         globals()[_k] = getattr(_C._functions, _k)
     elif not hasattr(_C.Tensor, _k) and _k != "tensordot":
-        setattr(_C.Tensor, _k, globals()[_k])
+        setattr(_C.Tensor, _k, _overridable_method(globals()[_k]))
 del _k
 
 

@@ -8,8 +8,6 @@ globals().update({k[len(_PREFIX) :]: v for k, v in vars(_C._ops).items() if k.st
 #: A decomposition failed, or a matrix has no inverse.
 LinAlgError = _C._LinAlgError
 
-matmul = _C._ops.matmul
-
 
 def multi_dot(tensors, *, out=None):
     """The product of a chain of matrices, in the cheapest order."""

@@ -7,16 +7,8 @@ overload is chosen by the arguments all the same, so those of one operator are o
 from . import _C
 
 
-class OpOverload:
-    """One overload of an operator."""
-
-    def __init__(self, packet, overload):
-        self.overloadpacket = packet
-        self._overloadname = overload
-        self.__name__ = f"{packet.__name__}.{overload}"
-
-    def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
-        return self_.overloadpacket._op(*args, **kwargs)
+class _Unique:
+    """What exists once for its name: copies are the object itself, and pickles hold the name, which is its text."""
 
     def __copy__(self):
         return self
@@ -26,6 +18,18 @@ class OpOverload:
 
     def __reduce__(self):
         return _named, (str(self),)
+
+
+class OpOverload(_Unique):
+    """One overload of an operator."""
+
+    def __init__(self, packet, overload):
+        self.overloadpacket = packet
+        self._overloadname = overload
+        self.__name__ = f"{packet.__name__}.{overload}"
+
+    def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
+        return self_.overloadpacket._op(*args, **kwargs)
 
     def __repr__(self):
         return f"<OpOverload(op='{self.overloadpacket._qualified_op_name.replace('::', '.')}', overload='{self._overloadname}')>"
@@ -39,7 +43,7 @@ class OpOverload:
         return self.overloadpacket._qualified_op_name + suffix
 
 
-class OpOverloadPacket:
+class OpOverloadPacket(_Unique):
     """An operator with all of its overloads."""
 
     def __init__(self, namespace, name, op):
@@ -55,15 +59,6 @@ class OpOverloadPacket:
         """Names of the overloads."""
         heads = (schema.partition("(")[0] for schema in self._schemas)
         return [head.partition(".")[2] or "default" for head in heads] or ["default"]
-
-    def __copy__(self):
-        return self
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def __reduce__(self):
-        return _named, (str(self),)
 
     def __getattr__(self, name):
         # A method's overloads are not listed; any well-formed name stands for it.

@@ -8,7 +8,7 @@ from ._C import Tensor
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
-# One object for each storage, as long as somebody has it: `x.untyped_storage() is x.untyped_storage()`.
+# One object for each storage while a reference to it exists: `x.untyped_storage() is x.untyped_storage()`.
 _known = weakref.WeakValueDictionary()
 
 
@@ -87,7 +87,7 @@ class _Storage:
         return self.untyped()._filename
 
     def resizable(self):
-        """Whether `resize_` is allowed: not for memory that another object owns."""
+        """Whether `resize_` is allowed: not for memory that another object owns, or that a NumPy array shares."""
         return self.untyped()._is_resizable
 
     def tolist(self):
@@ -181,7 +181,8 @@ class UntypedStorage(_Storage):
     """Bytes: so many, those given, or with `_of` those of a tensor."""
 
     _filename = None
-    _is_resizable = True
+    # Whether another object, such as a mapped file, owns the memory.
+    _is_foreign = False
     # The tensors on this memory that were asked for it, by their addresses, as weak references.
     _tensors = None
 
@@ -210,8 +211,13 @@ class UntypedStorage(_Storage):
     def _of_part(cls, tensor, filename=None):
         """Of memory that another object owns."""
         new = cls._of(tensor)
-        new._is_resizable, new._filename = False, filename
+        new._is_foreign, new._filename = True, filename
         return new
+
+    @property
+    def _is_resizable(self):
+        # A NumPy array on the memory keeps the size as well: it goes on reading the old memory otherwise.
+        return not self._is_foreign and self._tensor._is_resizable()
 
     def _watch(self, tensor):
         """Remembers a tensor on this memory, which `resize_` has to move."""

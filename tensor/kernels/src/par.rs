@@ -17,7 +17,7 @@ impl<T> Clone for Shared<T> {
 }
 impl<T> Copy for Shared<T> {}
 
-// SAFETY: whoever builds one splits the elements between threads (see `slice`).
+// SAFETY: the code that builds one splits the elements between threads (see `slice`).
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}

@@ -127,8 +127,8 @@ const fn new_job() -> Job {
     Job::new(AtomicU64::new(0), UnsafeCell::new(None), AtomicUsize::new(0), AtomicUsize::new(0))
 }
 
-/// Threads of somebody else, on which kernels may run for a time: those of the runtime that calls them. A second pool beside
-/// its own would have the two compete for processors.
+/// Threads of the calling runtime, lent to kernels for a time. A second pool beside the runtime's own would compete with it for
+/// processors.
 pub trait Lender {
     /// Has `task` run on one of the threads, sooner or later, perhaps here and now. It may also be dropped.
     fn lend(&self, task: Box<dyn FnOnce() + Send>);

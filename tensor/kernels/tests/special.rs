@@ -440,6 +440,8 @@ fn functions_of_two_numbers_are_right_to_twelve_digits() {
             (0.5, 2.0, f64::NAN),
             (2.0, -1.0, f64::INFINITY),
             (2.5, -1.5, f64::NAN),
+            (0.0, f64::NEG_INFINITY, f64::NAN),
+            (0.0, f64::NAN, f64::NAN),
         ],
     );
     check2(

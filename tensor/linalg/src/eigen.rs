@@ -78,7 +78,7 @@ pub fn eigh<T: Number>(a: &[T], n: usize, upper: bool, values: &mut [T::Part], v
         c.data.iter_mut().for_each(|v| *v = times(*v, scale));
     }
     let compute = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
-    let mut w = vec![T::ZERO; n];
+    let mut w = memory::filled(T::ZERO, n);
     let mut u = vectors.is_some().then(|| Columns::zeros(n, n));
     let needs = evd::self_adjoint_evd_scratch::<T>(n, compute, Par::Seq, Default::default());
     let done = with_memory(needs, |stack| {
@@ -139,7 +139,7 @@ pub fn svd<T: Number>(
         return true;
     }
     let scale = scale_of(a);
-    let scaled: Option<Vec<T>> = scale.map(|scale| a.iter().map(|&v| times(v, scale)).collect());
+    let scaled: Option<Vec<T>> = scale.map(|scale| memory::collect(a.len(), a.iter().map(|&v| times(v, scale))));
     let a = scaled.as_deref().unwrap_or(a);
     let c = Columns::from_rows(a, m, n);
     let compute = match (&vectors, full) {
@@ -148,7 +148,7 @@ pub fn svd<T: Number>(
         (_, true) => ComputeSvdVectors::Full,
     };
     let few = m.min(n);
-    let mut w = vec![T::ZERO; few];
+    let mut w = memory::filled(T::ZERO, few);
     let mut parts = vectors
         .is_some()
         .then(|| (Columns::zeros(m, if full { m } else { few }), Columns::<T>::zeros(n, if full { n } else { few })));
@@ -221,7 +221,7 @@ pub(crate) fn of_real<P: Number<Part = P> + Float + RealField>(a: &[P], n: usize
     if n == 0 {
         return Some((Vec::new(), Vec::new()));
     }
-    let (mut re, mut im) = (vec![P::ZERO; n], vec![P::ZERO; n]);
+    let (mut re, mut im) = (memory::filled(P::ZERO, n), memory::filled(P::ZERO, n));
     let mut u = memory::filled(P::ZERO, if vectors { n * n } else { 0 });
     let needs = evd::evd_scratch::<P>(n, ComputeEigenvectors::No, compute(vectors), Par::Seq, Default::default());
     with_memory(needs, |stack| {
@@ -230,7 +230,7 @@ pub(crate) fn of_real<P: Number<Part = P> + Float + RealField>(a: &[P], n: usize
         evd::evd_real(a, diagonal(&mut re), diagonal(&mut im), None, u, Par::Seq, stack, Default::default())
     })
     .ok()?;
-    let values = re.iter().zip(&im).map(|(&re, &im)| Complex { re, im }).collect();
+    let values = memory::collect(n, re.iter().zip(&im).map(|(&re, &im)| Complex { re, im }));
     // Two columns hold the parts of one vector, whose conjugate belongs to the conjugate value.
     let mut v = memory::filled(Complex::new(P::ZERO, P::ZERO), u.len());
     let mut j = 0;
@@ -258,7 +258,7 @@ where
     if n == 0 {
         return Some((Vec::new(), Vec::new()));
     }
-    let mut w = vec![Complex::<P>::ZERO; n];
+    let mut w = memory::filled(Complex::<P>::ZERO, n);
     let mut v = memory::filled(Complex::<P>::ZERO, if vectors { n * n } else { 0 });
     let needs =
         evd::evd_scratch::<Complex<P>>(n, ComputeEigenvectors::No, compute(vectors), Par::Seq, Default::default());

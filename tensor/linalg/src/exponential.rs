@@ -67,10 +67,10 @@ pub fn matrix_exp<T: Number>(a: &mut [T], n: usize) {
     let odd = product(x.view(), half([c[13], c[11], c[9]], [c[7], c[5], c[3], c[1]]).view());
     let even = half([c[12], c[10], c[8]], [c[6], c[4], c[2], c[0]]);
     let mut below = memory::filled(T::Wide::ZERO, n * n);
-    let mut above = below.clone();
+    let mut above = memory::filled(T::Wide::ZERO, n * n);
     combined(n, &[1.0, -1.0], &[&even, &odd]).write_rows(&mut below);
     combined(n, &[1.0, 1.0], &[&even, &odd]).write_rows(&mut above);
-    let mut pivots = vec![0; n];
+    let mut pivots = memory::filled(0, n);
     crate::lu(&mut below, n, n, &mut pivots);
     crate::lu_solve(&below, &pivots, &mut above, n, n);
     let mut y = Columns::from_rows(&above, n, n);

@@ -1,6 +1,6 @@
 //! Memory for matrices, or an unwinding where there is none: `Vec` would end the process.
 //!
-//! The text is that of `torchtpu_kernels::memory`, which this crate does not know; whoever catches one catches both.
+//! The text equals that of `torchtpu_kernels::memory`, which this crate does not depend on, so that a caller catches both alike.
 
 /// Unwinds for want of `bytes` bytes.
 #[cold]

@@ -283,6 +283,9 @@ pub(crate) fn spaced(
 
 /// `start + step * i`, computed wide enough for the dtype.
 fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+    if len > i64::MAX as usize {
+        return Err(Error::runtime("invalid size, possible overflow?"));
+    }
     if device.kind == DeviceKind::Cpu {
         let meta = Meta { dims: Dims::new(&[len]), dtype, device };
         let y = Tensor::empty(&meta)?;
@@ -397,7 +400,7 @@ fn empty_strided(dims: &[i64], strides: &[i64], o: (DType, Device)) -> Result<Te
     }
     let d = sizes(dims)?;
     let mut last = dims.iter().zip(strides).map(|(&n, &s)| (n - 1).checked_mul(s).filter(|v| *v >= 0 || n == 0));
-    let last = last.try_fold(0i64, |a, v| a.checked_add(v?.max(0)));
+    let last = last.try_fold(0i64, |a, v| a.checked_add(v?.max(0))).filter(|last| *last < i64::MAX);
     let Some(last) = last.filter(|_| strides.iter().all(|s| *s >= 0)) else {
         return Err(Error::runtime(format!(
             "Storage size calculation overflowed with sizes={dims:?} and strides={strides:?}"
@@ -454,10 +457,10 @@ fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Device)) -> Result
     if (s > 0.0 && a > b) || (s < 0.0 && a < b) {
         return Err(Error::runtime("upper bound and lower bound inconsistent with step sign"));
     }
-    if o.0 == DType::Bool {
+    if o.0 == DType::Bool || o.0.is_complex() {
         return Err(super::complex::unsupported("range_cpu", o.0));
     }
-    counted(((b - a) / s).floor() as usize + 1, start, step, o.0, o.1)
+    counted((((b - a) / s).floor() as usize).saturating_add(1), start, step, o.0, o.1)
 }
 
 /// `x` with a number everywhere; a 0-d tensor is a number whose gradient counts.

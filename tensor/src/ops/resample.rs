@@ -266,18 +266,18 @@ impl Op for Resample {
             let entries = (0..rows).flat_map(|r| taps.row(r).map(move |e| (r, e)));
             let flat: Vec<usize> = memory::collect(entries.map(|(r, e)| r * inputs + taps.positions[e]));
             let matrix = if size <= DENSE {
-                let mut m = vec![0.0; size];
+                let mut m = memory::filled(0.0, size);
                 for (e, &at) in flat.iter().enumerate() {
                     m[at] += if bits > 0 { weights[e] as f64 } else { taps.weights[e] };
                 }
                 if bits > 0 {
-                    let m: Vec<i64> = m.iter().map(|&w| w as i64).collect();
+                    let m: Vec<i64> = memory::collect(m.iter().map(|&w| w as i64));
                     f.dense_i64(&m, &[rows, inputs], wide)
                 } else {
                     f.dense_f64(&m, &[rows, inputs], wide)
                 }
             } else {
-                let at: Vec<i64> = flat.iter().map(|&p| p as i64).collect();
+                let at: Vec<i64> = memory::collect(flat.iter().map(|&p| p as i64));
                 let at = f.dense_i64(&at, &[at.len()], ElementType::S64);
                 let w = if bits > 0 {
                     f.dense_i64(&weights, &[flat.len()], wide)

@@ -10,6 +10,7 @@ use crate::ops::matmul::linear;
 use crate::ops::recurrence::{Eager, forward_step, recurrence};
 use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DeviceKind, Error, Result, Tensor, samples};
+use torchtpu_kernels::memory;
 
 /// Which layer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -147,7 +148,7 @@ fn run_packed(
     let gx = linear(x, w.ih, w.b_ih)?;
     let is_packed = sizes.last().is_some_and(|&size| size > 0)
         && sizes.is_sorted_by(|a, b| a >= b)
-        && sizes.iter().sum::<i64>() == gx.dims()[0] as i64
+        && total(sizes) == gx.dims()[0] as i64
         && start.h.dims()[0] as i64 == sizes[0];
     if is_packed && gx.device().kind == DeviceKind::Tpu && w.hr.is_none() {
         return run_padded(kind, &gx, sizes, start, w, reverse);
@@ -203,11 +204,11 @@ fn run_padded(
     let first: Vec<i64> = sizes.iter().scan(0, |at, &size| Some(std::mem::replace(at, *at + size))).collect();
     let length = |b: i64| sizes.partition_point(|&size| size > b) as i64;
     let turned = |t: i64, b: i64| if reverse { length(b) - 1 - t } else { t };
-    let mut packed = vec![0; (steps * batch) as usize];
+    let mut packed = memory::filled(0, (steps * batch) as usize);
     for (t, b) in rows() {
         packed[(t * batch + b) as usize] = first[turned(t, b) as usize] + b;
     }
-    let padded: Vec<i64> = rows().map(|(t, b)| turned(t, b) * batch + b).collect();
+    let padded: Vec<i64> = memory::collect(rows().map(|(t, b)| turned(t, b) * batch + b));
     let last: Vec<i64> = (0..batch).map(|b| (length(b) - 1) * batch + b).collect();
     let pick = |x: &Tensor, at: &[i64]| x.index_select(0, &Tensor::from_slice_on(at, &[at.len()], x.device())?);
     let gx = pick(gx, &packed)?.reshape(&[steps, batch, gates])?;
@@ -386,10 +387,15 @@ fn over_input(kind: Kind, a: &Args<'_>) -> Result<Ret> {
     Ok(answer(turned(&y)?, s))
 }
 
+/// The sum of the sizes; the largest number where they are more.
+fn total(sizes: &[i64]) -> i64 {
+    sizes.iter().fold(0, |sum: i64, &n| sum.saturating_add(n))
+}
+
 fn over_packed(kind: Kind, a: &Args<'_>) -> Result<Ret> {
     let sizes = a.tensor(1)?.to_vec::<i64>()?;
     let rows = a.tensor(0)?.dims().first().copied().unwrap_or(0) as i64;
-    if sizes.iter().any(|&n| n <= 0) || sizes.windows(2).any(|w| w[1] > w[0]) || sizes.iter().sum::<i64>() != rows {
+    if sizes.iter().any(|&n| n <= 0) || sizes.windows(2).any(|w| w[1] > w[0]) || total(&sizes) != rows {
         return Err(Error::runtime(format!(
             "batch_sizes must be positive, sorted in decreasing order and add up to the {rows} rows of data"
         )));

@@ -13,7 +13,7 @@ use crate::{
     DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, promote_types, samples,
 };
 use smallvec::smallvec;
-use torchtpu_kernels::sort as kernels;
+use torchtpu_kernels::{memory, sort as kernels};
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
 
 /// The gradient of an op that picks elements: each goes back to the position it came from.
@@ -385,15 +385,15 @@ fn unique_slices(
     // Numbers are compared through their rank, so that one comparison serves every dtype.
     let rank = unique(&flat, true, false)?.1.to_vec::<i64>()?;
     let row = |i: usize| &rank[i * width..(i + 1) * width];
-    let mut order: Vec<usize> = (0..rows).collect();
+    let mut order: Vec<usize> = memory::collect(0..rows);
     if !consecutive {
         order.sort_by(|&a, &b| row(a).cmp(row(b)));
     }
-    let (mut first, mut number, mut count) = (Vec::new(), vec![0i64; rows], Vec::new());
+    let (mut first, mut number, mut count) = (Vec::new(), memory::filled(0i64, rows), Vec::new());
     for (n, &i) in order.iter().enumerate() {
         if n == 0 || row(i) != row(order[n - 1]) {
-            first.push(i as i64);
-            count.push(0i64);
+            memory::push(&mut first, i as i64);
+            memory::push(&mut count, 0i64);
         }
         number[i] = first.len() as i64 - 1;
         *count.last_mut().expect("pushed at the first") += 1;

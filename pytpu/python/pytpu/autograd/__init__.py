@@ -1,7 +1,6 @@
 """Automatic differentiation."""
 
 from .. import _C
-from .._tensor import with_overrides
 from . import anomaly_mode, function, grad_mode, graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .function import Function, NestedIOFunction
@@ -54,13 +53,16 @@ def backward(
     tensors = _tuple(tensors)
     if not tensors:
         raise RuntimeError("'tensors' argument to `backward()` cannot be empty.")
+    if _C._has_torch_function(tensors):
+        options = {"grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
+        return _C._call_torch_function(backward, tensors, (tensors,), options)
     grads = (None,) * len(tensors) if grad_tensors is None else _tuple(grad_tensors)
     if len(grads) != len(tensors):
         raise RuntimeError(f"got {len(tensors)} tensors and {len(grads)} gradients")
     inputs = None if inputs is None else _tuple(inputs)
     if inputs == ():
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
-    _C._backward(tensors, grads, retain_graph, create_graph, inputs)
+    return _C._backward(tensors, grads, retain_graph, create_graph, inputs)
 
 
 def grad(
@@ -102,7 +104,7 @@ def grad(
     if is_grads_batched:
         found = _batched(outputs, inputs, grads, retain_graph, create_graph, allow)
     else:
-        found = with_overrides(_C._grad, outputs, inputs, grads, retain_graph, create_graph, allow)
+        found = _C._grad(outputs, inputs, grads, retain_graph, create_graph, allow)
     if materialize_grads:
         if any(g is None and isinstance(x, graph.GradientEdge) for g, x in zip(found, inputs)):
             raise RuntimeError(

@@ -15,7 +15,7 @@ _SEE = "See also: https://pytorch.org/docs/main/notes/cuda.html#tensorfloat-32-t
 
 _legacy = "highest"
 _cudnn_allowed = True
-# By backend and op. Convolutions and recurrent layers of CUDA are "tf32" where nobody said otherwise.
+# By backend and op. Convolutions and recurrent layers of CUDA default to "tf32".
 _said = {}
 
 

@@ -28,7 +28,7 @@ class RemovableHandle:
 
     def __setstate__(self, state):
         hooks, self.id, extras = state
-        # A weak reference needs a referent: one that nobody holds is dead at once, which is what is meant.
+        # A weak reference needs an object. A new `OrderedDict` dies at once, which gives a dead reference.
         self.hooks_dict_ref = weakref.ref(hooks if hooks is not None else OrderedDict())
         self.extra_dict_ref = tuple(weakref.ref(d if d is not None else OrderedDict()) for d in extras)
 

@@ -276,7 +276,7 @@ impl Columns for Scattered<'_> {
 
 /// Kernel positions in order.
 fn kernel_positions(k: [usize; 3]) -> Vec<[usize; 3]> {
-    (0..k[0]).flat_map(|a| (0..k[1]).flat_map(move |b| (0..k[2]).map(move |c| [a, b, c]))).collect()
+    memory::collect((0..k[0]).flat_map(|a| (0..k[1]).flat_map(move |b| (0..k[2]).map(move |c| [a, b, c]))))
 }
 
 /// Calls `f(group, whether its product may use all threads)`: many groups are worked on side by side.
@@ -482,18 +482,19 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
         });
         let reached = |d: usize, k: usize| tables[d][k * count[d]..][..count[d]].iter().any(|&o| o != NOTHING);
         let all = kernel_positions(s.k);
-        let kernel: Vec<[usize; 3]> = all.iter().copied().filter(|k| (0..3).all(|d| reached(d, k[d]))).collect();
-        let positions: Vec<usize> = kernel_positions(count)
-            .iter()
-            .map(|p| std::array::from_fn::<usize, 3, _>(|d| rest[d] + p[d] * s.stride[d]))
-            .map(|at| (at[0] * s.x[1] + at[1]) * s.x[2] + at[2])
-            .collect();
+        let kernel: Vec<[usize; 3]> = memory::collect(all.iter().copied().filter(|k| (0..3).all(|d| reached(d, k[d]))));
+        let positions: Vec<usize> = memory::collect(
+            kernel_positions(count)
+                .iter()
+                .map(|p| std::array::from_fn::<usize, 3, _>(|d| rest[d] + p[d] * s.stride[d]))
+                .map(|at| (at[0] * s.x[1] + at[1]) * s.x[2] + at[2]),
+        );
         if positions.is_empty() {
             continue;
         }
         let tables = std::array::from_fn(|d| &tables[d][..]);
         let reads = Reads { source: s.y, positions: count, tables, kernel: &kernel };
-        let picks: Vec<usize> = kernel.iter().map(|k| (k[0] * s.k[1] + k[1]) * s.k[2] + k[2]).collect();
+        let picks: Vec<usize> = memory::collect(kernel.iter().map(|k| (k[0] * s.k[1] + k[1]) * s.k[2] + k[2]));
         let (reads_all, depth) = (kernel.len() == all.len(), og * kernel.len());
         let work = s.cg() * depth * batch * positions.len();
         for first in (0..s.n).step_by(batch) {

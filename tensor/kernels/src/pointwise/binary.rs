@@ -264,7 +264,8 @@ macro_rules! integers {
                 scalar Gcd => $t: |a, b| gcd(a as i64, b as i64) as $t;
                 scalar Lcm => $t: |a, b| {
                     let g = gcd(a as i64, b as i64);
-                    (if g == 0 { 0 } else { (a as i64 / g).wrapping_mul(b as i64).wrapping_abs() }) as $t
+                    // The divisor may be -1, since the smallest number has no absolute value.
+                    (if g == 0 { 0 } else { (a as i64).wrapping_div(g).wrapping_mul(b as i64).wrapping_abs() }) as $t
                 };
                 vector LogicalAnd => bool: |a, b| (a != 0) & (b != 0);
                 vector LogicalOr => bool: |a, b| (a != 0) | (b != 0);

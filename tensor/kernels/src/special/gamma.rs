@@ -315,7 +315,8 @@ pub fn zeta<T: Analytic>(s: &T, q: &T) -> T {
     let [sum, w, last, _] = T::repeat(
         [first, from.clone(), q.of(f64::INFINITY), q.of(0.0)],
         |[sum, w, last, k]| {
-            let more = T::either(&k.below(9.0), &T::not(&w.above(9.0)));
+            // `w` is NaN for an infinite `q`, and `NaN^0` is 1: a loop while `w > 9` is false would not end.
+            let more = T::either(&k.below(9.0), &T::either(&w.below(9.0), &w.is(9.0)));
             T::both(&more, &(sum.abs() * eps).less(&last.abs()))
         },
         |[sum, w, _, k]| {

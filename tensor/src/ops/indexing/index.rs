@@ -364,6 +364,7 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
     }
     let plan = Plan::new(x, indices)?;
     if plan.indices.is_empty() {
+        check_expands(&values, x.dims())?;
         let v = values.expand_dims(x.dims())?;
         return if accumulate { x.add(&v) } else { v.copy() };
     }

@@ -143,9 +143,9 @@ impl Fused for LuFactor {
             let matrices = count(x[0].dims());
             let few = m.min(n);
             let mut pivots = memory::filled(0, matrices * few);
-            let info: Vec<i32> = (0..matrices)
-                .map(|i| kernels::lu(part_mut(&mut a, i, m * n), m, n, part_mut(&mut pivots, i, few)))
-                .collect();
+            let info: Vec<i32> = memory::collect((0..matrices).map(|i| {
+                kernels::lu(part_mut(&mut a, i, m * n), m, n, part_mut(&mut pivots, i, few))
+            }));
             write(&y[0], &a);
             write(&y[1], &pivots);
             write(&y[2], &info);
@@ -288,7 +288,7 @@ impl Fused for Geqrf {
         with_number!(x[0].dtype(), T => {
             let mut a = elements::<T>(x[0]);
             let (matrices, few) = (count(x[0].dims()), m.min(n));
-            let mut tau = vec![T::ZERO; matrices * few];
+            let mut tau = memory::filled(T::ZERO, matrices * few);
             for i in 0..matrices {
                 kernels::qr(part_mut(&mut a, i, m * n), m, n, part_mut(&mut tau, i, few));
             }
@@ -465,8 +465,8 @@ impl Fused for Eigh {
         with_number!(x[0].dtype(), T => {
             let a = elements::<T>(x[0]);
             let matrices = count(x[0].dims());
-            let mut w = vec![<T as Number>::Part::ZERO; matrices * n];
-            let mut v = vec![T::ZERO; if o.vectors { matrices * n * n } else { 0 }];
+            let mut w = memory::filled(<T as Number>::Part::ZERO, matrices * n);
+            let mut v = memory::filled(T::ZERO, if o.vectors { matrices * n * n } else { 0 });
             for i in 0..matrices {
                 let vectors = o.vectors.then(|| part_mut(&mut v, i, n * n));
                 let a = part(&a, i, n * n);
@@ -538,8 +538,8 @@ impl Fused for Eig {
             type Whole = num_complex::Complex<<T as Number>::Part>;
             let a = elements::<T>(x[0]);
             let matrices = count(x[0].dims());
-            let mut w = vec![<Whole as Number>::ZERO; matrices * n];
-            let mut v = vec![<Whole as Number>::ZERO; if o.vectors { matrices * n * n } else { 0 }];
+            let mut w = memory::filled(<Whole as Number>::ZERO, matrices * n);
+            let mut v = memory::filled(<Whole as Number>::ZERO, if o.vectors { matrices * n * n } else { 0 });
             for i in 0..matrices {
                 let a = part(&a, i, n * n);
                 if !a.iter().all(|v| v.modulus().is_finite()) {
@@ -619,9 +619,9 @@ impl Fused for Svd {
             let a = elements::<T>(x[0]);
             let (matrices, few) = (count(x[0].dims()), m.min(n));
             let (rows, columns) = if o.full { (m, n) } else { (few, few) };
-            let mut s = vec![<T as Number>::Part::ZERO; matrices * few];
-            let mut u = vec![T::ZERO; if o.vectors { matrices * m * rows } else { 0 }];
-            let mut v = vec![T::ZERO; if o.vectors { matrices * columns * n } else { 0 }];
+            let mut s = memory::filled(<T as Number>::Part::ZERO, matrices * few);
+            let mut u = memory::filled(T::ZERO, if o.vectors { matrices * m * rows } else { 0 });
+            let mut v = memory::filled(T::ZERO, if o.vectors { matrices * columns * n } else { 0 });
             for i in 0..matrices {
                 let vectors =
                     o.vectors.then(|| (part_mut(&mut u, i, m * rows), part_mut(&mut v, i, columns * n)));
@@ -786,9 +786,9 @@ impl Fused for LdlFactor {
             let mut a = elements::<T>(x[0]);
             let matrices = count(x[0].dims());
             let mut pivots = memory::filled(0, matrices * n);
-            let info: Vec<i32> = (0..matrices)
-                .map(|i| kernels::ldl(part_mut(&mut a, i, n * n), n, o.hermitian, part_mut(&mut pivots, i, n)))
-                .collect();
+            let info: Vec<i32> = memory::collect((0..matrices).map(|i| {
+                kernels::ldl(part_mut(&mut a, i, n * n), n, o.hermitian, part_mut(&mut pivots, i, n))
+            }));
             write(&y[0], &a);
             write(&y[1], &pivots);
             write(&y[2], &info);

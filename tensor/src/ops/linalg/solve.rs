@@ -4,10 +4,11 @@ use super::{
     adjoint, batch_and, count, elements, expect_inexact, expect_square, identity, matrix_size, on_host, part, part_mut,
     with_diagonal, with_number, write,
 };
-use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn};
+use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, same_device};
 use crate::ops::indexing::{tril, triu};
 use crate::{DType, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
+use torchtpu_kernels::memory;
 use torchtpu_linalg as kernels;
 use torchtpu_linalg::Number;
 
@@ -66,6 +67,7 @@ impl Fused for SolveTriangular {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_square("linalg.solve_triangular", x[0], "A")?;
         expect_inexact("linalg.solve_triangular", x[0])?; // C1
+        same_device(x)?;
         let fits = x[1].dims().len() == x[0].dims().len() && {
             let r = x[0].dims().len();
             x[0].dims()[..r - 1] == x[1].dims()[..r - 1] && x[0].dtype() == x[1].dtype()
@@ -121,6 +123,7 @@ impl Fused for CholeskySolve {
         Ok(smallvec![Some(gb), gl])
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        same_device(x)?;
         Ok(x[0].meta().with_dims(*x[0].dims()))
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
@@ -168,6 +171,7 @@ impl Fused for Solve {
         Ok(smallvec![ga, Some(gb)])
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        same_device(x)?;
         Ok(x[1].meta().with_dims(*x[1].dims()))
     }
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
@@ -186,15 +190,13 @@ impl Fused for Solve {
 
 /// Solutions in place of `b`; `a` becomes triangles. Pivots that are zero are told to `info`.
 fn solve<T: Number>(a: &mut [T], b: &mut [T], matrices: usize, n: usize, k: usize, info: &Tensor) {
-    let mut pivots = vec![0; n];
-    let codes: Vec<i32> = (0..matrices)
-        .map(|i| {
-            let (a, b) = (part_mut(a, i, n * n), part_mut(b, i, n * k));
-            let code = kernels::lu(a, n, n, &mut pivots);
-            kernels::lu_solve(a, &pivots, b, n, k);
-            code
-        })
-        .collect();
+    let mut pivots = memory::filled(0, n);
+    let codes: Vec<i32> = memory::collect((0..matrices).map(|i| {
+        let (a, b) = (part_mut(a, i, n * n), part_mut(b, i, n * k));
+        let code = kernels::lu(a, n, n, &mut pivots);
+        kernels::lu_solve(a, &pivots, b, n, k);
+        code
+    }));
     write(info, &codes);
 }
 
@@ -215,7 +217,7 @@ impl Fused for Inverse {
         let (n, _) = matrix_size(x[0].meta());
         with_number!(x[0].dtype(), T => {
             let mut a = elements::<T>(x[0]);
-            let mut b = vec![T::ZERO; a.len()];
+            let mut b = memory::filled(T::ZERO, a.len());
             let matrices = count(x[0].dims());
             for i in 0..matrices {
                 for j in 0..n {
@@ -263,7 +265,7 @@ fn each_diagonal<T: Number>(
     n: usize,
     mut f: impl FnMut(usize, &mut dyn Iterator<Item = T>, bool),
 ) {
-    let mut pivots = vec![0; n];
+    let mut pivots = memory::filled(0, n);
     for i in 0..matrices {
         let a = part_mut(a, i, n * n);
         kernels::lu(a, n, n, &mut pivots);
@@ -283,14 +285,14 @@ const MINORS: usize = 48;
 /// take the memory of `n^4` numbers a matrix.
 fn cofactors(a: &Tensor) -> Result<Tensor> {
     let (n, _) = matrix_size(a.meta());
-    let rest: Vec<i64> = (0..n).flat_map(|i| (0..n).filter(move |j| *j != i)).map(|j| j as i64).collect();
+    let rest: Vec<i64> = memory::collect((0..n).flat_map(|i| (0..n).filter(move |j| *j != i)).map(|j| j as i64));
     let rest = Tensor::from_slice_on(&rest, &[rest.len()], a.device())?;
     let batch: Vec<i64> = a.dims()[..a.dims().len() - 2].iter().map(|n| *n as i64).collect();
     let (n, m) = (n as i64, n as i64 - 1);
     let sizes = |last: [i64; 4]| batch.iter().copied().chain(last).collect::<Vec<i64>>();
     let minors = crate::ops::indexing::index_select(&crate::ops::indexing::index_select(a, -2, &rest)?, -1, &rest)?;
     let minors = minors.reshape(&sizes([n, m, n, m]))?.transpose(-3, -2)?;
-    let signs: Vec<f64> = (0..n * n).map(|k| if (k / n + k % n) % 2 == 0 { 1.0 } else { -1.0 }).collect();
+    let signs: Vec<f64> = memory::collect((0..n * n).map(|k| if (k / n + k % n) % 2 == 0 { 1.0 } else { -1.0 }));
     let signs = Tensor::from_slice_on(&signs, &[n as usize, n as usize], a.device())?.to_dtype(a.dtype())?;
     dispatch::call(Prim::Det(Det), &[&minors])?.mul(&signs)
 }
@@ -301,7 +303,7 @@ impl Fused for Det {
         let (n, _) = matrix_size(x[0].meta());
         with_number!(x[0].dtype(), T => {
             let matrices = count(x[0].dims());
-            let mut det = vec![T::ONE; matrices];
+            let mut det = memory::filled(T::ONE, matrices);
             each_diagonal(&mut elements::<T>(x[0]), matrices, n, |i, pivots, odd| {
                 let product = pivots.fold(T::ONE, |p, v| p * v);
                 det[i] = if odd { -product } else { product };
@@ -359,8 +361,8 @@ impl Fused for Slogdet {
         let (n, _) = matrix_size(x[0].meta());
         with_number!(x[0].dtype(), T => {
             let matrices = count(x[0].dims());
-            let mut sign = vec![T::ONE; matrices];
-            let mut log = vec![<T as Number>::Part::ZERO; matrices];
+            let mut sign = memory::filled(T::ONE, matrices);
+            let mut log = memory::filled(<T as Number>::Part::ZERO, matrices);
             each_diagonal(&mut elements::<T>(x[0]), matrices, n, |i, pivots, odd| {
                 let mut s = if odd { -T::ONE } else { T::ONE };
                 for v in pivots {

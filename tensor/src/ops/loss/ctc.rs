@@ -308,8 +308,9 @@ fn batch(x: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i64], a: &CtcArg
         ))
     };
     let d = targets.dims();
+    let total = labels.iter().fold(0i64, |sum, &n| sum.saturating_add(n));
     match d.len() {
-        1 if labels.iter().sum::<i64>() != d[0] as i64 => return Err(size(labels.iter().sum(), d[0], 0, "")),
+        1 if total != d[0] as i64 => return Err(size(total, d[0], 0, "")),
         2 if d[0] != n => return Err(size(n as i64, d[0], 0, "")),
         2 if longest > d[1] as i64 => return Err(size(longest, d[1], 1, "at least ")),
         1 | 2 => {}

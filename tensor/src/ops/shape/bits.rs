@@ -120,6 +120,23 @@ fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(bytes.ne_scalar(0)?))
 }
 
+/// Whether host memory may be read as elements of a dtype. Memory that another library made may start anywhere.
+fn is_aligned(x: &Tensor, dtype: DType) -> bool {
+    // Complex numbers are aligned as their parts are.
+    let align = if dtype.is_complex() { dtype.size_bytes() / 2 } else { dtype.size_bytes() };
+    x.device().kind != DeviceKind::Cpu || x.numel() == 0 || x.data_ptr().is_multiple_of(align)
+}
+
+/// A copy of a tensor in memory that is aligned for every dtype.
+fn aligned_copy(x: &Tensor) -> Result<Tensor> {
+    crate::warning::warn(
+        "view(dtype) of memory that is not aligned to the elements of the dtype gives a copy: what is written to it does not reach the tensor.",
+    )?;
+    let y = Tensor::empty(x.meta())?;
+    y.copy_(x)?;
+    Ok(y)
+}
+
 fn seen(x: &Tensor, from: DType, to: DType) -> Result<Tensor> {
     if from == to { Ok(x.clone()) } else { dispatch::call_view(Prim::Bits(Bits { from, to }), x) }
 }
@@ -130,7 +147,7 @@ impl Tensor {
     ///
     /// # Errors
     /// `Runtime` where the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives. Bytes in host
-    /// memory that are to be truth values and are neither 0 nor 1 are copied, with a warning.
+    /// memory that are to be truth values and are neither 0 nor 1 are copied, with a warning; so is memory that is not aligned for `dtype`.
     pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
         for (marked, what) in
             [(self.is_conj(), "conjugate view tensors"), (self.is_neg(), "tensors with negative bit set")]
@@ -147,6 +164,7 @@ impl Tensor {
             return x.view_dims(*x.dims());
         }
         let dims = relaid(&Layout::of(&x), from, dtype)?.dims;
+        let x = if is_aligned(&x, dtype) { x } else { aligned_copy(&x)? };
         if dtype == DType::Bool
             && let Some(copy) = normalized_truth(&x)?
         {

@@ -189,7 +189,7 @@ impl Tensor {
             )));
         }
         let from = if start < 0 { start + size } else { start };
-        if from + length > size {
+        if length > size - from {
             return Err(Error::runtime(format!("start ({from}) + length ({length}) exceeds dimension size ({size}).")));
         }
         let op = Slice { dim: d, start: from as usize, len: length as usize, step: 1 };

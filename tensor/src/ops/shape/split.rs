@@ -89,7 +89,7 @@ impl Tensor {
                 "split_size can only be 0 if dimension size is 0, but got dimension size of {n}"
             )));
         }
-        let parts = if size == 0 { 1 } else { ((n + size - 1) / size).max(1) };
+        let parts = if size == 0 { 1 } else { (n as u64).div_ceil(size as u64).max(1) as i64 };
         self.taken_apart("Split", d, (0..parts).map(|i| (i * size, size.min(n - i * size))))
     }
     /// Parts of given sizes along a dimension.
@@ -107,7 +107,7 @@ impl Tensor {
                 "split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sizes:?}"
             )));
         }
-        if sizes.iter().sum::<i64>() != n {
+        if sizes.iter().try_fold(0i64, |sum, &s| sum.checked_add(s)) != Some(n) {
             return Err(Error::runtime(format!(
                 "split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got split_sizes={sizes:?}"
             )));
@@ -132,7 +132,7 @@ impl Tensor {
         }
         let d = normalize_dim(dim, self.dims().len())?;
         let n = self.dims()[d] as i64;
-        let size = (n + chunks - 1) / chunks;
+        let size = (n as u64).div_ceil(chunks as u64) as i64;
         if size == 0 {
             let mut sizes = memory::filled(0, chunks as usize);
             sizes[0] = n;

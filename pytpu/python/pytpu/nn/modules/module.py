@@ -493,8 +493,8 @@ class Module:
         return self
 
     def _apply(self, fn, recurse=True, _seen=None):
-        # A parameter object is kept and its data replaced, so whoever else holds it (a tied layer, an optimiser)
-        # sees the change; `_seen` keeps a shared one from being transformed twice.
+        # Keep each parameter object and replace its data: a tied layer or an optimizer that refers to the object then sees the
+        # change. `_seen` prevents transforming a shared parameter twice.
         seen = set() if _seen is None else _seen
         if recurse:
             for module in self.children():

@@ -45,22 +45,28 @@ def get_worker_info():
 
 
 class _Packed:
-    """A tensor on its way between processes."""
+    """A tensor on its way between processes: bytes, dtype, shape and, if it is not contiguous, strides.
+
+    Bytes and not a NumPy array: unpickling an array imports NumPy. An interrupt during that import leaves a process that cannot
+    import NumPy again.
+    """
 
     def __init__(self, tensor):
         import pytpu as torch
 
+        tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
         self.dtype = str(tensor.dtype).rpartition(".")[2]
-        # NumPy has no bfloat16: those bits travel as integers.
-        tensor = tensor.detach().resolve_conj().resolve_neg()
-        self.array = (tensor.view(torch.int16) if self.dtype == "bfloat16" else tensor).cpu().numpy()
+        self.shape = tuple(tensor.shape)
+        self.stride = None if tensor.is_contiguous() else torch.empty_like(tensor).stride()
+        self.bytes = torch._C._to_bytes(tensor)
 
     def unpack(self):
-        """The tensor again."""
+        """Return the tensor."""
         import pytpu as torch
 
-        tensor = torch.from_numpy(self.array)
-        return tensor.view(torch.bfloat16) if self.dtype == "bfloat16" else tensor
+        dtype = getattr(torch, self.dtype)
+        tensor = torch._C._from_bytes(self.bytes, dtype).view(self.shape)
+        return tensor if self.stride is None else torch.empty_strided(self.shape, self.stride, dtype=dtype).copy_(tensor)
 
 
 def like(batch, values):
@@ -109,7 +115,11 @@ class _Failure:
             error = self.kind(text)
         except Exception:
             error = RuntimeError(self.text)
-        raise error
+        try:
+            raise error
+        finally:
+            # The traceback holds this frame. Without `error` in it there is no cycle, so the loader's workers end with the exception.
+            del error
 
 
 def _seed_numpy(base_seed, worker_id):
@@ -141,7 +151,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
         failure = _Failure(worker_id)
     stream = None
     parent = os.getppid()
-    # What nobody takes any more must not keep this process from ending.
+    # Do not block exit on results that the parent will not read.
     results.cancel_join_thread()
     while True:
         try:
@@ -168,7 +178,8 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
             if not isinstance(answer, _Failure):
                 answer = _mapped(answer, torch.Tensor, _Packed)
         except StopIteration:
-            answer = StopIteration
+            # One that a dataset with indices raises is an error like others.
+            answer = StopIteration if streams else _Failure(worker_id)
         except Exception:
             answer = _Failure(worker_id)
         results.put((epoch, number, worker_id, answer))
