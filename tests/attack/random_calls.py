@@ -105,7 +105,7 @@ class Arguments:
         return self.rng.randint(-10, 12) if p < 0.85 else self.rng.choice(HUGE)
 
     def shape(self):
-        rank = self.rng.choice([0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 7])
+        rank = self.rng.choice([0, 1, 1, 2, 2, 2, 3, 3, 4, 5, 7, 10])
         sizes = self.rng.choice([[1, 2, 3], [2, 3], [3], [4], [0, 1, 2], [5, 7], [1]]) if rank < 6 else [1, 2]
         return [self.rng.choice(sizes) for _ in range(rank)]
 
