@@ -201,7 +201,7 @@ const PROGRAMS: &[(&str, fn() -> Result<f64>)] = &[
     ("conv of few channels", || conv(&[2, 3, 64, 64], &[8, 3, 5, 5])),
     ("conv of many", || conv(&[1, 64, 30, 30], &[64, 64, 1, 1])),
     ("layer_norm", || op("layer_norm", &[Arg::Tensor(&numbers()?), Arg::Ints(&[500])])),
-    ("softmax", || op("softmax", &[Arg::Tensor(&numbers()?), int(-1)])),
+    ("softmax", || op("softmax.int", &[Arg::Tensor(&numbers()?), int(-1)])),
     ("attention", || {
         let x = randn(&[2, 4, 128, 32])?;
         op("scaled_dot_product_attention", &[Arg::Tensor(&x), Arg::Tensor(&x), Arg::Tensor(&x)])
