@@ -86,7 +86,7 @@ nightly: test ecosystem attack fuzz asan miri
 
 attack: $(TEST_SITE)/.installed
 	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)
-	cargo test --test failing_allocator -- --nocapture
+	TORCHTPU_FAIL_EVERY=1 cargo test --test failing_allocator
 
 # libFuzzer writes what it finds interesting to the first folder, and only reads the seeds.
 fuzz:
