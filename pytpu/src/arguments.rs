@@ -396,8 +396,9 @@ impl Overload {
         }
         if let Some(i) = self.new_on {
             // SAFETY: written above.
+            let given = unsafe { out.values[i].assume_init() };
             if out.out.is_null()
-                && matches!(unsafe { out.values[i].assume_init() }, Arg::None)
+                && matches!(given, Arg::None)
                 && let Some(d) = device::current_default()
             {
                 out.values[i].write(Arg::Device(d));

@@ -771,7 +771,8 @@ impl Tensor {
             return Ok(());
         }
         if let Some(GradRef::Node(n)) = self.history()? {
-            return Ok(n.assign_grad(self.output_nr(), g));
+            n.assign_grad(self.output_nr(), g);
+            return Ok(());
         }
         put(&self.leaf()?.grad, g);
         Ok(())

@@ -191,7 +191,7 @@ fn attention_of_16_bit_floats_asks_for_one_pass() {
             let q = Tensor::ones(&[1, 2, 4, 8], dtype, tpu)?.add_scalar(1.0)?;
             q.requires_grad_(true)?;
             let y = scaled_dot_product_attention(&q, &q, &q, &settings)?.sum()?;
-            let g = torchtpu::autograd::grad(&[y], &[q.clone()], &[], None, false, true)?;
+            let g = torchtpu::autograd::grad(&[y], std::slice::from_ref(&q), &[], None, false, true)?;
             g.into_iter().next().flatten().ok_or_else(|| torchtpu::Error::runtime("no gradient"))
         };
         let gradient = run().expect("a gradient");

@@ -267,7 +267,7 @@ impl Engine {
         let Module { text, pooled, precise_products } =
             lower::module(form, &form.outputs, device.platform).map_err(place)?;
         if precise_products > 0 {
-            precision::notify(&device.client.platform_name(), form.precision);
+            precision::notify(device.client.platform_name(), form.precision);
         }
         if let Some(folder) = &device.dump_folder {
             let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));

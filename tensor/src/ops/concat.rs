@@ -2,7 +2,7 @@
 
 use crate::dims::MAX_DIMS;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
-use crate::ops::kernel_call::lower_join;
+use crate::ops::kernel_call::{JoinFew, lower_join};
 use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
@@ -111,8 +111,7 @@ impl Op for Stack {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let dim = self.dim;
         // Operands that get a dimension first are computed by kernels of their own in any case.
-        let few: Option<&dyn Fn(&mut Func, &[Value]) -> Value> =
-            if dim < x[0].rank() { Some(&|f, few| f.concatenate(few, dim)) } else { None };
+        let few: Option<&JoinFew<'_>> = if dim < x[0].rank() { Some(&|f, few| f.concatenate(few, dim)) } else { None };
         if let Some(joined) = lower_join(f, x, y[0].dims[..dim].iter().product(), y, few) {
             return joined;
         }

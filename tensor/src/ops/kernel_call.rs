@@ -389,15 +389,11 @@ const MANY: usize = 64;
 /// compiles a kernel for each of more: 300 sums of four elements took 11 s, and take 2.5 s in groups.
 const JOINED: usize = 8;
 
+/// Joins the rows of a few operands.
+pub(super) type JoinFew<'a> = dyn Fn(&mut Func, &[Value]) -> Value + 'a;
+
 /// `cat` or `stack` of many operands of the same leading sizes, whose product is `rows`, as a call; `None` where the compiler does it.
-/// `few` joins the rows of a few operands.
-pub(super) fn lower_join(
-    f: &mut Func,
-    x: &[Value],
-    rows: usize,
-    y: &[Meta],
-    few: Option<&dyn Fn(&mut Func, &[Value]) -> Value>,
-) -> Option<Values> {
+pub(super) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta], few: Option<&JoinFew>) -> Option<Values> {
     if x.len() <= MANY || f.platform() != (Platform::Cpu { kernels: true }) {
         return None;
     }

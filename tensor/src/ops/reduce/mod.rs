@@ -446,7 +446,7 @@ impl BackwardFn for VarMeanBackward {
 
 /// `var_mean`, whose two results come from one step of the graph, as in PyTorch.
 fn var_mean_at_once(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
-    if !(crate::state::grad_enabled() && x.requires_grad()) || !x.dtype().is_float() {
+    if !(crate::state::grad_enabled() && x.requires_grad() && x.dtype().is_float()) {
         return spread("var_mean", x, dims, correction, keep);
     }
     let (var, mean) = crate::no_grad(|| spread("var_mean", &x.detach(), dims, correction, keep))?;
