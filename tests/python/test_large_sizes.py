@@ -64,7 +64,7 @@ def test_memory_that_is_not_aligned_is_seen_as_a_wider_dtype_by_a_copy(dtype):
     memory = np.zeros(33, np.uint8)
     start = 1 if memory.ctypes.data % 2 == 0 else 0
     memory[start : start + 32] = values.view(np.uint8)
-    x = torch.from_numpy(memory)[start : start + 32]
+    x = torch.from_numpy(memory[start : start + 32])
     with pytest.warns(UserWarning, match="not aligned"):
         seen = x.view(dtype)
     name = str(dtype).removeprefix("torch.")
