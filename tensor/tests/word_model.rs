@@ -3,7 +3,7 @@
 //! The file under test is included with loom's types in place of the standard library's. Loom reports a history that is used after it was
 //! dropped, one that is never dropped, and any assertion that fails in some interleaving.
 
-#![allow(dead_code)]
+#![allow(dead_code, reason = "the model uses only a part of the included file")]
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, Ordering};

@@ -39,7 +39,7 @@ class _Loader(SourceFileLoader):
         return self.path
 
     def exec_module(self, module):
-        """Run the module. Packages import their submodules when one is asked for as an attribute."""
+        """Run the module. A package then imports a submodule on the first access to it as an attribute."""
         own = self.name[len(_ROOT) + 1 :]
         module.__name__ = said_name(self.name)
         hook = None
@@ -276,7 +276,7 @@ def _rename_one(value):
 
 
 def install():
-    """Make ``import torch`` mean this package, in this process and in those that it starts.
+    """Let ``import torch`` give this package, in this process and in the processes that it starts.
 
     Call it before the first ``import torch``, in a script or in the first cell of a notebook. A second call changes nothing. Other
     processes inherit the name through the environment variable ``PYTHONPATH``.

@@ -4,7 +4,7 @@ Pickles, ``inspect`` and libraries name a class by its module. `_as_torch` reads
 has no file here is made: it answers with the names of the module that stands beside it in the table.
 """
 
-# Files of which everything is said to be in one other module.
+# Files whose names are all reported as names of one other module.
 FILES = {
     "_checks": "",
     "_compiled": "_dynamo.eval_frame",

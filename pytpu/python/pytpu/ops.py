@@ -90,7 +90,7 @@ _NAMES_ONLY = {
 
 
 def _rare_op(name):
-    """Operators of aten that libraries name, most of which they never call."""
+    """The operators of aten that libraries name. They call only a few of them."""
     if name == "_to_copy":
 
         def _to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):

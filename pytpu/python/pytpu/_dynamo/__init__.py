@@ -1,4 +1,4 @@
-"""``torch._dynamo``: what scripts and libraries ask of PyTorch's tracer of Python, of which there is none here."""
+"""``torch._dynamo``: the names that scripts and libraries use. This package does not trace Python code."""
 
 from ..compiler import allow_in_graph as allow_in_graph
 from ..compiler import assume_constant_result as assume_constant_result

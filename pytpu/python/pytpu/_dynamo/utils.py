@@ -1,4 +1,4 @@
-"""``torch._dynamo.utils``: what libraries ask of PyTorch's tracer of Python, of which there is none here."""
+"""``torch._dynamo.utils``: the names that libraries use. This package does not trace Python code."""
 
 import collections
 

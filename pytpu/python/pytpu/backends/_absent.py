@@ -35,7 +35,7 @@ class Switches:
 
 
 def linked(**properties):
-    """A class of switches, some of which are properties that settings elsewhere follow."""
+    """The class of a module of switches. A switch may be a property: setting it then changes another setting as well."""
     return type("Switches", (Switches,), properties)
 
 

@@ -77,7 +77,7 @@ def _product(x, y):
 
 
 def _operator(function, args, kwargs):
-    """Return the operator that PyTorch would run and its arguments, or `None` for a function that no policy is asked about."""
+    """Return the operator that PyTorch would run and its arguments, or `None` if the policy is not asked about the function."""
     name = getattr(function, "__name__", "")
     if name.startswith("__") or name.endswith("_"):
         return None
@@ -232,7 +232,7 @@ class _Mode(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if hasattr(func, "__wrapped__"):
-            # A function that is written in Python: its parts are asked about.
+            # The function is written in Python. The policy is asked about the operators that it calls.
             super().__enter__()
             try:
                 return func.__wrapped__(*args, **kwargs)
