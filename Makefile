@@ -11,7 +11,7 @@
 #
 #   make ecosystem  programs of twenty libraries on cpu and tpu: see docs/ecosystem.md
 #   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
-#   make fuzz     cargo-fuzz on the parsers of bytes from outside; needs a nightly compiler       (FUZZ_SECONDS each)
+#   make fuzz     cargo-fuzz and atheris on the parsers of bytes from outside; needs a nightly compiler  (FUZZ_SECONDS each)
 #   make asan     the tests of the kernels and tensors with AddressSanitizer; needs a nightly compiler
 #   make miri     blocks, dimensions and views under Miri; needs a nightly compiler with miri and rust-src
 
@@ -89,12 +89,15 @@ attack: $(TEST_SITE)/.installed
 	TORCHTPU_FAIL_EVERY=1 cargo test --test failing_allocator
 
 # libFuzzer writes what it finds interesting to the first folder, and only reads the seeds.
-fuzz:
+fuzz: $(TEST_SITE)/.installed
 	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
 	@for target in safetensors schema dlpack disk_cache; do \
 		mkdir -p fuzz/corpus/$$target; \
 		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
+	$(PY) -m pip install --quiet --disable-pip-version-check 'atheris>=3,<4'
+	mkdir -p fuzz/corpus/checkpoint_pickle
+	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) fuzz/checkpoint_pickle.py fuzz/corpus/checkpoint_pickle -max_total_time=$(FUZZ_SECONDS)
 	TORCHTPU_MUTATIONS=1000000 cargo test --release --test mutations
 
 asan:

@@ -206,48 +206,62 @@ FORBIDDEN = (
 )
 
 
+class Watch:
+    """Looks at loads in this process, one at a time."""
+
+    def __init__(self):
+        import pytpu as torch
+        from pytpu import safetensors
+
+        # Modules that are imported late are imported now, before code that runs is a finding.
+        import encodings.idna
+        torch.load(io.BytesIO(seeds("zip")[0]))
+        safetensors.load(seeds("safetensors")[0])
+        self._watched, self._executed = False, []
+        self._state = _fingerprint()
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event, arguments):
+        if self._watched and event in FORBIDDEN and "encodings" not in str(arguments):
+            self._executed.append(f"{event} {arguments!r}"[:200])
+
+    def findings(self, load):
+        """Calls `load`, uses what it returns, and gives the texts of what must not happen."""
+        found, began = [], time.monotonic()
+        try:
+            self._watched = True
+            try:
+                loaded = load()
+            finally:
+                self._watched = False
+            _used(loaded)
+        except Exception as error:
+            if isinstance(error, SystemError) or any(word in str(error) for word in ("internal error", "panick", "index out of bounds: the len")):
+                found.append(f"internal error: {error}"[:300])
+        except BaseException as error:
+            found.append(f"{type(error).__name__}: {error}"[:300])
+        if self._executed:
+            found.append(f"ran {self._executed[:3]}")
+            self._executed.clear()
+        if time.monotonic() - began > 10:
+            found.append(f"took {time.monotonic() - began:.0f} s")
+        state = _fingerprint()
+        if state != self._state:
+            found.append("a class or a function changed")
+            self._state = state
+        return found
+
+
 def run(format, count, seed, start, progress):
     """Loads files `start` to `start + count`; returns findings as `(number, text)`."""
-    import pytpu as torch
-    from pytpu import safetensors
-
-    # Modules that are imported late are imported now, before code that runs is a finding.
-    torch.load(io.BytesIO(seeds("zip")[0]))
-    safetensors.load(seeds("safetensors")[0])
-    watched, executed, findings = [False], [], []
-
-    def audit(event, arguments):
-        if watched[0] and event in FORBIDDEN and "encodings" not in str(arguments):
-            executed.append(f"{event} {arguments!r}"[:200])
-
-    sys.addaudithook(audit)
     warnings.simplefilter("ignore")
-    state = _fingerprint()
+    watch, findings = Watch(), []
     with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "file")
         for number in range(start, start + count):
             os.pwrite(progress, b"%12d" % number, 0)
-            data, r, began = file_of(format, seed, number), random.Random(number), time.monotonic()
-            try:
-                watched[0] = True
-                try:
-                    loaded = _load(format, data, os.path.join(folder, "file"), r)
-                finally:
-                    watched[0] = False
-                _used(loaded)
-            except Exception as error:
-                if isinstance(error, SystemError) or any(word in str(error) for word in ("internal error", "panick", "index out of bounds: the len")):
-                    findings.append((number, f"internal error: {error}"[:300]))
-            except BaseException as error:
-                findings.append((number, f"{type(error).__name__}: {error}"[:300]))
-            loaded = None
-            if executed:
-                findings.append((number, f"ran {executed[:3]}"))
-                executed.clear()
-            if time.monotonic() - began > 10:
-                findings.append((number, f"took {time.monotonic() - began:.0f} s"))
-            if _fingerprint() != state:
-                findings.append((number, "a class or a function changed"))
-                state = _fingerprint()
+            data, r = file_of(format, seed, number), random.Random(number)
+            findings += [(number, text) for text in watch.findings(lambda: _load(format, data, path, r))]
     return findings
 
 

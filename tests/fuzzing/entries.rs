@@ -1,7 +1,7 @@
 //! One function for each parser that reads bytes from outside. It must return for every input: no panic, no hang.
 //!
 //! `tests/mutations.rs` calls them with mutated seeds in every `make test`; the targets of `cargo fuzz` (`fuzz/`) call the same
-//! functions with what libFuzzer finds. The pickle reader is written in Python and has its mutation test there.
+//! functions with what libFuzzer finds. The pickle machine is written in Python: `fuzz/checkpoint_pickle.py`, `tests/attack/files.py`.
 
 use sha2::Digest;
 use torchtpu::dlpack::{self, DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, ManagedTensor};
