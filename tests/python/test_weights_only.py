@@ -360,6 +360,46 @@ def test_calls_cannot_take_all_memory():
         load(hostile.ENCODE + hostile.group(hostile.text("\u0590" * 300_000), hostile.text("punycode")) + b"R")
 
 
+def _ten_times(opcode, levels):
+    """A pickle that leaves lists or tuples on the stack which hold one another, ten times each, and the opcode that gets the last."""
+    made = b"("
+    for i in range(levels):
+        items = (b"K\x01" if i == 0 else b"h" + bytes([i - 1])) * 10
+        made += b"](" + items + b"eq" + bytes([i]) if opcode == "list" else b"(" + items + b"tq" + bytes([i])
+    return made + b"t", b"h" + bytes([levels - 1])
+
+
+@pytest.mark.parametrize("kind", ["list", "tuple"])
+@pytest.mark.parametrize("levels", [8, 30])
+def test_arguments_that_hold_one_another_cannot_take_all_time(kind, levels, bounded):
+    made, bomb = _ten_times(kind, levels)
+    cpu, float_storage = hostile.text("cpu"), hostile.named("torch", "FloatStorage")
+    cases = {
+        "function": bomb + b")R",
+        "class": bomb + b")\x81",
+        "function of a type": hostile.FROM_TYPE + hostile.group(bomb, hostile.TENSOR, hostile.FOUR, b"}") + b"R",
+        "elements": hostile.TENSOR + hostile.group(bomb) + b"R",
+        "new elements": hostile.named("torch", "FloatTensor") + hostile.group(bomb) + b"\x81",
+        "elements of a storage": hostile.named("torch.storage", "TypedStorage") + hostile.group(bomb) + b"R",
+        "encoding": hostile.ENCODE + hostile.group(hostile.text("a" * 20_000), bomb) + b"R",
+        "layout": hostile.named("torch.serialization", "_get_layout") + hostile.group(bomb) + b"R",
+        "storage type": hostile.group(hostile.text("storage"), bomb, hostile.text("0"), cpu, hostile.number(4)) + b"Q",
+        "storage key": hostile.group(hostile.text("storage"), float_storage, bomb, cpu, hostile.number(4)) + b"Q",
+        "storage size": hostile.group(hostile.text("storage"), float_storage, hostile.text("0"), cpu, bomb) + b"Q",
+    }
+    for name, case in cases.items():
+        start = time.monotonic()
+        with pytest.raises(pickle.UnpicklingError) as error:
+            load(made + case)
+        assert time.monotonic() - start < 5 and len(str(error.value)) < 10_000, name
+
+
+def test_arguments_that_hold_one_another_in_a_circle_are_refused():
+    circle = b"(]q\x00]q\x01h\x00aat"
+    with pytest.raises(pickle.UnpicklingError, match="hold one another"):
+        load(circle + hostile.TENSOR + hostile.group(b"h\x00") + b"R")
+
+
 def test_compressed_bombs_are_refused(tmp_path):
     path = tmp_path / "bomb.pt"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:

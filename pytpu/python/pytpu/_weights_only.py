@@ -16,6 +16,7 @@ Work and memory are bounded by a multiple of the size of the file: see ``_Budget
 import _compat_pickle
 import collections
 import itertools
+import math
 import pickle
 import struct
 import warnings
@@ -91,11 +92,27 @@ def scan(data):
     raise EOFError("Ran out of input")
 
 
+_CONTAINERS = (tuple, list, dict, set)
+
+
+def _items(container):
+    """What a container holds, the keys of a dict too."""
+    return itertools.chain(container, container.values()) if isinstance(container, dict) else container
+
+
+def _shown(x):
+    """Return `x` as errors show it. Of objects whose text the file decides, and of long text, return only the type."""
+    is_number = x is None or isinstance(x, float) or (isinstance(x, int) and x.bit_length() <= 64)
+    is_short_text = isinstance(x, (str, bytes)) and len(x) <= 100
+    return x if callable(x) or is_number or is_short_text else f"an instance of {type(x)}"
+
+
 class _Budget:
-    """What a file may spend on hashing and on memory that it only claims, in proportion to its size.
+    """What a file may spend on hashing, on calls and on memory that it only claims, in proportion to its size.
 
     A tuple that holds another tuple twice doubles the work of hashing with every level, and a deep one overflows the stack. Keys with
-    equal hashes make each insertion as slow as there are keys. A class may be asked for any number of elements.
+    equal hashes make each insertion as slow as there are keys. A class may be asked for any number of elements. A function that is given
+    lists which hold other lists ten times each meets ten times as many items with every level.
     """
 
     _MAX_DEPTH = 500
@@ -105,12 +122,13 @@ class _Budget:
     def __init__(self, size):
         self.work = 10_000_000 + 16 * size
         self.memory = (64 << 20) + 8 * size
+        self._items = 100_000 + 4 * size
         self._crowds = {}
 
     def charge(self, amount):
         self.work -= amount
         if self.work < 0:
-            raise pickle.UnpicklingError("the keys in this pickle take too much work for its size. The file might be corrupted.")
+            raise pickle.UnpicklingError("the keys and calls in this pickle take too much work for its size. The file might be corrupted.")
 
     def allocate(self, count):
         """Charges bytes that a call asks for; returns whether there are enough."""
@@ -132,6 +150,37 @@ class _Budget:
             crowds = self._crowds[id(container)] = (container, {})
         n = crowds[1][h] = crowds[1].get(h, 0) + 1
         self.charge(n * weight)
+
+    def call(self, args):
+        """Charges a call for the items of its arguments: those of a container as often as they are met."""
+        if not isinstance(args, _CONTAINERS) or not any(isinstance(a, _CONTAINERS) and a for a in args):
+            return
+        # The items of each container, once all of them are counted.
+        counts, open_containers = {}, {id(args)}
+        levels = [[args, iter(_items(args)), 1]]
+        while levels:
+            level = levels[-1]
+            for item in level[1]:
+                if not isinstance(item, _CONTAINERS):
+                    level[2] += 1
+                elif id(item) in counts:
+                    level[2] += counts[id(item)]
+                elif item is level[0]:
+                    level[2] += 1
+                elif id(item) in open_containers:
+                    raise pickle.UnpicklingError("lists in this pickle hold one another. The file might be corrupted.")
+                else:
+                    open_containers.add(id(item))
+                    levels.append([item, iter(_items(item)), 1])
+                    break
+            else:
+                container, _, count = levels.pop()
+                counts[id(container)] = count
+                open_containers.discard(id(container))
+                if levels:
+                    levels[-1][2] += count
+        count = counts[id(args)]
+        self.charge(count if count <= self._items else math.inf)
 
     def _walk(self, key):
         levels, weight = [iter(key)], 1
@@ -182,15 +231,17 @@ class Machine:
             Refused: the function was not pushed by GLOBAL.
         """
         if self._pushed.get(id(function)) is not function:
-            raise Refused(f"Trying to call reduce for unrecognized function {function}")
+            raise Refused(f"Trying to call reduce for unrecognized function {_shown(function)}")
+        self.budget.call(args)
         bounded = self._calls.get(id(function))
         return function(*args) if bounded is None else bounded(self, *args)
 
     def _new(self, kind, args):
         if self._pushed.get(id(kind)) is not kind:
             raise Refused(
-                f"Can only create new object for nn.Parameter or classes allowlisted via `add_safe_globals` but got {kind}"
+                f"Can only create new object for nn.Parameter or classes allowlisted via `add_safe_globals` but got {_shown(kind)}"
             )
+        self.budget.call(args)
         if id(kind) in self._calls:
             # The bounded form makes the same object.
             return self._calls[id(kind)](self, *args)
@@ -301,6 +352,7 @@ class Machine:
                     raise Refused(f"persistent_load id must be tuple or int, but got {type(saved)}")
                 if type(saved) is tuple and saved and saved[0] != "storage" and saved[0] != b"storage":
                     raise Refused(f"Only persistent_load of storage is allowed, but got {type(saved[0])}")
+                self.budget.call(saved)
                 stack.append(self._persistent_load(saved))
             elif op == 0x52:  # REDUCE
                 args = pop()
