@@ -6,6 +6,7 @@ error that is no `Exception`, an internal error, code that ran, or a class that 
 "N files, N findings", and with status 1 if there are any.
 """
 
+import codecs
 import io
 import json
 import os
@@ -107,12 +108,18 @@ def damaged(data, r, head=None):
     return bytes(b)
 
 
+def contents(data):
+    """The files of an archive, as pairs of name and bytes."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return [(i.filename, archive.read(i)) for i in archive.infolist()]
+
+
 def rewritten(data, r, change):
     """An archive with its `data.pkl` changed, and its files in another order, doubled or left out."""
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new, warnings.catch_warnings():
+    with zipfile.ZipFile(out, "w") as new, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        entries = [(i.filename, old.read(i)) for i in old.infolist()]
+        entries = contents(data)
         if r.random() < 0.2:
             r.shuffle(entries)
         if r.random() < 0.1:
@@ -214,7 +221,7 @@ class Watch:
         from pytpu import safetensors
 
         # Modules that are imported late are imported now, before code that runs is a finding.
-        import encodings.idna
+        codecs.lookup("idna")
         torch.load(io.BytesIO(seeds("zip")[0]))
         safetensors.load(seeds("safetensors")[0])
         self._watched, self._executed = False, []
