@@ -3,13 +3,38 @@
 //! libtpu contains the whole TPU compiler, and describes any machine by its name. So the cost of a program on a pod can be
 //! asked for on a laptop.
 
+use crate::chips::{self, Chip};
+use crate::disk::DiskCache;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use torchtpu_pjrt::{CompileOptions, Plugin, Topology, find_libtpu};
+use std::time::Instant;
+use torchtpu_pjrt::{CompileOptions, Estimate, OptionValue, Plugin, Topology, find_libtpu};
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::{Error, Result};
 
+/// What to compile for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Target {
+    /// The machine, such as `v5e:2x2`.
+    pub topology: String,
+    /// Options of the compiler, such as `xla_tpu_scoped_vmem_limit_kib`, by name. Values are read as integers, truth values or numbers
+    /// where they look like it.
+    pub options: Vec<(String, String)>,
+    /// Devices that a program is divided over; 0 and 1 for one.
+    pub num_partitions: usize,
+    /// Bytes of device memory to reckon with, instead of all that the device has.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Target {
+    /// One device of the machine named `topology`, with the compiler's own options.
+    pub fn new(topology: &str) -> Target {
+        Target { topology: topology.into(), ..Target::default() }
+    }
+}
+
 /// What the TPU compiler says about a program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The machine, such as `v5e:2x2`.
     pub topology: String,
@@ -17,52 +42,235 @@ pub struct Report {
     pub devices: usize,
     /// Their kind, such as `TPU v5 lite`.
     pub device_kind: String,
+    /// The version of the compiler.
+    pub compiler: String,
+    /// Estimated time of one execution in seconds: the larger of `compute_seconds` and `memory_seconds`.
+    pub seconds: f64,
+    /// Estimated cycles over the device's clock.
+    pub compute_seconds: f64,
+    /// Bytes accessed over the bandwidth of the device's memory.
+    pub memory_seconds: f64,
+    /// The compiler's estimate of cycles, summed over the optimised program.
+    pub cycles: f64,
     /// Floating-point operations per execution.
     pub flops: f64,
+    /// `flops` over those that the device could do in `seconds`, on `bfloat16`.
+    pub peak_share: f64,
     /// Bytes read and written per execution.
     pub bytes_accessed: f64,
-    /// The compiler's estimate of the time of one execution, in seconds; `None` where it gives none.
+    /// The compiler's roofline of one execution, in seconds; `None` where it gives none. It counts -1 for each op that it cannot cost,
+    /// which is added back: see `unknown_costs`.
     pub optimal_seconds: Option<f64>,
+    /// How many ops `optimal_seconds` leaves out.
+    pub unknown_costs: u64,
+    /// Instructions of the optimised program, outside of fusions.
+    pub instructions: usize,
+    /// Instructions without an estimate of cycles, by opcode.
+    pub uncosted: Vec<(String, usize)>,
     /// Bytes of machine code.
     pub code_bytes: i64,
     /// Bytes of arguments.
     pub argument_bytes: i64,
     /// Bytes of results.
     pub output_bytes: i64,
+    /// Bytes of results that lie in the memory of donated arguments.
+    pub alias_bytes: i64,
     /// Bytes of intermediate values.
     pub temp_bytes: i64,
+    /// Bytes in use at most while it runs: arguments, results that are not aliases, intermediate values and code.
+    pub total_bytes: i64,
+    /// The most bytes at once that the compiler tells, where it does.
+    pub peak_bytes: i64,
+    /// Bytes of memory that the device has.
+    pub memory_bytes: u64,
+    /// Seconds that the compiler took.
+    pub compile_seconds: f64,
+    /// Whether this is what an earlier process found out.
+    pub from_disk: bool,
+    /// Cycles by the compiler's names of instructions: name, count, cycles; most cycles first.
+    pub groups: Vec<(String, usize, f64)>,
+    /// The instructions with most cycles: name, type, cycles.
+    pub largest: Vec<(String, String, f64)>,
+    /// Bytes of arrays along the schedule, without the padding of tiles.
+    pub live_bytes: Vec<u64>,
+    /// The largest arrays where `live_bytes` is highest: name, type, bytes.
+    pub largest_at_peak: Vec<(String, String, u64)>,
     /// All that the compiler's cost analysis says.
     pub costs: BTreeMap<String, f64>,
+}
+
+/// A compiler for one target.
+pub struct Compiler {
+    target: Target,
+    machine: Topology,
+    chip: Chip,
+    options: CompileOptions,
+    disk: Option<DiskCache>,
+}
+
+impl Compiler {
+    /// The compiler for `target`.
+    ///
+    /// # Errors
+    /// `Runtime` when libtpu is not found or does not know the machine.
+    pub fn new(target: Target) -> Result<Compiler> {
+        let path = find_libtpu().ok_or_else(|| {
+            Error::runtime("compiling for a TPU needs libtpu, which was not found").note("pip install libtpu")
+        })?;
+        let fail = |e: torchtpu_pjrt::Error| failure(&target.topology, &e);
+        let chip = chips::of_topology(&target.topology).ok_or_else(|| {
+            Error::value(format!(
+                "topology: '{}' names no TPU generation; expected one of {} with its shape, such as 'v5e:2x2'",
+                target.topology,
+                chips::names()
+            ))
+        })?;
+        let plugin = Plugin::load(path).map_err(fail)?;
+        let machine = Topology::create(&plugin, &target.topology, &[]).map_err(fail)?;
+        let partitions = target.num_partitions.max(1) as i64;
+        let options = CompileOptions {
+            num_partitions: partitions,
+            use_spmd_partitioning: partitions > 1,
+            use_shardy_partitioner: partitions > 1,
+            env_overrides: target.options.iter().map(|(k, v)| (k.clone(), option_value(v))).collect(),
+            ..CompileOptions::default()
+        };
+        Ok(Compiler { machine, chip, options, disk: DiskCache::from_environment(), target })
+    }
+
+    /// What it compiles for.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Kind of the devices, such as `TPU v5 lite`.
+    pub fn device_kind(&self) -> String {
+        self.machine.devices().first().map(|d| d.kind.clone()).unwrap_or_default()
+    }
+
+    /// Bytes of memory of a device.
+    pub fn memory_bytes(&self) -> u64 {
+        self.target.memory_bytes.unwrap_or(self.chip.memory_bytes)
+    }
+
+    /// Compiles StableHLO text and reports what it would cost. What was compiled before, by another process too, is looked up by
+    /// text, machine, options and version of the compiler.
+    ///
+    /// # Errors
+    /// `Runtime` when the compiler refuses the program, `OutOfMemory` when it does not fit in the memory of a device.
+    pub fn compile(&self, stablehlo: &str) -> Result<Report> {
+        let key = self.key(stablehlo);
+        if let Some(disk) = &self.disk
+            && let Some(bytes) = disk.load(&key)
+        {
+            match serde_json::from_slice::<Report>(&bytes) {
+                Ok(report) => return Ok(self.complete(Report { from_disk: true, ..report })),
+                Err(e) => disk.reject(&key, &e.to_string()),
+            }
+        }
+        let fail = |e: torchtpu_pjrt::Error| failure(&self.target.topology, &e);
+        let start = Instant::now();
+        let program = self.machine.compile(stablehlo, &self.options).map_err(fail)?;
+        let compile_seconds = start.elapsed().as_secs_f64();
+        let costs = program.cost_analysis().map_err(fail)?;
+        let memory = program.memory_stats().map_err(fail)?;
+        let estimate = program.estimate().map_err(fail)?;
+        let cost = |name: &str| costs.get(name).copied();
+        let (optimal_seconds, unknown_costs) = match cost("optimal_seconds") {
+            Some(s) if s < 0.0 => (Some(s + (-s).ceil()), (-s).ceil() as u64),
+            s => (s, 0),
+        };
+        let Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak } = estimate;
+        let report = Report {
+            topology: self.target.topology.clone(),
+            devices: self.machine.devices().len(),
+            device_kind: self.device_kind(),
+            compiler: self.machine.platform_version().to_string(),
+            cycles,
+            flops: cost("flops").unwrap_or(0.0),
+            bytes_accessed: cost("bytes accessed").unwrap_or(0.0),
+            optimal_seconds,
+            unknown_costs,
+            instructions,
+            uncosted,
+            code_bytes: memory.generated_code_bytes,
+            argument_bytes: memory.argument_bytes,
+            output_bytes: memory.output_bytes,
+            alias_bytes: memory.alias_bytes,
+            temp_bytes: memory.temp_bytes,
+            peak_bytes: memory.peak_bytes,
+            compile_seconds,
+            groups: groups.into_iter().map(|g| (g.name, g.count, g.cycles)).collect(),
+            largest: largest.into_iter().map(|i| (i.name, i.shape, i.cycles)).collect(),
+            live_bytes,
+            largest_at_peak,
+            costs,
+            ..Report::default()
+        };
+        if let Some(disk) = &self.disk
+            && let Ok(bytes) = serde_json::to_vec(&report)
+        {
+            disk.store(&key, &bytes);
+        }
+        Ok(self.complete(report))
+    }
+
+    /// The optimised program as text: a line for each instruction with its type, its operands and its cycles.
+    ///
+    /// # Errors
+    /// As [`Compiler::compile`].
+    pub fn optimized_text(&self, stablehlo: &str) -> Result<String> {
+        let fail = |e: torchtpu_pjrt::Error| failure(&self.target.topology, &e);
+        self.machine.compile(stablehlo, &self.options).and_then(|p| p.optimized_text()).map_err(fail)
+    }
+
+    /// Adds what follows from the numbers of the device.
+    fn complete(&self, mut r: Report) -> Report {
+        r.compute_seconds = r.cycles / self.chip.clock;
+        r.memory_seconds = r.bytes_accessed / self.chip.bandwidth;
+        r.seconds = r.compute_seconds.max(r.memory_seconds);
+        r.peak_share = if r.seconds > 0.0 { r.flops / (r.seconds * self.chip.flops) } else { 0.0 };
+        r.total_bytes = r.argument_bytes + r.output_bytes - r.alias_bytes + r.temp_bytes + r.code_bytes;
+        r.memory_bytes = self.memory_bytes();
+        r
+    }
+
+    fn key(&self, stablehlo: &str) -> Vec<u8> {
+        const FORM: u32 = 1;
+        format!(
+            "torchtpu report {FORM}\n{}\n{}\n{:?}\n{stablehlo}",
+            self.machine.platform_version(),
+            self.target.topology,
+            self.options
+        )
+        .into_bytes()
+    }
+}
+
+/// An option's value as the compiler wants it.
+fn option_value(text: &str) -> OptionValue {
+    match text {
+        "true" | "True" => OptionValue::Bool(true),
+        "false" | "False" => OptionValue::Bool(false),
+        _ => match (text.parse::<i64>(), text.parse::<f32>()) {
+            (Ok(n), _) => OptionValue::Int64(n),
+            (_, Ok(x)) => OptionValue::Float(x),
+            _ => OptionValue::String(text.to_string()),
+        },
+    }
+}
+
+fn failure(topology: &str, e: &torchtpu_pjrt::Error) -> Error {
+    let f = crate::slot::Failure::device(&format!("compiling for {topology}"), e);
+    f.error()
 }
 
 /// Compiles StableHLO text for the machine named `topology` and reports what it would cost.
 ///
 /// # Errors
-/// `Runtime` when libtpu is not found, does not know the machine, or refuses the program.
+/// `Runtime` when libtpu is not found, does not know the machine, or refuses the program; `OutOfMemory` when it does not fit.
 pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
-    let fail = |e: torchtpu_pjrt::Error| Error::runtime(format!("compiling for {topology}: {}", e.message()));
-    let path = find_libtpu().ok_or_else(|| {
-        Error::runtime("compiling for a TPU needs libtpu, which was not found").note("pip install libtpu")
-    })?;
-    let plugin = Plugin::load(path).map_err(fail)?;
-    let machine = Topology::create(&plugin, topology, &[]).map_err(fail)?;
-    let program = machine.compile(stablehlo, &CompileOptions::default()).map_err(fail)?;
-    let costs = program.cost_analysis().map_err(fail)?;
-    let memory = program.memory_stats().map_err(fail)?;
-    let cost = |name: &str| costs.get(name).copied();
-    Ok(Report {
-        topology: topology.to_string(),
-        devices: machine.devices().len(),
-        device_kind: machine.devices().first().map(|d| d.kind.clone()).unwrap_or_default(),
-        flops: cost("flops").unwrap_or(0.0),
-        bytes_accessed: cost("bytes accessed").unwrap_or(0.0),
-        optimal_seconds: cost("optimal_seconds").filter(|s| *s >= 0.0),
-        code_bytes: memory.generated_code_bytes,
-        argument_bytes: memory.argument_bytes,
-        output_bytes: memory.output_bytes,
-        temp_bytes: memory.temp_bytes,
-        costs,
-    })
+    Compiler::new(Target::new(topology))?.compile(stablehlo)
 }
 
 /// The text of what would compute a recorded value on another machine, in the spelling that such machines want.
@@ -71,6 +279,14 @@ pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
 /// `Value` when the value is computed already.
 pub fn text_of_value(handle: u64) -> Result<String> {
     crate::engine().dump(handle, Platform::Any)
+}
+
+/// As [`text_of_value`], for several values that were recorded since the last cut: one program computes them all.
+///
+/// # Errors
+/// `Value` when the values are not of one segment.
+pub fn text_of_values(handles: &[u64]) -> Result<String> {
+    crate::engine().dump_all(handles, Platform::Any)
 }
 
 /// Compiles what would compute a recorded value for another machine, in the spelling that such machines want; see
@@ -87,5 +303,10 @@ pub fn compile_value(handle: u64, topology: &str) -> Result<Report> {
 /// # Errors
 /// As [`compile_value`], and `Value` when the values are not of one segment.
 pub fn compile_values(handles: &[u64], topology: &str) -> Result<Report> {
-    compile(&crate::engine().dump_all(handles, Platform::Any)?, topology)
+    compile(&text_of_values(handles)?, topology)
+}
+
+/// Whether libtpu is installed.
+pub fn is_available() -> bool {
+    find_libtpu().is_some()
 }

@@ -67,6 +67,15 @@ pub(crate) fn get() -> Result<&'static Device> {
     }
 }
 
+/// Refuses to go on where nothing can be recorded: without a device, or in a forked child. A [plan](crate::plan) needs no device.
+#[inline]
+pub(crate) fn check() -> Result<()> {
+    if crate::plan::is_active() {
+        return Ok(());
+    }
+    get()?.check_process().map_err(|f| f.error())
+}
+
 /// The device, if it is loaded.
 pub(crate) fn loaded() -> Option<&'static Device> {
     DEVICE.get()
@@ -89,9 +98,9 @@ fn load() -> Result<&'static Device> {
         Some(folder) => folder.clone().map(DiskCache::in_folder),
         None => DiskCache::from_environment(),
     };
-    let device = Device::new(client, disk);
-    crate::engine().configure(&device);
-    Ok(DEVICE.get_or_init(|| device))
+    let device = DEVICE.get_or_init(|| Device::new(client, disk));
+    crate::engine().configure();
+    Ok(device)
 }
 
 /// What every use of the device is told then.
@@ -131,6 +140,12 @@ impl Device {
             platform: if is_cpu { Platform::Cpu { kernels: crate::kernels::register(&client) } } else { Platform::Any },
             client,
         }
+    }
+
+    /// Bytes of memory that programs may use, where the plugin says so.
+    pub(crate) fn memory_bytes(&self) -> Option<u64> {
+        let limit = self.client.device_memory_stats(self.client.default_device()).ok()?.bytes_limit?;
+        u64::try_from(limit).ok().filter(|&n| n > 0)
     }
 
     /// Whether this process made the client, rather than one it was forked from.

@@ -49,6 +49,7 @@
 
 pub mod aot;
 mod cache;
+mod chips;
 mod device;
 mod disk;
 mod engine;
@@ -60,6 +61,7 @@ mod lower;
 mod metrics;
 mod mode;
 mod pieces;
+pub mod plan;
 mod pool;
 mod precision;
 mod repeat;
@@ -78,6 +80,7 @@ pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [
 
 use engine::Engine;
 use std::sync::OnceLock;
+use torchtpu_stablehlo::Platform;
 pub use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::Result;
 
@@ -134,9 +137,21 @@ pub fn quiesce() {
     engine().quiesce();
 }
 
+/// Says that an optimiser begins its step: see [`step_boundary`]. Called by the optimisers.
+///
+/// `optimizer` is a number of the caller's choice that tells its optimisers apart. A step right after that of another optimiser
+/// belongs to the same training step. If `makes_state`, what is filled with a number until the boundary, such as moments of zeros, is
+/// computed by a program of its own: later steps find it made, so that all of them have the same program.
+pub fn step_begins(optimizer: u64, makes_state: bool) {
+    engine().step_begins(optimizer, makes_state);
+}
+
 /// Says that a training step ends here: the best place for a cut. Called by the optimisers.
+///
+/// On accelerators the cut is made when the next op is recorded, or a value is read. So gradients that are dropped right after the
+/// step are no results of its program.
 pub fn step_boundary() {
-    engine().cut(CutReason::StepBoundary);
+    engine().step_boundary();
 }
 
 /// Launches what the current thread recorded, without waiting.
@@ -207,7 +222,10 @@ pub fn set_hash_mask(mask: u64) {
 /// # Errors
 /// When no plugin can be loaded.
 pub fn device_name() -> Result<String> {
-    Ok(device::get()?.name())
+    match plan::active() {
+        Some(plan) => Ok(plan.device_name()),
+        None => Ok(device::get()?.name()),
+    }
 }
 
 /// How many devices there are; 0 when no plugin can be loaded.
@@ -260,5 +278,6 @@ pub fn dump_graph(handle: u64) -> Result<String> {
 /// # Errors
 /// `Value` when the value is computed already.
 pub fn dump_stablehlo(handle: u64) -> Result<String> {
-    engine().dump(handle, device::get()?.platform)
+    let platform = if plan::is_active() { Platform::Any } else { device::get()?.platform };
+    engine().dump(handle, platform)
 }

@@ -33,11 +33,13 @@ pub enum CutReason {
     Idle,
     /// New programs keep coming, so this one is computed in pieces.
     Piece,
+    /// An optimiser made its state in its first step: that is a program of its own.
+    MadeInStep,
 }
 
 impl CutReason {
     /// All of them.
-    pub const ALL: [CutReason; 12] = [
+    pub const ALL: [CutReason; 13] = [
         CutReason::Debug,
         CutReason::Strict,
         CutReason::Read,
@@ -50,6 +52,7 @@ impl CutReason {
         CutReason::OtherThread,
         CutReason::Idle,
         CutReason::Piece,
+        CutReason::MadeInStep,
     ];
     /// Whether the caller goes on recording the same step: nobody waits for the values.
     pub(crate) fn is_inside_step(self) -> bool {
@@ -70,6 +73,7 @@ impl CutReason {
             CutReason::OtherThread => "used by another thread",
             CutReason::Idle => "device idle",
             CutReason::Piece => "piece of a new program",
+            CutReason::MadeInStep => "state made in a step",
         }
     }
 }

@@ -40,8 +40,17 @@ impl Failure {
     }
 }
 
+/// What a value is.
+pub(crate) enum Data {
+    /// On the device.
+    Buffer(Buffer),
+    /// Nowhere: a [plan](crate::plan) holds shapes only. Of small uploads it keeps the bytes, so that sizes and flags that a program
+    /// reads back are what it wrote.
+    Planned(Option<Box<[u8]>>),
+}
+
 /// Outcome of what computes a value.
-pub(crate) type Outcome = Result<Buffer, Arc<Failure>>;
+pub(crate) type Outcome = Result<Data, Arc<Failure>>;
 
 /// A value on the device: set once, by the segment or upload that makes it. PJRT buffers are themselves futures, so a slot is
 /// empty only while its segment is being compiled or launched.
@@ -99,13 +108,26 @@ impl Slot {
         slot.fill(buffer, None, false);
         slot
     }
+    /// A value of a plan.
+    pub(crate) fn planned(meta: Meta, bytes: Option<Box<[u8]>>) -> Slot {
+        let slot = Slot::empty(meta);
+        slot.set(Data::Planned(bytes));
+        slot
+    }
     /// Sets the buffer; the first outcome stays.
     pub(crate) fn fill(&self, buffer: Buffer, origin: Option<&Arc<str>>, is_pooled: bool) {
         self.is_pooled.store(is_pooled, Relaxed);
         if let Some(o) = origin {
             let _ = self.origin.set(o.clone());
         }
-        if self.outcome.set(Ok(buffer)).is_ok() {
+        self.set(Data::Buffer(buffer));
+    }
+    /// Sets that a plan holds its shape; the first outcome stays.
+    pub(crate) fn plan(&self) {
+        self.set(Data::Planned(None));
+    }
+    fn set(&self, data: Data) {
+        if self.outcome.set(Ok(data)).is_ok() {
             metrics::add_live_bytes(self.meta.bytes().unwrap_or(0));
         }
     }
@@ -120,9 +142,12 @@ impl Slot {
             return to.fail(Arc::new(Failure::new(ErrorKind::Runtime, "a result of a piece was still in use")));
         };
         match own.outcome.take() {
-            Some(Ok(buffer)) => {
+            Some(Ok(data)) => {
                 metrics::sub_live_bytes(own.meta.bytes().unwrap_or(0));
-                to.fill(buffer, own.origin.get(), *own.is_pooled.get_mut());
+                match data {
+                    Data::Buffer(buffer) => to.fill(buffer, own.origin.get(), *own.is_pooled.get_mut()),
+                    planned @ Data::Planned(_) => to.set(planned),
+                }
             }
             Some(Err(failure)) => to.fail(failure),
             None => {}
@@ -132,11 +157,22 @@ impl Slot {
     pub(crate) fn wait(&self) -> &Outcome {
         self.outcome.wait()
     }
+    /// The buffer, as soon as there is one.
+    pub(crate) fn buffer(&self) -> Result<&Buffer, Arc<Failure>> {
+        match self.wait() {
+            Ok(Data::Buffer(buffer)) => Ok(buffer),
+            Ok(Data::Planned(_)) => Err(Arc::new(
+                Failure::new(ErrorKind::Runtime, "this tensor was computed inside of torch.tpu.plan and holds no data")
+                    .note("a planned device records and compiles, and runs nothing"),
+            )),
+            Err(f) => Err(f.clone()),
+        }
+    }
     /// Whether its outcome is known, so that nobody need wait for it.
     pub(crate) fn is_computed(&self) -> bool {
         match self.outcome.get() {
-            Some(Ok(buffer)) => buffer.is_ready().unwrap_or(true),
-            Some(Err(_)) => true,
+            Some(Ok(Data::Buffer(buffer))) => buffer.is_ready().unwrap_or(true),
+            Some(Ok(Data::Planned(_)) | Err(_)) => true,
             None => false,
         }
     }
@@ -148,8 +184,9 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(Ok(buffer)) = self.outcome.take() {
+        if let Some(Ok(data)) = self.outcome.take() {
             metrics::sub_live_bytes(self.meta.bytes().unwrap_or(0));
+            let Data::Buffer(buffer) = data else { return };
             if device::loaded().is_some_and(|d| !d.is_ours()) {
                 std::mem::forget(buffer); // The parent's to free; the client's threads are not here.
             } else if *self.is_pooled.get_mut() {

@@ -38,6 +38,7 @@ mod indexing;
 mod methods;
 mod number;
 mod panics;
+mod plan;
 mod random;
 mod safetensors;
 mod size;
@@ -125,6 +126,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     autograd::register(m)?;
     dlpack::register(m)?;
     safetensors::register(m)?;
+    plan::register(m)?;
     tpu::register(m)?;
     panics::register(m)?;
     Ok(())

@@ -64,6 +64,11 @@ fn _tpu_set_matmul_precision(py: Python<'_>, precision: u8) -> PyResult<()> {
 }
 
 #[pyfunction]
+fn _step_begins(py: Python<'_>, optimizer: u64, makes_state: bool) {
+    py.detach(|| lazy::step_begins(optimizer, makes_state));
+}
+
+#[pyfunction]
 fn _step_boundary(py: Python<'_>) {
     py.detach(lazy::step_boundary);
 }
@@ -190,6 +195,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_matmul_precision, m)?)?;
+    m.add_function(wrap_pyfunction!(_step_begins, m)?)?;
     m.add_function(wrap_pyfunction!(_step_boundary, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_mark_step, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_metrics, m)?)?;

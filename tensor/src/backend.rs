@@ -62,6 +62,9 @@ pub trait Backend: Sync + Send {
     fn remakes_views(&self) -> bool {
         false
     }
+    /// Hears that an optimiser, known by `optimizer`, begins its step, and whether what it fills with numbers may be its state. A
+    /// hint: the default does nothing.
+    fn step_begins(&self, _optimizer: u64, _makes_state: bool) {}
     /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
     fn step_boundary(&self) {}
     /// Number of devices behind the name.

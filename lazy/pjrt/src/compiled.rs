@@ -5,6 +5,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::error::{Code, Error, Result};
+use crate::estimate::Estimate;
 use crate::ffi::{
     CompiledMemoryStatsArgs, CountedAttributesArgs, Handle, OptimizedProgramArgs, OutputDimensionsArgs,
     OutputElementTypesArgs, Program, SerializeArgs, SizeArgs,
@@ -182,7 +183,12 @@ impl Compiled {
         }
     }
 
-    fn parameters_of_optimized_program(&self) -> Option<Vec<TensorType>> {
+    /// The optimised program, in XLA's own form `hlo_with_config`.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, and `Unimplemented` for a plugin that gives another form.
+    pub fn optimized_hlo(&self) -> Result<Vec<u8>> {
         let mut program = Program::new();
         let mut args = OptimizedProgramArgs::new();
         args.executable = self.raw;
@@ -190,13 +196,39 @@ impl Compiled {
         // SAFETY: executable and program are alive. The first call tells the size and the format; the second one fills as many
         // bytes as the program struct says there are.
         unsafe {
-            call!(&self.plugin, PJRT_Executable_OptimizedProgram, &mut args).ok()?;
+            call!(&self.plugin, PJRT_Executable_OptimizedProgram, &mut args)?;
             let mut code = vec![0u8; program.code_size];
             program.code = code.as_mut_ptr().cast();
-            call!(&self.plugin, PJRT_Executable_OptimizedProgram, &mut args).ok()?;
+            call!(&self.plugin, PJRT_Executable_OptimizedProgram, &mut args)?;
             let format = crate::options::text(program.format, program.format_size);
-            if format == "hlo_with_config" { signature::parameters_of_hlo(&code) } else { None }
+            if format == "hlo_with_config" {
+                return Ok(code);
+            }
+            let message = format!("the plugin gives optimised programs in the format {format}");
+            Err(Error::new(Code::Unimplemented, "optimized_hlo", message))
         }
+    }
+
+    /// The estimates that the compiler wrote into the optimised program; libtpu does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Compiled::optimized_hlo`], and `DataLoss` where it cannot be read.
+    pub fn estimate(&self) -> Result<Estimate> {
+        Estimate::of_hlo(&self.optimized_hlo()?)
+    }
+
+    /// The optimised program as text, to be read: a line for each instruction, with its type, its operands and its cycles.
+    ///
+    /// # Errors
+    ///
+    /// As [`Compiled::estimate`].
+    pub fn optimized_text(&self) -> Result<String> {
+        crate::estimate::text_of_hlo(&self.optimized_hlo()?)
+    }
+
+    fn parameters_of_optimized_program(&self) -> Option<Vec<TensorType>> {
+        signature::parameters_of_hlo(&self.optimized_hlo().ok()?)
     }
 }
 

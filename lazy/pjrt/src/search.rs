@@ -164,6 +164,11 @@ pub(crate) fn prepare_environment(plugin: &Path) {
     if is_libtpu && !tpu_chips_present() {
         // libtpu asks Google's metadata server about its machine and, elsewhere than there, waits minutes for an answer.
         set_unless_set("TPU_SKIP_MDS_QUERY", "1");
+        // The lock file keeps two processes from driving the same chips. Where there are none, any number may compile.
+        set_unless_set("ALLOW_MULTIPLE_LIBTPU_LOAD", "1");
+        // Without a machine to ask, libtpu complains on stderr that it does not know these. They decide nothing about compilation.
+        set_unless_set("TPU_ACCELERATOR_TYPE", "v5litepod-1");
+        set_unless_set("TPU_WORKER_HOSTNAMES", "localhost");
     }
 }
 

@@ -50,7 +50,7 @@ impl Engine {
         if let Some(before) = self.background_of(segment.stream) {
             before.wait(); // A piece may destroy what that one reads.
         }
-        let Segment { body, outputs, reason, stream, debug } = segment;
+        let Segment { body, outputs, reason, stream, debug, first: _ } = segment;
         if let Some(whole) = compile {
             self.compile_meanwhile(device, hash, &body.form, reason, Owed(whole));
         }
@@ -88,7 +88,8 @@ impl Engine {
                 slots[v as usize].get_or_insert_with(|| Arc::new(Slot::empty(form.values[v as usize]))).clone()
             });
             let results = Outputs(results.collect());
-            let mut piece = Segment { body: part, outputs: results, reason: CutReason::Piece, debug, stream };
+            let mut piece =
+                Segment { body: part, outputs: results, reason: CutReason::Piece, debug, stream, first: None };
             let (hash, found) = self.look_up(&mut piece.body);
             let compiled = found.map_or_else(
                 || {

@@ -13,7 +13,7 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::{Failure, Slot};
-use crate::{device, explain, form, metrics, mode, pieces, precision};
+use crate::{device, explain, form, metrics, mode, pieces, plan, precision};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -26,10 +26,17 @@ use torchtpu_tensor::{DType, ErrorKind};
 impl Engine {
     /// Finds or compiles the executable and launches it, or has it launched. Whatever happens, every output gets an outcome.
     pub(super) fn run(&self, mut segment: Segment) -> Result<(), Arc<Failure>> {
+        if let Some(first) = segment.first.take() {
+            // A failure is in the values that it makes.
+            let _ = self.run(*first);
+        }
         if segment.outputs.0.is_empty() {
             count(&COUNTERS.segments_dropped, 1);
             self.recycle(segment.body);
             return Ok(());
+        }
+        if let Some(plan) = plan::active() {
+            return self.plan(&plan, segment);
         }
         let device = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message())));
         let device = match device.and_then(|d| d.check_process().map(|()| d).map_err(Arc::new)) {
@@ -206,7 +213,7 @@ impl Engine {
         let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
         for slot in &body.slots {
             // What an argument failed of, its consumers fail of.
-            args.push(slot.wait().as_ref().map_err(Arc::clone)?);
+            args.push(slot.buffer()?);
         }
         args.extend(numbers.iter().map(|b| &**b));
         args.extend(&pooled);
@@ -473,7 +480,7 @@ fn upload_numbers(
 /// Refuses results with NaN or infinities that came from finite inputs.
 fn numerics(body: &Body, outputs: &[Arc<Slot>]) -> Result<(), Failure> {
     let finite = |slot: &Slot| -> Result<bool, Failure> {
-        let Ok(buffer) = slot.wait() else { return Ok(true) };
+        let Ok(buffer) = slot.buffer() else { return Ok(true) };
         if !slot.meta.dtype.is_inexact() {
             return Ok(true);
         }

@@ -12,7 +12,9 @@ mod checks;
 mod divided;
 mod dumps;
 mod launching;
+mod planned;
 mod recording;
+mod steps;
 mod tpu;
 
 pub(crate) use tpu::Tpu;
@@ -23,9 +25,10 @@ use crate::families::Families;
 use crate::form::{DTYPES, Form, MAX_ITEMS};
 use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::pieces::{Divide, Pieces};
+use crate::plan;
 use crate::pool::MemoryPool;
 use crate::repeat::{Early, Repeat};
-use crate::slot::{Failure, Slot};
+use crate::slot::{Data, Failure, Slot};
 use parking_lot::Mutex;
 use recording::stale;
 use smallvec::SmallVec;
@@ -35,12 +38,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use steps::Step;
 use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_tensor::backend::DeferredError;
 use torchtpu_tensor::{Error, ErrorKind, Result};
 
-/// Compilers take longer per op beyond about this many.
+/// On XLA:CPU, whose compiler takes longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
+/// On accelerators, where a training step should be one program.
+const ACCELERATOR_MAX_NODES: usize = 1 << 15;
+/// Where the device does not say how much memory it has.
 const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
 /// On XLA:CPU a segment ends when its values in use take more than this many of [`MANY_BYTES`], and more than this many of its
 /// largest value.
@@ -55,11 +62,6 @@ const MANY_BYTES: usize = 4 << 20;
 const MAX_IN_FLIGHT_FUSED: usize = 2;
 /// Segments of one op are short.
 const MAX_IN_FLIGHT_STRICT: usize = 64;
-/// Where nothing else is asked for, a segment goes out early after so many ops on a device that does not share the host's
-/// processor. On XLA:CPU, which does, overlap gains nothing and the cut costs fusion.
-const DEFAULT_EARLY_OPS: usize = 512;
-/// A setting that depends on the device, until that is known.
-const UNDECIDED: usize = usize::MAX - 1;
 const NO_OWNER: u32 = u32::MAX;
 
 /// A handle's target.
@@ -94,6 +96,10 @@ struct Body {
     slots: Vec<Arc<Slot>>,
     /// Numbers, packed by dtype.
     numbers: [Vec<u8>; DTYPES],
+    /// Fills that an optimiser recorded in its step: see [`Engine::part_made_in_step`].
+    made_in_step: Vec<u32>,
+    /// Other fills of few elements: see [`Body::add_totals`].
+    small_fills: Vec<u32>,
 }
 
 impl Body {
@@ -103,6 +109,8 @@ impl Body {
         self.owners.clear();
         self.slots.clear();
         self.numbers.iter_mut().for_each(Vec::clear);
+        self.made_in_step.clear();
+        self.small_fills.clear();
     }
 }
 
@@ -117,6 +125,7 @@ struct Stream {
     largest: usize,
     repeat: Repeat,
     early: Early,
+    step: Step,
     /// The last segment that went to the background: later ones are launched after it.
     background: Option<Arc<Launched>>,
 }
@@ -130,6 +139,8 @@ struct Segment {
     debug: bool,
     /// The stream that it was cut from.
     stream: u32,
+    /// Makes arguments of this one, and is launched first.
+    first: Option<Box<Segment>>,
 }
 
 /// Set when a segment that is compiled in the background has been launched, or has failed.
@@ -198,7 +209,16 @@ enum Finding {
 /// Beyond so many open checks, those that are known are settled: a program that never reads must not pile them up.
 const MAX_OPEN_CHECKS: usize = 64;
 
+/// What the program or the environment asked for; the rest depends on the device.
+#[derive(Default)]
+struct Asked {
+    max_nodes: Option<usize>,
+    pending_bytes: Option<usize>,
+    early_ops: Option<usize>,
+}
+
 pub(crate) struct Engine {
+    asked: Mutex<Asked>,
     recording: Mutex<Recording>,
     /// See [`Backend::defer_check`].
     checks: Mutex<Vec<Check>>,
@@ -211,6 +231,8 @@ pub(crate) struct Engine {
     pools: AtomicBool,
     /// Whether the device is told how precisely to multiply: all but XLA:CPU.
     multiplies_in_passes: AtomicBool,
+    /// Whether the cut at the end of a training step waits for the next op: on accelerators.
+    cuts_steps_lazily: AtomicBool,
     /// Bits of a segment's hash that the cache looks at; fewer only in tests of collisions.
     hash_mask: AtomicU64,
     max_nodes: AtomicUsize,
@@ -233,8 +255,13 @@ pub(crate) struct Engine {
 impl Default for Engine {
     fn default() -> Engine {
         let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<usize>().ok());
-        let pending_bytes = number("TORCHTPU_PENDING_BYTES");
-        Engine {
+        let asked = Asked {
+            max_nodes: number("TORCHTPU_SEGMENT_OPS"),
+            pending_bytes: number("TORCHTPU_PENDING_BYTES"),
+            early_ops: number("TORCHTPU_EARLY_OPS"),
+        };
+        let engine = Engine {
+            asked: Mutex::new(asked),
             recording: Mutex::default(),
             checks: Mutex::default(),
             cache: ProcessCache::default(),
@@ -244,20 +271,21 @@ impl Default for Engine {
             pool: MemoryPool::default(),
             pools: AtomicBool::new(false),
             multiplies_in_passes: AtomicBool::new(false),
+            cuts_steps_lazily: AtomicBool::new(false),
             hash_mask: AtomicU64::new(u64::MAX),
-            max_nodes: AtomicUsize::new(
-                number("TORCHTPU_SEGMENT_OPS").unwrap_or(DEFAULT_MAX_NODES).clamp(1, MAX_ITEMS / 64),
-            ),
-            max_pending_bytes: AtomicUsize::new(pending_bytes.unwrap_or(DEFAULT_MAX_PENDING_BYTES)),
-            many_bytes: AtomicUsize::new(if pending_bytes.is_some() { usize::MAX } else { UNDECIDED }),
-            early_ops: AtomicUsize::new(number("TORCHTPU_EARLY_OPS").unwrap_or(UNDECIDED)),
+            max_nodes: AtomicUsize::new(DEFAULT_MAX_NODES),
+            max_pending_bytes: AtomicUsize::new(DEFAULT_MAX_PENDING_BYTES),
+            many_bytes: AtomicUsize::new(usize::MAX),
+            early_ops: AtomicUsize::new(usize::MAX),
             compiling: Mutex::default(),
             in_background: AtomicUsize::new(0),
             threads: Mutex::default(),
             check_numerics: AtomicBool::new(std::env::var("TORCHTPU_CHECK_NUMERICS").is_ok_and(|v| v == "1")),
             compiled_lately: AtomicU64::new(0),
             dumped: AtomicU64::new(0),
-        }
+        };
+        engine.configure();
+        engine
     }
 }
 
@@ -316,10 +344,17 @@ impl Engine {
     fn copy_out(&self, handle: u64, out: &mut [u8], reason: CutReason) -> Result<()> {
         let slot = self.slot(handle, reason)?;
         let _reading = Reading(&slot);
-        if let Some(d) = device::loaded() {
+        if !plan::is_active()
+            && let Some(d) = device::loaded()
+        {
             d.check_process().map_err(|f| f.error())?;
         }
-        let buffer = slot.wait().as_ref().map_err(|f| f.error())?;
+        if let Ok(Data::Planned(bytes)) = slot.wait()
+            && let Some(plan) = plan::active()
+        {
+            return plan.read(bytes.as_deref(), out);
+        }
+        let buffer = slot.buffer().map_err(|f| f.error())?;
         count(&COUNTERS.downloads, 1);
         count(&COUNTERS.download_bytes, out.len() as u64);
         buffer.to_host(out).map_err(|e| {
@@ -407,31 +442,39 @@ impl Engine {
     }
 
     pub(crate) fn set_max_nodes(&self, n: usize) {
-        self.max_nodes.store(n.clamp(1, MAX_ITEMS / 64), Relaxed);
+        self.asked.lock().max_nodes = Some(n);
+        self.configure();
     }
 
     pub(crate) fn set_max_pending_bytes(&self, n: Option<usize>) {
-        self.max_pending_bytes.store(n.unwrap_or(DEFAULT_MAX_PENDING_BYTES), Relaxed);
-        self.many_bytes.store(if n.is_some() { usize::MAX } else { UNDECIDED }, Relaxed);
-        if let Some(device) = device::loaded() {
-            self.configure(device);
-        }
-    }
-
-    /// Decides what depends on the device and was not asked for: before anything is recorded, so that all segments are cut alike.
-    pub(crate) fn configure(&self, device: &Device) {
-        let is_cpu = device.platform.is_cpu();
-        let decide = |setting: &AtomicUsize, value: usize| {
-            let _ = setting.compare_exchange(UNDECIDED, value, Relaxed, Relaxed);
-        };
-        decide(&self.early_ops, if is_cpu { usize::MAX } else { DEFAULT_EARLY_OPS });
-        decide(&self.many_bytes, if is_cpu { MANY_BYTES } else { usize::MAX });
-        self.multiplies_in_passes.store(!is_cpu, Relaxed);
-        self.pools.store(is_cpu && device.client.makes_uninitialized_buffers(), Relaxed);
+        self.asked.lock().pending_bytes = n;
+        self.configure();
     }
 
     pub(crate) fn set_early_ops(&self, n: usize) {
-        self.early_ops.store(n, Relaxed);
+        self.asked.lock().early_ops = Some(n);
+        self.configure();
+    }
+
+    /// Decides what depends on the device and was not asked for: before anything is recorded, so that all segments are cut alike.
+    pub(crate) fn configure(&self) {
+        let asked = self.asked.lock();
+        let (is_cpu, memory, makes_buffers) = match (plan::active(), device::loaded()) {
+            (Some(plan), _) => (false, Some(plan.memory_bytes()), false),
+            (None, Some(d)) => (d.platform.is_cpu(), d.memory_bytes(), d.client.makes_uninitialized_buffers()),
+            // What is recorded before a device is known is none of the device's.
+            (None, None) => (true, None, false),
+        };
+        let max_nodes = if is_cpu { DEFAULT_MAX_NODES } else { ACCELERATOR_MAX_NODES };
+        let pending_bytes = memory.filter(|_| !is_cpu).map_or(DEFAULT_MAX_PENDING_BYTES, |n| n as usize);
+        let many_bytes = if is_cpu && asked.pending_bytes.is_none() { MANY_BYTES } else { usize::MAX };
+        self.max_nodes.store(asked.max_nodes.unwrap_or(max_nodes).clamp(1, MAX_ITEMS / 64), Relaxed);
+        self.max_pending_bytes.store(asked.pending_bytes.unwrap_or(pending_bytes), Relaxed);
+        self.many_bytes.store(many_bytes, Relaxed);
+        self.early_ops.store(asked.early_ops.unwrap_or(usize::MAX), Relaxed);
+        self.multiplies_in_passes.store(!is_cpu, Relaxed);
+        self.cuts_steps_lazily.store(!is_cpu, Relaxed);
+        self.pools.store(is_cpu && makes_buffers, Relaxed);
     }
 
     pub(crate) fn set_divide(&self, divide: Divide) {

@@ -3,13 +3,14 @@
 use super::{
     Body, Engine, Entry, MANY, NO_OWNER, NO_STREAM, Outputs, Recording, STREAM, STREAM_GUARD, Segment, State, Stream,
     launching::donate,
+    steps::{LARGEST_TOTAL, Step},
 };
 use crate::form::{Arg, Input, Node, mix};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
-use crate::{form, mode, pool, precision};
+use crate::{form, mode, plan, pool, precision};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,6 +35,9 @@ impl Engine {
         let mode = mode::get();
         let mut guard = self.recording.lock();
         let id = guard.stream();
+        if guard.streams[id].step.is_over() && !guard.continues_step(id, x) {
+            guard = self.cut_at_boundary(guard, id);
+        }
         if guard.streams.len() > 1 {
             guard = self.join(guard, id, x);
         }
@@ -83,6 +87,10 @@ impl Engine {
             hash = mix(hash, u64::from(input.0));
             b.form.inputs.push(input);
         }
+        if matches!(op, Prim::Fill(_)) && (s.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
+            let fills = if s.step.makes_state { &mut b.made_in_step } else { &mut b.small_fills };
+            fills.push(b.form.nodes.len() as u32);
+        }
         b.form.nodes.push(node);
         // Turns of a loop that differ in a place alone are alike.
         let mut signature = if op.has_offsets() { form::hash_op(&op.without_offsets()) } else { op_hash };
@@ -123,6 +131,16 @@ impl Engine {
         Ok(self.take(r, id, reason).map(Box::new))
     }
 
+    /// Cuts a stream whose training step is over, before the first op of the next.
+    #[cold]
+    fn cut_at_boundary<'a>(&'a self, mut guard: MutexGuard<'a, Recording>, id: usize) -> MutexGuard<'a, Recording> {
+        if let Some(segment) = self.take(&mut guard, id, CutReason::StepBoundary) {
+            // A failure is kept in the values; whoever reads them is told.
+            let _ = MutexGuard::unlocked(&mut guard, || self.run(segment));
+        }
+        guard
+    }
+
     /// Cuts the segments of other threads that compute what the current thread is about to use.
     #[cold]
     pub(super) fn join<'a>(
@@ -149,6 +167,8 @@ impl Engine {
     pub(super) fn take(&self, r: &mut Recording, stream: usize, reason: CutReason) -> Option<Segment> {
         let spare = r.spare.pop().unwrap_or_default();
         let s = &mut r.streams[stream];
+        let reason = if s.step.is_over() { CutReason::StepBoundary } else { reason };
+        s.step.cut();
         match reason {
             CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle | CutReason::OtherThread => {
             }
@@ -175,6 +195,12 @@ impl Engine {
                 outputs.push(slot);
             }
         }
+        body.add_totals();
+        let first = if body.made_in_step.is_empty() {
+            None
+        } else {
+            self.part_made_in_step(&mut body, &mut outputs, stream as u32)
+        };
         if STREAM.get() != stream as u32 {
             // Two threads launch segments of this stream now, so their order is not that of the cuts.
             body.slots.iter().for_each(|s| s.share());
@@ -182,6 +208,18 @@ impl Engine {
         if !(debug && self.check_numerics.load(Relaxed)) {
             donate(&mut body, stream as u32);
         }
+        self.choose_options(&mut body, &outputs);
+        let first = first.map(|(mut body, outputs)| {
+            self.choose_options(&mut body, &outputs);
+            let reason = CutReason::MadeInStep;
+            count(&COUNTERS.cuts[reason as usize], 1);
+            Box::new(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first: None })
+        });
+        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first })
+    }
+
+    /// Decides what the settings say about how a segment is compiled.
+    fn choose_options(&self, body: &mut Body, outputs: &[Arc<Slot>]) {
         let is_large = |slot: &Arc<Slot>| pool::takes(&slot.meta);
         if mode::get() == EagerMode::Fused && self.pools.load(Relaxed) && outputs.iter().any(is_large) {
             body.form.is_pooled = true;
@@ -191,7 +229,39 @@ impl Engine {
             body.form.precision = precision::get();
             body.hash = mix(body.hash, (body.form.precision as u64) << 42);
         }
-        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32 })
+    }
+
+    /// Hears that an optimiser begins its step: see [`crate::step_begins`].
+    pub(crate) fn step_begins(&self, optimizer: u64, makes_state: bool) {
+        if torchtpu_pjrt::is_forked() {
+            return;
+        }
+        let mut guard = self.recording.lock();
+        let id = guard.stream();
+        let values = guard.streams[id].body.form.values.len();
+        if !guard.streams[id].step.begins(optimizer, makes_state, values) {
+            guard = self.cut_at_boundary(guard, id);
+            guard.streams[id].step.begins(optimizer, makes_state, 0);
+        }
+    }
+
+    /// Hears that a training step ends: see [`crate::step_boundary`].
+    pub(crate) fn step_boundary(&self) {
+        if torchtpu_pjrt::is_forked() {
+            return;
+        }
+        let is_lazy = self.cuts_steps_lazily.load(Relaxed);
+        let mut guard = self.recording.lock();
+        let id = guard.stream();
+        let Stream { step, body, .. } = &mut guard.streams[id];
+        step.ends(is_lazy, body.form.values.len());
+        drop(guard);
+        if let Some(plan) = plan::active() {
+            plan.step_ends();
+        }
+        if !is_lazy {
+            self.cut(CutReason::StepBoundary);
+        }
     }
 }
 
@@ -217,6 +287,7 @@ impl Recording {
                 largest: 0,
                 repeat: Repeat::default(),
                 early: Early::default(),
+                step: Step::default(),
                 background: None,
             });
             self.streams.len() as u32 - 1
@@ -225,6 +296,26 @@ impl Recording {
         // In a thread that is ending there is no guard any more; its stream then stays taken.
         let _ = STREAM_GUARD.try_with(|_| ());
         id as usize
+    }
+
+    /// Whether an op that is recorded after the end of a training step belongs to that step all the same, as a running loss does:
+    /// it reads what the step computed before its optimiser began, and nothing that the optimiser made.
+    #[cold]
+    fn continues_step(&mut self, stream: usize, x: &[Operand<'_>]) -> bool {
+        let mut reads_step = false;
+        for operand in x {
+            if let Operand::Value(h) = operand
+                && let Ok(Entry { state: State::Pending { stream: of, value }, .. }) = self.entry(*h)
+                && *of as usize == stream
+            {
+                let value = *value as usize;
+                if self.streams[stream].step.made_by_optimizer(value) {
+                    return false;
+                }
+                reads_step = true;
+            }
+        }
+        reads_step
     }
 
     #[inline]

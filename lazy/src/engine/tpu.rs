@@ -4,7 +4,7 @@ use super::{Check, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::slot::{Failure, Slot};
-use crate::{device, mode};
+use crate::{device, mode, plan};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
@@ -52,7 +52,7 @@ fn no_such_device(meta: &Meta) -> Error {
 impl Backend for Tpu {
     #[inline]
     fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
-        device::get()?.check_process().map_err(|f| f.error())?;
+        device::check()?;
         fit(y)?;
         let engine = crate::engine();
         let Some(segment) = engine.push(op, x, y, handles)? else { return Ok(()) };
@@ -105,14 +105,14 @@ impl Backend for Tpu {
     }
 
     fn read(&self, handle: u64, out: &mut [u8]) -> Result<()> {
-        device::get()?.check_process().map_err(|f| f.error())?;
+        device::check()?;
         let engine = crate::engine();
         engine.copy_out(handle, out, CutReason::Read)?;
         engine.answer_checks()
     }
 
     fn defer_check(&self, handle: u64, error: DeferredError) -> Result<()> {
-        device::get()?.check_process().map_err(|f| f.error())?;
+        device::check()?;
         let engine = crate::engine();
         self.retain(handle);
         if mode::get() == EagerMode::Debug {
@@ -133,6 +133,10 @@ impl Backend for Tpu {
         if meta.device.index > 0 {
             return Err(no_such_device(meta));
         }
+        if let Some(plan) = plan::active() {
+            let slot = Arc::new(plan.upload(meta, bytes));
+            return Ok(crate::engine().recording.lock().new_entry(State::Held(slot)).1);
+        }
         let device = device::get()?;
         device.check_process().map_err(|f| f.error())?;
         let buffer = device
@@ -146,11 +150,15 @@ impl Backend for Tpu {
     }
 
     fn calls_kernels(&self) -> bool {
-        device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
+        !plan::is_active() && device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
     }
 
     fn remakes_views(&self) -> bool {
         mode::get() == EagerMode::Fused
+    }
+
+    fn step_begins(&self, optimizer: u64, makes_state: bool) {
+        crate::step_begins(optimizer, makes_state);
     }
 
     fn step_boundary(&self) {
@@ -158,6 +166,9 @@ impl Backend for Tpu {
     }
 
     fn device_count(&self) -> Result<usize> {
+        if plan::is_active() {
+            return Ok(DEVICES);
+        }
         device::get().map(|_| DEVICES)
     }
 }

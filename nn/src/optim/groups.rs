@@ -3,6 +3,7 @@
 use super::{Optimizer, check_parameters, follow};
 use crate::{Parameter, StateDict};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use torchtpu_tensor::{DType, Device, DeviceKind, Error, Result, Tensor, backend, no_grad};
 
 /// A setting of a group of parameters.
@@ -70,11 +71,20 @@ pub(super) struct Groups<O> {
     parameters: Vec<Parameter>,
     groups: Vec<Group<O>>,
     states: Vec<Option<ParameterState>>,
+    /// Tells this optimiser from others.
+    id: u64,
 }
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl<O: Settings> Groups<O> {
     pub fn new(parameters: Vec<Parameter>, options: O) -> Result<Groups<O>> {
-        let mut all = Groups { parameters: Vec::new(), groups: Vec::new(), states: Vec::new() };
+        let mut all = Groups {
+            parameters: Vec::new(),
+            groups: Vec::new(),
+            states: Vec::new(),
+            id: NEXT_ID.fetch_add(1, Relaxed),
+        };
         all.add(parameters, options)?;
         Ok(all)
     }
@@ -98,7 +108,11 @@ impl<O: Settings> Groups<O> {
         &mut self,
         mut update: impl FnMut(&O, &Tensor, Tensor, &mut Option<ParameterState>) -> Result<()>,
     ) -> Result<()> {
+        let on_accelerator = self.parameters.iter().any(|p| p.tensor().device().kind == DeviceKind::Tpu);
         no_grad(|| {
+            if on_accelerator {
+                backend::get()?.step_begins(self.id, true);
+            }
             let mut start = 0;
             for group in &self.groups {
                 let here = start..group.end;
@@ -113,7 +127,7 @@ impl<O: Settings> Groups<O> {
                     }
                 }
             }
-            if self.parameters.iter().any(|p| p.tensor().device().kind == DeviceKind::Tpu) {
+            if on_accelerator {
                 backend::get()?.step_boundary();
             }
             Ok(())

@@ -98,6 +98,15 @@ def _run_input():
         _run(sys.stdin.read(), "<stdin>", namespace)
 
 
+def run_script(path):
+    """Run a script as ``python -m pytpu script`` does, in this process; ``-`` is the standard input."""
+    pytpu.install()
+    if path == "-":
+        _run_input()
+    else:
+        _run_script(path)
+
+
 def main():
     """Run what the command line says."""
     arguments = sys.argv[1:]
@@ -107,7 +116,6 @@ def main():
         from subprocess import _args_from_interpreter_flags as flags
 
         os.execv(sys.executable, [sys.executable, *flags(), *arguments[:count], "-m", "pytpu", *arguments[count:]])
-    pytpu.install()
     if arguments[:1] and arguments[0][:2] in ("-c", "-m"):
         kind, value = arguments[0][:2], arguments[0][2:]
         rest = arguments[1:] if value else arguments[2:]
@@ -116,6 +124,7 @@ def main():
             sys.exit(2)
         value = value or arguments[1]
         sys.argv[:] = [kind, *rest]
+        pytpu.install()
         if kind == "-m":
             _run_module(value)
         else:
@@ -125,10 +134,7 @@ def main():
             _run(value, "<string>", _fresh_main(__loader__=BuiltinImporter))
         return
     sys.argv[:] = arguments or [""]
-    if arguments and arguments[0] != "-":
-        _run_script(arguments[0])
-    else:
-        _run_input()
+    run_script(arguments[0] if arguments else "-")
 
 
 def _start():

@@ -68,8 +68,9 @@ class GradScaler:
         assert self._growth_tracker is not None, f"Attempted {function} but _growth_tracker is None.  {fix}"
 
     def _start(self, device):
-        self._scale = torch.full((), self._init_scale, dtype=torch.float32, device=device)
-        self._growth_tracker = torch.full((), self._init_growth_tracker, dtype=torch.int32, device=device)
+        # Made on the host, so that the program of the first step has them as arguments, as those of all others.
+        self._scale = torch.full((), self._init_scale, dtype=torch.float32).to(device)
+        self._growth_tracker = torch.full((), self._init_growth_tracker, dtype=torch.int32).to(device)
 
     def scale(self, outputs):
         """A loss, or the losses in an iterable, times the factor."""

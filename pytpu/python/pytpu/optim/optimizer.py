@@ -45,12 +45,13 @@ def register_optimizer_step_post_hook(hook):
     return _register(_global_optimizer_post_hooks, hook)
 
 
-# A step boundary is where the lazy engine looks for the repeat of a training loop.
-_step_boundary = getattr(_C, "_step_boundary", None)
+# The lazy engine cuts its programs where training steps end, and computes the state that a step makes by a program of its own.
+_step_begins = _C._step_begins
+_step_boundary = _C._step_boundary
 
 
 def _wrap_step(step):
-    """Hooks around `step`, and the hint to the lazy engine after it."""
+    """Hooks around `step`, and the hints to the lazy engine."""
 
     @functools.wraps(step)
     def wrapper(self, *args, **kwargs):
@@ -60,10 +61,14 @@ def _wrap_step(step):
                 if not (isinstance(result, tuple) and len(result) == 2):
                     raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
                 args, kwargs = result
+        on_accelerator = self._on_accelerator()
+        if on_accelerator:
+            # What a closure fills with numbers is no state.
+            _step_begins(id(self), not (args or kwargs))
         out = step(self, *args, **kwargs)
         for hook in (*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
             hook(self, args, kwargs)
-        if _step_boundary is not None and self._on_accelerator():
+        if on_accelerator:
             _step_boundary()
         return out
 
@@ -123,6 +128,9 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+        if self._on_accelerator():
+            # What makes the parameters is no part of the first step, which then has the program of all others.
+            _C._tpu_mark_step()
 
     def _patch_step_function(self):
         """Let `step` call hooks. Wrappers of optimizers call this by PyTorch's name when they skip `__init__`."""
@@ -355,12 +363,14 @@ class Optimizer:
 
     # ---- what the steps of most optimisers share
 
-    @staticmethod
-    def _loss(closure):
+    def _loss(self, closure):
         if closure is None:
             return None
         with torch.enable_grad():
-            return closure()
+            loss = closure()
+        if self._on_accelerator():
+            _step_begins(id(self), True)
+        return loss
 
     def _collect(self, group, sparse_error=None):
         """The parameters of a group that have a gradient, and the gradients."""

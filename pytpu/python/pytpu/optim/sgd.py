@@ -62,9 +62,16 @@ class SGD(Optimizer):
             )
             if use_fused:
                 first = bool(states) and states[0].get("momentum_buffer") is None
+                dampening = group["dampening"]
                 if first:
+                    # On an accelerator the first step has the program of all others: a buffer of zeros to which all of the gradient
+                    # is added becomes the gradient.
+                    on_accelerator = params[0].device.type == "tpu"
+                    make = torch.zeros_like if on_accelerator else torch.empty_like
                     for state, p in zip(states, params):
-                        state["momentum_buffer"] = torch.empty_like(p)
+                        state["momentum_buffer"] = make(p)
+                    if on_accelerator:
+                        first, dampening = False, 0
                 fused(
                     _real(*params),
                     _real(*grads),
@@ -72,7 +79,7 @@ class SGD(Optimizer):
                     weight_decay=group["weight_decay"],
                     momentum=momentum,
                     lr=group["lr"],
-                    dampening=group["dampening"],
+                    dampening=dampening,
                     nesterov=group["nesterov"],
                     maximize=group["maximize"],
                     is_first_step=first,

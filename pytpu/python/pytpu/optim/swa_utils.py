@@ -5,6 +5,7 @@ import warnings
 from copy import deepcopy
 
 import pytpu as torch
+from pytpu import _C
 from pytpu.nn import Module
 
 from .lr_scheduler import LRScheduler
@@ -93,6 +94,10 @@ class AveragedModel(Module):
     def update_parameters(self, model):
         """Takes the model's parameters into the averages."""
         own = [p.detach() for p in self._averaged(self.module)]
+        on_accelerator = any(a.device.type == "tpu" for a in own)
+        if on_accelerator:
+            # The average is part of the training step that has just ended.
+            _C._step_begins(id(self), False)
         theirs = [p.detach().to(a.device) for p, a in zip(self._averaged(model), own)]
         count = int(self.n_averaged)
         if count == 0:
@@ -108,6 +113,8 @@ class AveragedModel(Module):
             for a, b in zip(self.module.buffers(), model.buffers()):
                 a.detach().copy_(b.detach().to(a.device))
         self.n_averaged += 1
+        if on_accelerator:
+            _C._step_boundary()
 
 
 @torch.no_grad()

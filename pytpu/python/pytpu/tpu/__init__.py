@@ -307,4 +307,13 @@ def __getattr__(name):
 
         made = globals()[name] = type(name, (base,), {"__module__": __name__, "__doc__": base.__doc__, "__init__": __init__})
         return made
+    if name == "plan":
+        from ._plan import plan
+
+        globals()[name] = plan
+        return plan
+    if name == "aot":
+        from importlib import import_module
+
+        return import_module(".aot", __name__)
     raise AttributeError(f"module 'torch.tpu' has no attribute '{name}'")

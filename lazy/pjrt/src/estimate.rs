@@ -1,0 +1,511 @@
+//! What the compiler expects an optimised program to take, read from the program itself.
+//!
+//! libtpu writes an estimate of its cycles into the `backend_config` of almost every instruction. The sum is the compiler's own
+//! opinion of a program: finer than the roofline of `optimal_seconds`, which knows neither the passes of a product nor the tiles of
+//! an array. It leaves out the waits for asynchronous copies.
+
+use std::collections::{BTreeMap, HashMap};
+
+use prost::Message;
+
+use crate::error::{Code, Error, Result};
+
+/// What the compiler wrote into the optimised form of a program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Cycles of one execution. The body of a loop counts as often as it runs, once where that is not known.
+    pub cycles: f64,
+    /// Instructions outside of fusions.
+    pub instructions: usize,
+    /// Cycles by the name that the compiler gave the instructions, without their numbers; most cycles first.
+    pub groups: Vec<Group>,
+    /// Instructions without an estimate, by opcode, or by target for custom calls; most first.
+    pub uncosted: Vec<(String, usize)>,
+    /// The instructions with most cycles, up to twenty.
+    pub largest: Vec<Instruction>,
+    /// Bytes of arrays in device memory along the schedule of the entry computation, in up to 256 steps. Sizes are those of the
+    /// elements, without the padding of tiles. Arguments count until the end, as the caller keeps them.
+    pub live_bytes: Vec<u64>,
+    /// The largest arrays at the place where `live_bytes` is highest, up to twenty: name, type and bytes.
+    pub largest_at_peak: Vec<(String, String, u64)>,
+}
+
+/// Instructions of one name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The name without its number, such as `convolution_add_fusion`.
+    pub name: String,
+    /// How many there are.
+    pub count: usize,
+    /// Their cycles in one execution.
+    pub cycles: f64,
+}
+
+/// One instruction of the optimised program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// Its name there.
+    pub name: String,
+    /// The type of its result, such as `bf16[8,1024]`.
+    pub shape: String,
+    /// Its cycles in one execution.
+    pub cycles: f64,
+}
+
+const LARGEST: usize = 20;
+const TIMELINE: usize = 256;
+
+/// Opcodes that take no time of their own, or whose time is that of another instruction.
+const FREE: &[&str] = &[
+    "parameter",
+    "get-tuple-element",
+    "tuple",
+    "bitcast",
+    "constant",
+    "copy-start",
+    "copy-done",
+    "slice-start",
+    "slice-done",
+    "async-start",
+    "async-update",
+    "async-done",
+    "after-all",
+    "partition-id",
+    "replica-id",
+    "opt-barrier",
+];
+
+impl Estimate {
+    /// Reads an optimised program in the format `hlo_with_config`.
+    ///
+    /// # Errors
+    ///
+    /// `DataLoss` for bytes that are no such program.
+    pub fn of_hlo(bytes: &[u8]) -> Result<Estimate> {
+        let module = module_of(bytes)?;
+        let computations: HashMap<i64, &proto::Computation> = module.computations.iter().map(|c| (c.id, c)).collect();
+        let entry = *computations.get(&module.entry).ok_or_else(|| damaged("has no entry"))?;
+        let mut walk =
+            Walk { computations: &computations, cycles: 0.0, counted: Vec::new(), uncosted: BTreeMap::new() };
+        walk.computation(entry, 1.0, 0);
+        let Walk { cycles, mut counted, uncosted, .. } = walk;
+        let mut by_name: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
+        for (i, cycles) in &counted {
+            let group = by_name.entry(without_number(&i.name)).or_default();
+            *group = (group.0 + 1, group.1 + cycles);
+        }
+        let mut groups: Vec<Group> =
+            by_name.into_iter().map(|(name, (count, cycles))| Group { name: name.into(), count, cycles }).collect();
+        groups.sort_by(|a, b| b.cycles.total_cmp(&a.cycles));
+        let mut uncosted: Vec<(String, usize)> = uncosted.into_iter().collect();
+        uncosted.sort_by_key(|u| std::cmp::Reverse(u.1));
+        let instructions = counted.len() + uncosted.iter().map(|u| u.1).sum::<usize>();
+        counted.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let largest = counted
+            .iter()
+            .take(LARGEST)
+            .map(|(i, cycles)| Instruction { name: i.name.clone(), shape: i.type_text(), cycles: *cycles })
+            .collect();
+        let sequence = module.schedule.as_ref().and_then(|s| s.sequences.get(&entry.id)).map(|s| &s.instructions[..]);
+        let (live_bytes, largest_at_peak) = timeline(entry, sequence);
+        Ok(Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak })
+    }
+}
+
+/// The computations of an optimised program in the format `hlo_with_config`, a line for each instruction.
+pub(crate) fn text_of_hlo(bytes: &[u8]) -> Result<String> {
+    let module = module_of(bytes)?;
+    let names: HashMap<i64, &str> =
+        module.computations.iter().flat_map(|c| &c.instructions).map(|i| (i.id, &*i.name)).collect();
+    let called: HashMap<i64, &str> = module.computations.iter().map(|c| (c.id, &*c.name)).collect();
+    let mut text = String::new();
+    for c in &module.computations {
+        text.push_str(&format!("{}{} {{\n", if c.id == module.entry { "ENTRY " } else { "" }, c.name));
+        for i in &c.instructions {
+            let list = |of: &[i64], names: &HashMap<i64, &str>| {
+                of.iter().map(|id| names.get(id).copied().unwrap_or("?")).collect::<Vec<_>>().join(", ")
+            };
+            text.push_str(&format!("  {} = {} {}({})", i.name, i.type_text(), i.opcode, list(&i.operands, &names)));
+            if !i.target.is_empty() {
+                text.push_str(&format!(", target={}", i.target));
+            }
+            if !i.called.is_empty() {
+                text.push_str(&format!(", calls={}", list(&i.called, &called)));
+            }
+            if let Some(cycles) = i.cycles() {
+                text.push_str(&format!("  // {cycles} cycles"));
+            }
+            text.push('\n');
+        }
+        text.push_str("}\n");
+    }
+    Ok(text)
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(Code::DataLoss, "estimate", format!("the optimised program {what}"))
+}
+
+fn module_of(bytes: &[u8]) -> Result<proto::Module> {
+    let read = proto::ModuleWithConfig::decode(bytes).map_err(|e| damaged(&format!("cannot be read: {e}")))?;
+    read.module.ok_or_else(|| damaged("has no module"))
+}
+
+/// Sums over a program: bodies of loops times their trips.
+struct Walk<'a> {
+    computations: &'a HashMap<i64, &'a proto::Computation>,
+    cycles: f64,
+    counted: Vec<(&'a proto::Instruction, f64)>,
+    uncosted: BTreeMap<String, usize>,
+}
+
+/// Calls nest no deeper than this in any program that a compiler made.
+const MAX_DEPTH: usize = 100;
+
+impl<'a> Walk<'a> {
+    fn computation(&mut self, computation: &'a proto::Computation, times: f64, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        for i in &computation.instructions {
+            let called = |walk: &mut Walk<'a>, of: &[i64], times: f64| {
+                for id in of {
+                    if let Some(&c) = walk.computations.get(id) {
+                        walk.computation(c, times, depth + 1);
+                    }
+                }
+            };
+            match &*i.opcode {
+                // The body comes first, then the condition.
+                "while" => called(self, &i.called[..i.called.len().min(1)], times * i.trips().unwrap_or(1.0)),
+                "call" | "conditional" => called(self, &i.called, times),
+                _ => match i.cycles() {
+                    Some(cycles) => {
+                        self.cycles += cycles * times;
+                        self.counted.push((i, cycles * times));
+                    }
+                    None if FREE.contains(&&*i.opcode) => {}
+                    None => {
+                        let name = if i.opcode == "custom-call" { &i.target } else { &i.opcode };
+                        *self.uncosted.entry(name.clone()).or_default() += 1;
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// `fusion` of `fusion.12.3`.
+fn without_number(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c == '.' || c.is_ascii_digit())
+}
+
+/// Bytes in use along the schedule, and the largest arrays where they are most.
+fn timeline(entry: &proto::Computation, sequence: Option<&[i64]>) -> (Vec<u64>, Vec<(String, String, u64)>) {
+    let by_id: HashMap<i64, &proto::Instruction> = entry.instructions.iter().map(|i| (i.id, i)).collect();
+    let order: Vec<&proto::Instruction> = match sequence {
+        Some(ids) => ids.iter().filter_map(|id| by_id.get(id).copied()).collect(),
+        None => entry.instructions.iter().collect(),
+    };
+    // What an instruction's result is made of, where it makes no array of its own.
+    let is_alias = |i: &proto::Instruction| {
+        matches!(
+            &*i.opcode,
+            "bitcast"
+                | "get-tuple-element"
+                | "tuple"
+                | "copy-done"
+                | "slice-done"
+                | "async-done"
+                | "while"
+                | "opt-barrier"
+        )
+    };
+    let mut sources: HashMap<i64, Vec<i64>> = HashMap::new();
+    let mut last_use: HashMap<i64, usize> = HashMap::new();
+    for (at, i) in order.iter().enumerate() {
+        let mut used = Vec::new();
+        for operand in &i.operands {
+            match sources.get(operand) {
+                Some(of) => used.extend_from_slice(of),
+                None => used.push(*operand),
+            }
+        }
+        // A value with very many sources is a tuple of everything: its sources are what matters.
+        used.sort_unstable();
+        used.dedup();
+        for u in &used {
+            last_use.insert(*u, at);
+        }
+        if is_alias(i) {
+            sources.insert(i.id, used);
+        }
+    }
+    let mut ends: Vec<Vec<i64>> = vec![Vec::new(); order.len()];
+    for (id, at) in &last_use {
+        if by_id.get(id).is_some_and(|i| i.opcode != "parameter") {
+            ends[*at].push(*id);
+        }
+    }
+    let mut live: HashMap<i64, u64> =
+        order.iter().filter(|i| i.opcode == "parameter").map(|i| (i.id, i.bytes())).collect();
+    let mut now: u64 = live.values().sum();
+    let (mut all, mut peak, mut at_peak) = (Vec::with_capacity(order.len()), 0, Vec::new());
+    for (at, i) in order.iter().enumerate() {
+        if i.opcode != "parameter" && !is_alias(i) {
+            let bytes = i.bytes();
+            now += bytes;
+            live.insert(i.id, bytes);
+        }
+        all.push(now);
+        if now > peak {
+            peak = now;
+            at_peak = live.iter().map(|(id, bytes)| (*bytes, *id)).collect();
+        }
+        for id in &ends[at] {
+            if *id != i.id
+                && let Some(bytes) = live.remove(id)
+            {
+                now -= bytes;
+            }
+        }
+    }
+    at_peak.sort_unstable_by(|a, b| b.cmp(a));
+    let largest = at_peak
+        .iter()
+        .take(LARGEST)
+        .filter_map(|(bytes, id)| by_id.get(id).map(|i| (i.name.clone(), i.type_text(), *bytes)))
+        .collect();
+    let step = all.len().div_ceil(TIMELINE).max(1);
+    (all.chunks(step).map(|c| c.iter().copied().max().unwrap_or(0)).collect(), largest)
+}
+
+/// The few fields in use of XLA's messages; readers skip what they do not know.
+mod proto {
+    use std::collections::HashMap;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ModuleWithConfig {
+        #[prost(message, optional, tag = "1")]
+        pub module: Option<Module>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Module {
+        #[prost(message, repeated, tag = "3")]
+        pub computations: Vec<Computation>,
+        #[prost(int64, tag = "6")]
+        pub entry: i64,
+        #[prost(message, optional, tag = "7")]
+        pub schedule: Option<Schedule>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Schedule {
+        #[prost(map = "int64, message", tag = "1")]
+        pub sequences: HashMap<i64, Sequence>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Sequence {
+        #[prost(int64, repeated, tag = "1")]
+        pub instructions: Vec<i64>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Computation {
+        #[prost(string, tag = "1")]
+        pub name: String,
+        #[prost(message, repeated, tag = "2")]
+        pub instructions: Vec<Instruction>,
+        #[prost(int64, tag = "5")]
+        pub id: i64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Instruction {
+        #[prost(string, tag = "1")]
+        pub name: String,
+        #[prost(string, tag = "2")]
+        pub opcode: String,
+        #[prost(message, optional, tag = "3")]
+        pub shape: Option<Shape>,
+        #[prost(string, tag = "28")]
+        pub target: String,
+        #[prost(int64, tag = "35")]
+        pub id: i64,
+        #[prost(int64, repeated, tag = "36")]
+        pub operands: Vec<i64>,
+        #[prost(int64, repeated, tag = "38")]
+        pub called: Vec<i64>,
+        #[prost(bytes = "vec", tag = "43")]
+        pub backend_config: Vec<u8>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Shape {
+        #[prost(int32, tag = "2")]
+        pub element_type: i32,
+        #[prost(int64, repeated, tag = "3")]
+        pub dimensions: Vec<i64>,
+        #[prost(message, repeated, tag = "4")]
+        pub parts: Vec<Shape>,
+        #[prost(message, optional, tag = "5")]
+        pub layout: Option<Layout>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Layout {
+        #[prost(int64, tag = "8")]
+        pub memory_space: i64,
+    }
+
+    const NAMES: [(i32, &str, u64); 17] = [
+        (1, "pred", 1),
+        (2, "s8", 1),
+        (3, "s16", 2),
+        (4, "s32", 4),
+        (5, "s64", 8),
+        (6, "u8", 1),
+        (7, "u16", 2),
+        (8, "u32", 4),
+        (9, "u64", 8),
+        (10, "f16", 2),
+        (11, "f32", 4),
+        (12, "f64", 8),
+        (15, "c64", 8),
+        (16, "bf16", 2),
+        (18, "c128", 16),
+        (19, "f8e5m2", 1),
+        (20, "f8e4m3fn", 1),
+    ];
+
+    impl Shape {
+        /// Bytes in device memory: what lies in memory on the chip does not count.
+        fn bytes(&self) -> u64 {
+            if !self.parts.is_empty() {
+                return self.parts.iter().map(Shape::bytes).sum();
+            }
+            if self.layout.as_ref().is_some_and(|l| l.memory_space != 0) {
+                return 0;
+            }
+            let size = NAMES.iter().find(|n| n.0 == self.element_type).map_or(0, |n| n.2);
+            self.dimensions.iter().fold(size, |bytes, &d| bytes.saturating_mul(d.max(0) as u64))
+        }
+        fn text(&self) -> String {
+            if !self.parts.is_empty() {
+                return format!("({})", self.parts.iter().map(Shape::text).collect::<Vec<_>>().join(", "));
+            }
+            let name = NAMES.iter().find(|n| n.0 == self.element_type).map_or("?", |n| n.1);
+            let dims: Vec<String> = self.dimensions.iter().map(ToString::to_string).collect();
+            format!("{name}[{}]", dims.join(","))
+        }
+    }
+
+    impl Instruction {
+        pub(super) fn type_text(&self) -> String {
+            self.shape.as_ref().map_or_else(String::new, Shape::text)
+        }
+        pub(super) fn bytes(&self) -> u64 {
+            self.shape.as_ref().map_or(0, Shape::bytes)
+        }
+        /// The compiler's estimate.
+        pub(super) fn cycles(&self) -> Option<f64> {
+            self.config_number("\"estimated_cycles\":\"")
+        }
+        /// How often the body of a loop runs.
+        pub(super) fn trips(&self) -> Option<f64> {
+            let text = std::str::from_utf8(&self.backend_config).ok()?;
+            let at = text.find("known_trip_count")?;
+            number_after(&text[at..], "\"n\":\"")
+        }
+        fn config_number(&self, key: &str) -> Option<f64> {
+            number_after(std::str::from_utf8(&self.backend_config).ok()?, key)
+        }
+    }
+
+    fn number_after(text: &str, key: &str) -> Option<f64> {
+        let rest = &text[text.find(key)? + key.len()..];
+        rest[..rest.find('"')?].parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::proto::{Computation, Instruction, Module, ModuleWithConfig, Schedule, Sequence, Shape};
+    use super::*;
+
+    fn instruction(id: i64, name: &str, opcode: &str, operands: &[i64], config: &str) -> Instruction {
+        Instruction {
+            id,
+            name: name.into(),
+            opcode: opcode.into(),
+            operands: operands.to_vec(),
+            shape: Some(Shape { element_type: 11, dimensions: vec![256], ..Shape::default() }),
+            backend_config: config.into(),
+            ..Instruction::default()
+        }
+    }
+
+    fn estimate(computations: Vec<Computation>, schedule: Option<Schedule>) -> Estimate {
+        let module = Module { computations, entry: 1, schedule };
+        Estimate::of_hlo(&ModuleWithConfig { module: Some(module) }.encode_to_vec()).unwrap()
+    }
+
+    const TEN: &str = r#"{"window_config":{"estimated_cycles":"10"}}"#;
+
+    #[test]
+    fn bodies_of_loops_count_as_often_as_they_run() {
+        let mut repeat = instruction(4, "while.1", "while", &[2], r#"{"known_trip_count":{"n":"7"}}"#);
+        repeat.called = vec![2, 3];
+        let mut call = instruction(5, "c", "custom-call", &[4], "");
+        call.target = "Mystery".into();
+        let main = vec![
+            instruction(1, "p", "parameter", &[], ""),
+            instruction(2, "add_fusion.1", "fusion", &[1], TEN),
+            instruction(3, "add_fusion.22", "fusion", &[2], TEN),
+            repeat,
+            call,
+        ];
+        let body = vec![instruction(10, "mul_fusion", "fusion", &[], TEN)];
+        let condition = vec![instruction(11, "less", "fusion", &[], TEN)];
+        let e = estimate(
+            vec![
+                Computation { id: 1, instructions: main, ..Computation::default() },
+                Computation { id: 2, instructions: body, ..Computation::default() },
+                Computation { id: 3, instructions: condition, ..Computation::default() },
+            ],
+            None,
+        );
+        assert_eq!(e.cycles, 90.0);
+        let groups: Vec<_> = e.groups.iter().map(|g| (&*g.name, g.count, g.cycles)).collect();
+        assert_eq!(groups, [("mul_fusion", 1, 70.0), ("add_fusion", 2, 20.0)]);
+        assert_eq!(e.uncosted, [("Mystery".to_string(), 1)]);
+        assert_eq!(e.largest[0].name, "mul_fusion");
+    }
+
+    #[test]
+    fn arrays_live_from_where_they_are_made_to_their_last_use() {
+        // The schedule makes b first, and c reads it through a bitcast; the argument stays.
+        let main = vec![
+            instruction(1, "p", "parameter", &[], ""),
+            instruction(2, "a", "fusion", &[1], TEN),
+            instruction(3, "b", "fusion", &[1], TEN),
+            instruction(4, "view", "bitcast", &[3], ""),
+            instruction(5, "c", "fusion", &[4, 2], TEN),
+            instruction(6, "d", "fusion", &[5], TEN),
+        ];
+        let sequence = Sequence { instructions: vec![1, 3, 2, 4, 5, 6] };
+        let schedule = Schedule { sequences: HashMap::from([(1, sequence)]) };
+        let e = estimate(vec![Computation { id: 1, instructions: main, ..Computation::default() }], Some(schedule));
+        assert_eq!(e.live_bytes, [1024, 2048, 3072, 3072, 4096, 3072]);
+        assert_eq!(e.largest_at_peak.len(), 4);
+        assert_eq!(e.largest_at_peak[0].1, "f32[256]");
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        assert_eq!(Estimate::of_hlo(b"\xff\xff").unwrap_err().code(), Code::DataLoss);
+        assert!(Estimate::of_hlo(b"").unwrap_err().message().contains("no module"));
+    }
+}

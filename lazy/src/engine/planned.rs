@@ -1,0 +1,54 @@
+//! Segments of a planned device: see [`crate::plan`].
+
+use super::{Engine, Segment};
+use crate::lower;
+use crate::metrics::{COUNTERS, count};
+use crate::plan::Plan;
+use crate::slot::Failure;
+use std::sync::Arc;
+use torchtpu_stablehlo::Platform;
+
+impl Engine {
+    /// Compiles a segment for the plan's machines, if it is new, and gives its results their shapes.
+    #[cold]
+    pub(super) fn plan(&self, plan: &Plan, mut segment: Segment) -> Result<(), Arc<Failure>> {
+        let body = &mut segment.body;
+        // As on a device: programs that differ only in where they read and write become one.
+        let (mut hash, mut form) = (body.hash, &body.form);
+        let mut general = form.clone();
+        if !plan.knows(hash, form)
+            && let Some((general_hash, _)) = self.families.generalize(&mut general)
+        {
+            (hash, form) = (general_hash, &general);
+        }
+        let argument_bytes = body.slots.iter().map(|s| s.meta.bytes().unwrap_or(0)).sum();
+        let lowered = || lower::module(form, &form.outputs, Platform::Any).map(|m| m.text).map_err(|f| f.error());
+        let result = plan
+            .launch(hash, form, segment.reason, argument_bytes, lowered)
+            .map_err(|e| Arc::new(Failure::new(e.kind(), e.message())));
+        if result.is_ok() {
+            count(&COUNTERS.segments_executed, 1);
+            count(&COUNTERS.nodes_executed, form.nodes.len() as u64);
+            segment.outputs.0.iter().for_each(|s| s.plan());
+        }
+        self.finish(segment, result)
+    }
+
+    /// Forgets what is recorded and not launched: its values fail.
+    pub(crate) fn drop_pending(&self) {
+        let mut guard = self.recording.lock();
+        let segments: Vec<Segment> =
+            (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, crate::CutReason::Explicit)).collect();
+        drop(guard);
+        let failure = Arc::new(Failure::new(
+            torchtpu_tensor::ErrorKind::Runtime,
+            "this value was recorded in a plan that ended before it was computed",
+        ));
+        for mut segment in segments {
+            if let Some(first) = segment.first.take() {
+                let _ = self.finish(*first, Err(failure.clone()));
+            }
+            let _ = self.finish(segment, Err(failure.clone()));
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Training steps: where they end, and what only the first of them makes.
+
+use super::{Body, Engine, NO_OWNER};
+use crate::form::{Arg, Input, Node, Source, hash_meta, hash_op, mix};
+use crate::slot::Slot;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use torchtpu_tensor::DType;
+use torchtpu_tensor::op::Prim;
+
+/// Where a stream is in a training step.
+#[derive(Default)]
+pub(super) struct Step {
+    /// Whether an optimiser is in its step, so that what it fills with a number may be its state.
+    pub(super) makes_state: bool,
+    is_over: bool,
+    /// The values that the optimisers computed, as a range of those of the segment.
+    from: usize,
+    to: usize,
+    /// Optimisers whose steps the segment holds.
+    optimizers: SmallVec<[u64; 2]>,
+}
+
+impl Step {
+    /// Whether the segment is to be cut before the next op.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// An optimiser begins. Returns `false` if the segment has to be cut first: the step that is over was this optimiser's too, so
+    /// that a loop of steps does not become one program.
+    pub(super) fn begins(&mut self, optimizer: u64, makes_state: bool, values: usize) -> bool {
+        let is_known = self.optimizers.contains(&optimizer);
+        if self.is_over && is_known {
+            return false;
+        }
+        self.is_over = false;
+        self.makes_state = makes_state;
+        if self.optimizers.is_empty() {
+            self.from = values;
+        }
+        if !is_known {
+            self.optimizers.push(optimizer);
+        }
+        true
+    }
+
+    /// An optimiser has ended.
+    pub(super) fn ends(&mut self, is_cut_later: bool, values: usize) {
+        self.makes_state = false;
+        self.to = values;
+        self.is_over = is_cut_later;
+    }
+
+    /// Whether an optimiser computed a value of the segment.
+    pub(super) fn made_by_optimizer(&self, value: usize) -> bool {
+        (self.from..self.to).contains(&value)
+    }
+
+    /// The segment was cut.
+    pub(super) fn cut(&mut self) {
+        self.is_over = false;
+        (self.from, self.to) = (0, 0);
+        self.optimizers.clear();
+    }
+}
+
+impl Engine {
+    /// Takes the state that an optimiser filled with numbers out of a segment that is being cut. Returns what fills it. `body`
+    /// becomes what the next step will record, hash and all, so that a training loop has one program instead of two.
+    pub(super) fn part_made_in_step(
+        &self,
+        body: &mut Body,
+        outputs: &mut Vec<Arc<Slot>>,
+        stream: u32,
+    ) -> Option<(Body, Vec<Arc<Slot>>)> {
+        let made = std::mem::take(&mut body.made_in_step);
+        if made.len() == body.form.nodes.len() {
+            return None;
+        }
+        let old = std::mem::take(&mut body.form);
+        let mut slot_of: Vec<Option<Arc<Slot>>> = vec![None; old.values.len()];
+        for (&v, slot) in old.outputs.iter().zip(outputs.drain(..)) {
+            slot_of[v as usize] = Some(slot);
+        }
+        let mut is_made = vec![false; old.nodes.len()];
+        made.iter().for_each(|&n| is_made[n as usize] = true);
+        let mut is_used: Vec<bool> = slot_of.iter().map(Option::is_some).collect();
+        for input in &old.inputs {
+            if let Source::Value(v) = input.source() {
+                is_used[v] = true;
+            }
+        }
+        let is_dropped = |n: usize| is_made[n] && !old.values_of(n).any(|v| is_used[v]);
+        let mut first = Body::default();
+        let mut first_outputs = Vec::new();
+        let (old_slots, old_numbers) = (std::mem::take(&mut body.slots), std::mem::take(&mut body.numbers));
+        body.owners.clear();
+        body.hash = 0;
+        // What each value and argument of the old form is in the new one.
+        let mut value: Vec<Option<Input>> = vec![None; old.values.len()];
+        let mut arg: Vec<Option<Input>> = vec![None; old.args.len()];
+        for n in 0..old.nodes.len() {
+            if is_dropped(n) {
+                continue;
+            }
+            let op = &old.nodes[n].op;
+            let to = if is_made[n] { &mut first } else { &mut *body };
+            let (first_input, first_value) = (to.form.inputs.len() as u32, to.form.values.len() as u32);
+            to.hash = mix(to.hash, hash_op(op));
+            for input in old.inputs_of(n) {
+                let new = match input.source() {
+                    Source::Value(v) => match value[v] {
+                        Some(known) => known,
+                        // Of what was made: an argument from here on.
+                        None => {
+                            let slot = slot_of[v].get_or_insert_with(|| {
+                                let slot = Slot::empty(old.values[v]);
+                                slot.named.store(false, std::sync::atomic::Ordering::Relaxed);
+                                Arc::new(slot)
+                            });
+                            let new = to.argument(slot.clone(), stream);
+                            value[v] = Some(new);
+                            new
+                        }
+                    },
+                    Source::Arg(a) => *arg[a].get_or_insert_with(|| to.argument(old_slots[a].clone(), stream)),
+                    Source::Number(dtype, i) => to.number(dtype, &old_numbers[dtype as usize], i),
+                };
+                to.hash = mix(to.hash, u64::from(new.0));
+                to.form.inputs.push(new);
+            }
+            to.form.nodes.push(Node { op: op.clone(), offsets: 0, first_input, first_value });
+            let values = old.values_of(n);
+            to.hash = mix(to.hash, values.len() as u64);
+            for v in values {
+                if !is_made[n] {
+                    value[v] = Some(Input::value(to.form.values.len() as u32));
+                }
+                to.form.values.push(old.values[v]);
+                to.owners.push(NO_OWNER);
+            }
+        }
+        // What leaves, in the order of its values.
+        let (mut of_first, mut of_body) = (0, 0);
+        for n in 0..old.nodes.len() {
+            if is_dropped(n) {
+                continue;
+            }
+            let (to, slots, at) = if is_made[n] {
+                (&mut first, &mut first_outputs, &mut of_first)
+            } else {
+                (&mut *body, &mut *outputs, &mut of_body)
+            };
+            for v in old.values_of(n) {
+                if let Some(slot) = slot_of[v].take() {
+                    to.form.outputs.push(*at);
+                    to.hash = mix(to.hash, u64::from(*at));
+                    slots.push(slot);
+                }
+                *at += 1;
+            }
+        }
+        Some((first, first_outputs))
+    }
+}
+
+/// Elements of the largest running total that is told from other fills.
+pub(super) const LARGEST_TOTAL: usize = 16;
+
+impl Body {
+    /// Adds fills that begin a running total to those that are [computed apart](Engine::part_made_in_step): what is added to them
+    /// leaves the segment, and nothing else reads them. The step after has the total as an argument.
+    pub(super) fn add_totals(&mut self) {
+        let form = &self.form;
+        let fills = std::mem::take(&mut self.small_fills);
+        if fills.is_empty() {
+            return;
+        }
+        let mut readers: Vec<(u32, u32)> = vec![(0, 0); form.values.len()];
+        for n in 0..form.nodes.len() {
+            for input in form.inputs_of(n) {
+                if let Source::Value(v) = input.source() {
+                    readers[v] = (readers[v].0 + 1, n as u32);
+                }
+            }
+        }
+        let leaves = |v: usize| self.owners[v] != NO_OWNER;
+        let begins_total = |&n: &u32| {
+            let fill = form.values_of(n as usize).start;
+            let (count, reader) = readers[fill];
+            let reader = reader as usize;
+            count == 1
+                && !leaves(fill)
+                && matches!(form.nodes[reader].op, Prim::Binary(_))
+                && form.inputs_of(reader).first().map(|i| i.source()) == Some(Source::Value(fill))
+                && form.values_of(reader).all(|v| leaves(v) && form.values[v] == form.values[fill])
+        };
+        self.made_in_step.extend(fills.into_iter().filter(begins_total));
+    }
+
+    /// Adds an argument as recording does.
+    fn argument(&mut self, slot: Arc<Slot>, stream: u32) -> Input {
+        let i = self.slots.len() as u32;
+        self.hash = mix(self.hash, hash_meta(&slot.meta));
+        self.form.args.push(Arg { meta: slot.meta, donated: false });
+        slot.used_by(stream);
+        self.slots.push(slot);
+        Input::arg(i)
+    }
+
+    /// Adds number `i` of those of its dtype.
+    fn number(&mut self, dtype: DType, from: &[u8], i: usize) -> Input {
+        let (d, size) = (dtype as usize, dtype.size_bytes());
+        let new = self.form.numbers[d];
+        self.form.numbers[d] += 1;
+        self.numbers[d].extend_from_slice(&from[i * size..][..size]);
+        Input::number(dtype, new)
+    }
+}

@@ -1,0 +1,322 @@
+//! Planned devices: what a program would cost on a TPU that is not here.
+//!
+//! While a plan is active, device `tpu` records and compiles, and runs nothing. Values hold their shapes; a read gives zeros, or an error
+//! on request. Each new program is compiled by libtpu for every target of the plan. No other plugin is needed or loaded.
+
+use crate::aot::{Compiler, Report, Target};
+use crate::explain;
+use crate::form::Form;
+use crate::metrics::{self, COUNTERS, CutReason, count};
+use crate::slot::Slot;
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use torchtpu_tensor::{Error, Meta, Result};
+
+/// What a read of a value gives that nothing computed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Reads {
+    /// Zeros; said once on stderr.
+    #[default]
+    Zeros,
+    /// An error.
+    Raise,
+}
+
+/// What a plan has found out.
+#[derive(Clone, Default, Serialize)]
+pub struct PlanReport {
+    /// The machines, in the order of the reports of a program.
+    pub topologies: Vec<String>,
+    /// Bytes of memory of a device of each machine.
+    pub memory_bytes: Vec<u64>,
+    /// The programs, in the order of their first launch.
+    pub programs: Vec<Program>,
+    /// The training steps. What comes after the last boundary is a step of its own if it launched anything.
+    pub steps: Vec<Step>,
+}
+
+/// A program of a plan.
+#[derive(Clone, Serialize)]
+pub struct Program {
+    /// Ops in the segment.
+    pub ops: usize,
+    /// Their names, shortened.
+    pub summary: String,
+    /// Why the segment ended.
+    pub cut: &'static str,
+    /// How it differs from the nearest program before it.
+    pub why: String,
+    /// How often it would run.
+    pub launches: u64,
+    /// The StableHLO text.
+    #[serde(skip)]
+    pub text: Arc<str>,
+    /// What the compiler says, for each topology; or why it refused.
+    pub reports: Vec<Compiled>,
+}
+
+/// What the compiler says about a program.
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compiled {
+    /// It compiles.
+    Report(Box<Report>),
+    /// It does not: the error.
+    Error(String),
+}
+
+/// A training step of a plan.
+#[derive(Clone, Default, Serialize)]
+pub struct Step {
+    /// The programs launched, by their place in the list of programs.
+    pub programs: Vec<usize>,
+    /// Bytes that lie on the device beside the program, at the launch where they and the program take most, for each topology.
+    pub resident_bytes: Vec<i64>,
+    /// Those and the program, for each topology.
+    pub total_bytes: Vec<i64>,
+    /// Values copied to the device.
+    pub uploads: u64,
+    /// Bytes of them.
+    pub upload_bytes: u64,
+    /// Values that the program read.
+    pub reads: u64,
+}
+
+pub(crate) struct Plan {
+    compilers: Vec<Compiler>,
+    reads: Reads,
+    state: Mutex<State>,
+    has_warned: AtomicBool,
+    /// Bytes on the device when the plan began, which are none of the plan's.
+    bytes_before: usize,
+}
+
+#[derive(Default)]
+struct State {
+    forms: FxHashMap<u64, Vec<(Form, usize)>>,
+    programs: Vec<Program>,
+    steps: Vec<Step>,
+    now: Step,
+    /// The step that begins at a boundary whose cut is still to come.
+    next: Option<Step>,
+}
+
+impl State {
+    /// The step that uploads and reads belong to.
+    fn step(&mut self) -> &mut Step {
+        self.next.as_mut().unwrap_or(&mut self.now)
+    }
+}
+
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static PLAN: RwLock<Option<Arc<Plan>>> = RwLock::new(None);
+
+/// Whether device `tpu` is planned.
+#[inline]
+pub fn is_active() -> bool {
+    ACTIVE.load(Relaxed)
+}
+
+#[inline]
+pub(crate) fn active() -> Option<Arc<Plan>> {
+    if is_active() { PLAN.read().clone() } else { None }
+}
+
+/// Makes device `tpu` a planned one, until [`end`]. What was recorded before is launched first.
+///
+/// # Errors
+/// `Runtime` when libtpu is not found or does not know a machine, or when a plan is active already; `Value` without a target.
+pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
+    if targets.is_empty() {
+        return Err(Error::value("torch.tpu.plan: expected at least one topology"));
+    }
+    if is_active() {
+        return Err(Error::runtime("torch.tpu.plan: a plan is active already"));
+    }
+    let compilers = targets.into_iter().map(Compiler::new).collect::<Result<Vec<_>>>()?;
+    crate::engine().cut_all(CutReason::Explicit);
+    let bytes_before = metrics::live_bytes();
+    let plan = Plan { compilers, reads, state: Mutex::default(), has_warned: AtomicBool::new(false), bytes_before };
+    let mut slot = PLAN.write();
+    if slot.is_some() {
+        return Err(Error::runtime("torch.tpu.plan: a plan is active already"));
+    }
+    *slot = Some(Arc::new(plan));
+    drop(slot);
+    ACTIVE.store(true, Relaxed);
+    crate::engine().configure();
+    Ok(())
+}
+
+/// What the active plan has found out so far. What is recorded is compiled first.
+///
+/// # Errors
+/// `Runtime` when no plan is active.
+pub fn report() -> Result<PlanReport> {
+    let plan = active().ok_or_else(|| Error::runtime("torch.tpu.plan: no plan is active"))?;
+    crate::engine().cut_all(CutReason::Explicit);
+    Ok(plan.report())
+}
+
+/// Ends the active plan and returns what it has found out; `None` when none was active. With `drop_pending`, what is recorded is not
+/// compiled: a step that was cut short is no program of its own.
+pub fn end(drop_pending: bool) -> Option<PlanReport> {
+    let plan = active()?;
+    if drop_pending {
+        crate::engine().drop_pending();
+    } else {
+        crate::engine().cut_all(CutReason::Explicit);
+    }
+    let report = plan.report();
+    ACTIVE.store(false, Relaxed);
+    *PLAN.write() = None;
+    crate::engine().configure();
+    Some(report)
+}
+
+/// How many training steps the active plan has seen end.
+pub fn steps() -> usize {
+    active().map_or(0, |p| p.state.lock().steps.len())
+}
+
+impl Plan {
+    /// Bytes of memory of a device: of the smallest, where there are several targets.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.compilers.iter().map(Compiler::memory_bytes).min().unwrap_or(0)
+    }
+
+    pub(crate) fn device_name(&self) -> String {
+        let names: Vec<String> =
+            self.compilers.iter().map(|c| format!("{} ({})", c.device_kind(), c.target().topology)).collect();
+        format!("{}, planned", names.join(", "))
+    }
+
+    /// A value that was copied to the device.
+    pub(crate) fn upload(&self, meta: &Meta, bytes: &[u8]) -> Slot {
+        /// What programs read back is small: sizes, lengths, flags.
+        const MOST_KEPT: usize = 4096;
+        let mut state = self.state.lock();
+        state.step().uploads += 1;
+        state.step().upload_bytes += bytes.len() as u64;
+        Slot::planned(*meta, (bytes.len() <= MOST_KEPT).then(|| bytes.into()))
+    }
+
+    /// What a read gives.
+    pub(crate) fn read(&self, bytes: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
+        self.state.lock().step().reads += 1;
+        if let Some(bytes) = bytes
+            && bytes.len() == out.len()
+        {
+            out.copy_from_slice(bytes);
+            return Ok(());
+        }
+        if self.reads == Reads::Raise {
+            return Err(Error::runtime("a planned device computes nothing, so this value cannot be read")
+                .note("torch.tpu.plan(..., reads=\"zeros\") gives zeros"));
+        }
+        if !self.has_warned.swap(true, Relaxed) {
+            crate::disk::warn("the device is planned and computes nothing: values that are read are zeros");
+        }
+        out.fill(0);
+        Ok(())
+    }
+
+    /// Hears that a training step has ended, before its program is cut.
+    pub(crate) fn step_ends(&self) {
+        self.state.lock().next.get_or_insert_default();
+    }
+
+    /// Whether a program was launched before.
+    pub(crate) fn knows(&self, hash: u64, form: &Form) -> bool {
+        self.state.lock().forms.get(&hash).is_some_and(|l| l.iter().any(|(f, _)| f == form))
+    }
+
+    /// Takes note of a program that would be launched; `lower` makes its text if it is new.
+    pub(crate) fn launch(
+        &self,
+        hash: u64,
+        form: &Form,
+        cut: CutReason,
+        argument_bytes: usize,
+        lower: impl FnOnce() -> Result<String>,
+    ) -> Result<()> {
+        let known = |state: &State| {
+            state.forms.get(&hash).and_then(|l| l.iter().find(|(f, _)| f == form)).map(|(_, program)| *program)
+        };
+        let mut state = self.state.lock();
+        let program = match known(&state) {
+            Some(program) => program,
+            None => {
+                drop(state);
+                let text: Arc<str> = lower()?.into();
+                let reports = self
+                    .compilers
+                    .iter()
+                    .map(|c| match c.compile(&text) {
+                        Ok(report) => {
+                            count(if report.from_disk { &COUNTERS.disk_cache_hits } else { &COUNTERS.compilations }, 1);
+                            Compiled::Report(Box::new(report))
+                        }
+                        Err(e) => Compiled::Error(e.to_string()),
+                    })
+                    .collect();
+                state = self.state.lock();
+                let program = state.programs.len();
+                let why = explain::difference(form, state.forms.values().flatten().map(|(f, _)| f));
+                state.programs.push(Program {
+                    ops: form.nodes.len(),
+                    summary: form.summary(),
+                    cut: cut.name(),
+                    why,
+                    launches: 0,
+                    text,
+                    reports,
+                });
+                state.forms.entry(hash).or_default().push((form.clone(), program));
+                program
+            }
+        };
+        state.programs[program].launches += 1;
+        let beside = metrics::live_bytes().saturating_sub(self.bytes_before).saturating_sub(argument_bytes) as i64;
+        let totals: Vec<i64> = state.programs[program]
+            .reports
+            .iter()
+            .map(|r| match r {
+                Compiled::Report(r) => beside + r.total_bytes,
+                Compiled::Error(_) => beside,
+            })
+            .collect();
+        let step = &mut state.now;
+        step.programs.push(program);
+        step.total_bytes.resize(totals.len(), 0);
+        step.resident_bytes.resize(totals.len(), 0);
+        for (i, total) in totals.into_iter().enumerate() {
+            if total > step.total_bytes[i] {
+                (step.total_bytes[i], step.resident_bytes[i]) = (total, beside);
+            }
+        }
+        if cut == CutReason::StepBoundary {
+            let next = state.next.take().unwrap_or_default();
+            let step = std::mem::replace(&mut state.now, next);
+            state.steps.push(step);
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> PlanReport {
+        let state = self.state.lock();
+        let mut steps = state.steps.clone();
+        if !state.now.programs.is_empty() {
+            steps.push(state.now.clone());
+        }
+        PlanReport {
+            topologies: self.compilers.iter().map(|c| c.target().topology.clone()).collect(),
+            memory_bytes: self.compilers.iter().map(Compiler::memory_bytes).collect(),
+            programs: state.programs.clone(),
+            steps,
+        }
+    }
+}

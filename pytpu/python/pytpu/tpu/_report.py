@@ -1,0 +1,262 @@
+"""Reports of programs that were compiled for a TPU that is not here: as objects, text, JSON and HTML."""
+
+import html
+import json
+
+from .. import _C
+
+
+def _amount(value, unit, digits=3):
+    """Return `value` with a prefix of the unit: `amount(1.5e9, "B")` is `1.5 GB`."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.{digits}g} {prefix}{unit}"
+    return f"{value:.{digits}g} {unit}"
+
+
+def _seconds(value):
+    for factor, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def _bytes(value):
+    return _amount(value, "B")
+
+
+class ProgramReport:
+    """What the compiler says about one program on one machine.
+
+    The attributes are those of the JSON form, among them `seconds` (estimated time of one execution), `cycles`, `flops`,
+    `bytes_accessed`, `peak_share` (of the device's operations a second), `argument_bytes`, `output_bytes`, `alias_bytes`, `temp_bytes`,
+    `code_bytes`, `total_bytes`, `memory_bytes` (of the device), `uncosted` (instructions without an estimate), `compile_seconds`.
+    """
+
+    def __init__(self, fields):
+        self.__dict__.update(fields)
+
+    def fits(self):
+        """Return whether the program's bytes fit in the memory of the device."""
+        return self.total_bytes <= self.memory_bytes
+
+    def to_dict(self):
+        """Return the attributes as a dictionary."""
+        return dict(self.__dict__)
+
+    def __str__(self):
+        parts = [
+            f"{_seconds(self.seconds)} ({_seconds(self.compute_seconds)} compute, {_seconds(self.memory_seconds)} memory)",
+            f"{_amount(self.cycles, 'cycles')}",
+            f"{_amount(self.flops, 'FLOP')}, {100 * self.peak_share:.3g} % of peak",
+            f"{_bytes(self.bytes_accessed)} accessed",
+            f"memory {_bytes(self.total_bytes)} of {_bytes(self.memory_bytes)}: arguments {_bytes(self.argument_bytes)}, results "
+            f"{_bytes(self.output_bytes)}, aliased {_bytes(self.alias_bytes)}, temporary {_bytes(self.temp_bytes)}, code "
+            f"{_bytes(self.code_bytes)}",
+            f"compiled in {self.compile_seconds:.3g} s" + (", by an earlier process" if self.from_disk else ""),
+        ]
+        missing = sum(n for _, n in self.uncosted)
+        if missing:
+            names = ", ".join(f"{name} ({n})" if n > 1 else name for name, n in self.uncosted[:4])
+            parts.append(f"{missing} of {self.instructions} instructions without an estimate: {names}")
+        return "\n".join(parts)
+
+    def __repr__(self):
+        return f"ProgramReport({self.topology}, {_seconds(self.seconds)}, {_bytes(self.total_bytes)})"
+
+
+class PlannedProgram:
+    """One program of a plan.
+
+    Attributes: `ops`, `summary` (names of the ops), `cut` (why it ended), `why` (how it differs from programs before), `launches`, `stablehlo` (its text), `reports` (a
+    `ProgramReport` for each topology that compiles it) and `errors` (the compiler's message for each that does not).
+    """
+
+    def __init__(self, fields, stablehlo, topologies, targets):
+        self.ops, self.summary, self.cut, self.why, self.launches = (
+            fields[k] for k in ("ops", "summary", "cut", "why", "launches")
+        )
+        self.stablehlo = stablehlo
+        self.reports, self.errors = {}, {}
+        for topology, found in zip(topologies, fields["reports"]):
+            if "report" in found:
+                self.reports[topology] = ProgramReport(found["report"])
+            else:
+                self.errors[topology] = found["error"]
+        self._targets = dict(zip(topologies, targets))
+
+    def hlo(self, topology=None):
+        """Return the optimised program as text, a line for each instruction. Compiles it again.
+
+        Args:
+            topology: one of those of the plan; the first where there is `None`.
+        """
+        return _C._aot_optimized_text(self.stablehlo, self._targets[topology or next(iter(self._targets))])
+
+    def __repr__(self):
+        return f"PlannedProgram({self.ops} ops, {self.launches} launches)"
+
+
+class PlannedStep:
+    """A training step of a plan, or what came after the last one.
+
+    Attributes: `programs` (places in the list of programs, in the order of their launches), `uploads`, `upload_bytes`, `reads`, and for
+    each topology `seconds`, `total_bytes` (at the launch that takes most, with what lies beside the program) and `resident_bytes`.
+    """
+
+    def __init__(self, fields, topologies, programs):
+        self.programs = fields["programs"]
+        self.uploads, self.upload_bytes, self.reads = (fields[k] for k in ("uploads", "upload_bytes", "reads"))
+        self.total_bytes = dict(zip(topologies, fields["total_bytes"]))
+        self.resident_bytes = dict(zip(topologies, fields["resident_bytes"]))
+        self.seconds = {
+            t: sum(programs[i].reports[t].seconds for i in self.programs if t in programs[i].reports) for t in topologies
+        }
+
+    def __repr__(self):
+        return f"PlannedStep(programs={self.programs})"
+
+
+class PlanReport:
+    """What a plan has found out. `str()` gives a text.
+
+    Attributes: `topologies`, `memory_bytes` (of a device, for each topology), `programs` and `steps`.
+    """
+
+    def __init__(self, given, targets):
+        fields, texts = json.loads(given[0]), given[1]
+        self.topologies = fields["topologies"]
+        self.memory_bytes = dict(zip(self.topologies, fields["memory_bytes"]))
+        self.programs = [PlannedProgram(p, t, self.topologies, targets) for p, t in zip(fields["programs"], texts)]
+        self.steps = [PlannedStep(s, self.topologies, self.programs) for s in fields["steps"]]
+        self._fields = fields
+
+    def to_json(self):
+        """Return the report as JSON."""
+        return json.dumps(self._fields, indent=1)
+
+    def _runs_of_steps(self):
+        """Steps that are alike and follow one another, as pairs of the first and the last number, from 1."""
+        runs = []
+        for number, step in enumerate(self.steps, 1):
+            if runs and self.steps[runs[-1][1] - 1].programs == step.programs:
+                runs[-1][1] = number
+            else:
+                runs.append([number, number])
+        return runs
+
+    def __str__(self):
+        lines = []
+        for topology in self.topologies:
+            kinds = [p.reports[topology].device_kind for p in self.programs if topology in p.reports]
+            lines.append(f"{topology}{f' ({kinds[0]})' if kinds else ''}, {_bytes(self.memory_bytes[topology])} a device")
+            rows = [
+                ("program", "ops", "launches", "time", "cycles", "of peak", "FLOP", "accessed", "arguments", "results", "aliased", "temporary",
+                 "code", "compiled in")
+            ]
+            for i, p in enumerate(self.programs):
+                if topology in p.errors:
+                    rows.append((str(i), str(p.ops), str(p.launches), "refused"))
+                    continue
+                r = p.reports[topology]
+                rows.append((
+                    str(i), str(p.ops), str(p.launches), _seconds(r.seconds), _amount(r.cycles, "").strip(), f"{100 * r.peak_share:.3g} %",
+                    _amount(r.flops, "").strip(), _bytes(r.bytes_accessed), _bytes(r.argument_bytes), _bytes(r.output_bytes),
+                    _bytes(r.alias_bytes), _bytes(r.temp_bytes), _bytes(r.code_bytes), f"{r.compile_seconds:.3g} s",
+                ))
+            widths = [max(len(row[k]) for row in rows if k < len(row)) for k in range(len(rows[0]))]
+            lines += ["  " + "  ".join(c.rjust(w) for c, w in zip(row, widths)).rstrip() for row in rows]
+            for first, last in self._runs_of_steps():
+                step = self.steps[last - 1]
+                total, memory = step.total_bytes[topology], self.memory_bytes[topology]
+                which = f"step {first}" if first == last else f"steps {first} to {last}"
+                parts = [
+                    f"{which}: {_program_names(step.programs)}", f"{_seconds(step.seconds[topology])} estimated",
+                    f"{_bytes(total)} of {_bytes(memory)}" + ("" if total <= memory else ", which does not fit"),
+                ]
+                if step.uploads:
+                    parts.append(f"{step.uploads} uploads of {_bytes(step.upload_bytes)}")
+                if step.reads:
+                    parts.append(f"{step.reads} reads by the host")
+                lines.append("  " + ", ".join(parts))
+            for i, p in enumerate(self.programs[1:], 1):
+                lines.append(f"  program {i} is new: {p.why}")
+            uncosted = {}
+            for p in self.programs:
+                for name, n in p.reports[topology].uncosted if topology in p.reports else ():
+                    uncosted[name] = uncosted.get(name, 0) + n
+            if uncosted:
+                lines.append("  without an estimate: " + ", ".join(f"{name} ({n})" for name, n in sorted(uncosted.items())))
+            for i, p in enumerate(self.programs):
+                if topology in p.errors:
+                    lines.append(f"  program {i}: {p.errors[topology]}")
+            lines.append("")
+        return "\n".join(lines)
+
+    def to_html(self):
+        """Return the report as a page: a bar for each group of instructions and the memory along each program. Needs no network."""
+        return _page(self)
+
+    def _repr_html_(self):
+        return _page(self)
+
+
+def _program_names(programs):
+    if len(programs) == 1:
+        return f"program {programs[0]}"
+    shown = ", ".join(map(str, programs[:8]))
+    return f"programs {shown}" + (f" and {len(programs) - 8} more" if len(programs) > 8 else "")
+
+
+_STYLE = """
+body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #222; }
+pre { overflow-x: auto; background: #f5f5f5; padding: 1em; }
+table { border-collapse: collapse; } td, th { padding: 2px 8px; text-align: left; } td.n { text-align: right; }
+.bar { background: #4878a8; height: 12px; display: inline-block; } svg { background: #f5f5f5; }
+"""
+_MOST_GROUPS = 25
+
+
+def _page(report):
+    parts = [
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>Plan</title>",
+        f"<style>{_STYLE}</style></head><body><h1>Plan for {html.escape(', '.join(report.topologies))}</h1>",
+        f"<pre>{html.escape(str(report))}</pre>",
+    ]
+    for topology in report.topologies:
+        for i, program in enumerate(report.programs):
+            found = program.reports.get(topology)
+            if found is not None:
+                parts.append(f"<h2>Program {i} on {html.escape(topology)}</h2><p>{html.escape(program.summary)}</p>")
+                parts += [_bars(found), _timeline(found)]
+    return "".join(parts) + "</body></html>"
+
+
+def _bars(r):
+    """A table with a bar for each group of instructions, as long as its share of the cycles."""
+    rows = []
+    for name, count, cycles in r.groups[:_MOST_GROUPS]:
+        share = cycles / r.cycles if r.cycles else 0
+        rows.append(
+            f"<tr><td>{html.escape(name)}</td><td class='n'>{count}</td><td class='n'>{cycles:,.0f}</td>"
+            f"<td class='n'>{100 * share:.1f} %</td><td><span class='bar' style='width:{400 * share:.1f}px'></span></td></tr>"
+        )
+    return "<table><tr><th>instructions</th><th>count</th><th>cycles</th><th>share</th><th></th></tr>" + "".join(rows) + "</table>"
+
+
+def _timeline(r):
+    """Bytes in use along the schedule as a curve, and the largest arrays where it is highest."""
+    if not r.live_bytes:
+        return ""
+    width, height, top = 800, 160, max(r.live_bytes)
+    step = width / max(1, len(r.live_bytes) - 1)
+    points = " ".join(f"{k * step:.1f},{height - 150 * b / max(1, top):.1f}" for k, b in enumerate(r.live_bytes))
+    rows = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(shape)}</td><td class='n'>{_bytes(n)}</td></tr>"
+        for name, shape, n in r.largest_at_peak[:10]
+    )
+    return (
+        f"<p>Arrays in memory along the schedule, {_bytes(top)} at most</p><svg width='{width}' height='{height}'>"
+        f"<polygon fill='#a8c4dc' stroke='#4878a8' points='0,{height} {points} {width},{height}'/></svg>"
+        f"<table><tr><th>largest where they are most</th><th>type</th><th>bytes</th></tr>{rows}</table>"
+    )

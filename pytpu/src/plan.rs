@@ -1,0 +1,79 @@
+//! `torch.tpu.plan` and `torch.tpu.aot`: what programs would cost on a TPU that is not here.
+
+use crate::enter;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use torchtpu_lazy::aot::{Compiler, Target};
+use torchtpu_lazy::plan::{self, PlanReport, Reads};
+
+/// A target as Python gives it: topology, compiler options, partitions, bytes of memory.
+type PyTarget = (String, Vec<(String, String)>, usize, Option<u64>);
+
+fn target((topology, options, num_partitions, memory_bytes): PyTarget) -> Target {
+    Target { topology, options, num_partitions, memory_bytes }
+}
+
+/// A report as JSON, and the StableHLO text of each program.
+fn given(report: &PlanReport) -> PyResult<(String, Vec<String>)> {
+    let json = serde_json::to_string(report).map_err(|e| PyValueError::new_err(e.to_string()))?;
+    Ok((json, report.programs.iter().map(|p| p.text.to_string()).collect()))
+}
+
+#[pyfunction]
+fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, raises: bool) -> PyResult<()> {
+    let targets = targets.into_iter().map(target).collect();
+    let reads = if raises { Reads::Raise } else { Reads::Zeros };
+    py.detach(|| plan::begin(targets, reads)).map_err(enter::exception)
+}
+
+#[pyfunction]
+fn _plan_report(py: Python<'_>) -> PyResult<(String, Vec<String>)> {
+    given(&py.detach(plan::report).map_err(enter::exception)?)
+}
+
+#[pyfunction]
+fn _plan_end(py: Python<'_>, drop_pending: bool) -> PyResult<Option<(String, Vec<String>)>> {
+    py.detach(|| plan::end(drop_pending)).as_ref().map(given).transpose()
+}
+
+#[pyfunction]
+fn _plan_is_active() -> bool {
+    plan::is_active()
+}
+
+/// How many training steps the active plan has seen end.
+#[pyfunction]
+fn _plan_steps() -> usize {
+    plan::steps()
+}
+
+/// The report of one program as JSON.
+#[pyfunction]
+fn _aot_compile(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<String> {
+    let report = py.detach(|| Compiler::new(target(to))?.compile(text)).map_err(enter::exception)?;
+    serde_json::to_string(&report).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+/// The optimised program as text.
+#[pyfunction]
+fn _aot_optimized_text(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<String> {
+    py.detach(|| Compiler::new(target(to))?.optimized_text(text)).map_err(enter::exception)
+}
+
+/// Whether libtpu is installed.
+#[pyfunction]
+fn _aot_is_available() -> bool {
+    torchtpu_lazy::aot::is_available()
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_plan_begin, m)?)?;
+    m.add_function(wrap_pyfunction!(_plan_report, m)?)?;
+    m.add_function(wrap_pyfunction!(_plan_end, m)?)?;
+    m.add_function(wrap_pyfunction!(_plan_is_active, m)?)?;
+    m.add_function(wrap_pyfunction!(_plan_steps, m)?)?;
+    m.add_function(wrap_pyfunction!(_aot_compile, m)?)?;
+    m.add_function(wrap_pyfunction!(_aot_optimized_text, m)?)?;
+    m.add_function(wrap_pyfunction!(_aot_is_available, m)?)?;
+    Ok(())
+}
