@@ -21,6 +21,9 @@ PY := $(VENV)/bin/python
 TEST_SITE := target/test-site
 DEVICE ?= tpu
 ATTACK_MINUTES ?= 20
+# Pinned: what the TPU compiler estimates depends on its version.
+JAX := 0.10.2
+LIBTPU := 0.0.52
 FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
@@ -61,7 +64,7 @@ $(VENV)/.tools: pyproject.toml
 		echo "cannot make a Python environment: install python3-venv (or virtualenv) and run make again"; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check \
 		'maturin>=1.9,<2' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
-		'xla-cpu-pjrt>=0.0.1,<0.1'
+		'xla-cpu-pjrt>=0.0.1,<0.1' 'jax==$(JAX)' 'jaxlib==$(JAX)' 'libtpu==$(LIBTPU)'
 	@touch $@
 
 dist/.built: $(VENV)/.tools $(SOURCES)

@@ -59,7 +59,7 @@ pub struct Report {
     /// Bytes read and written per execution.
     pub bytes_accessed: f64,
     /// The compiler's roofline of one execution, in seconds; `None` where it gives none. It counts -1 for each op that it cannot cost,
-    /// which is added back: see `unknown_costs`.
+    /// which is added back: see `unknown_costs`. Of many such ops and a short time nothing is left.
     pub optimal_seconds: Option<f64>,
     /// How many ops `optimal_seconds` leaves out.
     pub unknown_costs: u64,
@@ -176,10 +176,7 @@ impl Compiler {
         let memory = program.memory_stats().map_err(fail)?;
         let estimate = program.estimate().map_err(fail)?;
         let cost = |name: &str| costs.get(name).copied();
-        let (optimal_seconds, unknown_costs) = match cost("optimal_seconds") {
-            Some(s) if s < 0.0 => (Some(s + (-s).ceil()), (-s).ceil() as u64),
-            s => (s, 0),
-        };
+        let (optimal_seconds, unknown_costs) = cost("optimal_seconds").map_or((None, 0), known_seconds);
         let Estimate { cycles, instructions, groups, uncosted, largest, live_bytes, largest_at_peak } = estimate;
         let report = Report {
             topology: self.target.topology.clone(),
@@ -247,6 +244,18 @@ impl Compiler {
     }
 }
 
+/// The seconds in a sum that counts -1 for each op of unknown cost, and how many such ops there are. The sum has 24 bits, so short
+/// times are lost beside many such ops.
+fn known_seconds(sum: f64) -> (Option<f64>, u64) {
+    if sum >= 0.0 {
+        return (Some(sum), 0);
+    }
+    let unknown = (-sum).ceil();
+    let seconds = sum + unknown;
+    let resolution = unknown * f64::from(f32::EPSILON);
+    (Some(seconds).filter(|&s| s >= 8.0 * resolution), unknown as u64)
+}
+
 /// An option's value as the compiler wants it.
 fn option_value(text: &str) -> OptionValue {
     match text {
@@ -309,4 +318,24 @@ pub fn compile_values(handles: &[u64], topology: &str) -> Result<Report> {
 /// Whether libtpu is installed.
 pub fn is_available() -> bool {
     find_libtpu().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ops_of_unknown_cost_are_taken_out_of_the_sum() {
+        assert_eq!(known_seconds(0.25), (Some(0.25), 0));
+        assert_eq!(known_seconds(-2.75), (Some(0.25), 3));
+        assert_eq!(known_seconds(f64::from(-26.0f32 + 1e-6)), (None, 26));
+    }
+
+    #[test]
+    fn options_are_what_they_look_like() {
+        assert_eq!(option_value("true"), OptionValue::Bool(true));
+        assert_eq!(option_value("-3"), OptionValue::Int64(-3));
+        assert_eq!(option_value("0.5"), OptionValue::Float(0.5));
+        assert_eq!(option_value("auto"), OptionValue::String("auto".into()));
+    }
 }

@@ -1,8 +1,8 @@
 //! Segments of a planned device: see [`crate::plan`].
 
-use super::{Engine, Segment};
+use super::{Engine, Entry, Segment, State};
 use crate::lower;
-use crate::metrics::{COUNTERS, count};
+use crate::metrics::{COUNTERS, CutReason, count};
 use crate::plan::Plan;
 use crate::slot::Failure;
 use std::sync::Arc;
@@ -34,11 +34,32 @@ impl Engine {
         self.finish(segment, result)
     }
 
+    /// Cuts a step that is over before what its optimiser made is dropped, as at the end of the function that trains: the step is
+    /// planned as it is within a loop.
+    #[cold]
+    pub(super) fn cut_before_release(&self, handle: u64) {
+        let mut guard = self.recording.lock();
+        let (stream, value) = match guard.entry(handle) {
+            Ok(Entry { refs: 1, state: State::Pending { stream, value }, .. }) => (*stream as usize, *value as usize),
+            _ => return,
+        };
+        let step = &guard.streams[stream].step;
+        if !step.is_over() || !step.made_by_optimizer(value) {
+            return;
+        }
+        let segment = self.take(&mut guard, stream, CutReason::StepBoundary);
+        drop(guard);
+        if let Some(segment) = segment {
+            // A failure is in the values.
+            let _ = self.run(segment);
+        }
+    }
+
     /// Forgets what is recorded and not launched: its values fail.
     pub(crate) fn drop_pending(&self) {
         let mut guard = self.recording.lock();
         let segments: Vec<Segment> =
-            (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, crate::CutReason::Explicit)).collect();
+            (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, CutReason::Explicit)).collect();
         drop(guard);
         let failure = Arc::new(Failure::new(
             torchtpu_tensor::ErrorKind::Runtime,

@@ -81,6 +81,9 @@ impl Backend for Tpu {
         if torchtpu_pjrt::is_forked() {
             return;
         }
+        if plan::is_active() {
+            crate::engine().cut_before_release(handle);
+        }
         let mut guard = crate::engine().recording.lock();
         let r = &mut *guard;
         let Ok(e) = r.entry(handle) else { return };

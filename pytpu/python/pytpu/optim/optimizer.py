@@ -128,8 +128,11 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+        self._made_state()
+
+    def _made_state(self):
+        """Launch what makes the parameters, and state: then the first step has the program of all others."""
         if self._on_accelerator():
-            # What makes the parameters is no part of the first step, which then has the program of all others.
             _C._tpu_mark_step()
 
     def _patch_step_function(self):

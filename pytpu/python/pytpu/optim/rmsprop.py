@@ -104,6 +104,7 @@ class Adagrad(PerParameter):
             for p in group["params"]:
                 self.state[p] = {"step": _step_tensor(group, p)}
                 self._start(group, p, self.state[p])
+        self._made_state()
 
     def _start(self, group, p, state):
         start = group["initial_accumulator_value"]

@@ -95,7 +95,11 @@ class SGD(Optimizer):
         if momentum != 0:
             state = self.state[p]
             buffer = state.get("momentum_buffer")
-            if buffer is None:
+            if buffer is None and p.device.type == "tpu":
+                # The program of all other steps, as above.
+                buffer = state["momentum_buffer"] = torch.zeros_like(grad)
+                buffer.mul_(momentum).add_(grad, alpha=1)
+            elif buffer is None:
                 buffer = grad.detach().clone()
                 state["momentum_buffer"] = buffer
             else:
