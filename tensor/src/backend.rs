@@ -1,8 +1,10 @@
 //! What a device has to offer; `torchtpu-lazy` implements it, this crate only names it.
 
 use crate::op::Prim;
-use crate::{Device, DeviceKind, Error, Meta, Result, Tensor};
+use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor};
+use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An input of a recorded op.
 pub enum Operand<'a> {
@@ -14,6 +16,8 @@ pub enum Operand<'a> {
         bits: u128,
         /// Its description (`cpu`).
         meta: &'a Meta,
+        /// Not 0 for a number that several ops [share](SharedNumbers): they name the same one.
+        shared: u64,
     },
 }
 
@@ -124,6 +128,62 @@ pub(crate) fn release(handle: u64) {
     }
 }
 
+/// Numbers that several ops read, such as the learning rate that one call gives to all parameters: a program has each of them once.
+///
+/// Equal numbers that do not come from one place are told apart all the same. They may differ in the next step, which would then be
+/// another program.
+pub struct SharedNumbers {
+    /// The place a number comes from, what it is made of, and the number.
+    made: RefCell<Vec<((u32, u64, DType), Tensor)>>,
+}
+
+thread_local! {
+    /// Addresses of the numbers shared now, and their names.
+    static SHARED: RefCell<Vec<(usize, u64)>> = const { RefCell::new(Vec::new()) };
+    static IS_SHARING: Cell<bool> = const { Cell::new(false) };
+}
+static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
+
+impl SharedNumbers {
+    /// Numbers that are shared until this is dropped. One at a time on a thread; another shares nothing.
+    #[allow(clippy::new_without_default)] // it has an effect
+    pub fn new() -> SharedNumbers {
+        IS_SHARING.set(true);
+        SharedNumbers { made: RefCell::default() }
+    }
+
+    /// The number of `place` that is made of `key`: by `make`, if this is the first time.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get(&self, place: u32, key: f64, dtype: DType, make: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+        let name = (place, key.to_bits(), dtype);
+        if let Some((_, number)) = self.made.borrow().iter().find(|(n, _)| *n == name) {
+            return Ok(number.clone());
+        }
+        let number = make()?;
+        SHARED.with_borrow_mut(|s| s.push((number.address(), NEXT_NAME.fetch_add(1, Relaxed))));
+        self.made.borrow_mut().push((name, number.clone()));
+        Ok(number)
+    }
+}
+
+impl Drop for SharedNumbers {
+    fn drop(&mut self) {
+        SHARED.with_borrow_mut(Vec::clear);
+        IS_SHARING.set(false);
+    }
+}
+
+/// What a number that is shared is known by; 0 for others.
+#[inline]
+fn shared_name(x: &Tensor) -> u64 {
+    if !IS_SHARING.get() {
+        return 0;
+    }
+    SHARED.with_borrow(|s| s.iter().find(|(address, _)| *address == x.address()).map_or(0, |(_, name)| *name))
+}
+
 /// Records an op with one output and returns its handle.
 #[inline]
 pub(crate) fn record_one(op: &Prim, x: &[Operand<'_>], y: &Meta) -> Result<u64> {
@@ -136,7 +196,7 @@ pub(crate) fn record_one(op: &Prim, x: &[Operand<'_>], y: &Meta) -> Result<u64> 
 #[inline]
 pub(crate) fn operand(x: &Tensor) -> Result<Operand<'_>> {
     match x.scalar_bits() {
-        Some(bits) => Ok(Operand::Number { bits, meta: x.meta() }),
+        Some(bits) => Ok(Operand::Number { bits, meta: x.meta(), shared: shared_name(x) }),
         None => Ok(Operand::Value(x.device_value()?)),
     }
 }

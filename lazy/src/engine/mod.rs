@@ -22,7 +22,7 @@ pub(crate) use tpu::Tpu;
 use crate::cache::ProcessCache;
 use crate::device::{self, Device};
 use crate::families::Families;
-use crate::form::{DTYPES, Form, MAX_ITEMS};
+use crate::form::{DTYPES, Form, Input, MAX_ITEMS};
 use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::pieces::{Divide, Pieces};
 use crate::plan;
@@ -96,6 +96,8 @@ struct Body {
     slots: Vec<Arc<Slot>>,
     /// Numbers, packed by dtype.
     numbers: [Vec<u8>; DTYPES],
+    /// Numbers that several ops share, by name.
+    shared: Vec<(u64, Input)>,
     /// Fills that an optimiser recorded in its step: see [`Engine::part_made_in_step`].
     made_in_step: Vec<u32>,
     /// Other fills of few elements: see [`Body::add_totals`].
@@ -109,6 +111,7 @@ impl Body {
         self.owners.clear();
         self.slots.clear();
         self.numbers.iter_mut().for_each(Vec::clear);
+        self.shared.clear();
         self.made_in_step.clear();
         self.small_fills.clear();
     }

@@ -76,13 +76,20 @@ impl Engine {
                         State::Free => return Err(forget(b, &node, &x[..i])),
                     }
                 }
-                Operand::Number { bits, meta } => {
-                    let d = meta.dtype as usize;
-                    let i = b.form.numbers[d];
-                    b.form.numbers[d] += 1;
-                    b.numbers[d].extend_from_slice(&bits.to_le_bytes()[..meta.dtype.size_bytes()]);
-                    Input::number(meta.dtype, i)
-                }
+                Operand::Number { bits, meta, shared } => match b.shared_number(*shared) {
+                    Some(known) => known,
+                    None => {
+                        let d = meta.dtype as usize;
+                        let i = b.form.numbers[d];
+                        b.form.numbers[d] += 1;
+                        b.numbers[d].extend_from_slice(&bits.to_le_bytes()[..meta.dtype.size_bytes()]);
+                        let number = Input::number(meta.dtype, i);
+                        if *shared != 0 {
+                            b.shared.push((*shared, number));
+                        }
+                        number
+                    }
+                },
             };
             hash = mix(hash, u64::from(input.0));
             b.form.inputs.push(input);
@@ -337,12 +344,23 @@ pub(super) fn stale() -> Error {
     Error::runtime("a device value was used after its last reference was given back")
 }
 
-/// Takes back what was recorded of a node whose next operand is stale: the given operands. Says so.
+impl Body {
+    /// The number that an earlier op of the segment shares by this name.
+    #[inline]
+    fn shared_number(&self, name: u64) -> Option<Input> {
+        if name == 0 {
+            return None;
+        }
+        self.shared.iter().rev().find(|(n, _)| *n == name).map(|(_, number)| *number)
+    }
+}
+
+/// Takes back what was recorded of a node whose next operand is stale: the given operands. Says so. Numbers that are shared stay.
 #[cold]
 fn forget(b: &mut Body, node: &Node, x: &[Operand<'_>]) -> Error {
     b.form.inputs.truncate(node.first_input as usize);
     for operand in x {
-        if let Operand::Number { meta, .. } = operand {
+        if let Operand::Number { meta, shared: 0, .. } = operand {
             let d = meta.dtype as usize;
             b.form.numbers[d] -= 1;
             let kept = b.numbers[d].len() - meta.dtype.size_bytes();

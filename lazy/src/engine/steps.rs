@@ -1,7 +1,7 @@
 //! Training steps: where they end, and what only the first of them makes.
 
 use super::{Body, Engine, NO_OWNER};
-use crate::form::{Arg, Input, Node, Source, hash_meta, hash_op, mix};
+use crate::form::{Arg, DTYPES, Input, Node, Source, hash_meta, hash_op, mix};
 use crate::slot::Slot;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -101,6 +101,7 @@ impl Engine {
         // What each value and argument of the old form is in the new one.
         let mut value: Vec<Option<Input>> = vec![None; old.values.len()];
         let mut arg: Vec<Option<Input>> = vec![None; old.args.len()];
+        let mut number: [Vec<Option<Input>>; DTYPES] = old.numbers.map(|n| vec![None; n as usize]);
         for n in 0..old.nodes.len() {
             if is_dropped(n) {
                 continue;
@@ -126,7 +127,16 @@ impl Engine {
                         }
                     },
                     Source::Arg(a) => *arg[a].get_or_insert_with(|| to.argument(old_slots[a].clone(), stream)),
-                    Source::Number(dtype, i) => to.number(dtype, &old_numbers[dtype as usize], i),
+                    Source::Number(dtype, i) => match number[dtype as usize][i] {
+                        Some(known) if !is_made[n] => known,
+                        _ => {
+                            let new = to.number(dtype, &old_numbers[dtype as usize], i);
+                            if !is_made[n] {
+                                number[dtype as usize][i] = Some(new);
+                            }
+                            new
+                        }
+                    },
                 };
                 to.hash = mix(to.hash, u64::from(new.0));
                 to.form.inputs.push(new);

@@ -3,6 +3,7 @@
 //! On `cpu` a step is one kernel that writes parameter and state in place. On `tpu` it is a fused op whose numbers are
 //! operands, so that another learning rate or step count compiles nothing, and its results are assigned.
 
+use crate::backend::SharedNumbers;
 use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
@@ -328,6 +329,11 @@ fn corrections(step: &Tensor, a: &AdamArgs) -> Result<Bias> {
 /// # Errors
 /// `Runtime` when sizes, dtypes or devices differ, or a tensor may not be written.
 pub fn adam(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs) -> Result<()> {
+    adam_with(p, g, s, a, None)
+}
+
+/// [`adam`] with numbers that other parameters have too.
+fn adam_with(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs, shared: Option<&SharedNumbers>) -> Result<()> {
     state::no_grad(|| {
         let (m, v) = (s.exp_avg, s.exp_avg_sq);
         agree(&[p, g, m, v])?;
@@ -351,16 +357,31 @@ pub fn adam(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs) -> Result<(
             return Ok(());
         }
         let dtype = compute_dtype(p.dtype());
-        let number = |v: f64| Tensor::number(Scalar::Float(v), dtype);
-        let decay = number(if a.decoupled { a.lr * a.weight_decay } else { a.weight_decay })?;
+        // Numbers are shared by their place. Corrections are also told apart by the step that they are for, even where they are equal.
+        let number_for = |place: u32, key: f64, v: f64| -> Result<Tensor> {
+            let make = || Tensor::number(Scalar::Float(v), dtype);
+            shared.map_or_else(make, |s| s.get(place, key, dtype, make))
+        };
+        let number = |place: u32, v: f64| number_for(place, 0.0, v);
+        let decay = number(0, if a.decoupled { a.lr * a.weight_decay } else { a.weight_decay })?;
         let (step, root) = match bias {
-            Bias::Numbers(b1, b2) => (number(a.lr / b1)?, number(b2)?),
+            Bias::Numbers(b1, b2) => {
+                let t = s.step.scalar_bits().map_or(0.0, |bits| Scalar::from_bits(bits, s.step.dtype()).to_f64());
+                (number_for(1, t, a.lr / b1)?, number_for(2, t, b2)?)
+            }
             Bias::Tensors(b1, b2) => {
                 let b1 = narrowed(b1.reshape_dims(Dims::EMPTY)?, dtype)?;
-                (number(a.lr)?.to_device(p.device())?.div(&b1)?, narrowed(b2.reshape_dims(Dims::EMPTY)?, dtype)?)
+                let lr = Tensor::number(Scalar::Float(a.lr), dtype)?.to_device(p.device())?;
+                (lr.div(&b1)?, narrowed(b2.reshape_dims(Dims::EMPTY)?, dtype)?)
             }
         };
-        let rest = [number(a.beta1)?, number(1.0 - a.beta1)?, number(a.beta2)?, number(1.0 - a.beta2)?, number(a.eps)?];
+        let rest = [
+            number(3, a.beta1)?,
+            number(4, 1.0 - a.beta1)?,
+            number(5, a.beta2)?,
+            number(6, 1.0 - a.beta2)?,
+            number(7, a.eps)?,
+        ];
         if a.amsgrad {
             return amsgrad(p, g, s, a, &decay, &rest, &step, &root);
         }
@@ -426,6 +447,17 @@ pub struct SgdArgs {
 /// # Errors
 /// As [`adam`].
 pub fn sgd(p: &Tensor, g: &Tensor, buffer: Option<&Tensor>, a: &SgdArgs) -> Result<()> {
+    sgd_with(p, g, buffer, a, None)
+}
+
+/// [`sgd`] with numbers that other parameters have too.
+fn sgd_with(
+    p: &Tensor,
+    g: &Tensor,
+    buffer: Option<&Tensor>,
+    a: &SgdArgs,
+    shared: Option<&SharedNumbers>,
+) -> Result<()> {
     state::no_grad(|| {
         let buffer = buffer.filter(|_| a.momentum != 0.0);
         let mut x = vec![p, g];
@@ -451,7 +483,11 @@ pub fn sgd(p: &Tensor, g: &Tensor, buffer: Option<&Tensor>, a: &SgdArgs) -> Resu
         let dtype = compute_dtype(p.dtype());
         let numbers: Vec<Tensor> = [a.lr, a.weight_decay, a.momentum, 1.0 - a.dampening]
             .iter()
-            .map(|&v| Tensor::number(Scalar::Float(v), dtype))
+            .zip(0..)
+            .map(|(&v, place)| {
+                let make = || Tensor::number(Scalar::Float(v), dtype);
+                shared.map_or_else(make, |s| s.get(place, 0.0, dtype, make))
+            })
             .collect::<Result<_>>()?;
         x.extend(&numbers);
         let op = Sgd { momentum: buffer.is_some(), nesterov: a.nesterov, maximize: a.maximize, first: a.first };
@@ -507,9 +543,10 @@ fn fused_adam(a: &Args<'_>, decoupled: bool) -> Result<Ret> {
     if args.amsgrad {
         same_length(&[lengths[0], ("max_exp_avg_sqs", top.len())])?;
     }
+    let shared = SharedNumbers::new();
     for i in 0..p.len() {
         let s = AdamState { exp_avg: m[i], exp_avg_sq: v[i], max_exp_avg_sq: top.get(i).copied(), step: steps[i] };
-        adam(p[i], g[i], &s, &args)?;
+        adam_with(p[i], g[i], &s, &args, Some(&shared))?;
     }
     Ok(Ret::None)
 }
@@ -530,8 +567,9 @@ fn fused_sgd(a: &Args<'_>) -> Result<Ret> {
     if args.momentum != 0.0 {
         same_length(&[("self", p.len()), ("momentum_buffer_list", b.len())])?;
     }
+    let shared = SharedNumbers::new();
     for i in 0..p.len() {
-        sgd(p[i], g[i], b.get(i).copied(), &args)?;
+        sgd_with(p[i], g[i], b.get(i).copied(), &args, Some(&shared))?;
     }
     Ok(Ret::None)
 }
