@@ -17,7 +17,9 @@ WHEEL = "Wheel-Version: 1.0\nGenerator: pytpu/torch_shim.py\nRoot-Is-Purelib: tr
 def build(folder):
     """Write the wheel into a folder and return its path."""
     (info,) = SHIM.glob("torch-*.dist-info")
-    files = {path.relative_to(SHIM).as_posix(): path.read_bytes() for path in sorted(SHIM.rglob("*")) if path.is_file()}
+    # Without `torch_tpu`, which would replace Google's package in the environment.
+    paths = sorted(path for folder in (info, SHIM / "torch") for path in folder.rglob("*") if path.is_file())
+    files = {path.relative_to(SHIM).as_posix(): path.read_bytes() for path in paths}
     files = {name: data for name, data in files.items() if "__pycache__" not in name}
     files[f"{info.name}/WHEEL"] = WHEEL.encode()
     record = ""

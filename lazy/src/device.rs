@@ -41,6 +41,11 @@ pub(crate) fn set_plugin(name: &str) -> Result<()> {
     request("the plugin", |r| r.plugin = Some(name.to_string()))
 }
 
+/// The plugin that the program asked for.
+pub(crate) fn requested() -> Option<String> {
+    REQUEST.lock().plugin.clone()
+}
+
 /// Chooses the folder of executables; none switches it off.
 ///
 /// # Errors
@@ -161,13 +166,14 @@ impl Device {
         Err(forked())
     }
 
-    /// Compiles, without the overrides that this plugin turns out not to know.
-    pub(crate) fn compile(&self, text: &str) -> torchtpu_pjrt::Result<Executable> {
+    /// Compiles, without the overrides that this plugin turns out not to know. The program's own options are never left out.
+    pub(crate) fn compile(&self, text: &str, own: &[(String, OptionValue)]) -> torchtpu_pjrt::Result<Executable> {
         loop {
-            let options = self.options();
+            let options = self.options(own);
             let result = self.client.compile(text, &options);
             let Err(e) = &result else { return result };
-            if !e.message().contains("No such compile option") {
+            let is_own = |(name, _): &(String, OptionValue)| e.message().contains(name.as_str());
+            if !e.message().contains("No such compile option") || own.iter().any(is_own) {
                 return result;
             }
             let mut list = self.overrides.lock();
@@ -175,7 +181,7 @@ impl Device {
             list.retain(|(name, _)| !e.message().contains(name.as_str()));
             if list.len() == before {
                 // Another thread may have taken it out meanwhile; then the options have changed.
-                let same = options.env_overrides == *list;
+                let same = options.env_overrides.len() == list.len() + own.len();
                 drop(list);
                 if same {
                     return result;
@@ -184,14 +190,16 @@ impl Device {
         }
     }
 
-    fn options(&self) -> CompileOptions {
-        CompileOptions { env_overrides: self.overrides.lock().clone(), ..CompileOptions::default() }
+    fn options(&self, own: &[(String, OptionValue)]) -> CompileOptions {
+        let mut env_overrides = self.overrides.lock().clone();
+        env_overrides.extend_from_slice(own);
+        CompileOptions { env_overrides, ..CompileOptions::default() }
     }
 
     /// Everything that decides what an executable is.
-    pub(crate) fn disk_key(&self, text: &str) -> Vec<u8> {
+    pub(crate) fn disk_key(&self, text: &str, own: &[(String, OptionValue)]) -> Vec<u8> {
         let mut key = self.environment.clone().into_bytes();
-        key.extend_from_slice(format!("{:?}\n", self.options()).as_bytes());
+        key.extend_from_slice(format!("{:?}\n", self.options(own)).as_bytes());
         key.extend_from_slice(text.as_bytes());
         key
     }

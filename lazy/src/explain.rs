@@ -113,6 +113,9 @@ fn differences(new: &Form, old: &Form) -> Vec<String> {
     if new.precision != old.precision {
         out.push(format!("float32 products of precision {:?} instead of {:?}", new.precision, old.precision));
     }
+    if new.options != old.options {
+        out.push("other options of the compiler".to_string());
+    }
     if out.is_empty() {
         out.push("sizes or dtypes inside differ".to_string());
     }

@@ -103,6 +103,8 @@ pub(crate) struct Form {
     pub(crate) is_pooled: bool,
     /// Of products of `float32`. Always the default on XLA:CPU, which is not told.
     pub(crate) precision: Precision,
+    /// The number of the compiler's [options](crate::options).
+    pub(crate) options: u32,
 }
 
 impl Form {
@@ -128,7 +130,7 @@ impl Form {
     }
     /// Hash of all but the offsets of nodes.
     pub(crate) fn hash_without_offsets(&self) -> u64 {
-        let mut hash = u64::from(self.is_pooled) | (self.precision as u64) << 1;
+        let mut hash = u64::from(self.is_pooled) | (self.precision as u64) << 1 | u64::from(self.options) << 8;
         for (i, n) in self.nodes.iter().enumerate() {
             hash = mix(hash, if n.op.has_offsets() { hash_op(&n.op.without_offsets()) } else { hash_op(&n.op) });
             hash = self.inputs_of(i).iter().fold(hash, |h, input| mix(h, u64::from(input.0)));
@@ -165,6 +167,7 @@ impl Form {
         let mut part = Part { form: Form::default(), args: Vec::new(), numbers: Default::default() };
         let form = &mut part.form;
         form.precision = self.precision;
+        form.options = self.options;
         let mut new_value: Vec<Option<Input>> = vec![None; self.values.len()];
         let mut new_arg: Vec<Option<Input>> = vec![None; self.args.len()];
         for i in nodes {
@@ -357,6 +360,7 @@ impl Form {
         self.numbers = [0; DTYPES];
         self.is_pooled = false;
         self.precision = Precision::default();
+        self.options = 0;
     }
     /// The ops' names, shortened: `add, mul (12 times), sum, ...`.
     pub(crate) fn summary(&self) -> String {

@@ -60,6 +60,7 @@ mod kernels;
 mod lower;
 mod metrics;
 mod mode;
+mod options;
 mod pieces;
 pub mod plan;
 mod pool;
@@ -81,6 +82,7 @@ pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [
 use engine::Engine;
 use std::sync::OnceLock;
 use torchtpu_stablehlo::Platform;
+pub use torchtpu_pjrt::OptionValue;
 pub use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::Result;
 
@@ -121,6 +123,16 @@ pub fn set_matmul_precision(precision: Precision) {
         engine().cut_all(CutReason::Explicit);
     }
     precision::set(precision);
+}
+
+/// Sets options of the device's compiler, by name, in place of those set before; what was recorded before is launched first, as it
+/// was asked for. An option that the compiler does not know is an error where a value is read that a program with it computes.
+pub fn set_compiler_options(options: Vec<(String, OptionValue)>) {
+    let number = options::number(options);
+    if number != options::current() {
+        engine().cut_all(CutReason::Explicit);
+    }
+    options::set(number);
 }
 
 /// Launches what is recorded, on all threads, and waits for all of it.
@@ -228,6 +240,20 @@ pub fn device_name() -> Result<String> {
     }
 }
 
+/// The free and the whole memory of the device in bytes, as the plugin says it; `None` on XLA:CPU, whose memory is the host's, and
+/// where the plugin does not say.
+///
+/// # Errors
+/// When no plugin can be loaded.
+pub fn memory_info() -> Result<Option<(u64, u64)>> {
+    let device = device::get()?;
+    let stats = device.client.device_memory_stats(device.client.default_device()).ok();
+    Ok(stats.and_then(|s| {
+        let whole = u64::try_from(s.bytes_limit?).ok().filter(|&n| n > 0)?;
+        Some((whole.saturating_sub(u64::try_from(s.bytes_in_use).ok()?), whole))
+    }))
+}
+
 /// How many devices there are; 0 when no plugin can be loaded.
 pub fn device_count() -> usize {
     torchtpu_tensor::backend::Backend::device_count(&engine::Tpu).unwrap_or(0)
@@ -236,6 +262,11 @@ pub fn device_count() -> usize {
 /// Whether device `tpu` can be used.
 pub fn is_available() -> bool {
     device_count() > 0
+}
+
+/// Whether a plugin file is found. Loads nothing: the file may still turn out not to work.
+pub fn plugin_is_installed() -> bool {
+    device::loaded().is_some() || torchtpu_pjrt::Plugin::locate(device::requested().as_deref()).is_ok()
 }
 
 /// Chooses the plugin, a path or `cpu`, `cuda`, `tpu`, before the device is first used.

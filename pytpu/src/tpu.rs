@@ -3,12 +3,18 @@
 use crate::enter;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict};
 use torchtpu_lazy::{self as lazy, EagerMode};
 
 #[pyfunction]
 fn _tpu_is_available(py: Python<'_>) -> bool {
     py.detach(lazy::is_available)
+}
+
+/// Whether a plugin file is found; it is not loaded.
+#[pyfunction]
+fn _tpu_plugin_is_installed(py: Python<'_>) -> bool {
+    py.detach(lazy::plugin_is_installed)
 }
 
 #[pyfunction]
@@ -19,6 +25,11 @@ fn _tpu_device_count(py: Python<'_>) -> usize {
 #[pyfunction]
 fn _tpu_device_name(py: Python<'_>) -> PyResult<String> {
     py.detach(lazy::device_name).map_err(enter::exception)
+}
+
+#[pyfunction]
+fn _tpu_memory_info(py: Python<'_>) -> PyResult<Option<(u64, u64)>> {
+    py.detach(lazy::memory_info).map_err(enter::exception)
 }
 
 #[pyfunction]
@@ -60,6 +71,31 @@ fn _tpu_set_matmul_precision(py: Python<'_>, precision: u8) -> PyResult<()> {
         _ => return Err(PyValueError::new_err(format!("no precision has the number {precision}"))),
     };
     py.detach(|| lazy::set_matmul_precision(precision));
+    Ok(())
+}
+
+/// Options of the compiler: pairs of a name and a text, a truth value or a number.
+#[pyfunction]
+fn _tpu_set_compiler_options(py: Python<'_>, options: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<()> {
+    let value = |value: &Bound<'_, PyAny>| -> PyResult<lazy::OptionValue> {
+        Ok(if let Ok(is_on) = value.cast::<PyBool>() {
+            lazy::OptionValue::Bool(is_on.is_true())
+        } else if let Ok(text) = value.extract::<String>() {
+            // XLA reads numbers from texts, but no truth values in lower case.
+            match text.as_str() {
+                "true" => lazy::OptionValue::Bool(true),
+                "false" => lazy::OptionValue::Bool(false),
+                _ => lazy::OptionValue::String(text),
+            }
+        } else if let Ok(number) = value.extract() {
+            lazy::OptionValue::Int64(number)
+        } else {
+            lazy::OptionValue::Float(value.extract()?)
+        })
+    };
+    let options =
+        options.iter().map(|(name, given)| Ok((name.clone(), value(given)?))).collect::<PyResult<Vec<_>>>()?;
+    py.detach(|| lazy::set_compiler_options(options));
     Ok(())
 }
 
@@ -188,14 +224,17 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_set_max_pending_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_max_segment_ops, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_is_available, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_plugin_is_installed, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_device_count, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_device_name, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_memory_info, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_synchronize, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_quiesce, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_matmul_precision, m)?)?;
     m.add_function(wrap_pyfunction!(_step_begins, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_set_compiler_options, m)?)?;
     m.add_function(wrap_pyfunction!(_step_boundary, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_mark_step, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_metrics, m)?)?;

@@ -78,6 +78,15 @@ impl Plugin {
         Plugin::load(search::find_path(request)?)
     }
 
+    /// The file that [`Plugin::find`] would load, without loading it.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` where there is none.
+    pub fn locate(request: Option<&str>) -> Result<PathBuf> {
+        search::find_path(request)
+    }
+
     fn load_new(path: &Path) -> Result<Plugin> {
         let shown = path.display();
         let not_a_plugin = |why: String| Error::invalid("load plugin", format!("{shown} is not a PJRT plugin: {why}"));

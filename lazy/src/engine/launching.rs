@@ -13,7 +13,7 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::{Failure, Slot};
-use crate::{device, explain, form, metrics, mode, pieces, plan, precision};
+use crate::{device, explain, form, metrics, mode, options, pieces, plan, precision};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -284,7 +284,8 @@ impl Engine {
             }
         }
         let mut loaded = None;
-        let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text)));
+        let options = options::list(form.options);
+        let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text, &options)));
         if let Some((disk, key)) = &key {
             loaded = disk.load(key).and_then(|bytes| match device.client.deserialize(&bytes) {
                 Ok(e) => Some(e),
@@ -301,12 +302,14 @@ impl Engine {
                 e
             }
             None => {
-                let e = device.compile(&text).map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
+                let e = device
+                    .compile(&text, &options)
+                    .map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
                 count(&COUNTERS.compilations, 1);
                 if let Some((disk, _)) = &key {
                     // Options may have changed on the way: the key is that of what was compiled.
                     match e.serialize() {
-                        Ok(bytes) => disk.store(&device.disk_key(&text), &bytes),
+                        Ok(bytes) => disk.store(&device.disk_key(&text, &options), &bytes),
                         Err(e) => log_unserialisable(&e),
                     }
                 }

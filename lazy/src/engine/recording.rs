@@ -10,7 +10,7 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
-use crate::{form, mode, plan, pool, precision};
+use crate::{form, mode, options, plan, pool, precision};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -235,6 +235,11 @@ impl Engine {
         if self.multiplies_in_passes.load(Relaxed) {
             body.form.precision = precision::get();
             body.hash = mix(body.hash, (body.form.precision as u64) << 42);
+        }
+        let options = options::current();
+        if options != 0 {
+            body.form.options = options;
+            body.hash = mix(body.hash, u64::from(options) << 44);
         }
     }
 

@@ -18,6 +18,15 @@ from ._places import FILES, MADE, NAMES
 _ROOT = __package__
 SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
 
+# Modules of other libraries, and the function of `_libraries` that is called when one has run.
+FOLLOWERS = {
+    "accelerate.state": "let_cpu_be_chosen",
+    "lightning.fabric.connector": "register_in_fabric",
+    "lightning.pytorch.trainer.connectors.accelerator_connector": "register_in_trainer",
+    "lightning_fabric.connector": "register_in_fabric",
+    "pytorch_lightning.trainer.connectors.accelerator_connector": "register_in_trainer",
+}
+
 # Whether this package has taken the name, and whether a shim was found, which lets other processes import `torch` too.
 is_torch = False
 _has_shim = False
@@ -157,17 +166,45 @@ def _submodules_of(module, package, own=None):
 class _AliasLoader(SourceFileLoader):
     """Gives ``torch.x`` the module that ``pytpu.x`` is. As a `SourceFileLoader` it has the code, which ``-m torch.x`` needs."""
 
+    def __init__(self, name, path, own):
+        super().__init__(name, path)
+        self.own = own
+
     def create_module(self, spec):
         """Import ``pytpu.x``."""
         from importlib import import_module
 
-        module = import_module(_ROOT + spec.name[5:])
+        module = import_module(self.own)
         self.spec = module.__spec__
         return module
 
     def exec_module(self, module):
         """Keep what the module says of itself: the import system has just replaced it."""
         module.__spec__ = self.spec
+
+
+def _of_torch_tpu(rest):
+    """Return the module that ``torch_tpu.rest`` is: one of ``torch.tpu``. Its internal modules have no others' names."""
+    if rest == "_internal":
+        return "torch_tpu"
+    return f"{_ROOT}.tpu.{rest.removeprefix('_internal.')}"
+
+
+class _FollowedLoader(SourceFileLoader):
+    """Runs a module of another library, then makes device ``tpu`` known to it."""
+
+    def exec_module(self, module):
+        """Run the module and what follows it."""
+        super().exec_module(module)
+        from . import _libraries
+
+        getattr(_libraries, FOLLOWERS[self.name])(module)
+
+
+def _followed(spec):
+    if spec is not None and type(spec.loader) is SourceFileLoader:
+        spec.loader = _FollowedLoader(spec.loader.name, spec.loader.path)
+    return spec
 
 
 class _Finder:
@@ -184,15 +221,25 @@ class _Finder:
             if spec is not None and type(spec.loader) is SourceFileLoader:
                 spec.loader = _Loader(name, spec.loader.path)
             return spec
-        if not is_torch or head != "torch." and name != "torch":
+        if not is_torch:
             return None
-        own = _ROOT + name[5:]
+        if head == "torch." or name == "torch":
+            own = _ROOT + name[5:]
+        elif head == "torch_" and name[:10] == "torch_tpu.":
+            from importlib import import_module
+
+            own = _of_torch_tpu(name[10:])
+            path = import_module(own.rpartition(".")[0]).__path__ if "." in own else None
+        elif name in FOLLOWERS:
+            return _followed(PathFinder.find_spec(name, path, target))
+        else:
+            return None
         there = sys.modules.get(own)
         spec = _Finder.find_spec(own, path) if there is None else getattr(there, "__spec__", None)
         if spec is None and there is None:
             return None
         origin = getattr(spec, "origin", None)
-        alias = ModuleSpec(name, _AliasLoader(name, origin), origin=origin)
+        alias = ModuleSpec(name, _AliasLoader(name, origin, own), origin=origin)
         alias.submodule_search_locations = getattr(spec, "submodule_search_locations", None)
         alias.has_location = origin is not None
         return alias
@@ -299,3 +346,6 @@ def install():
     if SHIM not in inherited.split(os.pathsep):
         os.environ["PYTHONPATH"] = SHIM + os.pathsep + inherited if inherited else SHIM
     os.environ["PYTPU_IS_TORCH_IN"] = sys.prefix
+    if "ACCELERATE_TORCH_DEVICE" not in os.environ and sys.modules[_ROOT]._C._tpu_plugin_is_installed():
+        # accelerate, and the Trainer of transformers with it, look for accelerators of a fixed list, or for this variable.
+        os.environ["ACCELERATE_TORCH_DEVICE"] = "tpu"

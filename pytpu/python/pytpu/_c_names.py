@@ -135,8 +135,20 @@ _dispatch_isTensorSubclassLike = _is_functional_tensor = _is_torch_function_mode
 
 
 def _get_privateuse1_backend_name():
-    """Return the name of the backend that others may bring; none did."""
-    return "privateuseone"
+    """Return the name of the backend that is none of PyTorch's own: the accelerator."""
+    return "tpu"
+
+
+def _get_accelerator(check_available=False):
+    """Return the device of the accelerator, without an index, or ``cpu`` where there is none."""
+    return _C.device("tpu" if _C._tpu_is_available() else "cpu")
+
+
+def _accelerator_getMemoryInfo(device_index):
+    """Return the free and the whole memory of the accelerator in bytes."""
+    from .tpu import mem_get_info
+
+    return mem_get_info(device_index)
 
 
 def _get_default_device():

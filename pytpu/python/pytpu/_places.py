@@ -32,7 +32,7 @@ NAMES = {
     "_file_places": {"serialization": "default_restore_location location_tag register_package"},
     "accelerator": {
         "accelerator": "current_device_idx current_device_index device_count is_available set_device_idx set_device_index synchronize",
-        "accelerator.memory": "empty_cache max_memory_allocated max_memory_reserved memory_allocated memory_reserved memory_stats "
+        "accelerator.memory": "empty_cache get_memory_info max_memory_allocated max_memory_reserved memory_allocated memory_reserved memory_stats "
         "reset_peak_memory_stats",
     },
     "amp.autocast_mode": {

@@ -17,7 +17,7 @@ from .tpu import set_device as set_device_index
 
 __all__ = [
     "current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index", "empty_cache",
-    "is_available", "set_stream",
+    "get_device_capability", "get_memory_info", "is_available", "set_stream",
     "max_memory_allocated", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
     "set_device_idx", "set_device_index", "synchronize",
 ]
@@ -31,6 +31,33 @@ def current_accelerator(check_available=False):
 # Their older names.
 current_device_idx = current_device_index
 set_device_idx = set_device_index
+
+
+def _index(device, optional=False):
+    if isinstance(device, int):
+        return device
+    if device is not None:
+        device = _C.device(device)
+        if device.type != "tpu":
+            raise ValueError(f"{device.type} doesn't match the current accelerator tpu.")
+    index = None if device is None else device.index
+    if index is None and not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+    return current_device_index() if index is None else index
+
+
+def get_memory_info(device_index=None, /):
+    """Return the free and the whole memory of the accelerator in bytes; on XLA:CPU they are those of the host."""
+    from .tpu import mem_get_info
+
+    return mem_get_info(_index(device_index, optional=True))
+
+
+def get_device_capability(device=None, /):
+    """Return what the accelerator can do: ``supported_dtypes`` is the set of its dtypes."""
+    _index(device, optional=True)
+    names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
+    return {"supported_dtypes": {getattr(_C, name) for name in names.split()}}
 
 
 def current_stream(device=None):

@@ -31,7 +31,7 @@ assume_constant_result = nonstrict_trace = allow_in_graph
 
 def list_backends(exclude_tags=("debug", "experimental")):
     """What ``torch.compile(backend=...)`` may be told; all names mean the same here."""
-    return ["inductor"]
+    return ["inductor", "tpu"]
 
 
 def reset():

@@ -19,6 +19,7 @@ class ProfilerActivity(enum.Enum):
     CUDA = enum.auto()
     HPU = enum.auto()
     PrivateUse1 = enum.auto()
+    TPU = PrivateUse1
 
 
 class ProfilerAction(enum.Enum):

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from . import _precision, cpu, cuda, cudnn, mha, mkl, mkldnn, mps, nnpack, openmp, opt_einsum
+from . import _precision, cpu, cuda, cudnn, mha, mkl, mkldnn, mps, nnpack, openmp, opt_einsum, tpu
 from ._absent import check_booleans
 
 

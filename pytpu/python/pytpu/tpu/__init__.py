@@ -252,14 +252,20 @@ def mem_get_info(device=None):
     Raises:
         NotImplementedError: the plugin does not say how much memory it has.
     """
-    if "cpu" not in get_device_name().lower():
+    info = _C._tpu_memory_info()
+    if info is not None:
+        return info
+    if not get_device_name().startswith("XLA:CPU"):
         raise NotImplementedError("torch.tpu.mem_get_info: the plugin of this device does not say how much memory it has")
     page = os.sysconf("SC_PAGE_SIZE")
     return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
 
 class _DeviceProperties:
-    """What is known of the device: ``name``, ``total_memory`` in bytes (0 where the plugin does not say), ``major``, ``minor``."""
+    """What is known of the device.
+
+    ``name``, ``total_memory`` in bytes (0 where the plugin does not say), and the generation of the TPU as ``major`` and ``minor``.
+    """
 
     def __init__(self):
         self.name = get_device_name()
@@ -267,7 +273,8 @@ class _DeviceProperties:
             self.total_memory = mem_get_info()[1]
         except NotImplementedError:
             self.total_memory = 0
-        self.major, self.minor, self.multi_processor_count = 0, 0, 1
+        self.major, self.minor = get_device_capability()
+        self.multi_processor_count = 1
 
     def __repr__(self):
         return f"_TpuDeviceProperties(name='{self.name}', total_memory={self.total_memory // 2**20}MB)"
@@ -278,9 +285,29 @@ def get_device_properties(device=None):
     return _DeviceProperties()
 
 
+def get_device_capability(device=None):
+    """Return the generation of the TPU as two numbers: ``(5, 0)`` for a v5e, ``(0, 0)`` where the device is no TPU."""
+    import re
+
+    generation = re.match(r"TPU v?(\d+)", get_device_name())
+    return (int(generation[1]) if generation else 0), 0
+
+
+def get_amp_supported_dtype():
+    """Return the dtypes that ``torch.autocast("tpu")`` takes."""
+    import pytpu as torch
+
+    return [torch.bfloat16, torch.float16]
+
+
 def current_stream(device=None):
     """Return the stream of the device, the only one that it has."""
     return __getattr__("Stream")(device)
+
+
+def default_stream(device=None):
+    """Return the stream of the device, the only one that it has."""
+    return current_stream(device)
 
 
 class stream:
@@ -316,4 +343,11 @@ def __getattr__(name):
         from importlib import import_module
 
         return import_module(".aot", __name__)
+    if name == "default_generators":
+        made = globals()[name] = tuple(_generator(i) for i in range(device_count()))
+        return made
+    if name in ("Precision", "precision"):
+        from . import _precision
+
+        return getattr(_precision, name)
     raise AttributeError(f"module 'torch.tpu' has no attribute '{name}'")

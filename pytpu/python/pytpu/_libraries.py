@@ -1,0 +1,117 @@
+"""What makes device ``tpu`` known to libraries that look for accelerators of a fixed list.
+
+`_as_torch.FOLLOWERS` names the modules of these libraries. When one of them has been imported under ``import torch``, the function that
+stands beside it is called with it.
+"""
+
+import functools
+import os
+
+
+def let_cpu_be_chosen(state):
+    """Let ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``.
+
+    The variable ``ACCELERATE_TORCH_DEVICE`` wins over that argument in accelerate, and `install` sets it without being asked.
+    """
+    begin = state.PartialState.__init__
+
+    @functools.wraps(begin)
+    def __init__(self, cpu=False, **options):
+        hidden = os.environ.pop("ACCELERATE_TORCH_DEVICE", None) if cpu else None
+        try:
+            begin(self, cpu, **options)
+        finally:
+            if hidden is not None:
+                os.environ["ACCELERATE_TORCH_DEVICE"] = hidden
+
+    state.PartialState.__init__ = __init__
+
+
+def register_in_trainer(connector):
+    """Make ``lightning.Trainer(accelerator="tpu")`` train on the accelerator of `connector`'s Lightning."""
+    _register(connector._AcceleratorConnector, connector.AcceleratorRegistry, connector.Accelerator, connector)
+
+
+def register_in_fabric(connector):
+    """Make ``lightning.Fabric(accelerator="tpu")`` run on the accelerator."""
+    _register(connector._Connector, connector.ACCELERATOR_REGISTRY, connector.Accelerator, connector)
+
+
+def _register(chooser, registry, base, connector):
+    accelerator = _accelerator(base)
+    # The accelerator of this name that Lightning brings needs torch_xla, and so do the strategy and the precision that the name
+    # stands for there.
+    registry.register("tpu", accelerator, description="Device tpu of torch", override=True)
+    choose, precision = chooser._choose_strategy, chooser._check_and_init_precision
+
+    @functools.wraps(choose)
+    def _choose_strategy(self):
+        if isinstance(self.accelerator, accelerator):
+            return connector.SingleDeviceStrategy(device=self._parallel_devices[0])
+        return choose(self)
+
+    @functools.wraps(precision)
+    def _check_and_init_precision(self):
+        chosen = precision(self)
+        given = getattr(self, "_precision_plugin_flag", None) or getattr(self, "_precision_instance", None)
+        if isinstance(self.accelerator, accelerator) and type(chosen) is connector.MixedPrecision and chosen is not given:
+            # Autocast was made for "cuda", as for all devices that are not listed.
+            return connector.MixedPrecision(chosen.precision, "tpu")
+        return chosen
+
+    chooser._choose_strategy, chooser._check_and_init_precision = _choose_strategy, _check_and_init_precision
+
+
+def _accelerator(base):
+    import pytpu as torch
+
+    class TpuAccelerator(base):
+        """Device ``tpu`` for Lightning."""
+
+        def setup_device(self, device):
+            """Choose the device."""
+            torch.tpu.set_device(device)
+
+        def get_device_stats(self, device):
+            """Return bytes in use, now and at most."""
+            return torch.tpu.memory_stats(device)
+
+        def teardown(self):
+            """Give back memory that no tensor uses."""
+            torch.tpu.empty_cache()
+
+        @staticmethod
+        def parse_devices(devices):
+            """Return the indices that ``devices`` means: a count, -1 for all, or indices."""
+            if isinstance(devices, str):
+                devices = [int(index) for index in devices.split(",") if index] if "," in devices else int(devices)
+            there = list(range(torch.tpu.device_count()))
+            if isinstance(devices, int):
+                wanted = there if devices == -1 else list(range(devices))
+            else:
+                wanted = list(devices)
+            if not set(wanted) <= set(there):
+                raise ValueError(f"You requested tpu: {wanted}\n But your machine only has: {there}")
+            return wanted
+
+        @staticmethod
+        def get_parallel_devices(devices):
+            """Return the devices of these indices."""
+            return [torch.device("tpu", index) for index in devices]
+
+        @staticmethod
+        def auto_device_count():
+            """Return the number of devices."""
+            return torch.tpu.device_count()
+
+        @staticmethod
+        def is_available():
+            """Return whether there is a device."""
+            return torch.tpu.is_available()
+
+        @staticmethod
+        def name():
+            """Return the name that ``accelerator=`` takes."""
+            return "tpu"
+
+    return TpuAccelerator

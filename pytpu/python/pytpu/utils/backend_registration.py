@@ -1,0 +1,19 @@
+"""How backends that are not PyTorch's own are named. Here there is one, and its name is given: ``tpu``."""
+
+__all__ = ["rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"]
+
+
+def rename_privateuse1_backend(backend_name):
+    """Do nothing if the name is ``tpu``, which the backend has.
+
+    Raises:
+        RuntimeError: the name is another.
+    """
+    if backend_name != "tpu":
+        raise RuntimeError("torch.register_privateuse1_backend() has already been set! Current backend: tpu")
+
+
+def generate_methods_for_privateuse1_backend(
+    for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=False, unsupported_dtype=None
+):
+    """Do nothing: ``Tensor.tpu``, ``Tensor.is_tpu`` and ``Module.tpu`` are there from the start."""

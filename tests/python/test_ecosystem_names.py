@@ -1,0 +1,282 @@
+"""The names that libraries ask for when they look for an accelerator, evaluated under ``python -m pytpu``."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import pytpu as torch
+
+# Each expression, and what must be true of its value `v`.
+HOLDS = {
+    'importlib.util.find_spec("torch")': "v.origin.endswith('__init__.py')",
+    'importlib.metadata.version("torch")': "v == '2.15.0+pytpu'",
+    'importlib.util.find_spec("torch_tpu")': "v.origin.endswith('__init__.py')",
+    "torch.__version__": "v.startswith('2.15.0')",
+    "torch.accelerator.current_accelerator()": "v == torch.device('tpu')",
+    "torch.accelerator.is_available()": "v is True",
+    "torch.accelerator.current_device_index()": "v == 0",
+    "torch.accelerator.set_device_index(0)": "v is None",
+    "torch.accelerator.device_count()": "v >= 1",
+    "torch.accelerator.synchronize()": "v is None",
+    "torch.accelerator.memory_allocated()": "v >= 0",
+    "torch.accelerator.get_memory_info()": "0 < v[0] <= v[1]",
+    "torch.accelerator.max_memory_allocated()": "v >= 0",
+    "torch.accelerator.reset_peak_memory_stats()": "v is None",
+    "torch.accelerator.empty_cache()": "v is None",
+    "torch._C._get_accelerator()": "v == torch.device('tpu')",
+    "torch._C._get_privateuse1_backend_name()": "v == 'tpu'",
+    "torch.utils.backend_registration": "v.rename_privateuse1_backend('tpu') is None",
+    'hasattr(torch.backends, "tpu")': "v and torch.backends.tpu.is_built()",
+    'torch.get_device_module("tpu").__name__': "v == 'torch.tpu'",
+    "torch.get_device_module().__name__": "v == 'torch.tpu'",
+    "torch.tpu.manual_seed(0)": "v is None",
+    "torch.tpu.empty_cache()": "v is None",
+    "torch.tpu.Stream": "issubclass(v, torch.Stream)",
+    "torch.tpu.Event": "issubclass(v, torch.Event)",
+    "torch.tpu.current_stream()": "v == torch.tpu.default_stream()",
+    "torch.tpu.stream": "callable(v)",
+    "torch.tpu.mem_get_info()": "0 < v[0] <= v[1]",
+    "torch.tpu.get_device_properties(0)": "v.name == torch.tpu.get_device_name() and v.total_memory > 0",
+    "torch.tpu.get_device_capability()": "len(v) == 2 and (v > (0, 0)) == v_is_tpu",
+    "torch.tpu.is_bf16_supported()": "v is True",
+    "torch.tpu.get_rng_state()": "v.dtype == torch.uint8 and v.device.type == 'cpu'",
+    "torch.tpu.set_rng_state": "v(torch.tpu.get_rng_state()) is None",
+    "torch.tpu.initial_seed()": "v == 0",
+    "torch.tpu.default_generators": "v[0].device == torch.device('tpu', 0) and len(v) == torch.tpu.device_count()",
+    "torch.tpu.compiler.custom_compiler_options": "callable(v)",
+    "torch.tpu.precision": "callable(v)",
+    "torch.tpu.Precision": "[p.name for p in v] == ['DEFAULT', 'HIGH', 'HIGHEST']",
+    "torch.tpu.optimizers.AdamW": "v(lr=0.5).defaults['lr'] == 0.5",
+    "torch.tpu.ops.splash_sdpa": "callable(v)",
+    "torch.tpu.profiler.TpuProfilerConfig": "v(run_dir='x').run_dir == 'x'",
+    "torch.tpu.eager_mode": "v().name == 'DEFER_AND_FUSE'",
+    "torch.Stream": "v('tpu').device.type == 'tpu'",
+    "torch.Event": "v('tpu').device.type == 'tpu'",
+    'torch.compile(lambda x: x, backend="tpu", options={"debug_callback": print})': "v(3) == 3",
+    "torch.compiler.list_backends()": "'tpu' in v and 'inductor' in v",
+    "torch._dynamo.list_backends()": "'tpu' in v and 'inductor' in v",
+    "torch._dynamo.mark_dynamic": "v(torch.ones(2), 0) is None",
+    'torch.randn(2, device="tpu").is_tpu': "v is True",
+    "torch.randn(2).tpu().device": "v.type == 'tpu'",
+    "torch.nn.Linear(2, 2).tpu().weight.device": "v.type == 'tpu'",
+    'torch.amp.autocast("tpu").fast_dtype': "v == torch.bfloat16",
+    'torch.get_autocast_dtype("tpu")': "v == torch.bfloat16",
+    "torch.library.custom_op": "callable(v)",
+    "torch.library.register_fake": "callable(v)",
+    "torch.profiler.ProfilerActivity.PrivateUse1": "v is torch.profiler.ProfilerActivity.TPU",
+    "torch.profiler.ProfilerActivity.TPU": "v is not torch.profiler.ProfilerActivity.CPU",
+    "torch.distributed.device_mesh.init_device_mesh": "callable(v)",
+    "torch.distributed.fsdp.fully_shard": "callable(v)",
+    "torch.distributed.tensor.DTensor": "isinstance(v, type)",
+    "torch.distributed.checkpoint": "v.__name__ == 'torch.distributed.checkpoint'",
+    "torch.nn.attention.flex_attention.flex_attention": "callable(v)",
+    "torch.backends.cuda.is_built()": "v is False",
+    "torch.version.cuda": "v is None",
+}
+
+# What is not there, with the error that says so. A name that comes moves to the table above.
+ABSENT = {
+    "torch.tpu.pallas.jax_op": "AttributeError",
+    "torch.export.export": "AttributeError",
+    'torch.randn(2, device="xla").device': "RuntimeError",
+    "torch.distributed.pipelining": "AttributeError",
+    'torch.distributed.is_backend_available("tpu_dist")': "AttributeError",
+    "torch.distributed.Backend.default_device_backend_map": "AttributeError",
+    "torch.tpu.distributed.set_tpu_launch_env": "AttributeError",
+    "torch.tpu.distributed.topology_aware_mesh": "AttributeError",
+}
+
+PROGRAM = """
+import importlib.metadata, importlib.util, json, sys
+import torch
+
+found = {}
+for expression, claim in json.loads(sys.stdin.read()):
+    try:
+        v = eval(expression)
+    except Exception as error:
+        found[expression] = type(error).__name__
+        continue
+    v_is_tpu = torch.tpu.get_device_name().startswith("TPU")
+    found[expression] = bool(eval(claim)) if claim else "there"
+print(json.dumps(found))
+"""
+
+
+def run(code, stdin="", **env):
+    """Run a program under ``python -m pytpu`` and return what it prints."""
+    path = str(pathlib.Path(torch.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": path}
+    environment.pop("ACCELERATE_TORCH_DEVICE", None)
+    out = subprocess.run(
+        [sys.executable, "-m", "pytpu", "-c", code], input=stdin, capture_output=True, text=True, env={**environment, **env},
+        timeout=300,
+    )  # fmt: skip
+    assert out.returncode == 0, out.stderr
+    return out.stdout
+
+
+@pytest.fixture(scope="module")
+def found():
+    """What each expression gave in one process."""
+    asked = [*HOLDS.items(), *((expression, None) for expression in ABSENT)]
+    return json.loads(run(PROGRAM, json.dumps(asked)))
+
+
+def test_the_table_has_all_seventy_two():
+    assert len(HOLDS) + len(ABSENT) == 72
+
+
+@pytest.mark.parametrize("expression", HOLDS)
+def test_an_expression_holds(found, expression):
+    assert found[expression] is True
+
+
+@pytest.mark.parametrize("expression", ABSENT)
+def test_what_is_absent_says_so(found, expression):
+    assert found[expression] == ABSENT[expression]
+
+
+def test_torch_tpu_is_an_alias_of_torch_dot_tpu():
+    out = run(
+        "import importlib.metadata, torch_tpu, torch_tpu.ops, torch_tpu._internal.optimizers as optimizers, torch\n"
+        "from torch_tpu import precision\n"
+        "assert torch_tpu.ops is torch.tpu.ops and optimizers is torch.tpu.optimizers and precision is torch.tpu.precision\n"
+        "for name in ('torch_tpu.nothing', 'torch_tpu._internal.nothing'):\n"
+        "    try:\n        __import__(name)\n    except ModuleNotFoundError as error:\n        print(error)\n"
+        "print(torch_tpu.__version__, importlib.metadata.version('torch_tpu'), importlib.metadata.version('torch-tpu'))\n"
+    )
+    assert out.splitlines() == [
+        "No module named 'torch_tpu.nothing'", "No module named 'torch_tpu._internal.nothing'", "0.2.0+pytpu 0.2.0+pytpu 0.2.0+pytpu",
+    ]  # fmt: skip
+
+
+def test_another_torch_tpu_stays_with_another_torch(tmp_path):
+    # A Python that inherits the path of `python -m pytpu`, but is of another environment.
+    for name in ("torch", "torch_tpu"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"__version__ = 'other {name}'\n")
+    shim = pathlib.Path(torch.__file__).parent / "_shim"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(shim), str(tmp_path)]), "PYTPU_IS_TORCH_IN": "/elsewhere"}
+    code = "import torch_tpu, torch, sys; print(torch.__version__, torch_tpu.__version__, sys.modules['torch_tpu'].__file__)"
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+    assert out == f"other torch other torch_tpu {tmp_path / 'torch_tpu' / '__init__.py'}\n"
+
+
+def test_accelerate_is_told_the_device_unless_it_was():
+    code = "import os; print(os.environ.get('ACCELERATE_TORCH_DEVICE'))"
+    assert run(code) == "tpu\n"
+    assert run(code, ACCELERATE_TORCH_DEVICE="cpu") == "cpu\n"
+
+
+def test_errors_are_pytorchs():
+    with pytest.raises(RuntimeError, match=r"^torch.register_privateuse1_backend\(\) has already been set! Current backend: tpu$"):
+        torch.utils.backend_registration.rename_privateuse1_backend("npu")
+    with pytest.raises(ValueError, match="^cpu doesn't match the current accelerator tpu.$"):
+        torch.accelerator.get_memory_info("cpu")
+    with pytest.raises(ValueError, match="expected to be one of 'Precision.DEFAULT'"):
+        torch.tpu.precision("high").__enter__()
+    with pytest.raises(ValueError, match=r"enable_gqa \(False\) does not match inputs: n_heads=4, n_kv_heads=2"):
+        torch.tpu.ops.splash_sdpa(torch.ones(1, 4, 3, 8), torch.ones(1, 2, 3, 8), torch.ones(1, 2, 3, 8))
+    with pytest.raises(ValueError, match="Experimental option key cannot clash with stable option: 'run_dir'"):
+        torch.tpu.profiler.TpuProfilerConfig(experimental_options={"run_dir": "x"})
+
+
+def test_the_accelerator_holds_the_dtypes_that_it_names():
+    dtypes = torch.accelerator.get_device_capability()["supported_dtypes"]
+    assert {torch.float32, torch.bfloat16, torch.int64, torch.bool} <= dtypes
+    for dtype in dtypes:
+        assert torch.zeros(2, dtype=dtype, device="tpu").sum().item() == 0
+
+
+def test_precision_holds_in_its_block():
+    assert torch.get_float32_matmul_precision() == "highest"
+    with torch.tpu.precision(torch.tpu.Precision.HIGH):
+        assert torch.get_float32_matmul_precision() == "high"
+        with pytest.raises(KeyError), torch.tpu.precision(torch.tpu.Precision.DEFAULT):
+            assert torch.get_float32_matmul_precision() == "medium"
+            raise KeyError
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_options_of_the_compiler_are_part_of_a_program():
+    x = torch.arange(6.0).to("tpu")
+
+    def compilations():
+        before = torch.tpu.metrics()
+        assert (x.sin() * 2).sum().item() == pytest.approx(sum(2 * torch.sin(torch.tensor(float(k))).item() for k in range(6)))
+        after = torch.tpu.metrics()
+        return sum(after[k] - before[k] for k in ("compilations", "disk_cache_hits"))
+
+    assert compilations() == 1 and compilations() == 0
+    options = torch.tpu.compiler.custom_compiler_options
+    with options({"xla_cpu_enable_fast_math": "true"}):
+        assert compilations() == 1 and compilations() == 0
+        assert "other options of the compiler" in torch.tpu.explain()[-1]
+        with options({"xla_cpu_enable_fast_math": False}):
+            assert compilations() == 1
+        assert compilations() == 0
+    with pytest.raises(RuntimeError, match="xla_of_no_such_name"), options({"xla_of_no_such_name": True}):
+        compilations()
+    assert compilations() == 0
+
+
+def test_splash_attention_sees_its_window(device, close):
+    q, k, v = (torch.randn(2, 4, 7, 8, device=device) for _ in range(3))
+    splash = torch.tpu.ops.splash_sdpa
+    attention = torch.nn.functional.scaled_dot_product_attention
+    close(splash(q, k, v), attention(q, k, v, is_causal=True).cpu().numpy())
+    place = torch.arange(7)
+    distance = place[:, None] - place
+    for causal in (True, False):
+        seen = (distance <= 2) & (distance >= (0 if causal else -2))
+        close(splash(q, k, v, is_causal=causal, local_window_size=2), attention(q, k, v, attn_mask=seen.to(device)).cpu().numpy())
+    shared = splash(q, k[:, :2], v[:, :2], enable_gqa=True, scale=0.5)
+    close(shared, attention(q, k[:, :2], v[:, :2], is_causal=True, scale=0.5, enable_gqa=True).cpu().numpy())
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "Sgd", "nesterov"])
+def test_optimizers_without_state_step_as_those_of_torch_optim(device, close, kind):
+    make, reference = {
+        "AdamW": (
+            lambda: torch.tpu.optimizers.AdamW(lr=0.1, weight_decay=0.2, beta1=0.8, beta2=0.9, use_bfloat16_moments=False),
+            lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.2, betas=(0.8, 0.9)),
+        ),
+        "Sgd": (
+            lambda: torch.tpu.optimizers.Sgd(lr=0.1, momentum=0.9, weight_decay=0.2),
+            lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.2),
+        ),
+        "nesterov": (
+            lambda: torch.tpu.optimizers.Sgd(lr=0.1, momentum=0.9, nesterov=True, maximize=True),
+            lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, maximize=True),
+        ),
+    }[kind]
+    ours, theirs = torch.nn.Linear(3, 2, device=device), torch.nn.Linear(3, 2, device=device)
+    theirs.load_state_dict(ours.state_dict())
+    optimizer, reference = make(), reference(theirs.parameters())
+    group = optimizer.init_param_group(ours)
+    x = torch.randn(4, 3, device=device)
+    for _ in range(3):
+        grads = torch.autograd.grad(ours(x).square().sum(), list(ours.parameters()))
+        group = optimizer(group, dict(zip(group.params, grads)))
+        reference.zero_grad()
+        theirs(x).square().sum().backward()
+        reference.step()
+    for a, b in zip(ours.parameters(), theirs.parameters()):
+        close(a, b.detach().cpu().numpy())
+    assert group.opt_steps["weight"].item() == 3 and list(group.params) == ["weight", "bias"]
+
+
+def test_adamw_without_state_keeps_averages_in_bfloat16():
+    optimizer = torch.tpu.optimizers.AdamW()
+    group = optimizer.init_param_group({"w": torch.ones(3)})
+    group = optimizer(group, {"w": torch.tensor([1.0, 2.0, 3.0])})
+    assert group.opt_state_m["w"].dtype == group.opt_state_v["w"].dtype == torch.bfloat16
+    assert torch.allclose(group.params["w"], torch.full((3,), 1 - 1e-3 - 1e-5), atol=1e-5)
+    leaves, spec = torch.utils._pytree.tree_flatten(group)
+    assert len(leaves) == 4 and type(torch.utils._pytree.tree_unflatten(leaves, spec)) is type(group)
