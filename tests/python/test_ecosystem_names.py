@@ -280,3 +280,105 @@ def test_adamw_without_state_keeps_averages_in_bfloat16():
     assert torch.allclose(group.params["w"], torch.full((3,), 1 - 1e-3 - 1e-5), atol=1e-5)
     leaves, spec = torch.utils._pytree.tree_flatten(group)
     assert len(leaves) == 4 and type(torch.utils._pytree.tree_unflatten(leaves, spec)) is type(group)
+
+
+# The parts of accelerate and Lightning that matter here. The libraries themselves run in `make ecosystem`.
+ACCELERATE = """
+import os
+import torch
+
+
+class PartialState:
+    def __init__(self, cpu=False, **kwargs):
+        name = os.environ.get("ACCELERATE_TORCH_DEVICE")
+        self.device = torch.device(name or "cpu")
+        self.kwargs = kwargs
+"""
+CONNECTOR = """
+import torch
+
+
+class Accelerator:
+    pass
+
+
+class SingleDeviceStrategy:
+    def __init__(self, device):
+        self.device = device
+
+
+class MixedPrecision:
+    def __init__(self, precision, device):
+        self.precision, self.device = precision, device
+
+
+class _Registry(dict):
+    def register(self, name, accelerator, description="", override=False):
+        assert override or name not in self
+        self[name] = accelerator
+
+
+AcceleratorRegistry = _Registry(tpu=None, cpu=Accelerator)
+
+
+class _AcceleratorConnector:
+    def __init__(self, accelerator, devices=1, precision=None, plugin=None):
+        self._precision_flag, self._precision_plugin_flag = precision, plugin
+        self.accelerator = AcceleratorRegistry[accelerator]()
+        if accelerator == "tpu":
+            self._parallel_devices = self.accelerator.get_parallel_devices(self.accelerator.parse_devices(devices))
+        self.strategy = self._choose_strategy()
+        self.precision = self._check_and_init_precision()
+
+    def _choose_strategy(self):
+        return SingleDeviceStrategy("of the library")
+
+    def _check_and_init_precision(self):
+        return self._precision_plugin_flag or MixedPrecision(self._precision_flag, "cuda")
+"""
+
+
+def package(folder, name, text):
+    """Write a module and the packages that it is in."""
+    *packages, last = name.split(".")
+    for part in packages:
+        folder = folder / part
+        folder.mkdir(exist_ok=True)
+        (folder / "__init__.py").touch()
+    (folder / f"{last}.py").write_text(text)
+
+
+def test_cpu_can_be_chosen_though_accelerate_is_told_the_device(tmp_path):
+    package(tmp_path, "accelerate.state", ACCELERATE)
+    code = (
+        f"import os, sys; sys.path.insert(1, {str(tmp_path)!r})\n"
+        "import inspect\n"
+        "from accelerate.state import PartialState\n"
+        "print(PartialState().device, PartialState(cpu=True, a=1).device, PartialState(True).kwargs, PartialState(False, a=1).kwargs)\n"
+        "print(os.environ['ACCELERATE_TORCH_DEVICE'], 'class PartialState' in inspect.getsource(sys.modules['accelerate.state']))\n"
+    )
+    assert run(code).splitlines() == ["tpu cpu {} {'a': 1}", "tpu True"]
+
+
+@pytest.mark.parametrize("root", ["lightning.pytorch", "pytorch_lightning"])
+def test_lightning_finds_the_accelerator(tmp_path, root):
+    package(tmp_path, f"{root}.trainer.connectors.accelerator_connector", CONNECTOR)
+    code = (
+        f"import sys; sys.path.insert(1, {str(tmp_path)!r})\n"
+        "import importlib\n"
+        f"m = importlib.import_module('{root}.trainer.connectors.accelerator_connector')\n"
+        "make = m._AcceleratorConnector\n"
+        "on_tpu = make('tpu', precision='16-mixed')\n"
+        "print(on_tpu.strategy.device, on_tpu.precision.device, on_tpu.precision.precision, on_tpu.accelerator.name())\n"
+        "on_cpu, given = make('cpu', precision='bf16-mixed'), m.MixedPrecision('bf16-mixed', 'mine')\n"
+        "print(on_cpu.strategy.device, on_cpu.precision.device, make('tpu', precision='bf16-mixed', plugin=given).precision.device)\n"
+        "print(*(make('tpu', devices).strategy.device for devices in (1, '1', -1, '-1', [0], '0,')))\n"
+        "accelerator = on_tpu.accelerator\n"
+        "print(accelerator.is_available(), accelerator.auto_device_count(), sorted(accelerator.get_device_stats('tpu:0')))\n"
+        "try:\n    make('tpu', 2)\nexcept ValueError as error:\n    print(error)\n"
+    )
+    assert run(code).splitlines() == [
+        "tpu:0 tpu 16-mixed tpu", "of the library cuda mine", "tpu:0 " * 5 + "tpu:0",
+        "True 1 ['allocated_bytes.all.current', 'allocated_bytes.all.peak', 'reserved_bytes.all.current']",
+        "You requested tpu: [0, 1]", " But your machine only has: [0]",
+    ]  # fmt: skip

@@ -52,12 +52,14 @@ def _register(chooser, registry, base, connector):
 
     @functools.wraps(precision)
     def _check_and_init_precision(self):
-        chosen = precision(self)
+        # The Trainer and Fabric name these attributes differently.
+        said = getattr(self, "_precision_flag", None) or getattr(self, "_precision_input", None)
         given = getattr(self, "_precision_plugin_flag", None) or getattr(self, "_precision_instance", None)
-        if isinstance(self.accelerator, accelerator) and type(chosen) is connector.MixedPrecision and chosen is not given:
-            # Autocast was made for "cuda", as for all devices that are not listed.
-            return connector.MixedPrecision(chosen.precision, "tpu")
-        return chosen
+        is_alone = isinstance(self.strategy, connector.SingleDeviceStrategy)
+        if isinstance(self.accelerator, accelerator) and is_alone and given is None and said in ("16-mixed", "bf16-mixed"):
+            # Lightning would cast on "cuda", as for all devices that it does not list.
+            return connector.MixedPrecision(said, "tpu")
+        return precision(self)
 
     chooser._choose_strategy, chooser._check_and_init_precision = _choose_strategy, _check_and_init_precision
 

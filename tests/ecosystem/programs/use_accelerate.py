@@ -1,21 +1,18 @@
 """accelerate: a training loop with accumulated gradients, clipping, a saved state, and metrics gathered over batches.
 
-The library knows no device "tpu" unless the environment names it, which `ACCELERATE_TORCH_DEVICE` is for.
+Nothing is set but ``cpu=True`` where the program runs on cpu.
 """
 
-import os
 import tempfile
 
 import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
 from reporting import check_on, device, report
 
 where = device()
-os.environ["ACCELERATE_TORCH_DEVICE"] = str(where)
-from accelerate import Accelerator  # noqa: E402
-from accelerate.utils import set_seed  # noqa: E402
-
 set_seed(0)
-accelerator = Accelerator(gradient_accumulation_steps=2)
+accelerator = Accelerator(cpu=where.type == "cpu", gradient_accumulation_steps=2)
 data = torch.utils.data.TensorDataset(torch.randn(32, 8), torch.randint(3, (32,)))
 model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

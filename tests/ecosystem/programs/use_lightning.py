@@ -1,53 +1,17 @@
 """lightning: a module is trained, checked, saved and loaded by the `Trainer`; a loop is run by `Fabric`.
 
-The library has no accelerator for the device "tpu" of this package: the program brings one, as its documentation shows for
-other hardware.
+Nothing is set but ``accelerator``. Its value "tpu" is registered when pytpu sees the library's import.
 """
 
 import tempfile
 
 import lightning as L
 import torch
-from lightning.pytorch.accelerators import Accelerator, CPUAccelerator
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
-from lightning.pytorch.strategies import SingleDeviceStrategy
 from reporting import check_on, device, report
 
 where = device()
-
-
-class TpuAccelerator(Accelerator):
-    """One device of type "tpu"."""
-
-    def setup_device(self, device):
-        assert device.type == "tpu"
-
-    def get_device_stats(self, device):
-        return {}
-
-    def teardown(self):
-        pass
-
-    @staticmethod
-    def parse_devices(devices):
-        return devices
-
-    @staticmethod
-    def get_parallel_devices(devices):
-        return [torch.device("tpu", index) for index in range(devices)]
-
-    @staticmethod
-    def auto_device_count():
-        return 1
-
-    @staticmethod
-    def is_available():
-        return torch.accelerator.is_available()
-
-    @staticmethod
-    def name():
-        return "tpu_of_pytpu"
 
 
 class Classifier(L.LightningModule):
@@ -73,15 +37,13 @@ class Classifier(L.LightningModule):
 
 
 L.seed_everything(0)
-accelerator = TpuAccelerator() if where.type == "tpu" else CPUAccelerator()
-strategy = SingleDeviceStrategy(where, accelerator=accelerator)
 data = torch.utils.data.TensorDataset(torch.randn(48, 8), torch.randint(3, (48,)))
 train = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
 check = torch.utils.data.DataLoader(data, batch_size=16)
 with tempfile.TemporaryDirectory() as folder:
     saver = ModelCheckpoint(folder, monitor="val_loss")
     trainer = L.Trainer(
-        strategy=strategy, max_epochs=3, accumulate_grad_batches=2, gradient_clip_val=1.0, enable_progress_bar=False,
+        accelerator=where.type, max_epochs=3, accumulate_grad_batches=2, gradient_clip_val=1.0, enable_progress_bar=False,
         logger=CSVLogger(folder), log_every_n_steps=1, callbacks=[saver, EarlyStopping("val_loss")],
     )
     model = Classifier()
@@ -92,13 +54,17 @@ with tempfile.TemporaryDirectory() as folder:
     loaded = Classifier.load_from_checkpoint(saver.best_model_path, map_location="cpu")
     numbers["weights"] = sum(p.detach().square().sum() for p in loaded.parameters())
 
-fabric = L.Fabric(accelerator="cpu", devices=1)
+fabric = L.Fabric(accelerator=where.type, devices=1)
 network = Classifier(width=4).net
 network, optimizer = fabric.setup(network, torch.optim.SGD(network.parameters(), lr=0.1))
+check_on(network, where)
 for x, y in fabric.setup_dataloaders(check):
     loss = torch.nn.functional.cross_entropy(network(x), y)
     optimizer.zero_grad()
     fabric.backward(loss)
     optimizer.step()
 numbers["fabric loss"] = loss
+for precision in ("bf16-mixed", "16-mixed"):
+    mixed = L.Trainer(accelerator=where.type, precision=precision, logger=False).precision_plugin
+    assert torch.device(mixed.device) == where, f"{precision} casts on {mixed.device}"
 report(numbers)

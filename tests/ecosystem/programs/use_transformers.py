@@ -1,4 +1,4 @@
-"""transformers: a Llama trains, generates, is saved and loaded; a BERT classifies."""
+"""transformers: a Llama trains, generates, is saved and loaded; a BERT classifies; the `Trainer` trains, evaluates and resumes."""
 
 import tempfile
 
@@ -10,6 +10,8 @@ from transformers import (
     BertForSequenceClassification,
     LlamaConfig,
     LlamaForCausalLM,
+    Trainer,
+    TrainingArguments,
     get_linear_schedule_with_warmup,
 )
 
@@ -65,4 +67,25 @@ output = bert(input_ids=tokens, attention_mask=mask, labels=torch.tensor([0, 1, 
 output.loss.backward()
 numbers["bert loss"] = output.loss
 numbers["bert gradient"] = bert.bert.embeddings.word_embeddings.weight.grad.norm()
+
+# The Trainer is not told the device, except that it is to use cpu.
+torch.manual_seed(2)
+examples = [{"input_ids": row, "labels": row} for row in torch.randint(2, 64, (24, 16))]
+with tempfile.TemporaryDirectory() as folder:
+    arguments = TrainingArguments(
+        output_dir=folder, use_cpu=where.type == "cpu", max_steps=4, save_steps=2, logging_steps=1, learning_rate=1e-2,
+        per_device_train_batch_size=8, max_grad_norm=1.0, report_to=[], disable_tqdm=True, seed=3,
+    )
+    model = LlamaForCausalLM(config)
+    begin = {name: value.clone() for name, value in model.state_dict().items()}
+    trainer = Trainer(model=model, args=arguments, train_dataset=examples, eval_dataset=examples[:8])
+    trainer.train()
+    check_on(trainer.model, where)
+    assert trainer.args.device.type == trainer.accelerator.device.type == where.type
+    numbers |= {f"trainer loss {entry['step']}": entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
+    numbers["trainer evaluated"] = trainer.evaluate()["eval_loss"]
+    model.load_state_dict(begin)
+    trainer = Trainer(model=model, args=arguments, train_dataset=examples, eval_dataset=examples[:8])
+    trainer.train(resume_from_checkpoint=f"{folder}/checkpoint-2")
+    numbers["trainer resumed"] = trainer.evaluate()["eval_loss"]
 report(numbers)
