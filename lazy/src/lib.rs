@@ -53,6 +53,7 @@ mod chips;
 mod device;
 mod disk;
 mod engine;
+mod event;
 mod explain;
 mod families;
 mod form;
@@ -68,6 +69,7 @@ mod precision;
 mod repeat;
 mod slot;
 
+pub use event::Event;
 pub use explain::Explanation;
 pub use metrics::{CutReason, Metrics};
 pub use mode::EagerMode;
@@ -164,6 +166,15 @@ pub fn step_begins(optimizer: u64, makes_state: bool) {
 /// step are no results of its program.
 pub fn step_boundary() {
     engine().step_boundary();
+}
+
+/// Launches what the current thread recorded, and records the point in the order of launches behind it, without waiting; `timed` if
+/// it will be asked when that point was reached. A program that is still being compiled is waited for until it is launched.
+///
+/// # Errors
+/// In a forked process; with `timed`, where the plugin does not tell of ends.
+pub fn record_event(timed: bool) -> Result<Event> {
+    engine().record_event(timed)
 }
 
 /// Launches what the current thread recorded, without waiting.

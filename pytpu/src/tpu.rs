@@ -99,6 +99,31 @@ fn _tpu_set_compiler_options(py: Python<'_>, options: Vec<(String, Bound<'_, PyA
     Ok(())
 }
 
+/// A point in the order of launches.
+#[pyclass(frozen, name = "_TpuEvent", module = "torch._C")]
+struct Event(lazy::Event);
+
+#[pymethods]
+impl Event {
+    fn is_ready(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.0.is_ready())
+    }
+
+    fn wait(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.wait()).map_err(enter::exception)
+    }
+
+    fn milliseconds_until(&self, py: Python<'_>, later: &Bound<'_, Event>) -> Option<f64> {
+        let later = &later.get().0;
+        py.detach(|| self.0.milliseconds_until(later))
+    }
+}
+
+#[pyfunction]
+fn _tpu_record_event(py: Python<'_>, timed: bool) -> PyResult<Event> {
+    py.detach(|| lazy::record_event(timed)).map(Event).map_err(enter::exception)
+}
+
 #[pyfunction]
 fn _step_begins(py: Python<'_>, optimizer: u64, makes_state: bool) {
     py.detach(|| lazy::step_begins(optimizer, makes_state));
@@ -235,6 +260,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_set_matmul_precision, m)?)?;
     m.add_function(wrap_pyfunction!(_step_begins, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_compiler_options, m)?)?;
+    m.add_class::<Event>()?;
+    m.add_function(wrap_pyfunction!(_tpu_record_event, m)?)?;
     m.add_function(wrap_pyfunction!(_step_boundary, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_mark_step, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_metrics, m)?)?;

@@ -44,6 +44,49 @@ impl Event {
         unsafe { call!(self.client.plugin(), PJRT_Event_IsReady, &mut args)? };
         Ok(args.value)
     }
+
+    /// Has `notify` called when it is ready, on a thread of the plugin or, if it is ready, at once.
+    ///
+    /// # Errors
+    ///
+    /// Where the plugin cannot do that; then `notify` is not called.
+    pub fn on_ready(self: &Arc<Self>, notify: impl FnOnce() + Send + 'static) -> Result<()> {
+        struct Waiting<F> {
+            notify: F,
+            /// Keeps the event alive until then.
+            event: Arc<Event>,
+        }
+
+        unsafe extern "C" fn ready<F: FnOnce()>(error: Handle, user_arg: *mut c_void) {
+            // SAFETY: this is the box that was handed over below, and it is handed over to one call only.
+            let Waiting { notify, event } = *unsafe { Box::from_raw(user_arg.cast::<Waiting<F>>()) };
+            if !error.is_null() {
+                // `await_ready` tells the error; here it is only freed.
+                // SAFETY: the callback owns its error.
+                drop(unsafe { event.client.plugin().take_error("PJRT_Event_OnReady", error) });
+            }
+            // A panic must not unwind into the plugin.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify));
+            drop(event);
+        }
+
+        fn callback<F: FnOnce()>(_: &F) -> unsafe extern "C" fn(Handle, *mut c_void) {
+            ready::<F>
+        }
+
+        let mut args = OnReadyArgs::new();
+        args.event = self.raw;
+        args.callback = Some(callback(&notify));
+        let waiting = Box::into_raw(Box::new(Waiting { notify, event: self.clone() }));
+        args.user_arg = waiting.cast();
+        // SAFETY: the event is alive, and the callback takes what `user_arg` is.
+        let asked = unsafe { call!(self.client.plugin(), PJRT_Event_OnReady, &mut args) };
+        if asked.is_err() {
+            // SAFETY: the plugin refused, so the callback never gets the box.
+            drop(unsafe { Box::from_raw(waiting) });
+        }
+        asked
+    }
 }
 
 impl Drop for Event {

@@ -230,7 +230,7 @@ impl Engine {
                 b.await_ready().map_err(failed)?;
             }
         } else {
-            event = buffers.first().and_then(|b| b.ready_event().ok());
+            event = buffers.first().and_then(|b| b.ready_event().ok()).map(Arc::new);
         }
         for (slot, buffer) in outputs.0.iter().zip(buffers) {
             slot.fill(buffer, Some(&compiled.summary), compiled.form.is_pooled);
@@ -349,17 +349,19 @@ impl Engine {
         let limit = if mode::get() == EagerMode::Fused { MAX_IN_FLIGHT_FUSED } else { MAX_IN_FLIGHT_STRICT };
         let mut list = self.in_flight.lock();
         list.push_back(launched);
-        loop {
-            let done = list.front().is_some_and(|l| l.event.is_ready().unwrap_or(true));
+        while let Some(oldest) = list.front().map(|l| l.event.clone()) {
+            let done = oldest.is_ready().unwrap_or(true);
             if !done && list.len() <= limit {
                 return;
             }
-            let Some(oldest) = list.pop_front() else { return };
-            // An error is told to whoever reads the values.
-            MutexGuard::unlocked(&mut list, || {
-                let _ = oldest.event.await_ready();
-                drop(oldest);
-            });
+            // It stays in the list meanwhile, for events that other threads record. An error is told to whoever reads the values.
+            if !done {
+                MutexGuard::unlocked(&mut list, || drop(oldest.await_ready()));
+            }
+            if list.front().is_some_and(|l| Arc::ptr_eq(&l.event, &oldest)) {
+                let ended = list.pop_front();
+                MutexGuard::unlocked(&mut list, || drop(ended));
+            }
         }
     }
 

@@ -161,7 +161,7 @@ const MAX_BACKGROUND: usize = 4;
 
 /// A segment that was launched.
 struct InFlight {
-    event: Event,
+    event: Arc<Event>,
     /// Freeing a buffer that was given away waits for the program that took it, so that is done when it has ended.
     _donated: SmallVec<[Arc<Slot>; 8]>,
     _pooled: Vec<Buffer>,
@@ -405,11 +405,33 @@ impl Engine {
         }
         self.await_background(false);
         self.answer_checks()?;
-        let launched = std::mem::take(&mut *self.in_flight.lock());
-        for l in launched {
-            l.event.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error())?;
+        // They stay in the list meanwhile, for events that other threads record.
+        let events: Vec<_> = self.in_flight.lock().iter().map(|l| l.event.clone()).collect();
+        let mut result = Ok(());
+        for event in &events {
+            let ended = event.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error());
+            result = result.and(ended);
         }
-        Ok(())
+        let mut list = self.in_flight.lock();
+        let (ended, others) = list.drain(..).partition(|l| events.iter().any(|e| Arc::ptr_eq(e, &l.event)));
+        *list = others;
+        drop(list);
+        let ended: VecDeque<InFlight> = ended;
+        drop(ended);
+        result
+    }
+
+    /// Cuts the current thread's segment, and records the point behind all that was launched.
+    pub(crate) fn record_event(&self, timed: bool) -> Result<crate::Event> {
+        if let Some(d) = device::loaded() {
+            d.check_process().map_err(|f| f.error())?;
+        }
+        self.cut(CutReason::Explicit);
+        self.await_background(false);
+        let list = self.in_flight.lock();
+        let launches = list.iter().map(|l| l.event.clone()).filter(|e| !e.is_ready().unwrap_or(true)).collect();
+        drop(list);
+        crate::Event::new(launches, timed)
     }
 
     /// Waits until neither the device nor a thread of this engine does anything: a child forked then finds no lock held.

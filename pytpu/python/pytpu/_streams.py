@@ -1,8 +1,11 @@
-"""``torch.Stream`` and ``torch.Event``. A device computes in the order of the calls here: there is one stream on each.
+"""``torch.Stream`` and ``torch.Event``. Each device has one queue, and computes what it is given in this order.
 
-On ``cpu`` ops have ended when their call returns. On ``tpu`` an event that is recorded launches what was recorded before it.
+A stream is a name for that queue: programs may make several and choose among them, but nothing of one overlaps with anything of
+another. What must be ordered therefore is. On ``cpu`` ops have ended when their call returns.
 """
 
+import itertools
+import threading
 import time
 
 from . import _C
@@ -16,19 +19,33 @@ def _device(device):
     return _C.device(device)
 
 
+_ids = itertools.count(1)
+# The streams that this thread has chosen, by type of device.
+_chosen = threading.local()
+
+
 class Stream:
-    """The stream of a device.
+    """A stream of a device. All streams of a device are one queue.
+
+    As a context manager it is the current stream of its device until the end of the block.
 
     Args:
         device: a device, its name or its index; the accelerator if it is not given.
         priority: accepted, without an effect.
+        stream_id: the number of a stream that was made before. A new stream has a new one; 0 is the default stream.
+        device_index, device_type: the device of the stream `stream_id`, as its attributes of these names say it.
     """
 
-    def __init__(self, device=None, *, priority=0, stream_id=0, device_index=None, device_type=None):
+    def __init__(self, device=None, *, priority=0, stream_id=None, device_index=None, device_type=None):
+        if device is None and device_type is not None:
+            device = _C.device("cpu") if device_type == 0 else _C.device("tpu", device_index or 0)
         self.device = _device(device)
         self.device_index = self.device.index or 0
         self.device_type = 0 if self.device.type == "cpu" else 1
-        self.stream_id = 0
+        self.priority = priority
+        if stream_id is None:
+            stream_id = 0 if self.device.type == "cpu" else next(_ids)
+        self.stream_id = stream_id
 
     def synchronize(self):
         """Wait until the device has done everything that it was given."""
@@ -36,22 +53,22 @@ class Stream:
             _C._tpu_synchronize()
 
     def query(self):
-        """Return whether the device has done everything. Waits for it on ``tpu``."""
-        self.synchronize()
-        return True
+        """Return whether the device has done everything that it was given, without waiting. What is recorded is launched."""
+        return self.device.type != "tpu" or _C._tpu_record_event(False).is_ready()
 
     def record_event(self, event=None):
-        """Record an event and return it."""
+        """Record an event, or a new one, and return it."""
         event = Event(self.device) if event is None else event
         event.record(self)
         return event
 
     def wait_event(self, event):
-        """Have what follows wait for an event. Streams are in order, so nothing is to be done."""
+        """Have what follows wait for an event. The order of the queue sees to that; for one of another device the host waits."""
+        event.wait(self)
 
     def wait_stream(self, stream):
-        """Have what follows wait for another stream: for one of another device the host waits."""
-        if stream.device != self.device:
+        """Have what follows wait for what another stream was given. For one of another device the host waits."""
+        if stream.device.type != self.device.type:
             stream.synchronize()
 
     def native_handle(self):
@@ -59,75 +76,130 @@ class Stream:
         return 0
 
     def __enter__(self):
+        before = current_stream(self.device)
+        self.__dict__.setdefault("_before", []).append(before)
+        set_stream(self)
         return self
 
     def __exit__(self, *error):
+        set_stream(self._before.pop())
         return None
 
     def __eq__(self, other):
-        return isinstance(other, Stream) and self.device.type == other.device.type
+        return isinstance(other, Stream) and (self.device.type, self.stream_id) == (other.device.type, other.stream_id)
 
     def __hash__(self):
-        return hash(self.device.type)
+        return hash((self.device.type, self.stream_id))
 
     def __repr__(self):
-        return f"torch.Stream device_type={self.device.type}, device_index={self.device_index}, stream_id=0"
+        return f"torch.Stream device_type={self.device.type}, device_index={self.device_index}, stream_id={self.stream_id}"
 
 
 class Event:
-    """A point in the stream of a device.
+    """A point in the queue of a device.
+
+    On ``tpu``, ``record`` launches what this thread has recorded. The event is completed when all programs that were launched until
+    then have ended. Its time is the moment when the last of them ended; where none was under way, the moment of ``record``.
 
     Args:
         device: a device, its name or its index; the accelerator if it is not given.
-        enable_timing: whether ``elapsed_time`` may be asked. Then ``record`` waits for the device, so that its time is exact.
+        enable_timing: whether ``elapsed_time`` may be asked.
         blocking, interprocess: accepted, without an effect.
 
     Example:
         >>> start, end = torch.Event(enable_timing=True), torch.Event(enable_timing=True)
         >>> start.record(); y = x @ x; end.record()
+        >>> end.synchronize()
         >>> milliseconds = start.elapsed_time(end)
     """
 
     def __init__(self, device=None, *, enable_timing=False, blocking=False, interprocess=False):
         self.device = _device(device)
-        self._timed, self._time = enable_timing, None
+        self._timed = enable_timing
+        # The point: one of the engine's on `tpu`, seconds on `cpu`.
+        self._point = None
         self.event_id = 0
 
     def record(self, stream=None):
-        """Mark this point of the stream."""
-        if self.device.type == "tpu":
-            _C._tpu_synchronize() if self._timed else _C._tpu_mark_step()
-        self._time = time.perf_counter()
+        """Mark this point of the queue. An event can be recorded again; the last time counts.
+
+        Raises:
+            RuntimeError: `stream` belongs to another kind of device.
+        """
+        if stream is not None and stream.device.type != self.device.type:
+            raise RuntimeError(
+                f"Event device type {self.device.type.upper()} does not match recording stream's device type "
+                f"{stream.device.type.upper()}."
+            )
+        self._point = _C._tpu_record_event(self._timed) if self.device.type == "tpu" else time.perf_counter()
+        self.event_id += 1
 
     def synchronize(self):
-        """Wait until the device has come to this point."""
-        if self.device.type == "tpu" and self._time is not None and not self._timed:
-            _C._tpu_synchronize()
+        """Wait until the event is completed. Return at once if it was never recorded.
+
+        Raises:
+            RuntimeError: a program before it failed.
+        """
+        if self._point is not None and self.device.type == "tpu":
+            self._point.wait()
 
     def query(self):
-        """Return whether the device has come to this point. Waits for it on ``tpu``."""
-        self.synchronize()
-        return True
+        """Return whether the event is completed, without waiting; ``True`` if it was never recorded."""
+        return self._point is None or self.device.type != "tpu" or self._point.is_ready()
 
     def wait(self, stream=None):
-        """Have what follows in a stream wait for this point. Streams are in order, so nothing is to be done."""
+        """Have what follows in `stream` wait for this point, by default in the current stream.
+
+        In a stream of the event's device that is so: the queue is in order. For a stream of another device the host waits.
+        """
+        if stream is not None and stream.device.type != self.device.type:
+            self.synchronize()
 
     def elapsed_time(self, end_event):
-        """Return the milliseconds between this event and a later one."""
+        """Return the milliseconds between this event and a later one.
+
+        Raises:
+            ValueError: one of them has no timing, or was not recorded.
+            RuntimeError: one of them is not completed, or they belong to different devices.
+        """
         if not self._timed or not end_event._timed:
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if self._time is None or end_event._time is None:
+        if self._point is None or end_event._point is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return (end_event._time - self._time) * 1e3
+        if self.device.type != end_event.device.type:
+            raise RuntimeError(
+                f"Event device type {self.device.type.upper()} does not match other's device type {end_event.device.type.upper()}."
+            )
+        if not self.query() or not end_event.query():
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
+        if self.device.type == "tpu":
+            return self._point.milliseconds_until(end_event._point)
+        return (end_event._point - self._point) * 1e3
+
+    def ipc_handle(self):
+        """Raise ``NotImplementedError``: events cannot be sent to other processes."""
+        raise NotImplementedError("torch.Event.ipc_handle: events cannot be sent to other processes")
 
     def __repr__(self):
-        return f"torch.Event device_type={self.device.type}, device_index={self.device.index or 0}, event_flag={int(self._timed)}"
+        return (
+            f"torch.Event device_type={self.device.type}, device_index={self.device.index or 0}, event_flag={int(self._timed)}, "
+            f"event_id={self.event_id}"
+        )
+
+
+def default_stream(device=None):
+    """Return the stream of a device that is the current one unless another was chosen."""
+    return Stream(device, stream_id=0)
 
 
 def current_stream(device=None):
-    """Return the stream of a device, the only one that it has."""
-    return Stream(device)
+    """Return the stream of a device that this thread has chosen."""
+    device = _device(device)
+    return getattr(_chosen, device.type, None) or default_stream(device)
 
 
 def set_stream(stream):
-    """Choose a stream: each device has only one, so nothing is to be done."""
+    """Choose the current stream of its device for this thread."""
+    if not isinstance(stream, Stream):
+        raise TypeError(f"expected a torch.Stream, but got {type(stream).__name__}")
+    setattr(_chosen, stream.device.type, stream)

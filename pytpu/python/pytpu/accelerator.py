@@ -60,15 +60,19 @@ def get_device_capability(device=None, /):
     return {"supported_dtypes": {getattr(_C, name) for name in names.split()}}
 
 
-def current_stream(device=None):
-    """Return the stream of the accelerator, the only one that it has."""
+def current_stream(device=None, /):
+    """Return the stream of the accelerator that this thread has chosen."""
     from ._streams import current_stream
 
+    _index(device, optional=True)
     return current_stream(current_accelerator() if device is None else device)
 
 
 def set_stream(stream):
-    """Choose a stream: there is one, so nothing is to be done."""
+    """Choose the current stream of this thread."""
+    from ._streams import set_stream
+
+    set_stream(stream)
 
 
 class device_index:

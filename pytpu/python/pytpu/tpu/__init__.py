@@ -301,39 +301,46 @@ def get_amp_supported_dtype():
 
 
 def current_stream(device=None):
-    """Return the stream of the device, the only one that it has."""
-    return __getattr__("Stream")(device)
+    """Return the stream of the device that this thread has chosen."""
+    from .._streams import current_stream
+
+    return current_stream("tpu" if device is None else device)
 
 
 def default_stream(device=None):
-    """Return the stream of the device, the only one that it has."""
-    return current_stream(device)
+    """Return the stream of the device that is the current one unless another was chosen."""
+    from .._streams import default_stream
+
+    return default_stream("tpu" if device is None else device)
+
+
+def set_stream(stream):
+    """Choose the current stream of this thread; ``None`` changes nothing."""
+    if stream is not None:
+        from .._streams import set_stream
+
+        set_stream(stream)
 
 
 class stream:
-    """A block in which a stream is used; a device has only one."""
+    """A block in which a stream is the current one; ``None`` changes nothing."""
 
     def __init__(self, stream):
         self.stream = stream
 
     def __enter__(self):
-        return self.stream
+        return self.stream if self.stream is None else self.stream.__enter__()
 
     def __exit__(self, *error):
-        return None
+        if self.stream is not None:
+            self.stream.__exit__(*error)
 
 
 def __getattr__(name):
     if name in ("Event", "Stream"):
-        from .. import _streams
+        from . import _streams
 
-        base = getattr(_streams, name)
-
-        def __init__(self, device=None, **options):
-            base.__init__(self, "tpu" if device is None else device, **options)
-
-        made = globals()[name] = type(name, (base,), {"__module__": __name__, "__doc__": base.__doc__, "__init__": __init__})
-        return made
+        return getattr(_streams, name)
     if name == "plan":
         from ._plan import plan
 
