@@ -1,10 +1,10 @@
-//! Why something was compiled.
+//! Why something was compiled, or computed op by op.
 
 use crate::form::{Form, Source};
 use crate::metrics::CutReason;
 use torchtpu_tensor::Meta;
 
-/// One compilation and what made it necessary.
+/// One compilation and what made it necessary, or the first run of a program that was not compiled.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// Why the segment ended where it did.
@@ -17,6 +17,8 @@ pub struct Explanation {
     pub nanos: u64,
     /// Whether the executable came from disk.
     pub from_disk: bool,
+    /// Whether the ops ran one by one on the host's kernels, and nothing was compiled.
+    pub is_interpreted: bool,
     /// How the segment differs from the nearest one that was compiled before.
     pub why: String,
 }
@@ -26,7 +28,11 @@ impl std::fmt::Display for Explanation {
         write!(
             f,
             "{} of {} ops ({}), cut: {}, {:.1} ms: {}",
-            if self.from_disk { "load from disk" } else { "compilation" },
+            match (self.is_interpreted, self.from_disk) {
+                (true, _) => "first run, op by op,",
+                (_, true) => "load from disk",
+                _ => "compilation",
+            },
             self.nodes,
             self.ops,
             self.cut.name(),

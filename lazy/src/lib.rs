@@ -32,6 +32,7 @@
 //! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment, 1500 |
 //! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this; unless set, 2 GiB, and on XLA:CPU 32 MiB if that is more than eight of the largest |
 //! | `TORCHTPU_PIECES` | `0`: programs that keep changing are compiled as a whole each time; `always`: all are divided, to test |
+//! | `TORCHTPU_INTERPRET=0` | programs are compiled when they first come on XLA:CPU too, instead of running op by op; `always`: never compiled, to test |
 //! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle, 512; on XLA:CPU never |
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
@@ -57,6 +58,7 @@ mod event;
 mod explain;
 mod families;
 mod form;
+mod interpret;
 mod kernels;
 mod lower;
 mod metrics;
@@ -71,6 +73,7 @@ mod slot;
 
 pub use event::Event;
 pub use explain::Explanation;
+pub use interpret::Interpret;
 pub use metrics::{CutReason, Metrics};
 pub use mode::EagerMode;
 pub use pieces::Divide;
@@ -191,6 +194,12 @@ pub fn set_check_numerics(on: bool) {
 /// Says which programs are computed in pieces.
 pub fn set_divide(divide: Divide) {
     engine().set_divide(divide);
+}
+
+/// Says which programs XLA:CPU does not compile: their ops run one by one on the kernels of device `cpu`.
+pub fn set_interpret(wanted: Interpret) {
+    engine().cut_all(CutReason::Explicit);
+    engine().set_interpret(wanted);
 }
 
 /// Sets the greatest number of ops in a segment.

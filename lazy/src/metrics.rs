@@ -58,6 +58,10 @@ impl CutReason {
     pub(crate) fn is_inside_step(self) -> bool {
         matches!(self, CutReason::Size | CutReason::Memory | CutReason::RepeatFound | CutReason::Idle)
     }
+    /// Whether the segment is one op, because of the mode.
+    pub(crate) fn is_one_op(self) -> bool {
+        matches!(self, CutReason::Strict | CutReason::Debug)
+    }
     /// In words, as reports show it.
     pub fn name(self) -> &'static str {
         match self {
@@ -97,12 +101,16 @@ pub struct Metrics {
     pub cached_executables: u64,
     /// Segments launched.
     pub segments_executed: u64,
+    /// Segments whose program was new, and that were computed op by op instead.
+    pub segments_interpreted: u64,
     /// Segments that computed nothing anybody could see, and were dropped.
     pub segments_dropped: u64,
     /// Ops recorded.
     pub nodes_recorded: u64,
     /// Ops in the segments launched.
     pub nodes_executed: u64,
+    /// Ops in the segments computed op by op.
+    pub nodes_interpreted: u64,
     /// Values copied to the device, packed numbers among them.
     pub uploads: u64,
     /// Bytes copied to the device.
@@ -147,7 +155,7 @@ macro_rules! counters {
 // Expands to one atomic a name, and to their reset and copy.
 counters! {
     compilations compile_nanos process_cache_hits disk_cache_hits disk_cache_misses disk_cache_rejected segments_executed
-    segments_dropped nodes_executed uploads upload_bytes downloads download_bytes donations pool_hits
+    segments_dropped segments_interpreted nodes_executed nodes_interpreted uploads upload_bytes downloads download_bytes donations pool_hits
 }
 
 static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -195,7 +203,7 @@ pub(crate) fn reset_peak() {
     PEAK_BYTES.store(LIVE_BYTES.load(Relaxed), Relaxed);
 }
 
-/// The last compilations, oldest first; a program that compiles forever must not grow the list forever.
+/// The last compilations and first runs, oldest first; a program that compiles forever must not grow the list forever.
 static EXPLANATIONS: Mutex<VecDeque<Explanation>> = Mutex::new(VecDeque::new());
 const EXPLANATIONS_KEPT: usize = 1000;
 

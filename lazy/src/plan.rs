@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::{Error, Meta, Result};
 
 /// What a read of a value gives that nothing computed.
@@ -201,18 +202,19 @@ impl Plan {
         let mut state = self.state.lock();
         state.step().uploads += 1;
         state.step().upload_bytes += bytes.len() as u64;
-        Slot::planned(*meta, (bytes.len() <= MOST_KEPT).then(|| bytes.into()))
+        drop(state);
+        let slot = Slot::empty(*meta);
+        let kept = (bytes.len() <= MOST_KEPT).then(|| HostValue::shared(meta, Arc::new(bytes.to_vec())));
+        match kept {
+            Some(Ok(value)) => slot.fill_on_host(value),
+            _ => slot.plan(),
+        }
+        slot
     }
 
     /// What a read gives.
-    pub(crate) fn read(&self, bytes: Option<&[u8]>, out: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, out: &mut [u8]) -> Result<()> {
         self.state.lock().step().reads += 1;
-        if let Some(bytes) = bytes
-            && bytes.len() == out.len()
-        {
-            out.copy_from_slice(bytes);
-            return Ok(());
-        }
         if self.reads == Reads::Raise {
             return Err(Error::runtime("a planned device computes nothing, so this value cannot be read")
                 .note("torch.tpu.plan(..., reads=\"zeros\") gives zeros"));

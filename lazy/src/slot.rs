@@ -3,7 +3,8 @@
 use crate::{device, metrics};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use torchtpu_pjrt::{Buffer, Code};
+use torchtpu_pjrt::{Buffer, Code, HostView};
+use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::{Error, ErrorKind, Meta};
 
 /// Why a value will never come; shared by all that depend on it.
@@ -40,17 +41,16 @@ impl Failure {
     }
 }
 
-/// What a value is.
-pub(crate) enum Data {
-    /// On the device.
-    Buffer(Buffer),
-    /// Nowhere: a [plan](crate::plan) holds shapes only. Of small uploads it keeps the bytes, so that sizes and flags that a program
-    /// reads back are what it wrote.
-    Planned(Option<Box<[u8]>>),
+/// A value that is there: on the device, in host memory, or both. Nowhere, if it was computed in a [plan](crate::plan), which holds
+/// shapes only.
+pub(crate) struct Held {
+    /// Made of `host` when a program first takes it.
+    buffer: OnceLock<Arc<Buffer>>,
+    host: Option<Arc<HostValue>>,
 }
 
 /// Outcome of what computes a value.
-pub(crate) type Outcome = Result<Data, Arc<Failure>>;
+type Outcome = Result<Held, Arc<Failure>>;
 
 /// A value on the device: set once, by the segment or upload that makes it. PJRT buffers are themselves futures, so a slot is
 /// empty only while its segment is being compiled or launched.
@@ -67,6 +67,32 @@ pub(crate) struct Slot {
     is_pooled: AtomicBool,
     /// The stream whose segments read it; [`SEVERAL`], or [`NOBODY`].
     user: AtomicU32,
+}
+
+/// Smaller values in host memory are copied to the device: that is faster than to have the plugin say when it is done with them.
+const COPIED_BYTES: usize = 16 << 10;
+
+impl Held {
+    fn buffer(&self, meta: &Meta) -> Result<&Arc<Buffer>, Arc<Failure>> {
+        if let Some(buffer) = self.buffer.get() {
+            return Ok(buffer);
+        }
+        let Some(host) = &self.host else {
+            return Err(Arc::new(
+                Failure::new(ErrorKind::Runtime, "this tensor was computed inside of torch.tpu.plan and holds no data")
+                    .note("a planned device records and compiles, and runs nothing"),
+            ));
+        };
+        let device = device::get().map_err(|e| Failure::new(e.kind(), e.message()))?;
+        let (element, dims) = (device::element_type(meta.dtype), device::dimensions(meta));
+        let made = if host.bytes().len() < COPIED_BYTES {
+            device.client.buffer_from_host(host.bytes(), element, &dims)
+        } else {
+            device.client.buffer_from_host_zero_copy(host.clone(), element, &dims)
+        };
+        let made = made.map_err(|e| Failure::device("copying to device tpu", &e))?;
+        Ok(self.buffer.get_or_init(|| Arc::new(made)))
+    }
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -108,26 +134,28 @@ impl Slot {
         slot.fill(buffer, None, false);
         slot
     }
-    /// A value of a plan.
-    pub(crate) fn planned(meta: Meta, bytes: Option<Box<[u8]>>) -> Slot {
-        let slot = Slot::empty(meta);
-        slot.set(Data::Planned(bytes));
-        slot
-    }
     /// Sets the buffer; the first outcome stays.
     pub(crate) fn fill(&self, buffer: Buffer, origin: Option<&Arc<str>>, is_pooled: bool) {
         self.is_pooled.store(is_pooled, Relaxed);
         if let Some(o) = origin {
             let _ = self.origin.set(o.clone());
         }
-        self.set(Data::Buffer(buffer));
+        self.set(Held { buffer: OnceLock::from(Arc::new(buffer)), host: None });
+    }
+    /// Sets the value, which was computed on the host; the first outcome stays.
+    pub(crate) fn fill_on_host(&self, value: HostValue) {
+        self.set(Held { buffer: OnceLock::new(), host: Some(Arc::new(value)) });
     }
     /// Sets that a plan holds its shape; the first outcome stays.
     pub(crate) fn plan(&self) {
-        self.set(Data::Planned(None));
+        self.set(Held { buffer: OnceLock::new(), host: None });
     }
-    fn set(&self, data: Data) {
-        if self.outcome.set(Ok(data)).is_ok() {
+    /// Whether a plan holds its shape, and nothing else.
+    pub(crate) fn is_planned(&self) -> bool {
+        self.wait().is_ok_and(|held| held.host.is_none() && held.buffer.get().is_none())
+    }
+    fn set(&self, held: Held) {
+        if self.outcome.set(Ok(held)).is_ok() {
             metrics::add_live_bytes(self.meta.bytes().unwrap_or(0));
         }
     }
@@ -142,56 +170,90 @@ impl Slot {
             return to.fail(Arc::new(Failure::new(ErrorKind::Runtime, "a result of a piece was still in use")));
         };
         match own.outcome.take() {
-            Some(Ok(data)) => {
+            Some(Ok(held)) => {
                 metrics::sub_live_bytes(own.meta.bytes().unwrap_or(0));
-                match data {
-                    Data::Buffer(buffer) => to.fill(buffer, own.origin.get(), *own.is_pooled.get_mut()),
-                    planned @ Data::Planned(_) => to.set(planned),
+                to.is_pooled.store(*own.is_pooled.get_mut(), Relaxed);
+                if let Some(o) = own.origin.get() {
+                    let _ = to.origin.set(o.clone());
                 }
+                to.set(held);
             }
             Some(Err(failure)) => to.fail(failure),
             None => {}
         }
     }
-    /// The outcome, as soon as there is one.
-    pub(crate) fn wait(&self) -> &Outcome {
-        self.outcome.wait()
+    fn wait(&self) -> Result<&Held, &Arc<Failure>> {
+        self.outcome.wait().as_ref()
+    }
+    /// Why there is no value, as soon as that is known.
+    pub(crate) fn failure(&self) -> Option<&Arc<Failure>> {
+        self.wait().err()
     }
     /// The buffer, as soon as there is one.
-    pub(crate) fn buffer(&self) -> Result<&Buffer, Arc<Failure>> {
-        match self.wait() {
-            Ok(Data::Buffer(buffer)) => Ok(buffer),
-            Ok(Data::Planned(_)) => Err(Arc::new(
-                Failure::new(ErrorKind::Runtime, "this tensor was computed inside of torch.tpu.plan and holds no data")
-                    .note("a planned device records and compiles, and runs nothing"),
-            )),
-            Err(f) => Err(f.clone()),
+    pub(crate) fn buffer(&self) -> Result<&Arc<Buffer>, Arc<Failure>> {
+        self.wait().map_err(Arc::clone)?.buffer(&self.meta)
+    }
+    /// The value in host memory, once it is computed.
+    ///
+    /// # Errors
+    /// Why it could not be computed; that the host cannot read the device's memory.
+    pub(crate) fn on_host(&self) -> Result<HostValue, Arc<Failure>> {
+        let held = self.wait().map_err(Arc::clone)?;
+        if let Some(host) = &held.host {
+            return Ok((**host).clone());
         }
+        let buffer = held.buffer(&self.meta)?.clone();
+        let view = HostView::new(buffer).map_err(|e| self.computing(&e))?;
+        let Some(view) = view else {
+            return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the host cannot read the device's memory")));
+        };
+        HostValue::shared(&self.meta, Arc::new(view))
+            .map_err(|e| Arc::new(Failure::new(e.kind(), e.message().to_string())))
+    }
+    /// Copies the value's bytes once it is computed.
+    pub(crate) fn copy_to(&self, out: &mut [u8]) -> Result<(), Arc<Failure>> {
+        let held = self.wait().map_err(Arc::clone)?;
+        match &held.host {
+            Some(host) if host.bytes().len() == out.len() => {
+                out.copy_from_slice(host.bytes());
+                Ok(())
+            }
+            _ => held.buffer(&self.meta)?.to_host(out).map_err(|e| self.computing(&e)),
+        }
+    }
+    /// The failure to compute it that shows now.
+    fn computing(&self, e: &torchtpu_pjrt::Error) -> Arc<Failure> {
+        let f = Failure::device("computing on device tpu", e);
+        Arc::new(match self.origin() {
+            "" => f,
+            ops => f.note(format!("in a segment with the ops: {ops}")),
+        })
     }
     /// Whether its outcome is known, so that nobody need wait for it.
     pub(crate) fn is_computed(&self) -> bool {
         match self.outcome.get() {
-            Some(Ok(Data::Buffer(buffer))) => buffer.is_ready().unwrap_or(true),
-            Some(Ok(Data::Planned(_)) | Err(_)) => true,
+            Some(Ok(held)) => held.host.is_some() || held.buffer.get().is_none_or(|b| b.is_ready().unwrap_or(true)),
+            Some(Err(_)) => true,
             None => false,
         }
     }
     /// The ops that computed it; empty for uploads.
-    pub(crate) fn origin(&self) -> &str {
+    fn origin(&self) -> &str {
         self.origin.get().map_or("", |o| o)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(Ok(data)) = self.outcome.take() {
-            metrics::sub_live_bytes(self.meta.bytes().unwrap_or(0));
-            let Data::Buffer(buffer) = data else { return };
-            if device::loaded().is_some_and(|d| !d.is_ours()) {
-                std::mem::forget(buffer); // The parent's to free; the client's threads are not here.
-            } else if *self.is_pooled.get_mut() {
-                crate::engine().pool.keep(&self.meta, buffer);
-            }
+        let Some(Ok(held)) = self.outcome.take() else { return };
+        metrics::sub_live_bytes(self.meta.bytes().unwrap_or(0));
+        let Some(buffer) = held.buffer.into_inner() else { return };
+        if device::loaded().is_some_and(|d| !d.is_ours()) {
+            std::mem::forget(buffer); // The parent's to free; the client's threads are not here.
+        } else if *self.is_pooled.get_mut()
+            && let Some(buffer) = Arc::into_inner(buffer)
+        {
+            crate::engine().pool.keep(&self.meta, buffer);
         }
     }
 }

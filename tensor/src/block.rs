@@ -530,6 +530,32 @@ impl Tensor {
         t
     }
 
+    /// A `cpu` tensor whose elements are the bytes of `owner`, dense and row-major, or a copy where those are not aligned. For
+    /// [`HostValue`](crate::host::HostValue) alone, which gives it to kernels to read and to nothing that writes.
+    ///
+    /// # Errors
+    /// `Runtime` when there are more or fewer bytes than the tensor has; `OutOfMemory` for a copy.
+    pub(crate) fn on_shared_bytes<T>(meta: &Meta, owner: Arc<T>) -> Result<Tensor>
+    where
+        T: AsRef<[u8]> + Send + Sync + 'static,
+    {
+        // Asked once: the slice borrows from the owner, which is kept shared, so it stays where it is and as it is.
+        let bytes: &[u8] = (*owner).as_ref();
+        if meta.bytes() != Some(bytes.len()) {
+            return Err(Error::runtime(format!("{} bytes for {meta:?}", bytes.len())));
+        }
+        if bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(meta.dtype.size_bytes()) {
+            let (strides, data) = (meta.dims.contiguous_strides(), bytes.as_ptr().cast_mut());
+            // SAFETY: aligned, as long as a dense tensor, and kept by the owner. Nothing writes, as the caller promises.
+            return Ok(unsafe { Tensor::from_foreign(meta, &strides, data, Box::new(owner)) });
+        }
+        let mut y = Tensor::empty(meta)?;
+        if let Some(memory) = y.as_bytes_mut() {
+            memory.copy_from_slice(bytes);
+        }
+        Ok(y)
+    }
+
     /// This tensor with other strides for the same sizes, for the code that has just made it and alone knows of it. They must reach the same
     /// elements of memory: an order of dimensions without gaps. Where memory holds values already, they must not depend on their places.
     #[cold]

@@ -215,7 +215,7 @@ fn expand(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
 }
 
 /// [`expand`] as one op, without history. What its parts were views of was made inside, so to callers the results are no views.
-fn expand_whole(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
+pub(crate) fn expand_whole(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     let mut y = state::no_grad(|| expand(op, x))?;
     for t in &mut y {
         let is_view = t.view_info().is_some_and(|v| !v.is_detached());

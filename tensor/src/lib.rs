@@ -34,6 +34,7 @@ pub mod dlpack;
 mod error;
 pub mod graph;
 pub mod hooks;
+pub mod host;
 pub mod inplace;
 pub mod meta;
 mod methods;

@@ -8,6 +8,7 @@ mod tpu;
 
 use samples::*;
 use std::collections::BTreeSet;
+use torchtpu::lazy::{EagerMode, Interpret};
 use torchtpu::schema::{Arg, Args, Ret, Schema, Ty};
 use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
 
@@ -48,8 +49,7 @@ fn infer_equals_what_is_produced() {
 /// The StableHLO of the first sample of every row, one snapshot a family.
 #[test]
 fn lowerings_are_as_recorded() {
-    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
-    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
     let mut texts: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
     // Lists are lowered element by element, as the rows that serve elements.
@@ -178,8 +178,7 @@ fn broadcasting_follows_numpy() {
 #[test]
 fn what_is_tried_until_it_fits_is_the_same_in_a_kernel_and_a_program() {
     use torchtpu::ops::random::{Proposal, Rejection};
-    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
-    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
     let bits: Vec<i64> = (0..64).map(|i: i64| i.wrapping_mul(0x2545_F491_4F6C_DD1D)).collect();
     let bits = Tensor::from_slice_on(&bits, &[64], Device::CPU).unwrap();
@@ -206,8 +205,7 @@ fn what_is_tried_until_it_fits_is_the_same_in_a_kernel_and_a_program() {
 
 #[test]
 fn random_results_are_as_described_and_a_seed_repeats_them() {
-    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
-    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
     every(RANDOM, |row, schema, sample| {
         let draw = |device: Device, seed: u64| -> Result<Tensor> {

@@ -1,5 +1,7 @@
 //! Samples with their values, and how a question is asked of every row.
 
+use std::sync::{Mutex, MutexGuard};
+use torchtpu::lazy::{self, EagerMode, Interpret};
 use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema, Ty};
 use torchtpu::{DType, Device, Result, Scalar, Tensor, c128, ops};
 
@@ -320,5 +322,11 @@ pub fn requiring_grad(args: &[Owned]) -> Vec<Tensor> {
     args.iter().flat_map(Owned::tensors).filter(|t| t.requires_grad()).cloned().collect()
 }
 
-/// Modes, steps and seeds are the process's: whoever changes them goes alone.
-pub static MODE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+/// Takes the turn of a test that uses device `tpu`: modes, steps and seeds are the process's.
+pub fn alone(mode: EagerMode, interpret: Interpret) -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    lazy::set_eager_mode(mode);
+    lazy::set_interpret(interpret);
+    turn
+}

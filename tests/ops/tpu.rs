@@ -1,13 +1,23 @@
 //! What the device behind `tpu` gives against `cpu`, and what libtpu compiles.
 
 use crate::samples::*;
-use torchtpu::schema::{Fill, Row, Schema};
+use torchtpu::lazy::{self, EagerMode, Interpret};
+use torchtpu::schema::{Arg, Args, Fill, Ret, Row, Schema, Ty};
 use torchtpu::{DType, Device, Result, Tensor, ops};
 
+/// Where all programs are interpreted, none may have been compiled since.
+fn check_interpreted(interpret: Interpret, launched: u64) {
+    let compiled = lazy::metrics().segments_executed - launched;
+    match interpret {
+        Interpret::Always => assert_eq!(compiled, 0, "programs have ops that kernels refuse"),
+        _ => assert!(compiled > 0, "nothing was compiled"),
+    }
+}
+
 /// `cpu` kernels against XLA:CPU, in every mode and dtype of the sample.
-fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
-    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
-    torchtpu::lazy::set_eager_mode(mode);
+fn equals_cpu(mode: EagerMode, interpret: Interpret) {
+    let _one_at_a_time = alone(mode, interpret);
+    let launched = lazy::metrics().segments_executed;
     let tpu = torchtpu::device("tpu").expect("a device name");
     every("tpu equals cpu", |row, schema, sample| {
         let mut dtypes = if sample.only { vec![] } else { vec![DType::F32] };
@@ -30,13 +40,13 @@ fn equals_cpu(mode: torchtpu::lazy::EagerMode) {
         }
         Ok(())
     });
+    check_interpreted(interpret, launched);
 }
 
 /// Every row with complex numbers, whether it is made for them or not: both devices give the same values, or the same error.
-#[test]
-fn complex_numbers_on_tpu_equal_those_on_cpu() {
-    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
-    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+fn complex_equals_cpu(interpret: Interpret) {
+    let _one_at_a_time = alone(EagerMode::Fused, interpret);
+    let launched = lazy::metrics().segments_executed;
     let tpu = torchtpu::device("tpu").expect("a device name");
     every("complex: tpu equals cpu", |row, schema, sample| {
         let args = arguments(schema, sample, DType::C64).map_err(|e| e.to_string())?;
@@ -58,27 +68,83 @@ fn complex_numbers_on_tpu_equal_those_on_cpu() {
         }
         Ok(())
     });
+    check_interpreted(interpret, launched);
 }
 
 #[test]
-fn tpu_fused_equals_cpu() {
-    equals_cpu(torchtpu::lazy::EagerMode::Fused);
-}
-
-#[test]
-fn tpu_strict_equals_cpu() {
-    equals_cpu(torchtpu::lazy::EagerMode::Strict);
-}
-
-#[test]
-fn tpu_debug_equals_cpu() {
-    equals_cpu(torchtpu::lazy::EagerMode::Debug);
+fn complex_numbers_on_tpu_equal_those_on_cpu() {
+    complex_equals_cpu(Interpret::Never);
 }
 
 #[test]
 fn gradients_on_tpu_equal_those_on_cpu() {
-    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
-    torchtpu::lazy::set_eager_mode(torchtpu::lazy::EagerMode::Fused);
+    gradients_equal_cpu(Interpret::Never);
+}
+
+/// What kernels are given by a recorded program, against what they are given directly.
+#[test]
+fn interpreted_programs_equal_cpu() {
+    equals_cpu(EagerMode::Fused, Interpret::Always);
+}
+
+#[test]
+fn interpreted_complex_numbers_equal_those_on_cpu() {
+    complex_equals_cpu(Interpret::Always);
+}
+
+#[test]
+fn interpreted_gradients_equal_those_on_cpu() {
+    gradients_equal_cpu(Interpret::Always);
+}
+
+/// Every sample with random results: the numbers do not depend on whether a program is compiled.
+#[test]
+fn interpreted_programs_draw_the_numbers_of_compiled_ones() {
+    let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
+    let tpu = torchtpu::device("tpu").expect("a device name");
+    every(RANDOM, |row, schema, sample| {
+        let draw = |interpret: Interpret| -> Result<Vec<Tensor>> {
+            lazy::set_interpret(interpret);
+            torchtpu::random::manual_seed(3);
+            let args = on(&arguments(schema, sample, DType::F32)?, tpu)?;
+            let args: Vec<Arg<'_>> = args
+                .iter()
+                .zip(&schema.params)
+                .map(|(a, p)| if p.ty == Ty::Device { Arg::Device(tpu) } else { a.as_arg() })
+                .collect();
+            match (row.call)(&Args(&args))? {
+                Ret::Tensor(t) => Ok(vec![t.to_device(Device::CPU)?]),
+                other => panic!("{other:?}"),
+            }
+        };
+        let compiled = draw(Interpret::Never).map_err(|e| format!("compiled: {e}"))?;
+        let before = lazy::metrics().segments_executed;
+        let interpreted = draw(Interpret::Always).map_err(|e| format!("interpreted: {e}"))?;
+        if lazy::metrics().segments_executed > before {
+            return Err("a kernel refused".to_string());
+        }
+        compiled.iter().zip(&interpreted).try_for_each(|(c, i)| close(i, c, 1e-5))
+    });
+}
+
+#[test]
+fn tpu_fused_equals_cpu() {
+    equals_cpu(EagerMode::Fused, Interpret::Never);
+}
+
+#[test]
+fn tpu_strict_equals_cpu() {
+    equals_cpu(EagerMode::Strict, Interpret::Never);
+}
+
+#[test]
+fn tpu_debug_equals_cpu() {
+    equals_cpu(EagerMode::Debug, Interpret::Never);
+}
+
+fn gradients_equal_cpu(interpret: Interpret) {
+    let _one_at_a_time = alone(EagerMode::Fused, interpret);
+    let launched = lazy::metrics().segments_executed;
     let tpu = torchtpu::device("tpu").expect("a device name");
     every("tpu gradient equals cpu", |row, schema, sample| {
         if !sample.gradient {
@@ -113,6 +179,7 @@ fn gradients_on_tpu_equal_those_on_cpu() {
         }
         Ok(())
     });
+    check_interpreted(interpret, launched);
 }
 
 /// libtpu compiles the first sample of every row, those of a family in one program. Where it is not installed, it is asked all the
@@ -121,8 +188,7 @@ fn gradients_on_tpu_equal_those_on_cpu() {
 fn libtpu_accepts_the_lowerings() {
     use torchtpu::lazy;
     const MACHINE: &str = "v5e:2x2";
-    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
-    lazy::set_eager_mode(lazy::EagerMode::Fused);
+    let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
     let one = Tensor::ones(&[2], DType::F32, tpu).and_then(|t| t.add_scalar(1.0)).expect("an op");
     if let Err(e) = lazy::aot::compile_values(&[one.device_value().expect("a value")], MACHINE) {
@@ -182,8 +248,7 @@ fn libtpu_accepts_the_lowerings() {
 fn attention_of_16_bit_floats_asks_for_one_pass() {
     use torchtpu::lazy::{self, Precision};
     use torchtpu::ops::attention::{AttentionArgs, scaled_dot_product_attention};
-    let _one_at_a_time = MODE.lock().unwrap_or_else(|e| e.into_inner());
-    lazy::set_eager_mode(lazy::EagerMode::Fused);
+    let _one_at_a_time = alone(EagerMode::Fused, Interpret::Never);
     let tpu = torchtpu::device("tpu").expect("a device name");
     let settings = AttentionArgs { mask: None, dropout: 0.0, is_causal: true, scale: None, enable_gqa: false };
     let asked = |dtype: DType| -> Vec<String> {

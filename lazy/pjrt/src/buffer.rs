@@ -1,6 +1,7 @@
 //! Data on a device.
 
 use std::alloc::{self, Layout};
+use std::borrow::Borrow;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -295,27 +296,74 @@ impl fmt::Debug for Buffer {
 }
 
 /// While it lives, the plugin neither frees nor donates the memory of the buffer.
-struct ExternalReference<'a>(&'a Buffer);
+struct ExternalReference<B: Borrow<Buffer>>(B);
 
-impl<'a> ExternalReference<'a> {
-    fn new(buffer: &'a Buffer) -> Result<Self> {
+impl<B: Borrow<Buffer>> ExternalReference<B> {
+    fn new(owner: B) -> Result<Self> {
+        let buffer: &Buffer = owner.borrow();
         let mut args = HandleArgs::new();
         args.handle = buffer.raw;
-        let _lock = buffer.references.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the buffer is alive; no other thread changes its references at this moment.
-        unsafe { call!(buffer.plugin(), PJRT_Buffer_IncreaseExternalReferenceCount, &mut args)? };
-        Ok(ExternalReference(buffer))
+        {
+            let _lock = buffer.references.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the buffer is alive; no other thread changes its references at this moment.
+            unsafe { call!(buffer.plugin(), PJRT_Buffer_IncreaseExternalReferenceCount, &mut args)? };
+        }
+        Ok(ExternalReference(owner))
     }
 }
 
-impl Drop for ExternalReference<'_> {
+impl<B: Borrow<Buffer>> Drop for ExternalReference<B> {
     fn drop(&mut self) {
+        let buffer: &Buffer = self.0.borrow();
         let mut args = HandleArgs::new();
-        args.handle = self.0.raw;
-        let _lock = self.0.references.lock().unwrap_or_else(PoisonError::into_inner);
+        args.handle = buffer.raw;
+        let _lock = buffer.references.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the buffer is alive, has the reference taken above, and no other thread changes them at this moment. The one
         // error that there is, of having no reference, cannot arise.
-        let _ = unsafe { call!(self.0.plugin(), PJRT_Buffer_DecreaseExternalReferenceCount, &mut args) };
+        let _ = unsafe { call!(buffer.plugin(), PJRT_Buffer_DecreaseExternalReferenceCount, &mut args) };
+    }
+}
+
+/// The contents of a buffer, read where they lie in the host's own memory. While it lives, the buffer cannot be donated.
+pub struct HostView {
+    _reference: ExternalReference<Arc<Buffer>>,
+    start: *const u8,
+    len: usize,
+}
+
+// SAFETY: plain bytes that nothing writes while the reference is held.
+unsafe impl Send for HostView {}
+// SAFETY: as above.
+unsafe impl Sync for HostView {}
+
+impl HostView {
+    /// Waits until `buffer` is computed and looks at its contents, dense and row-major. `None` where the device's memory, or
+    /// its order, is not one that the host can read.
+    ///
+    /// # Errors
+    ///
+    /// The computation's own error if it failed.
+    pub fn new(buffer: Arc<Buffer>) -> Result<Option<HostView>> {
+        let order = buffer.row_major()?;
+        let Some(len) = buffer.tensor_type()?.size_in_bytes() else { return Ok(None) };
+        if len > 0 && !buffer.is_host_readable(&order, len)? {
+            return Ok(None);
+        }
+        buffer.await_ready()?;
+        let reference = ExternalReference::new(buffer)?;
+        let start = if len == 0 { ptr::null() } else { reference.0.device_address()? as *const u8 };
+        Ok(Some(HostView { _reference: reference, start, len }))
+    }
+}
+
+impl AsRef<[u8]> for HostView {
+    fn as_ref(&self) -> &[u8] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: the buffer is computed and lies in host memory, dense and exactly this long (checked in `new`); the reference
+        // keeps that memory from being freed or donated, and nothing writes to a computed buffer.
+        unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
 

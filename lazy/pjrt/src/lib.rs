@@ -67,7 +67,7 @@ mod signature;
 mod tensor_type;
 mod topology;
 
-pub use buffer::{AlignedBytes, Buffer};
+pub use buffer::{AlignedBytes, Buffer, HostView};
 pub use client::Client;
 pub use compiled::{Compiled, CompiledMemoryStats};
 pub use custom_call::{CallFrame, CustomCall, Operand, OperandMut, Threads};

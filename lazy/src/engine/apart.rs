@@ -82,7 +82,7 @@ impl Engine {
 
 /// Why each value of a segment cannot be computed, where an argument that it depends on failed.
 fn lost_values(body: &Body) -> Vec<Option<Arc<Failure>>> {
-    let failed: Vec<Option<Arc<Failure>>> = body.slots.iter().map(|s| s.buffer().err()).collect();
+    let failed: Vec<Option<Arc<Failure>>> = body.slots.iter().map(|s| s.failure().cloned()).collect();
     let mut lost: Vec<Option<Arc<Failure>>> = vec![None; body.form.values.len()];
     for n in 0..body.form.nodes.len() {
         let why = body.form.inputs_of(n).iter().find_map(|input| match input.source() {

@@ -43,13 +43,30 @@ impl Engine {
             Ok(d) => d,
             Err(f) => return self.finish(segment, Err(f)),
         };
+        let segment_hash = segment.body.hash;
+        let is_interpreted = self.interpreter.is_on();
+        if is_interpreted && self.interpreter.always_takes(segment_hash, segment.reason.is_one_op()) {
+            match self.interpret(&segment.body, &segment.outputs, segment.reason) {
+                Some(result) => return self.finish_interpreted(segment, result),
+                None => self.interpreter.refuses(segment_hash),
+            }
+        }
         let (compiled, segment) = match self.look_up(&mut segment.body) {
             (_, Some(c)) => {
                 self.note(segment.body.form.nodes.len(), false);
                 self.pieces.heard_again(&segment.body.form, !segment.reason.is_inside_step());
+                if is_interpreted {
+                    self.interpreter.passes();
+                }
                 (Ok(c), segment)
             }
             (hash, None) => {
+                if is_interpreted && !segment.reason.is_one_op() && self.interpreter.takes(hash) {
+                    match self.interpret(&segment.body, &segment.outputs, segment.reason) {
+                        Some(result) => return self.finish_interpreted(segment, result),
+                        None => self.interpreter.refuses(hash),
+                    }
+                }
                 let plan = || self.pieces.plan(hash, &segment.body.form, !segment.reason.is_inside_step());
                 match plan().filter(|_| !segment.debug) {
                     Some(Plan::Pieces { pieces, compile }) => {
@@ -178,6 +195,16 @@ impl Engine {
             self.launch_apart(device, &segment.body, &segment.outputs, segment.reason, failure.clone());
         }
         self.finish(segment, result)
+    }
+
+    /// Looks at the results of a segment that was computed op by op, where Debug mode is asked to, and keeps the body's memory.
+    fn finish_interpreted(&self, segment: Segment, result: Result<(), Arc<Failure>>) -> Result<(), Arc<Failure>> {
+        let result = result.and_then(|()| match segment.debug && self.check_numerics.load(Relaxed) {
+            true => Ok(numerics(&segment.body, &segment.outputs.0)?),
+            false => Ok(()),
+        });
+        self.recycle(segment.body);
+        result
     }
 
     /// Tells the outputs of a failure, and keeps the body's memory.
@@ -329,6 +356,7 @@ impl Engine {
             ops: form.summary(),
             nanos,
             from_disk,
+            is_interpreted: false,
             why,
         });
         Ok(Compiled::new(form.clone(), executable, pooled))
@@ -485,11 +513,11 @@ fn upload_numbers(
 /// Refuses results with NaN or infinities that came from finite inputs.
 fn numerics(body: &Body, outputs: &[Arc<Slot>]) -> Result<(), Failure> {
     let finite = |slot: &Slot| -> Result<bool, Failure> {
-        let Ok(buffer) = slot.buffer() else { return Ok(true) };
-        if !slot.meta.dtype.is_inexact() {
+        if slot.failure().is_some() || !slot.meta.dtype.is_inexact() {
             return Ok(true);
         }
-        let bytes = buffer.to_vec().map_err(|e| Failure::device("reading from device tpu", &e))?;
+        let mut bytes = vec![0; slot.meta.bytes().unwrap_or(0)];
+        slot.copy_to(&mut bytes).map_err(|f| (*f).clone())?;
         Ok(all_finite(slot.meta.dtype, &bytes))
     };
     for (i, out) in outputs.iter().enumerate() {

@@ -11,6 +11,7 @@ mod apart;
 mod checks;
 mod divided;
 mod dumps;
+mod interpreting;
 mod launching;
 mod planned;
 mod recording;
@@ -23,12 +24,13 @@ use crate::cache::ProcessCache;
 use crate::device::{self, Device};
 use crate::families::Families;
 use crate::form::{DTYPES, Form, Input, MAX_ITEMS};
+use crate::interpret::{Interpret, Interpreter};
 use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::pieces::{Divide, Pieces};
 use crate::plan;
 use crate::pool::MemoryPool;
 use crate::repeat::{Early, Repeat};
-use crate::slot::{Data, Failure, Slot};
+use crate::slot::{Failure, Slot};
 use parking_lot::Mutex;
 use recording::stale;
 use smallvec::SmallVec;
@@ -228,6 +230,7 @@ pub(crate) struct Engine {
     cache: ProcessCache,
     families: Families,
     pieces: Pieces,
+    interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
     pub(crate) pool: MemoryPool,
     /// Whether segments of Fused mode take memory of the pool.
@@ -270,6 +273,7 @@ impl Default for Engine {
             cache: ProcessCache::default(),
             families: Families::default(),
             pieces: Pieces::from_environment(),
+            interpreter: Interpreter::from_environment(),
             in_flight: Mutex::default(),
             pool: MemoryPool::default(),
             pools: AtomicBool::new(false),
@@ -352,21 +356,17 @@ impl Engine {
         {
             d.check_process().map_err(|f| f.error())?;
         }
-        if let Ok(Data::Planned(bytes)) = slot.wait()
-            && let Some(plan) = plan::active()
+        if let Some(plan) = plan::active()
+            && slot.is_planned()
         {
-            return plan.read(bytes.as_deref(), out);
+            return plan.read(out);
         }
-        let buffer = slot.buffer().map_err(|f| f.error())?;
+        if let Some(f) = slot.failure() {
+            return Err(f.error());
+        }
         count(&COUNTERS.downloads, 1);
         count(&COUNTERS.download_bytes, out.len() as u64);
-        buffer.to_host(out).map_err(|e| {
-            let f = Failure::device("computing on device tpu", &e);
-            match slot.origin() {
-                "" => f.error(),
-                ops => f.note(format!("in a segment with the ops: {ops}")).error(),
-            }
-        })
+        slot.copy_to(out).map_err(|f| f.error())
     }
 
     /// Cuts the current thread's segment.
@@ -499,7 +499,12 @@ impl Engine {
         self.early_ops.store(asked.early_ops.unwrap_or(usize::MAX), Relaxed);
         self.multiplies_in_passes.store(!is_cpu, Relaxed);
         self.cuts_steps_lazily.store(!is_cpu, Relaxed);
+        self.interpreter.set_possible(is_cpu);
         self.pools.store(is_cpu && makes_buffers, Relaxed);
+    }
+
+    pub(crate) fn set_interpret(&self, wanted: Interpret) {
+        self.interpreter.set(wanted);
     }
 
     pub(crate) fn set_divide(&self, divide: Divide) {
@@ -514,6 +519,7 @@ impl Engine {
         self.cache.clear();
         self.families.clear();
         self.pieces.clear();
+        self.interpreter.clear();
     }
 }
 

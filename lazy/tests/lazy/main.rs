@@ -30,6 +30,7 @@ fn turn() -> MutexGuard<'static, ()> {
     lazy::set_early_ops(usize::MAX);
     lazy::set_hash_mask(u64::MAX);
     lazy::set_divide(lazy::Divide::Changing);
+    lazy::set_interpret(lazy::Interpret::Never);
     lazy::synchronize().expect("an earlier test left a failure behind");
     lazy::reset_metrics();
     guard

@@ -49,6 +49,29 @@ impl Prim {
         }
     }
 
+    /// The op that [`Prim::without_offsets`] was given, which had these.
+    ///
+    /// # Panics
+    /// For an op that has none.
+    pub fn with_offsets(&self, offsets: &[i64]) -> Prim {
+        let place = offsets[0] as usize;
+        match self {
+            Prim::Slice(s) => Prim::Slice(Slice { start: place, ..*s }),
+            Prim::SliceUpdate(s) => Prim::SliceUpdate(super::pad::SliceUpdate(Slice { start: place, ..s.0 })),
+            Prim::AsStrided(w) => Prim::AsStrided(Box::new(AsStrided { offset: place, ..**w })),
+            Prim::Pad(p) => {
+                let mut q = p.clone();
+                for (d, &offset) in p.moving().zip(offsets) {
+                    // What is cut off is counted below zero.
+                    let low = if p.high[d] < 0 { -offset } else { offset } as i32;
+                    (q.low[d], q.high[d]) = (low, p.high[d] - low);
+                }
+                Prim::Pad(q)
+            }
+            other => panic!("{} has no offsets", other.name()),
+        }
+    }
+
     /// [`Prim::lower`] of an op [without offsets](Prim::without_offsets), at offsets that are known when the program runs:
     /// 0-d `s64` values.
     ///
