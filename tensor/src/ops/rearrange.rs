@@ -72,7 +72,7 @@ fn rot90(x: &Tensor, k: i64, dims: &[i64]) -> Result<Tensor> {
     if rank < 2 {
         return Err(Error::runtime(format!("expected total dims >= 2, but got total dims = {rank}")));
     }
-    if dims[0] == dims[1] || (dims[0] - dims[1]).unsigned_abs() as usize == rank {
+    if dims[0] == dims[1] || dims[0].abs_diff(dims[1]) == rank as u64 {
         return Err(Error::runtime(format!(
             "expected rotation dims to be different, but got dim0 = {} and dim1 = {}",
             dims[0], dims[1]
