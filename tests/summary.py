@@ -100,6 +100,9 @@ def main():
         print("the package xla-cpu-pjrt is not installed in this Python environment", file=sys.stderr)
         return 1
     env.setdefault("TORCHTPU_PJRT_PLUGIN", found)
+    if not args.bench:
+        # Tests look at programs and count them. Those of runs without programs switch this on themselves.
+        env.setdefault("TORCHTPU_INTERPRET", "0")
 
     if args.bench:
         code = run(["cargo", "bench", "--workspace", "--exclude", "pytpu"], env)

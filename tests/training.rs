@@ -23,6 +23,7 @@ fn turn() -> MutexGuard<'static, ()> {
         lazy::device_name().expect("these tests need a plugin");
     });
     lazy::set_eager_mode(EagerMode::Fused);
+    lazy::set_interpret(lazy::Interpret::Never);
     lazy::synchronize().unwrap();
     guard
 }

@@ -6,7 +6,9 @@
 //! compiled, since loops repeat.
 //!
 //! How often a program has come decides, and how many of the last programs were interpreted; never time, and never what is on
-//! disk. So the same process gives the same results, to the last bit, at each run.
+//! disk. So a script gives the same results, to the last bit, at each run. Within a process they may differ by rounding: the first
+//! run of a program is the kernels', later ones are the compiler's. `torch.use_deterministic_algorithms(True)` leaves all to the
+//! compiler.
 //!
 //! In Strict and Debug mode, where a program is one op, there is nothing to fuse: its kernel runs at once, however often it comes.
 
@@ -76,9 +78,12 @@ impl Interpreter {
         self.possible.store(possible, Relaxed);
     }
 
-    /// Whether any program is interpreted.
+    /// Whether any program is interpreted. Not where deterministic algorithms are asked for: there a training that is run twice in a
+    /// process gives the same numbers, to the last bit, and the first run of a program may round otherwise than later ones.
     pub(crate) fn is_on(&self) -> bool {
-        self.possible.load(Relaxed) && self.wanted.load(Relaxed) != Interpret::Never as u8
+        let wanted = self.wanted.load(Relaxed);
+        let is_repeatable = wanted == Interpret::Always as u8 || !torchtpu_tensor::state::is_deterministic();
+        self.possible.load(Relaxed) && wanted != Interpret::Never as u8 && is_repeatable
     }
 
     /// Whether a program is interpreted however often it comes.

@@ -70,6 +70,11 @@ pub fn set_deterministic(on: bool, warn_only: bool) {
     DETERMINISTIC.store(mode, std::sync::atomic::Ordering::Relaxed);
 }
 
+/// Whether [`set_deterministic`] has asked for deterministic algorithms, be it for warnings only.
+pub fn is_deterministic() -> bool {
+    DETERMINISTIC.load(std::sync::atomic::Ordering::Relaxed) != 0
+}
+
 /// Refuses a function that PyTorch has in no deterministic form, where such functions are to be refused.
 pub(crate) fn alert_not_deterministic(name: &str) -> crate::Result<()> {
     const SUPPORT: &str = "file an issue at https://github.com/pytorch/pytorch/issues to help us prioritize adding deterministic support for this operation.";

@@ -1,8 +1,13 @@
 """What all Python tests share: the module under test, and the devices to run on."""
 
-import pytest
+import os
 
-import pytpu as torch
+# Tests look at programs and count them. What is computed without a program has tests of its own, in `test_interpret.py`.
+os.environ.setdefault("TORCHTPU_INTERPRET", "0")
+
+import pytest  # noqa: E402
+
+import pytpu as torch  # noqa: E402
 
 
 @pytest.fixture(params=["cpu", "tpu"])

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use torchtpu_pjrt::{
-    AlignedBytes, Buffer, Client, Code, CompileOptions, ElementType, Error, Executable, OptionValue, Plugin,
+    AlignedBytes, Buffer, Client, Code, CompileOptions, ElementType, Error, Executable, HostView, OptionValue, Plugin,
 };
 
 static CLIENT: LazyLock<Arc<Client>> =
@@ -525,4 +525,20 @@ fn a_partitioned_program_takes_its_share_of_the_arguments() {
     assert_eq!(floats(&results[1][0]), [110.]);
     let whole = on(0, &[0.; 8], &[4, 2]);
     assert!(error_of(executable.execute_on_all(&[&[&whole], &[&b]], &[])).message().contains("tensor<2x2xf32>"));
+}
+
+#[test]
+fn a_host_view_reads_in_place_and_keeps_its_memory_from_being_donated() {
+    let executable = compile(DONATES);
+    let a = Arc::new(f32s(&[1.; 1024], &[1024]));
+    let view = HostView::new(a.clone()).unwrap().expect("memory of the host");
+    assert_eq!(view.as_ref().as_ptr() as usize, a.device_address().unwrap());
+    // The plugin gives fresh memory to the result instead.
+    let result = executable.execute(&[&a], &[]).unwrap().remove(0);
+    assert_eq!(floats(&result), [2.; 1024]);
+    assert_ne!(result.device_address().unwrap(), view.as_ref().as_ptr() as usize);
+    assert_eq!(view.as_ref(), bytes(&[1.; 1024]));
+    drop(view);
+    let empty = Arc::new(f32s(&[], &[0, 3]));
+    assert!(HostView::new(empty).unwrap().expect("memory of the host").as_ref().is_empty());
 }

@@ -1,6 +1,7 @@
 //! The engine as its users see it: through tensors on device `tpu`, on the XLA:CPU plugin.
 
 mod cache;
+mod interpret;
 mod keys;
 mod modes;
 mod pieces;
