@@ -131,7 +131,8 @@ def main():
         cuts = ", ".join(f"{reason} {n}" for reason, n in sorted(metrics["cuts"].items()) if n)
         print(f"device             {torch.tpu.get_device_name()}")
         print(f"mode               {args.mode}")
-        print(f"segments           {metrics['compilations']} compiled, {hits} cache hits, {metrics['segments_executed']} run")
+        runs = f"{metrics['segments_executed']} run, {metrics['segments_interpreted']} run op by op"
+        print(f"segments           {metrics['compilations']} compiled, {hits} cache hits, {runs}")
         print(f"cuts               {cuts or 'none'}")
     else:
         print("device             cpu (native kernels)")

@@ -124,10 +124,11 @@ fn run() -> Result<()> {
         println!("device             {}", lazy::device_name()?);
         println!("mode               {}", mode);
         println!(
-            "segments           {} compiled, {} cache hits, {} run",
+            "segments           {} compiled, {} cache hits, {} run, {} run op by op",
             m.compilations,
             m.process_cache_hits + m.disk_cache_hits,
-            m.segments_executed
+            m.segments_executed,
+            m.segments_interpreted
         );
         println!("cuts               {}", if cuts.is_empty() { "none".into() } else { cuts.join(", ") });
     } else {

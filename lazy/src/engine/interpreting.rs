@@ -26,13 +26,13 @@ impl From<Error> for Refused {
 }
 
 impl Engine {
-    /// Computes a segment with the kernels of device `cpu` and fills its outputs. `None` where some kernel refuses: nothing has
+    /// Computes a segment with the kernels of device `cpu` and fills its outputs. Explains a first run, which was cut for this reason. `None` where some kernel refuses: nothing has
     /// happened then, and what the compiled program does with such values counts.
     pub(super) fn interpret(
         &self,
         body: &Body,
         outputs: &Outputs,
-        reason: CutReason,
+        first_run: Option<CutReason>,
     ) -> Option<Result<(), Arc<Failure>>> {
         let start = Instant::now();
         let computed = catch_unwind(AssertUnwindSafe(|| Run::new(body).all())).unwrap_or(Err(Refused)).ok()?;
@@ -48,9 +48,9 @@ impl Engine {
                 }
             }
         }
-        if !reason.is_one_op() {
+        if let Some(cut) = first_run {
             metrics::explained(Explanation {
-                cut: reason,
+                cut,
                 nodes: body.form.nodes.len(),
                 ops: body.form.summary(),
                 nanos: start.elapsed().as_nanos() as u64,

@@ -45,8 +45,9 @@ impl Engine {
         };
         let segment_hash = segment.body.hash;
         let is_interpreted = self.interpreter.is_on();
-        if is_interpreted && self.interpreter.always_takes(segment_hash, segment.reason.is_one_op()) {
-            match self.interpret(&segment.body, &segment.outputs, segment.reason) {
+        let is_one_op = segment.reason.is_one_op();
+        if is_interpreted && self.interpreter.always_takes(segment_hash, &segment.body.form, is_one_op) {
+            match self.interpret(&segment.body, &segment.outputs, None) {
                 Some(result) => return self.finish_interpreted(segment, result),
                 None => self.interpreter.refuses(segment_hash),
             }
@@ -61,8 +62,8 @@ impl Engine {
                 (Ok(c), segment)
             }
             (hash, None) => {
-                if is_interpreted && !segment.reason.is_one_op() && self.interpreter.takes(hash) {
-                    match self.interpret(&segment.body, &segment.outputs, segment.reason) {
+                if is_interpreted && self.interpreter.takes(hash, &segment.body.form) {
+                    match self.interpret(&segment.body, &segment.outputs, Some(segment.reason)) {
                         Some(result) => return self.finish_interpreted(segment, result),
                         None => self.interpreter.refuses(hash),
                     }

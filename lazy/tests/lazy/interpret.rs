@@ -4,6 +4,9 @@ use crate::{tpu, turn, values};
 use torchtpu_lazy::{self as lazy, EagerMode, Interpret};
 use torchtpu_tensor::{DType, Device, ErrorKind, Scalar, Tensor, ops};
 
+/// Elements of a value that is large enough for its program to be compiled.
+const LARGE: usize = 200_000;
+
 /// Interpreted, launched and compiled programs so far.
 fn counts() -> (u64, u64, u64) {
     let m = lazy::metrics();
@@ -20,10 +23,10 @@ fn on(mode: EagerMode, interpret: Interpret) {
 fn a_new_program_is_interpreted_and_compiled_when_it_comes_again() {
     let _turn = turn();
     on(EagerMode::Fused, Interpret::New);
-    let a = tpu(&[1.0, 2.0, 3.0], &[3]);
+    let a = tpu(&[1.5; LARGE], &[LARGE]);
     for (turn, expected) in [(1, (1, 0, 0)), (2, (1, 1, 1)), (3, (1, 2, 1))] {
         let y = a.mul_scalar(f64::from(turn)).unwrap().add(&a).unwrap();
-        assert_eq!(values(&y), [1.0, 2.0, 3.0].map(|v| v * (turn as f32 + 1.0)));
+        assert_eq!(values(&y), [1.5 * (turn as f32 + 1.0); LARGE]);
         assert_eq!(counts(), expected, "turn {turn}");
     }
     let report: Vec<String> = lazy::explain().iter().map(ToString::to_string).collect();
@@ -33,13 +36,34 @@ fn a_new_program_is_interpreted_and_compiled_when_it_comes_again() {
 }
 
 #[test]
+fn a_few_ops_on_small_values_are_never_compiled() {
+    let _turn = turn();
+    on(EagerMode::Fused, Interpret::New);
+    let a = tpu(&[1.0, 2.0, 3.0], &[3]);
+    for k in 0..20 {
+        let y = a.mul_scalar(f64::from(k)).unwrap().add(&a).unwrap();
+        assert_eq!(values(&y), [1.0, 2.0, 3.0].map(|v| v * (k as f32 + 1.0)));
+    }
+    assert_eq!(counts(), (20, 0, 0));
+    let chain = |mut y: Tensor| {
+        (0..20).for_each(|_| y = y.add(&a).unwrap());
+        values(&y)
+    };
+    for _ in 0..4 {
+        assert_eq!(chain(a.clone()), [21.0, 42.0, 63.0]);
+    }
+    assert_eq!(counts(), (21, 3, 1));
+}
+
+#[test]
 fn programs_that_keep_changing_compile_nothing() {
     let _turn = turn();
     on(EagerMode::Fused, Interpret::New);
     let mut w = tpu(&[1.0, 2.0], &[2, 1]);
     for n in 1..100 {
         let x = Tensor::ones(&[n, 2], DType::F32, Device::TPU).unwrap();
-        let y = x.matmul(&w).unwrap().mean().unwrap();
+        let y = (0..20).fold(x, |x, _| x.add(&x).unwrap().mul_scalar(0.5).unwrap());
+        let y = y.matmul(&w).unwrap().mean().unwrap();
         w = w.sub(&w.mul(&y).unwrap().mul_scalar(1e-3).unwrap()).unwrap();
         lazy::step_boundary();
     }
@@ -52,8 +76,8 @@ fn programs_that_keep_changing_compile_nothing() {
 fn a_loop_through_places_is_compiled_after_all() {
     let _turn = turn();
     on(EagerMode::Fused, Interpret::New);
-    let row = tpu(&[5.0, 6.0], &[1, 2]);
-    let mut kept = tpu(&[0.0; 40], &[20, 2]);
+    let row = tpu(&[5.0; LARGE / 20], &[1, LARGE / 20]);
+    let mut kept = tpu(&[0.0; LARGE], &[20, LARGE / 20]);
     for i in 0..20 {
         // A place in what is read, in what is written, and in what is padded.
         let taken = kept.narrow(0, i, 1).unwrap().add(&row).unwrap();
@@ -62,7 +86,7 @@ fn a_loop_through_places_is_compiled_after_all() {
         kept.narrow(0, i, 1).unwrap().add_(&row).unwrap();
         lazy::step_boundary();
     }
-    assert_eq!(values(&kept), [10.0, 12.0].repeat(20));
+    assert_eq!(values(&kept), [10.0; LARGE]);
     let (interpreted, launched, compiled) = counts();
     assert!(compiled <= 2 && launched >= 15 && interpreted <= 5, "{:?}", counts());
 }
@@ -73,8 +97,8 @@ fn values_pass_between_kernels_and_programs() {
     // Large enough that memory is shared, and that a program may write over its argument.
     let run = |interpret| {
         on(EagerMode::Fused, interpret);
-        let mut w = tpu(&vec![1.0; 1 << 16], &[256, 256]);
-        let x = tpu(&(0..1 << 16).map(|i| (i % 7) as f32 * 1e-3).collect::<Vec<_>>(), &[256, 256]);
+        let mut w = tpu(&vec![1.0; 1 << 18], &[512, 512]);
+        let x = tpu(&(0..1 << 18).map(|i| (i % 7) as f32 * 1e-3).collect::<Vec<_>>(), &[512, 512]);
         let mut seen = Vec::new();
         for i in 0..8 {
             let g = w.matmul(&x).unwrap();
@@ -93,7 +117,8 @@ fn values_pass_between_kernels_and_programs() {
     for interpret in [Interpret::New, Interpret::Always] {
         lazy::reset_metrics();
         let other = run(interpret);
-        assert!(lazy::metrics().segments_interpreted > 0);
+        let (interpreted, launched, _) = counts();
+        assert!(interpreted > 0 && (launched > 0) == (interpret == Interpret::New), "{:?}", counts());
         for (a, b) in compiled.iter().zip(&other) {
             assert!((a - b).abs() <= 1e-4 * a.abs(), "{interpret:?}: {a} {b}");
         }

@@ -740,7 +740,8 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
     """Whether ops that PyTorch does not have in a deterministic form are refused, or with ``warn_only`` warn.
 
     Here every op is deterministic. The functions that PyTorch names are refused all the same, so that a program that was
-    checked here passes there.
+    checked here passes there. On device ``tpu`` every program is then compiled, also where new ones would run op by op: see
+    `torch.tpu.metrics`.
     """
     _settings["deterministic"], _settings["warn_only"] = bool(mode), bool(warn_only)
     _C._set_deterministic(bool(mode), bool(warn_only))

@@ -183,6 +183,11 @@ class EventList(list):
             json.dump(trace, file)
 
 
+def _programs(counts):
+    """Programs that ran, compiled or op by op."""
+    return counts["segments_executed"] + counts["segments_interpreted"]
+
+
 class Collector:
     """Events of all threads while it runs; only one runs at a time."""
 
@@ -211,7 +216,7 @@ class Collector:
         stack = self._open.setdefault(thread, [])
         counts = torch.tpu.metrics()
         event = FunctionEvent(name, thread, time.perf_counter_ns() / 1000, stack[-1] if stack else None)
-        event.programs, event.compilations = -counts["segments_executed"], -counts["compilations"]
+        event.programs, event.compilations = -_programs(counts), -counts["compilations"]
         stack.append(event)
         self.events.append(event)
         return event
@@ -226,7 +231,7 @@ class Collector:
         while True:
             last = stack.pop()
             last.time_range.end = end
-            last.programs += counts["segments_executed"]
+            last.programs += _programs(counts)
             last.compilations += counts["compilations"]
             if last is event:
                 return

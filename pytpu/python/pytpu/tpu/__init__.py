@@ -74,7 +74,11 @@ class set_eager_mode:
 
 
 def metrics():
-    """What the engine counted, as a dictionary."""
+    """What the engine counted, as a dictionary.
+
+    ``compilations`` are programs given to the compiler, ``segments_executed`` launches of compiled programs, and
+    ``segments_interpreted`` programs whose ops ran one by one on the host's kernels instead: new ones, and small ones.
+    """
     return _C._tpu_metrics()
 
 
@@ -89,7 +93,7 @@ def compilation_count():
 
 
 def explain():
-    """What was compiled and why, a line each."""
+    """What was compiled and why, and which programs ran op by op because they were new, a line each."""
     return _C._tpu_explain()
 
 
@@ -232,7 +236,7 @@ def memory_stats(device=None):
 def is_initialized():
     """Return whether the device was used, so that its plugin is loaded."""
     m = _C._tpu_metrics()
-    return bool(m["segments_executed"] or m["uploads"] or m["compilations"])
+    return bool(m["segments_executed"] or m["segments_interpreted"] or m["uploads"] or m["compilations"])
 
 
 def init():
