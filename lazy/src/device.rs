@@ -108,6 +108,15 @@ fn load() -> Result<&'static Device> {
     Ok(device)
 }
 
+/// Set to `accelerator`, it makes XLA:CPU compile the lowerings for accelerators, so that a machine without one can test them.
+const LOWERINGS: &str = "TORCHTPU_LOWERINGS";
+
+/// Whose lowerings the client's programs get.
+fn platform(client: &Client, is_cpu: bool) -> Platform {
+    let as_elsewhere = std::env::var(LOWERINGS).is_ok_and(|v| v.trim() == "accelerator");
+    if is_cpu && !as_elsewhere { Platform::Cpu { kernels: crate::kernels::register(client) } } else { Platform::Any }
+}
+
 /// What every use of the device is told then.
 #[cold]
 pub(crate) fn forked() -> Failure {
@@ -142,7 +151,7 @@ impl Device {
             environment,
             overrides: Mutex::new(overrides),
             dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
-            platform: if is_cpu { Platform::Cpu { kernels: crate::kernels::register(&client) } } else { Platform::Any },
+            platform: platform(&client, is_cpu),
             client,
         }
     }

@@ -37,6 +37,7 @@
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
 //! | `TORCHTPU_CACHE_BYTES` | the most they may take, 2 GiB |
+//! | `TORCHTPU_LOWERINGS` | `accelerator`: XLA:CPU compiles the lowerings for accelerators, to test them |
 //! | `TORCHTPU_DUMP_DIR` | a folder that gets the StableHLO text of every program |
 //!
 //! ```no_run

@@ -62,6 +62,10 @@ pub trait Backend: Sync + Send {
     fn calls_kernels(&self) -> bool {
         false
     }
+    /// Whether its programs are compiled for an accelerator, rather than for XLA:CPU.
+    fn is_accelerator(&self) -> bool {
+        false
+    }
     /// Whether a view is better made anew where it is read than kept: ops are compiled together, so that it costs nothing.
     fn remakes_views(&self) -> bool {
         false
@@ -101,6 +105,11 @@ pub fn get() -> Result<&'static dyn Backend> {
         Some(b) => Ok(*b),
         None => Err(Error::runtime("no backend for device type tpu is linked into this program")),
     }
+}
+
+/// Whether programs of `device` are compiled for an accelerator. Asked when an op is recorded that accelerators want in another form.
+pub(crate) fn is_accelerator(device: Device) -> bool {
+    device.kind == DeviceKind::Tpu && get().is_ok_and(|b| b.is_accelerator())
 }
 
 /// Refuses an ordinal that names no device of this process. The first one is always taken to exist, since looking loads the plugin.

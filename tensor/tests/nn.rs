@@ -64,7 +64,7 @@ fn normalisations_agree_with_their_formulas() {
 fn attention_and_cross_entropy_agree_with_their_formulas() {
     let (q, k, v) = (t(&[1, 2, 3, 4], 1), t(&[1, 2, 5, 4], 2), t(&[1, 2, 5, 3], 3));
     for is_causal in [false, true] {
-        let of = Attention { scale: F64::new(0.5), is_causal, mask: false, rows_first: false };
+        let of = Attention { scale: F64::new(0.5), is_causal, mask: false, rows_first: false, keeps_output: false };
         let y = check(Prim::Attention(of), &[&q, &k, &v]);
         let g = t(&[1, 2, 3, 3], 4);
         check(Prim::AttentionBackward(AttentionBackward { of }), &[&g, &q, &k, &v, &y[1]]);

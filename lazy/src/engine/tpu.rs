@@ -156,6 +156,10 @@ impl Backend for Tpu {
         !plan::is_active() && device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
     }
 
+    fn is_accelerator(&self) -> bool {
+        device::get().is_ok_and(|d| d.platform == Platform::Any)
+    }
+
     fn remakes_views(&self) -> bool {
         mode::get() == EagerMode::Fused
     }

@@ -1,30 +1,33 @@
 //! Scaled dot product attention.
 
+use super::attention_lower as accelerator;
 use crate::op::{F64, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
 use crate::ops::dtype::{c_name, compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
-use crate::ops::matmul::with_products_of;
+use crate::ops::matmul::{with_products_of, with_wide_sums};
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
+use torchtpu_stablehlo::Platform;
 
 /// `softmax(scale * q k^T + mask) v`, one head at a time.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
 /// | q | `[b, h, l, e]` | floating point |
-/// | k | `[b, h, s, e]` | as q |
-/// | v | `[b, h, s, ev]` | as q |
+/// | k | `[b, kv, s, e]` | as q |
+/// | v | `[b, kv, s, ev]` | as q |
 /// | mask | broadcasts to `[b, h, l, s]`, optional | `bool` (true: seen) or as q (added) |
 /// | y | `[b, h, l, ev]` | as q |
 /// | lse | `[b, h, l]` | that of arithmetic |
 ///
-/// With `rows_first`, q, k, v and y are `[b, l, h, e]`.
+/// With `rows_first`, q, k, v and y are `[b, l, h, e]`. `kv` divides `h`: each head of keys and values is that of a run of query
+/// heads.
 ///
 /// A row that sees nothing gives zeros. The weights are never kept: the gradient makes them again from `lse`. Saves all
-/// operands and lse. The mask gets no gradient here; where one is wanted, the plain composition is used.
+/// operands and lse, and y if `keeps_output`. The mask gets no gradient here; where one is wanted, the plain composition is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attention {
     /// Factor of the scores.
@@ -35,9 +38,11 @@ pub struct Attention {
     pub mask: bool,
     /// Whether rows come before heads: so lie those that a layer makes, and so the next one wants them.
     pub rows_first: bool,
+    /// Whether the gradient is given the output. On accelerators that spares it a pass over all scores.
+    pub keeps_output: bool,
 }
 
-/// Gradients of [`Attention`] for q, k, v, from `g, q, k, v, lse[, mask]`.
+/// Gradients of [`Attention`] for q, k, v, from `g, q, k, v, lse[, y][, mask]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionBackward {
     /// What it is the gradient of.
@@ -84,7 +89,7 @@ impl Attention {
         kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, rows_first: self.rows_first, mask }
     }
     /// Sizes or other things of the four dimensions as `[b, h, l, e]`, from and to the order of operands.
-    fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
+    pub(super) fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
         if self.rows_first { [d[0], d[2], d[1], d[3]] } else { [d[0], d[1], d[2], d[3]] }
     }
     /// An operand as `[b, h, l, e]`, or the reverse.
@@ -100,9 +105,19 @@ impl Attention {
         let ([b, h, l, _], [_, _, s, _]) = (self.heads_first(q), self.heads_first(k));
         Dims::new(&[b, h, l, s])
     }
-    /// Whether the device behind `tpu` calls the kernels for such queries and keys; elsewhere a compiler sees the composition.
-    fn is_left_to_kernels(&self, q: &Tensor, k: &Tensor) -> bool {
-        kernel_call::is_called(q.numel() * self.heads_first(k.dims())[2])
+    /// Whether the device behind `tpu` takes such queries and keys as one op: it calls the kernels, or is an accelerator. Elsewhere a
+    /// compiler sees the composition.
+    fn is_one_op(&self, q: &Tensor, k: &Tensor) -> bool {
+        let work = q.numel() * self.heads_first(k.dims())[2];
+        if backend::is_accelerator(q.device()) { work > 0 } else { kernel_call::is_called(work) }
+    }
+    /// Whether several query heads share a head of keys.
+    fn is_grouped(&self, q: &[usize], k: &[usize]) -> bool {
+        self.heads_first(q)[1] != self.heads_first(k)[1]
+    }
+    /// The mask among the operands of the gradient.
+    fn mask_of_backward<T: Copy>(&self, x: &[T]) -> Option<T> {
+        x.get(5 + usize::from(self.keeps_output)).copied()
     }
 }
 
@@ -111,6 +126,9 @@ impl Fused for Attention {
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        if o.is_grouped(x[0].dims(), x[1].dims()) {
+            return copy_all(&no_grad(|| o.expand(x))?, y);
+        }
         let d = o.score_dims(x[0].dims(), x[1].dims());
         let strides = x.get(3).map(|m| broadcast_strides(m, &d));
         let mask = x.get(3).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
@@ -118,9 +136,17 @@ impl Fused for Attention {
         kernels::attention(&x[0].view(), &x[1].view(), &x[2].view(), &o.spec(mask), &mut out, &mut lse);
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Attention(*o).lower(f, x, y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| match f.platform() {
+        Platform::Cpu { kernels: true } if !o.is_grouped(x[0].shape(), x[1].shape()) => {
+            KernelCall::Attention(*o).lower(f, x, y)
+        }
+        _ => accelerator::attention(o, f, x, y),
+    });
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let mut x = vec![g, s.x(0), s.x(1), s.x(2), s.y(1)];
+        if o.keeps_output {
+            x.push(s.y(0));
+        }
         if o.mask {
             x.push(s.x(3));
         }
@@ -144,7 +170,8 @@ impl Fused for Attention {
                 c_name(x[2].dtype())
             )));
         }
-        if q[..2] != k[..2] || q[..2] != v[..2] || q[3] != k[3] || k[2] != v[2] {
+        let heads_fit = q[1] == k[1] || (k[1] > 0 && q[1].is_multiple_of(k[1]));
+        if q[0] != k[0] || !heads_fit || k[..2] != v[..2] || q[3] != k[3] || k[2] != v[2] {
             return Err(misfit(q, k, v));
         }
         if let Some(m) = x.get(3) {
@@ -166,18 +193,19 @@ impl Fused for Attention {
         }
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        self.is_left_to_kernels(x[0], x[1])
+        self.is_one_op(x[0], x[1])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         with_products_of(x[0].dtype(), || {
             let wide = |i: usize| -> Result<Tensor> { widened(&self.turned(x[i])?) };
-            let (q, k, v) = (wide(0)?, wide(1)?, wide(2)?);
+            let q = wide(0)?;
+            let (k, v) = (repeat_heads(&q, &wide(1)?)?, repeat_heads(&q, &wide(2)?)?);
             let (w, lse) = Attention::weights(&self.scores(&q, &k, x.get(3).copied())?)?;
             Ok(smallvec![self.laid(narrowed(w.matmul(&v)?, x[0].dtype())?)?, lse])
         })
     }
     fn saves(&self, _: u64) -> Saves {
-        Saves::both(0b111 | (self.mask as u64) << 3, 0b10)
+        Saves::both(0b111 | (self.mask as u64) << 3, 0b10 | self.keeps_output as u64)
     }
 }
 
@@ -185,9 +213,13 @@ impl Fused for AttentionBackward {
     const NAME: &'static str = "scaled_dot_product_attention_backward";
     const OUTS: usize = 3;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
+        if o.of.is_grouped(x[1].dims(), x[2].dims()) {
+            return copy_all(&no_grad(|| o.expand(x))?, y);
+        }
         let d = o.of.score_dims(x[1].dims(), x[2].dims());
-        let strides = x.get(5).map(|m| broadcast_strides(m, &d));
-        let mask = x.get(5).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
+        let mask = o.of.mask_of_backward(x);
+        let strides = mask.map(|m| broadcast_strides(m, &d));
+        let mask = mask.zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
         let (mut gq, mut gk, mut gv) = (y[0].view_mut(), y[1].view_mut(), y[2].view_mut());
         kernels::attention_backward(
             &x[0].view(),
@@ -202,7 +234,12 @@ impl Fused for AttentionBackward {
         );
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::AttentionBackward(o.of).lower(f, x, y));
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| match f.platform() {
+        Platform::Cpu { kernels: true } if !o.of.keeps_output && !o.of.is_grouped(x[1].shape(), x[2].shape()) => {
+            KernelCall::AttentionBackward(o.of).lower(f, x, y)
+        }
+        _ => accelerator::attention_backward(&o.of, f, x, y),
+    });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
     }
@@ -210,14 +247,15 @@ impl Fused for AttentionBackward {
         *x[1 + i].meta()
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        self.of.is_left_to_kernels(x[1], x[2])
+        self.of.is_one_op(x[1], x[2])
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();
         with_products_of(dtype, || {
             let w: Vec<Tensor> = x[..4].iter().map(|t| widened(&self.of.turned(t)?)).collect::<Result<_>>()?;
-            let (g, q, k, v) = (&w[0], &w[1], &w[2], &w[3]);
-            let s = self.of.scores(q, k, x.get(5).copied())?;
+            let (g, q, heads) = (&w[0], &w[1], w[2].dims()[1]);
+            let (k, v) = (&repeat_heads(q, &w[2])?, &repeat_heads(q, &w[3])?);
+            let s = self.of.scores(q, k, self.of.mask_of_backward(x))?;
             let p = if state::grad_enabled() {
                 Attention::weights(&s)?.0
             } else {
@@ -233,7 +271,7 @@ impl Fused for AttentionBackward {
             let gs = p.mul(&gp.sub(&p.mul(&gp)?.sum_dim(&[-1], true)?)?)?.mul_scalar(self.of.scale.get())?;
             let (gq, gk) = (gs.matmul(k)?, gs.transpose(-2, -1)?.matmul(q)?);
             let out = |g: Tensor| -> Result<Tensor> { self.of.laid(narrowed(g, dtype)?) };
-            Ok(smallvec![out(gq)?, out(gk)?, out(gv)?])
+            Ok(smallvec![out(gq)?, out(sum_heads(gk, heads)?)?, out(sum_heads(gv, heads)?)?])
         })
     }
 }
@@ -291,24 +329,41 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
             c_name(q.dtype())
         )));
     }
-    let (k, v) = if a.enable_gqa { (repeat_heads(q, k)?, repeat_heads(q, v)?) } else { (k.clone(), v.clone()) };
+    let on_accelerator = backend::is_accelerator(q.device());
+    let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
+    let is_composed = a.dropout > 0.0 || mask_is_trained;
+    // Query heads that share a head of keys stay so where the op reads keys once for all of them.
+    let is_grouped = a.enable_gqa && on_accelerator && !is_composed && are_groups(q, k, v);
+    let (k, v) = match a.enable_gqa && !is_grouped {
+        true => (repeat_heads(q, k)?, repeat_heads(q, v)?),
+        false => (k.clone(), v.clone()),
+    };
     let lead = |t: &Tensor| -> Dims { t.dims()[..t.dims().len() - 2].iter().copied().collect() };
     // PyTorch gives three dimensions a fourth, and counts so when it complains.
-    let batch = match [q, &k, &v].iter().all(|t| t.dims().len() == 3) {
-        true => {
-            let wide = |t: &Tensor| Dims::new(&[1, t.dims()[0]]);
-            broadcast_dims(&broadcast_dims(&wide(q), &wide(&k))?, &wide(&v))?[1..].iter().copied().collect()
-        }
-        false => broadcast_dims(&broadcast_dims(&lead(q), &lead(&k))?, &lead(&v))?,
+    let batch = if is_grouped {
+        lead(q)
+    } else if [q, &k, &v].iter().all(|t| t.dims().len() == 3) {
+        let wide = |t: &Tensor| Dims::new(&[1, t.dims()[0]]);
+        broadcast_dims(&broadcast_dims(&wide(q), &wide(&k))?, &wide(&v))?[1..].iter().copied().collect()
+    } else {
+        broadcast_dims(&broadcast_dims(&lead(q), &lead(&k))?, &lead(&v))?
     };
     let last = |t: &Tensor| -> [usize; 2] { [t.dims()[t.dims().len() - 2], t.dims()[t.dims().len() - 1]] };
     let scale = a.scale.unwrap_or(1.0 / (last(q)[1] as f64).sqrt());
-    let mut op =
-        Attention { scale: F64::new(scale), is_causal: a.is_causal, mask: a.mask.is_some(), rows_first: false };
-    let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
-    if a.dropout > 0.0 || mask_is_trained {
-        let (wq, wk) = (widened(q)?, widened(&k)?);
-        let scores = with_products_of(q.dtype(), || op.scores(&wq, &wk, a.mask))?;
+    let mut op = Attention {
+        scale: F64::new(scale),
+        is_causal: a.is_causal,
+        mask: a.mask.is_some(),
+        rows_first: false,
+        keeps_output: on_accelerator,
+    };
+    if is_composed {
+        let scores = if on_accelerator {
+            with_wide_sums(|| op.scores(q, &k, a.mask))?
+        } else {
+            let (wq, wk) = (widened(q)?, widened(&k)?);
+            with_products_of(q.dtype(), || op.scores(&wq, &wk, a.mask))?
+        };
         let (w, _) = Attention::weights(&scores)?;
         let w = super::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
         return w.matmul(&v);
@@ -319,12 +374,15 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         1 => (1, batch[0]),
         r => (batch[..r - 1].iter().product(), batch[r - 1]),
     };
-    let four = |t: &Tensor, lead_dims: [usize; 2]| -> Result<Tensor> {
+    let four = |t: &Tensor| -> Result<Tensor> {
         let [m, n] = last(t);
+        if is_grouped {
+            return t.reshape_dims(Dims::new(&[b, t.dims()[t.dims().len() - 3], m, n]));
+        }
         let full: Dims = batch.iter().copied().chain([m, n]).collect();
-        t.expand_dims(&full)?.reshape_dims(Dims::new(&[lead_dims[0], lead_dims[1], m, n]))
+        t.expand_dims(&full)?.reshape_dims(Dims::new(&[b, h, m, n]))
     };
-    let (q4, k4, v4) = (four(q, [b, h])?, four(&k, [b, h])?, four(&v, [b, h])?);
+    let (q4, k4, v4) = (four(q)?, four(&k)?, four(&v)?);
     // Heads that a layer's output was cut into still lie behind one another in each row: they stay there.
     let lies_rows_first = |t: &Tensor| t.dims()[1] > 1 && t.dims()[2] > 1 && t.strides()[1] < t.strides()[2];
     op.rows_first = [&q4, &k4, &v4].into_iter().all(lies_rows_first);
@@ -344,6 +402,30 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     let y = op.turned(&dispatch::call_n(Prim::Attention(op), &x)?.swap_remove(0))?;
     let out: Dims = batch.iter().copied().chain([last(q)[0], last(&v)[1]]).collect();
     y.reshape_dims(out)
+}
+
+/// Whether keys and values have fewer heads than queries, each for a run of query heads, and all other leading sizes agree.
+fn are_groups(q: &Tensor, k: &Tensor, v: &Tensor) -> bool {
+    let [dq, dk, dv] = [q, k, v].map(|t| &t.dims()[..t.dims().len() - 2]);
+    let ([.., h], [.., kv]) = (dq, dk) else { return false };
+    dk == dv && dq[..dq.len() - 1] == dk[..dk.len() - 1] && *kv > 0 && h > kv && h.is_multiple_of(*kv)
+}
+
+/// Sums over each run of heads that share one of the `heads` heads of keys: what [`repeat_heads`] did, for its gradient.
+fn sum_heads(g: Tensor, heads: usize) -> Result<Tensor> {
+    let [b, h, s, e] = [0, 1, 2, 3].map(|i| g.dims()[i]);
+    if h == heads {
+        return Ok(g);
+    }
+    g.reshape_dims(Dims::new(&[b, heads, h / heads, s, e]))?.sum_dim(&[2], false)
+}
+
+/// Fills the outputs of a kernel with what was computed by other means.
+fn copy_all(from: &Outs, to: &[Tensor]) -> Result<()> {
+    for (from, to) in from.iter().zip(to) {
+        torchtpu_kernels::copy::copy(&from.view(), &mut to.view_mut());
+    }
+    Ok(())
 }
 
 /// Repeats heads (third dimension from the end) so that there are as many as of `q`.
@@ -431,7 +513,13 @@ Row::new(
             return Err(Error::runtime("scaled_dot_product_attention_flash_attention: Attention mask dim in {2, 4}"));
         }
         let scale = a.opt_float(6)?.unwrap_or(1.0 / (q.dims()[3] as f64).sqrt());
-        let op = Attention { scale: F64::new(scale), is_causal: a.bool(4)?, mask: mask.is_some(), rows_first: false };
+        let op = Attention {
+            scale: F64::new(scale),
+            is_causal: a.bool(4)?,
+            mask: mask.is_some(),
+            rows_first: false,
+            keeps_output: backend::is_accelerator(q.device()),
+        };
         let mut x = vec![q, k, v];
         x.extend(mask);
         let y = dispatch::call_n(Prim::Attention(op), &x)?;

@@ -322,7 +322,8 @@ fn attention_numbers(o: &Attention) -> Numbers {
 fn attention_spec(numbers: &[i64]) -> Option<Attention> {
     let &[scale, is_causal, mask, rows_first] = numbers else { return None };
     let scale = F64::new(f64::from_bits(scale as u64));
-    Some(Attention { scale, is_causal: is_causal != 0, mask: mask != 0, rows_first: rows_first != 0 })
+    let [is_causal, mask, rows_first] = [is_causal, mask, rows_first].map(|n| n != 0);
+    Some(Attention { scale, is_causal, mask, rows_first, keeps_output: false })
 }
 
 fn layer_norm_numbers(o: &LayerNorm) -> Numbers {

@@ -6,6 +6,7 @@
 pub mod activation;
 mod analytic;
 pub mod attention;
+mod attention_lower;
 mod blend;
 mod clip;
 pub mod complex;

@@ -41,24 +41,35 @@ pub struct Dot {
 
 thread_local! {
     static OF_NARROW: Cell<bool> = const { Cell::new(false) };
+    static WIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f` with a flag set.
+fn with_flag<R>(flag: &'static std::thread::LocalKey<Cell<bool>>, value: bool, f: impl FnOnce() -> R) -> R {
+    struct Restore(&'static std::thread::LocalKey<Cell<bool>>, bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            self.0.set(self.1);
+        }
+    }
+    let _restore = Restore(flag, flag.replace(value));
+    f()
+}
+
+/// Runs `f`, whose products of 16-bit floats return their sums in `f32`.
+pub(super) fn with_wide_sums<R>(f: impl FnOnce() -> R) -> R {
+    with_flag(&WIDE, true, f)
 }
 
 /// Runs `f`, which computes with operands of `dtype` that it widens; its products ask accelerators for no more than those of
 /// 16-bit floats do, if `dtype` is one.
 pub(super) fn with_products_of<R>(dtype: DType, f: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            OF_NARROW.set(self.0);
-        }
-    }
-    let _restore = Restore(OF_NARROW.replace(matches!(dtype, DType::F16 | DType::BF16)));
-    f()
+    with_flag(&OF_NARROW, matches!(dtype, DType::F16 | DType::BF16), f)
 }
 
 impl Dot {
     fn new(ta: bool, tb: bool) -> Dot {
-        Dot { ta, tb, wide: false, of_narrow: OF_NARROW.get() }
+        Dot { ta, tb, wide: WIDE.get(), of_narrow: OF_NARROW.get() }
     }
 }
 
