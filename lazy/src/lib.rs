@@ -87,8 +87,8 @@ pub fn executable_in_cache_file<'a>(bytes: &'a [u8], key: &[u8]) -> Option<&'a [
 
 use engine::Engine;
 use std::sync::OnceLock;
-use torchtpu_stablehlo::Platform;
 pub use torchtpu_pjrt::OptionValue;
+use torchtpu_stablehlo::Platform;
 pub use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::Result;
 

@@ -157,7 +157,7 @@ impl Backend for Tpu {
     }
 
     fn is_accelerator(&self) -> bool {
-        device::get().is_ok_and(|d| d.platform == Platform::Any)
+        plan::is_active() || device::get().is_ok_and(|d| d.platform == Platform::Any)
     }
 
     fn remakes_views(&self) -> bool {

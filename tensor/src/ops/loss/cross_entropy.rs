@@ -93,6 +93,8 @@ struct Lowered {
     counts: torchtpu_stablehlo::Value,
     /// Rows whose target is neither a class nor ignored, without the class dimension.
     wrong: torchtpu_stablehlo::Value,
+    /// On accelerators, rows that count and whose target is a class, without the class dimension.
+    inside: Option<torchtpu_stablehlo::Value>,
     /// Dimensions of a row's number within the full shape.
     rows: Vec<usize>,
 }
@@ -107,8 +109,18 @@ fn lowered(
     let e = if matches!(x.element(), ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { x.element() };
     let full = Type::new(x.shape(), e);
     let rows: Vec<usize> = (0..rank).filter(|&i| i != d).collect();
-    let class = f.iota(&full.with_element(ElementType::S64), d);
-    let spread = f.broadcast_in_dim(target, x.shape(), &rows);
+    let classes = x.shape()[d];
+    let is_narrow = !f.platform().is_cpu() && i32::try_from(classes).is_ok();
+    let (class, narrow) = if is_narrow {
+        // Accelerators have no 64-bit integers. What is no class stays none.
+        let (below, above) = (f.scalar_i64(-1, target.element()), f.scalar_i64(classes as i64, target.element()));
+        let bounded = f.clamp(&below, target, &above);
+        (ElementType::S32, f.convert(&bounded, ElementType::S32))
+    } else {
+        (ElementType::S64, target.clone())
+    };
+    let class = f.iota(&full.with_element(class), d);
+    let spread = f.broadcast_in_dim(&narrow, x.shape(), &rows);
     let hit = f.compare(Direction::Eq, &class, &spread);
     let ignored = f.splat_i64(o.ignore_index, target.ty());
     let ignored = f.compare(Direction::Eq, target, &ignored);
@@ -118,7 +130,11 @@ fn lowered(
     let (below, above) = (f.compare(Direction::Lt, target, &zero), f.compare(Direction::Ge, target, &end));
     let outside = f.binary("stablehlo.or", &below, &above);
     let wrong = f.binary("stablehlo.and", &outside, &counted);
-    Lowered { e, full, hit, counts, wrong, rows }
+    let inside = (!f.platform().is_cpu()).then(|| {
+        let inside = f.unary("stablehlo.not", &outside);
+        f.binary("stablehlo.and", &inside, &counted)
+    });
+    Lowered { e, full, hit, counts, wrong, inside, rows }
 }
 
 impl Fused for CrossEntropy {
@@ -157,9 +173,15 @@ impl Fused for CrossEntropy {
             }
             None => one,
         };
-        let picked = f.select(&l.hit, &w, &zero);
-        let picked = f.select(&l.counts, &picked, &zero);
-        let row_weight = f.reduce(&picked, ReduceKind::Add, &[d]);
+        let row_weight = match (&l.inside, x.get(2)) {
+            // Known without a pass over all classes.
+            (Some(inside), None) => f.convert(inside, l.e),
+            _ => {
+                let picked = f.select(&l.hit, &w, &zero);
+                let picked = f.select(&l.counts, &picked, &zero);
+                f.reduce(&picked, ReduceKind::Add, &[d])
+            }
+        };
         let smoothing = o.smoothing.get();
         let term = f.select(&l.hit, &surprise, &zero);
         let term = f.binary("stablehlo.multiply", &term, &w);
@@ -279,7 +301,11 @@ impl Fused for CrossEntropyBackward {
             let all = f.binary("stablehlo.multiply", &w, &share);
             a = f.binary("stablehlo.add", &a, &all);
         }
-        let sum = f.reduce(&a, ReduceKind::Add, &[d]);
+        let sum = match (&l.inside, x.get(4)) {
+            // Without weights that is one for each row that counts; others get no gradient.
+            (Some(_), None) => f.splat(1.0, &x[3].ty().with_element(l.e)),
+            _ => f.reduce(&a, ReduceKind::Add, &[d]),
+        };
         let nan = f.splat(f64::NAN, sum.ty());
         let sum = f.select(&l.wrong, &nan, &sum);
         let sum = f.broadcast_in_dim(&sum, &l.full.shape, &l.rows);

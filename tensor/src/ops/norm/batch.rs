@@ -1,14 +1,15 @@
 //! Over the batch: batch norm, and instance norm, which is one of each sample.
 
 use super::{mean_of, nothing, parameter, per_channel, unwanted};
-use crate::op::{F64, Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn, all_dims};
+use crate::op::{F64, Func, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, all_dims};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::reduce::sum_mask;
 use crate::schema::{Args, Ret, Sample, SampleArg, positive, t};
-use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, inplace, state};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, backend, dispatch, inplace, state};
 use smallvec::smallvec;
 use torchtpu_kernels::norm as kernels;
 use torchtpu_kernels::{View, ViewMut};
+use torchtpu_stablehlo::{ElementType, ReduceKind};
 
 /// `y = (x - mean[c]) / sqrt(var[c] + eps) * w[c] + b[c]`, with the batch's own statistics or with given ones.
 ///
@@ -20,7 +21,8 @@ use torchtpu_kernels::{View, ViewMut};
 /// | y | as x | as x |
 /// | mean, invstd, var | `[c]`, outputs when `train`, else without elements | that of arithmetic |
 ///
-/// The variance is the biased one. Saves x, w and the statistics.
+/// The variance is the biased one. Accelerators take that of `bfloat16` in one pass, `mean(x^2) - mean(x)^2` in `float32`, where
+/// squares are exact: what it loses is less than what rounding x to 8 bits has. Saves x, w and the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BatchNorm {
     /// The batch's own statistics.
@@ -66,6 +68,44 @@ impl BatchNorm {
     }
 }
 
+/// A batch norm or its gradient within a program for an accelerator.
+struct Channels<'a> {
+    x: &'a Value,
+    /// Element type of arithmetic.
+    e: ElementType,
+    /// All dimensions but the channels.
+    around: Vec<usize>,
+    /// Elements of a channel.
+    count: f64,
+}
+
+impl<'a> Channels<'a> {
+    fn new(x: &'a Value) -> Channels<'a> {
+        let e =
+            if matches!(x.element(), ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { x.element() };
+        let count = x.ty().numel() / x.shape()[1];
+        Channels { x, e, around: (0..x.rank()).filter(|&d| d != 1).collect(), count: count as f64 }
+    }
+    fn sum(&self, f: &mut Func, x: &Value) -> Value {
+        f.reduce(x, ReduceKind::Add, &self.around)
+    }
+    /// A sum over each channel as a mean.
+    fn mean(&self, f: &mut Func, sum: &Value) -> Value {
+        let count = f.splat(self.count, sum.ty());
+        f.binary("stablehlo.divide", sum, &count)
+    }
+    /// A number for each channel, for each of its elements.
+    fn spread(&self, f: &mut Func, x: &Value) -> Value {
+        let x = f.convert(x, self.e);
+        f.broadcast_in_dim(&x, self.x.shape(), &[1])
+    }
+    /// A parameter with one number a channel, of any shape.
+    fn parameter(&self, f: &mut Func, x: &Value) -> Value {
+        let x = f.convert(x, self.e);
+        f.reshape(&x, &[self.x.shape()[1]])
+    }
+}
+
 impl Fused for BatchNorm {
     const NAME: &'static str = "batch_norm";
     const STRIDES: crate::op::Strides = crate::op::Strides::Format;
@@ -81,6 +121,43 @@ impl Fused for BatchNorm {
             kernels::batch_norm_eval(&v, &x[1].view(), &x[2].view(), w.as_ref(), b.as_ref(), eps, &mut out);
         }
         Ok(())
+    });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
+        let c = Channels::new(&x[0]);
+        let v = f.convert(&x[0], c.e);
+        let sum = c.sum(f, &v);
+        let mean = c.mean(f, &sum);
+        let spread = c.spread(f, &mean);
+        let centred = f.binary("stablehlo.subtract", &v, &spread);
+        let var = if x[0].element() == ElementType::BF16 {
+            let squares = f.binary("stablehlo.multiply", &v, &v);
+            let squares = c.sum(f, &squares);
+            let squares = c.mean(f, &squares);
+            let square = f.binary("stablehlo.multiply", &mean, &mean);
+            let var = f.binary("stablehlo.subtract", &squares, &square);
+            let zero = f.splat(0.0, var.ty());
+            f.binary("stablehlo.maximum", &var, &zero)
+        } else {
+            let squares = f.binary("stablehlo.multiply", &centred, &centred);
+            let squares = c.sum(f, &squares);
+            c.mean(f, &squares)
+        };
+        let eps = f.splat(o.eps.get(), var.ty());
+        let sum = f.binary("stablehlo.add", &var, &eps);
+        let invstd = f.unary("stablehlo.rsqrt", &sum);
+        let mut factor = invstd.clone();
+        if o.weight {
+            let w = c.parameter(f, &x[1]);
+            factor = f.binary("stablehlo.multiply", &factor, &w);
+        }
+        let factor = c.spread(f, &factor);
+        let mut out = f.binary("stablehlo.multiply", &centred, &factor);
+        if o.bias {
+            let b = c.parameter(f, &x[1 + usize::from(o.weight)]);
+            let b = c.spread(f, &b);
+            out = f.binary("stablehlo.add", &out, &b);
+        }
+        smallvec![f.convert(&out, crate::meta::element_type(y[0].dtype)), mean, invstd, var]
     });
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let p = o.first_parameter();
@@ -135,6 +212,9 @@ impl Fused for BatchNorm {
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         let m = first.with_dtype(compute_dtype(first.dtype));
         if self.train { m.with_dims(Dims::new(&[first.dims[1]])) } else { unwanted(&m) }
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        self.train && x[0].numel() > 0 && backend::is_accelerator(x[0].device())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let v = widened(x[0])?;
@@ -193,12 +273,47 @@ impl Fused for BatchNormBackward {
         );
         Ok(())
     });
+    // Two sums serve all three gradients: that of `g w` is `w` times that of `g`.
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
+        let c = Channels::new(&x[1]);
+        let (g, v) = (f.convert(&x[0], c.e), f.convert(&x[1], c.e));
+        let (mean, invstd) = (c.parameter(f, &x[2]), c.parameter(f, &x[3]));
+        let [mean, spread_invstd] = [&mean, &invstd].map(|t| c.spread(f, t));
+        let h = f.binary("stablehlo.subtract", &v, &mean);
+        let h = f.binary("stablehlo.multiply", &h, &spread_invstd);
+        let gh = f.binary("stablehlo.multiply", &g, &h);
+        let (gw, gb) = (c.sum(f, &gh), c.sum(f, &g));
+        let mut gx = g.clone();
+        if o.of.train {
+            let (mean_gh, mean_g) = (c.mean(f, &gw), c.mean(f, &gb));
+            let [mean_gh, mean_g] = [mean_gh, mean_g].map(|t| c.spread(f, &t));
+            let along = f.binary("stablehlo.multiply", &h, &mean_gh);
+            gx = f.binary("stablehlo.subtract", &gx, &mean_g);
+            gx = f.binary("stablehlo.subtract", &gx, &along);
+        }
+        let mut factor = invstd;
+        if let Some(w) = x.get(4) {
+            let w = c.parameter(f, w);
+            factor = f.binary("stablehlo.multiply", &factor, &w);
+        }
+        let factor = c.spread(f, &factor);
+        gx = f.binary("stablehlo.multiply", &gx, &factor);
+        let mut out = smallvec![];
+        for (i, gradient) in [gx, gw, gb].into_iter().enumerate() {
+            let ty = y[i].ty();
+            out.push(if o.wanted >> i & 1 != 0 { f.convert(&gradient, ty.element) } else { f.splat(0.0, &ty) });
+        }
+        out
+    });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(if self.wanted & 1 != 0 { *x[1].meta() } else { unwanted(x[1].meta()) })
     }
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
         let m = x[1].meta();
         if self.wanted >> i & 1 != 0 { m.with_dims(Dims::new(&[m.dims[1]])) } else { unwanted(m) }
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        x[1].numel() > 0 && backend::is_accelerator(x[1].device())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();
