@@ -382,3 +382,50 @@ def test_lightning_finds_the_accelerator(tmp_path, root):
         "True 1 ['allocated_bytes.all.current', 'allocated_bytes.all.peak', 'reserved_bytes.all.current']",
         "You requested tpu: [0, 1]", " But your machine only has: [0]",
     ]  # fmt: skip
+
+
+def test_grouped_products_are_those_of_each_group(device, close):
+    def grouped(*args, **kwargs):
+        return torch.nn.functional.grouped_mm(*args, **kwargs)
+
+    # More places than a tile, an empty group, places behind the last end.
+    ends, m, k, n = [70, 70, 250, 290], 300, 5, 6
+    offs = torch.tensor(ends, dtype=torch.int32, device=device)
+    parts = list(zip([0, *ends[:-1]], ends))
+    a, b = torch.randn(m, k), torch.randn(4, k, n)
+    want = torch.cat([a[i:j] @ b[g] for g, (i, j) in enumerate(parts)] + [torch.zeros(m - 290, n)])
+    x, w = a.to(device).requires_grad_(), b.to(device).requires_grad_()
+    y = grouped(x, w, offs=offs)
+    close(y, want.numpy(), atol=1e-5)
+    g = torch.randn(m, n)
+    gx, gw = torch.autograd.grad(y, [x, w], g.to(device))
+    close(gw, torch.stack([a[i:j].t() @ g[i:j] for i, j in parts]).numpy(), rtol=1e-4, atol=1e-4)
+    close(gx, torch.cat([g[i:j] @ b[e].t() for e, (i, j) in enumerate(parts)] + [torch.zeros(m - 290, k)]).numpy(), atol=1e-5)
+    close(grouped(w.detach().transpose(1, 2), x.detach().t(), offs=offs), want.t().numpy(), atol=1e-5)
+    sums = grouped(x.detach().t(), g.to(device), offs=offs, out_dtype=torch.float32)
+    close(sums, gw.detach().cpu().numpy(), rtol=1e-4, atol=1e-4)
+    close(grouped(w.detach(), w.detach().transpose(1, 2)), (b @ b.transpose(1, 2)).numpy(), atol=1e-5)
+
+
+def test_grouped_products_refuse_in_pytorchs_words(device):
+    a, b = torch.ones(8, 8, device=device), torch.ones(3, 8, 16, device=device)
+    offs = torch.tensor([2, 5, 8], dtype=torch.int32, device=device)
+    for message, args, options in (
+        ("Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d", (a, b), {}),
+        ("matrix batch sizes have to match", (a, b), {"offs": offs[:2]}),
+        ("Offsets have to be int32", (a, b), {"offs": offs.long()}),
+        ("offs has to be 1D", (a, b), {"offs": offs[None]}),
+        ("contraction dimension of mat_a and mat_b must match", (a[:, :4], b), {"offs": offs}),
+        ("batched dimension has to match", (b[:2].transpose(1, 2), b), {}),
+        ("mat_a has to be 2 or 3d", (a[0], b), {"offs": offs}),
+        ("Bias not supported yet", (a, b), {"offs": offs, "bias": a}),
+        ("Grouped gemm output dtype must match `mat_a` dtype", (a, b), {"offs": offs, "out_dtype": torch.float16}),
+        ("Expected mat_a to be Float32, BFloat16 or Float16 matrix, got Int", (a.int(), b.int()), {"offs": offs}),
+        ("Expected mat_a and mat_b to have the same dtype, got Float and BFloat16", (a, b.bfloat16()), {"offs": offs}),
+    ):
+        with pytest.raises(RuntimeError) as error:
+            torch.nn.functional.grouped_mm(*args, **options)
+        assert str(error.value).splitlines()[0] == message
+    for ends in ([2, 5, 9], [5, 2, 8], [-1, 2, 8]):
+        with pytest.raises(RuntimeError, match="the ends of groups must ascend from 0 to at most 8, but one is"):
+            torch._grouped_mm(a, b, torch.tensor(ends, dtype=torch.int32, device=device)).sum().item()

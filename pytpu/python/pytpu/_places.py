@@ -18,6 +18,7 @@ FILES = {
     "nn._functional.attention": "nn.functional",
     "nn._functional.dropout": "nn.functional",
     "nn._functional.embedding": "nn.functional",
+    "nn._functional.grouped": "nn.functional",
     "nn._functional.loss": "nn.functional",
     "nn._functional.normalization": "nn.functional",
     "nn._functional.pooling": "nn.functional",

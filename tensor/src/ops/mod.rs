@@ -236,6 +236,7 @@ op_table! {
         view  Negative = complex::Negative;
         fused Linear = matmul::Linear;
         fused Addmm = matmul::Addmm;
+        fused Grouped = matmul::Grouped;
         fused ThresholdBackward = activation::ThresholdBackward;
         fused Gelu = activation::Gelu;
         fused GeluBackward = activation::GeluBackward;

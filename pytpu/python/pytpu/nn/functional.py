@@ -41,6 +41,7 @@ from ._functional.dropout import (
     feature_alpha_dropout,
 )
 from ._functional.embedding import embedding, embedding_bag
+from ._functional.grouped import grouped_mm
 from ._functional.loss import (
     _reduction,
     binary_cross_entropy,

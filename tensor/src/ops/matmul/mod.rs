@@ -1,16 +1,19 @@
 //! The matmul family: one primitive, `Dot`, a batched contraction; everything else is made of it.
 
 mod blend;
+mod grouped;
 mod linear;
 
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::dtype::{c_name, compute_dtype, narrowed};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
-use crate::schema::{Row, Sample, Scope, Tier, n, t};
+use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 pub use blend::Addmm;
 use blend::{addbmm, addmm, addmv, addr, baddbmm};
+pub use grouped::Grouped;
+use grouped::grouped_mm;
 pub use linear::{Linear, bilinear, linear};
 use smallvec::smallvec;
 use std::cell::Cell;
@@ -357,7 +360,7 @@ macro_rules! product_row {
 /// Rows of the matmul family.
 pub const ROWS: &[Row] = &[
     product_row!("matmul(Tensor self, Tensor other) -> Tensor", a => a.tensor(0)?.matmul(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [t(&[3]), t(&[3])], [t(&[2, 3]), t(&[3])], [t(&[3]), t(&[3, 2])], [t(&[2, 1, 2, 3]), t(&[4, 3, 2])], [t(&[2, 2, 3]), t(&[3, 2])], [t(&[2, 2, 3]), t(&[3])], [t(&[2, 0]), t(&[0, 3])])),
-    product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [crate::schema::SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal), t(&[3, 4])])),
+    product_row!("mm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.mm(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3, 4])], [SampleArg::Transposed(vec![2, 3], Fill::Normal), t(&[3, 4])])),
     product_row!("bmm(Tensor self, Tensor mat2) -> Tensor", a => a.tensor(0)?.bmm(a.tensor(1)?)?, samples!([t(&[2, 2, 3]), t(&[2, 3, 4])])),
     product_row!("mv(Tensor self, Tensor vec) -> Tensor", a => a.tensor(0)?.mv(a.tensor(1)?)?, samples!([t(&[2, 3]), t(&[3])])),
     product_row!("dot(Tensor self, Tensor tensor) -> Tensor", a => a.tensor(0)?.dot(a.tensor(1)?)?, samples!([t(&[3]), t(&[3])])),
@@ -372,5 +375,17 @@ pub const ROWS: &[Row] = &[
     product_row!("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => baddbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     product_row!("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", a => addbmm(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, a.scalar(4)?)?, samples!([t(&[2, 4]), t(&[2, 2, 3]), t(&[2, 3, 4]), n(0.5), n(2)])).inplace(),
     Row::new("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Composed, |a| Ok(bilinear(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.opt_tensor(3)?)?.into()), samples!([t(&[2, 3]), t(&[2, 4]), t(&[5, 3, 4]), t(&[5])], [t(&[2, 2, 3]), t(&[2, 2, 2]), t(&[3, 3, 2])], [t(&[3]), t(&[2]), t(&[3, 3, 2])])).no_out().scope(Scope::Function),
+    Row::new("_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? out_dtype=None) -> Tensor", Tier::Fused, |a| Ok(grouped_mm(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?, a.opt_dtype(4)?)?.into()), || {
+        // Groups of two places, one place and none.
+        let ends = || SampleArg::Tensor(vec![3], Fill::Pivots);
+        vec![
+            Sample::new(vec![t(&[4, 2]), t(&[3, 2, 5]), ends()]).dtypes(ROUNDED),
+            Sample::new(vec![t(&[3, 4, 2]), t(&[2, 5]), ends()]).dtypes(ROUNDED),
+            Sample::new(vec![t(&[2, 4]), t(&[4, 5]), ends()]).dtypes(ROUNDED),
+            Sample::new(vec![t(&[3, 2, 4]), t(&[3, 4, 2])]).dtypes(ROUNDED),
+            Sample::new(vec![SampleArg::Transposed(vec![4, 2], Fill::Normal), SampleArg::Transposed(vec![3, 2, 5], Fill::Normal), ends()]),
+            Sample::new(vec![t(&[4, 0]), t(&[3, 0, 5]), ends()]),
+        ]
+    }).scope(Scope::Function).no_out(),
     Row::new("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Tier::Fused, |a| Ok(linear(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?)?.into()), samples!([t(&[2, 3]), t(&[4, 3]), t(&[4])], [t(&[2, 2, 3]), t(&[4, 3])], [t(&[3]), t(&[4, 3]), t(&[4])], [t(&[2, 3]), t(&[4, 3]), t(&[1])])).scope(Scope::Nn),
 ];
