@@ -29,11 +29,11 @@
 //! | `TORCH_TPU_LAUNCH_BLOCKING=1` | Debug mode |
 //! | `TORCH_TPU_DEFER_AND_FUSE=0` | Strict mode |
 //! | `TORCHTPU_CHECK_NUMERICS=1` | Debug mode refuses NaN and infinities that come from finite inputs |
-//! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment, 1500 |
-//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this; unless set, 2 GiB, and on XLA:CPU 32 MiB if that is more than eight of the largest |
+//! | `TORCHTPU_SEGMENT_OPS` | greatest number of ops in a segment; unless set, 32,768, and on XLA:CPU 1500 |
+//! | `TORCHTPU_PENDING_BYTES` | cut when pending values in use take more than this; unless set, the memory of the device or 2 GiB, and on XLA:CPU 32 MiB if that is more than eight of the largest |
 //! | `TORCHTPU_PIECES` | `0`: programs that keep changing are compiled as a whole each time; `always`: all are divided, to test |
 //! | `TORCHTPU_INTERPRET=0` | programs are compiled when they first come on XLA:CPU too, instead of running op by op; `always`: never compiled, to test |
-//! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle, 512; on XLA:CPU never |
+//! | `TORCHTPU_EARLY_OPS` | a segment of so many ops is launched early where the device would idle; unless set, never |
 //! | `TORCHTPU_CACHE=0` | no executables on disk |
 //! | `TORCHTPU_CACHE_DIR` | their folder; else `$XDG_CACHE_HOME/torchtpu`, `~/.cache/torchtpu` |
 //! | `TORCHTPU_CACHE_BYTES` | the most they may take, 2 GiB |
@@ -311,8 +311,7 @@ pub fn add_plugin_search_path(folder: impl Into<std::path::PathBuf>) {
     torchtpu_pjrt::add_search_path(folder);
 }
 
-/// Sets after how many ops a segment is launched early where the device would idle; `usize::MAX` for never. At first 512 on
-/// accelerators, and never on XLA:CPU, which shares the host's processor.
+/// Sets after how many ops a segment is launched early where the device would idle; `usize::MAX`, as at first, for never.
 pub fn set_early_ops(n: usize) {
     engine().set_early_ops(n);
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -258,7 +259,18 @@ def test_the_command_says_what_is_wrong(tmp_path):
     assert out.returncode != 0 and "names no TPU generation" in out.stderr
 
 
+def test_the_tutorial_runs():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plan.md").read_text(), re.S)
+    assert len(blocks) >= 3
+    names = {}
+    for block in blocks:
+        exec(compile(block, "docs/plan.md", "exec"), names)
+    assert [s.programs for s in names["report"].steps] == [[0, 1], [1], [1]]
+
+
 def test_the_digits_example_is_planned():
     out = run(str(ROOT / "examples" / "digits.py"), "--steps", "2", "--", "--device", "tpu")
     assert out.returncode == 0, out.stderr
     assert "step 1: programs 0, 1" in out.stdout and "step 2: program 1" in out.stdout
+    table = run(str(ROOT / "examples" / "digits.py"), "--steps", "2", "--markdown", "--", "--device", "tpu").stdout
+    assert table.splitlines()[-1].startswith(f"| {V5E} | ")

@@ -28,6 +28,7 @@ def _parser():
     parser.add_argument("--steps", type=int, default=3, help="steps of the optimiser after which the script is ended (default: 3)")
     parser.add_argument("--json", metavar="FILE", help="write the report there as JSON")
     parser.add_argument("--html", metavar="FILE", help="write the report there as a page")
+    parser.add_argument("--markdown", action="store_true", help="print a table of the last step instead, a row for each machine")
     parser.add_argument("--hbm", type=float, metavar="GB", help="device memory to reckon with, in 10^9 bytes")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the compiler; may be repeated")
     parser.add_argument("--reads", choices=("zeros", "raise"), default="zeros", help="what a read by the host gives (default: zeros)")
@@ -85,7 +86,7 @@ def main(argv=None):
         # A step that was cut short is no program.
         plan._finish(drop_pending=ended or code != 0)
     report = plan.report()
-    print(report)
+    print(report.to_markdown() if options.markdown and report.steps else report)
     if options.json:
         pathlib.Path(options.json).write_text(report.to_json())
     if options.html:

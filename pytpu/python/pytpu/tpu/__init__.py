@@ -133,8 +133,8 @@ def dump_graph(tensor):
 
 
 def set_max_pending_bytes(n):
-    """Sets how many bytes of pending values may be in use before they are computed; None: 2 GiB, on XLA:CPU 32 MiB if that is more
-    than eight of the largest."""
+    """Set how many bytes of pending values may be in use before they are computed. With ``None``: the memory of the device, 2 GiB where
+    it does not say; on XLA:CPU 32 MiB if that is more than eight of the largest value."""
     _C._tpu_set_max_pending_bytes(n)
 
 

@@ -193,6 +193,25 @@ class PlanReport:
             lines.append("")
         return "\n".join(lines)
 
+    def to_markdown(self):
+        """Return a table of the last training step, a row for each topology."""
+        rows = [("topology", "time of a step", "cycles", "of peak", "memory", "of", "compiled in")]
+        for topology in self.topologies:
+            step = self.steps[-1]
+            found = [self.programs[i].reports[topology] for i in step.programs if topology in self.programs[i].reports]
+            if len(found) < len(step.programs):
+                rows.append((topology, "refused", "", "", "", _bytes(self.memory_bytes[topology]), ""))
+                continue
+            seconds = step.seconds[topology]
+            share = sum(r.peak_share * r.seconds for r in found) / seconds if seconds else 0
+            rows.append((
+                topology, _seconds(seconds), _amount(sum(r.cycles for r in found), "").strip(), f"{100 * share:.3g} %",
+                _bytes(step.total_bytes[topology]), _bytes(self.memory_bytes[topology]),
+                f"{sum(self.programs[i].reports[topology].compile_seconds for i in set(step.programs)):.3g} s",
+            ))
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
     def to_html(self):
         """Return the report as a page: a bar for each group of instructions and the memory along each program. Needs no network."""
         return _page(self)
