@@ -7,6 +7,8 @@
 #   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
 #   make clean    removes what these made
 #
+#   make tpu-ratio  programs for TPUs against the same models in JAX, by the compiler's estimates; ROW="digits small_gpt" for some
+#
 # What takes long, for `make nightly`:
 #
 #   make ecosystem  programs of twenty libraries on cpu and tpu: see docs/ecosystem.md
@@ -28,7 +30,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel torch-shim ecosystem develop clean nightly attack fuzz asan miri
+.PHONY: demo test bench wheel torch-shim tpu-ratio ecosystem develop clean nightly attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -38,6 +40,9 @@ test: $(TEST_SITE)/.installed
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
+
+tpu-ratio: $(VENV)/.installed
+	$(PY) benches/tpu_ratio/run.py $(ROW)
 
 wheel: dist/.built
 
@@ -85,7 +90,7 @@ $(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
 	@touch $@
 
-nightly: test ecosystem attack fuzz asan miri
+nightly: test tpu-ratio ecosystem attack fuzz asan miri
 
 attack: $(TEST_SITE)/.installed
 	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)
