@@ -1,6 +1,6 @@
 //! What TPU devices can do: published numbers, for one device as PJRT counts them.
 //!
-//! A device is a chip, except for TPU7x, whose chips are two devices. The matrix units of a generation multiply a known number of 16-bit
+//! A device is a chip, except for v4 and TPU7x, whose chips are two devices each. The matrix units of a generation multiply a known number of 16-bit
 //! floats a cycle, so the clock follows from the published peak.
 
 /// A kind of device.
@@ -18,15 +18,16 @@ pub(crate) struct Chip {
     pub(crate) memory_bytes: u64,
 }
 
-const GIB: u64 = 1 << 30;
+/// Hundredths of a GiB: memory is what libtpu 0.0.52 leaves to programs, as it says when one does not fit.
+const CENTI_GIB: u64 = (1 << 30) / 100;
 
 /// Sources: the system architecture pages of Google Cloud TPU.
 const CHIPS: [Chip; 5] = [
-    Chip { name: "v4", clock: 1.05e9, flops: 275e12, bandwidth: 1.228e12, memory_bytes: 32 * GIB },
-    Chip { name: "v5e", clock: 1.503e9, flops: 197e12, bandwidth: 0.819e12, memory_bytes: 16 * GIB },
-    Chip { name: "v5p", clock: 1.751e9, flops: 459e12, bandwidth: 2.765e12, memory_bytes: 95 * GIB },
-    Chip { name: "v6e", clock: 1.751e9, flops: 918e12, bandwidth: 1.64e12, memory_bytes: 32 * GIB },
-    Chip { name: "TPU7x", clock: 2.2e9, flops: 1153.5e12, bandwidth: 3.69e12, memory_bytes: 96 * GIB },
+    Chip { name: "v4", clock: 1.05e9, flops: 137.5e12, bandwidth: 0.614e12, memory_bytes: 1525 * CENTI_GIB },
+    Chip { name: "v5e", clock: 1.503e9, flops: 197e12, bandwidth: 0.819e12, memory_bytes: 1575 * CENTI_GIB },
+    Chip { name: "v5p", clock: 1.751e9, flops: 459e12, bandwidth: 2.765e12, memory_bytes: 9573 * CENTI_GIB },
+    Chip { name: "v6e", clock: 1.751e9, flops: 918e12, bandwidth: 1.64e12, memory_bytes: 3124 * CENTI_GIB },
+    Chip { name: "TPU7x", clock: 2.2e9, flops: 1153.5e12, bandwidth: 3.69e12, memory_bytes: 9474 * CENTI_GIB },
 ];
 
 /// The chip of a topology such as `v5e:2x2`.
@@ -46,7 +47,7 @@ mod tests {
 
     #[test]
     fn topologies_are_known_by_what_they_begin_with() {
-        assert_eq!(of_topology("v5e:2x2").map(|c| c.memory_bytes), Some(16 * GIB));
+        assert_eq!(of_topology("v5e:2x2").map(|c| c.memory_bytes), Some(1575 * CENTI_GIB));
         assert_eq!(of_topology("TPU7x:2x2x1").map(|c| c.name), Some("TPU7x"));
         assert_eq!(of_topology("v5:2x2"), None);
     }

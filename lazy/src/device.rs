@@ -199,7 +199,7 @@ impl Device {
         }
     }
 
-    fn options(&self, own: &[(String, OptionValue)]) -> CompileOptions {
+    pub(crate) fn options(&self, own: &[(String, OptionValue)]) -> CompileOptions {
         let mut env_overrides = self.overrides.lock().clone();
         env_overrides.extend_from_slice(own);
         CompileOptions { env_overrides, ..CompileOptions::default() }
@@ -213,6 +213,12 @@ impl Device {
         key
     }
 
+    /// What the executables of this device are made for, as a [bundle](crate::bundle) says it.
+    pub(crate) fn made_for(&self) -> String {
+        let processor = if self.platform.is_cpu() { disk::processor() } else { String::new() };
+        made_for(self.client.plugin(), self.client.platform_name(), self.client.default_device().kind(), &processor)
+    }
+
     /// The truth about what is behind the name.
     pub(crate) fn name(&self) -> String {
         let platform = self.client.platform_name();
@@ -223,6 +229,17 @@ impl Device {
         let (major, minor) = plugin.api_version();
         format!("{what} (PJRT plugin {file} {major}.{minor})")
     }
+}
+
+/// What executables are made for: the sources of this library, the plugin, the device, and its processor where that matters.
+pub(crate) fn made_for(plugin: &Plugin, platform: &str, kind: &str, processor: &str) -> String {
+    let (major, minor) = plugin.api_version();
+    format!(
+        "torchtpu {} {}\nC API {major}.{minor}\nplugin {:?}\n{platform}\n{kind}\n{processor}",
+        env!("CARGO_PKG_VERSION"),
+        env!("TORCHTPU_SOURCES"),
+        plugin.attributes(),
+    )
 }
 
 /// Sizes as PJRT takes them.

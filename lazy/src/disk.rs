@@ -330,7 +330,7 @@ fn others_may_write(mode: u32) -> bool {
     mode & 0o022 != 0
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 

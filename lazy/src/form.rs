@@ -350,6 +350,21 @@ impl Form {
         text.push_str(&format!("return %{wanted}\n"));
         text
     }
+    /// The largest values that nodes compute, for errors of memory: `float32[50000, 50000] (10 GB) of matmul, ...`.
+    pub(crate) fn largest(&self) -> String {
+        let bytes = |v: usize| self.values[v].bytes().unwrap_or(usize::MAX);
+        let mut all: Vec<(usize, usize)> = (0..self.nodes.len())
+            .filter(|&n| !self.nodes[n].op.is_view())
+            .flat_map(|n| self.values_of(n).map(move |v| (v, n)))
+            .collect();
+        all.sort_by_key(|(v, _)| std::cmp::Reverse(bytes(*v)));
+        let shown = |(v, n): &(usize, usize)| {
+            let meta = &self.values[*v];
+            let size = format!("{:.3} GB", bytes(*v) as f64 / 1e9);
+            format!("{}{:?} ({size}) of {}", meta.dtype.name(), &meta.dims[..], self.nodes[*n].op.name())
+        };
+        all.iter().take(5).map(shown).collect::<Vec<_>>().join(", ")
+    }
     /// Empties every list and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.nodes.clear();

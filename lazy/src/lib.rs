@@ -50,6 +50,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aot;
+mod bundle;
 mod cache;
 mod chips;
 mod device;
@@ -232,6 +233,23 @@ pub fn reset_peak_bytes() {
 /// The last thousand compilations, oldest first, each with what made it necessary.
 pub fn explain() -> Vec<Explanation> {
     metrics::explanations()
+}
+
+/// Writes the executables in memory to a file that [`load_cache`] reads on another machine; returns how many.
+///
+/// # Errors
+/// `Runtime` when the plugin cannot serialise them, or the file cannot be written.
+pub fn save_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
+    engine().save_cache(path.as_ref())
+}
+
+/// Reads a file of [`save_cache`]: programs in it are not compiled any more. Returns how many there are. Executables are native code: load only
+/// files that you trust as you trust a program.
+///
+/// # Errors
+/// `Runtime` when the file cannot be read, is damaged, or was made by another version or for another device.
+pub fn load_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
+    bundle::load(path.as_ref(), &device::get()?.made_for())
 }
 
 /// Forgets the executables in memory; those on disk stay.

@@ -7,7 +7,7 @@ use crate::aot::{Compiler, Report, Target};
 use crate::explain;
 use crate::form::Form;
 use crate::metrics::{self, COUNTERS, CutReason, count};
-use crate::slot::Slot;
+use crate::slot::{Failure, Slot};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -262,7 +262,10 @@ impl Plan {
                             count(if report.from_disk { &COUNTERS.disk_cache_hits } else { &COUNTERS.compilations }, 1);
                             Compiled::Report(Box::new(report))
                         }
-                        Err(e) => Compiled::Error(e.to_string()),
+                        Err(e) => {
+                            let f = Failure::new(e.kind(), e.to_string()).about_memory(form);
+                            Compiled::Error(f.error().to_string())
+                        }
                     })
                     .collect();
                 state = self.state.lock();

@@ -1,5 +1,6 @@
 //! A value on the device, possibly still to come.
 
+use crate::form::Form;
 use crate::{device, metrics};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -35,6 +36,15 @@ impl Failure {
     pub(crate) fn note(mut self, note: impl Into<String>) -> Failure {
         self.notes.push(note.into());
         self
+    }
+    /// Adds what takes most of the memory that was not there, and what helps.
+    pub(crate) fn about_memory(self, form: &Form) -> Failure {
+        if self.kind != ErrorKind::OutOfMemory {
+            return self;
+        }
+        self.note(format!("the largest values of the program: {}", form.largest())).note(
+            "a smaller batch, torch.utils.checkpoint, 16-bit floats, or torch.no_grad() where no gradient is needed take less memory",
+        )
     }
     pub(crate) fn error(&self) -> Error {
         self.notes.iter().fold(Error::new(self.kind, self.message.clone()), |e, n| e.note(n.clone()))

@@ -174,6 +174,16 @@ fn _tpu_explain() -> Vec<String> {
 }
 
 #[pyfunction]
+fn _tpu_save_cache(py: Python<'_>, path: std::path::PathBuf) -> PyResult<usize> {
+    py.detach(|| lazy::save_cache(path)).map_err(enter::exception)
+}
+
+#[pyfunction]
+fn _tpu_load_cache(py: Python<'_>, path: std::path::PathBuf) -> PyResult<usize> {
+    py.detach(|| lazy::load_cache(path)).map_err(enter::exception)
+}
+
+#[pyfunction]
 fn _tpu_clear_cache() {
     lazy::clear_cache();
 }
@@ -269,6 +279,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_reset_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_reset_peak_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_explain, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_save_cache, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_load_cache, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_clear_cache, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_empty_cache, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_check_numerics, m)?)?;

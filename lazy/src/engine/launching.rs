@@ -13,13 +13,13 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::{Failure, Slot};
-use crate::{device, explain, form, metrics, mode, options, pieces, plan, precision};
+use crate::{bundle, device, explain, form, metrics, mode, options, pieces, plan, precision};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 use torchtpu_pjrt::Buffer;
 use torchtpu_tensor::{DType, ErrorKind};
 
@@ -233,7 +233,7 @@ impl Engine {
         debug: bool,
     ) -> Result<(), Arc<Failure>> {
         let failed = |e: torchtpu_pjrt::Error| {
-            let f = Failure::device("executing on device tpu", &e);
+            let f = Failure::device("executing on device tpu", &e).about_memory(&compiled.form);
             Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
         };
         let numbers = upload_numbers(device, compiled, &body.numbers)?;
@@ -297,6 +297,7 @@ impl Engine {
     ) -> Result<Compiled, Arc<Failure>> {
         let start = Instant::now();
         let place = |f: Failure| {
+            let f = f.about_memory(form);
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
         let Module { text, pooled, precise_products } =
@@ -311,10 +312,14 @@ impl Engine {
                 crate::disk::warn(&format!("cannot write to TORCHTPU_DUMP_DIR {}: {e}", folder.display()));
             }
         }
-        let mut loaded = None;
         let options = options::list(form.options);
+        // A bundle was made for this device. What cannot be loaded all the same is compiled.
+        let bundled = bundle::find(|| bundle::key(&device.options(&options), &text));
+        let mut loaded = bundled.and_then(|bytes| device.client.deserialize(&bytes).ok());
         let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text, &options)));
-        if let Some((disk, key)) = &key {
+        if loaded.is_none()
+            && let Some((disk, key)) = &key
+        {
             loaded = disk.load(key).and_then(|bytes| match device.client.deserialize(&bytes) {
                 Ok(e) => Some(e),
                 Err(e) => {
@@ -330,6 +335,7 @@ impl Engine {
                 e
             }
             None => {
+                let _notice = Notice::new(form.nodes.len());
                 let e = device
                     .compile(&text, &options)
                     .map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
@@ -428,6 +434,41 @@ pub(super) fn warn_of_compilations(why: &str) {
         crate::disk::warn(&format!(
             "{MANY_COMPILED} of the last 64 large programs of device tpu had to be compiled; the last one differs in this: {why}. Each new shape, and each other way through the code, is a new program; torch.tpu.explain() lists them"
         ));
+    }
+}
+
+/// Says once in a process that a program takes long to compile, while it does.
+struct Notice(Option<mpsc::Sender<()>>);
+
+impl Notice {
+    const AFTER: Duration = Duration::from_secs(10);
+    /// Smaller programs never take as long.
+    const FEWEST_OPS: usize = 50;
+
+    fn new(ops: usize) -> Notice {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if ops < Notice::FEWEST_OPS || SAID.load(Relaxed) {
+            return Notice(None);
+        }
+        let (done, wait) = mpsc::channel::<()>();
+        let watch = move || {
+            if wait.recv_timeout(Notice::AFTER) == Err(mpsc::RecvTimeoutError::Timeout) && !SAID.swap(true, Relaxed) {
+                eprintln!(
+                    "torchtpu: compiling a program of {ops} ops for more than {} s; it is kept on disk for the next run",
+                    Notice::AFTER.as_secs()
+                );
+            }
+        };
+        // Without a thread nothing is said.
+        let _ = std::thread::Builder::new().name("torchtpu-notice".into()).spawn(watch);
+        Notice(Some(done))
+    }
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        // The thread sees that the channel is closed.
+        drop(self.0.take());
     }
 }
 

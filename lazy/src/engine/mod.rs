@@ -27,10 +27,10 @@ use crate::form::{DTYPES, Form, Input, MAX_ITEMS};
 use crate::interpret::{Interpret, Interpreter};
 use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::pieces::{Divide, Pieces};
-use crate::plan;
 use crate::pool::MemoryPool;
 use crate::repeat::{Early, Repeat};
 use crate::slot::{Failure, Slot};
+use crate::{bundle, lower, options, plan};
 use parking_lot::Mutex;
 use recording::stale;
 use smallvec::SmallVec;
@@ -513,6 +513,21 @@ impl Engine {
     pub(crate) fn set_hash_mask(&self, mask: u64) {
         self.cache.clear();
         self.hash_mask.store(mask, Relaxed);
+    }
+
+    /// See [`crate::save_cache`].
+    pub(crate) fn save_cache(&self, path: &std::path::Path) -> Result<usize> {
+        let device = device::get()?;
+        device.check_process().map_err(|f| f.error())?;
+        self.await_background(true);
+        let mut executables = Vec::new();
+        for c in self.cache.recent(usize::MAX) {
+            let text = lower::module(&c.form, &c.form.outputs, device.platform).map_err(|f| f.error())?.text;
+            let bytes = c.executable.serialize().map_err(|e| Failure::device("serialising a program", &e).error())?;
+            executables.push((bundle::key(&device.options(&options::list(c.form.options)), &text), bytes));
+        }
+        bundle::write(path, &device.made_for(), &executables)?;
+        Ok(executables.len())
     }
 
     pub(crate) fn clear_cache(&self) {

@@ -102,6 +102,25 @@ def mark_step():
     _C._tpu_mark_step()
 
 
+def save_cache(path):
+    """Write the programs that this process has compiled to a file. Return how many there are.
+
+    Another process, or another machine with the same version, plugin and kind of device, loads it by `load_cache` and compiles none of them.
+    """
+    return _C._tpu_save_cache(path)
+
+
+def load_cache(path):
+    """Load a file of `save_cache`. Return how many programs it has.
+
+    Programs are native code: load only a file that you trust as you trust a program.
+
+    Raises:
+        RuntimeError: the file is damaged, or was made by another version or for another device.
+    """
+    return _C._tpu_load_cache(path)
+
+
 def clear_cache():
     """Forgets the executables in memory; those on disk stay."""
     _C._tpu_clear_cache()

@@ -1,0 +1,66 @@
+"""`torch.tpu.save_cache` and `torch.tpu.load_cache`: programs that are compiled once, elsewhere."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import json, sys
+import pytpu as torch
+
+command, path = sys.argv[1:]
+if command == "load":
+    loaded = torch.tpu.load_cache(path)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4)).to("tpu")
+optimizer = torch.optim.AdamW(model.parameters())
+losses = []
+for _ in range(3):
+    loss = model(torch.ones(2, 8).to("tpu")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.item())
+m = torch.tpu.metrics()
+if command == "save":
+    loaded = torch.tpu.save_cache(path)
+print(json.dumps([loaded, m["compilations"], losses]))
+"""
+
+
+def run(command, path, **environment):
+    env = {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_INTERPRET": "0", **environment}
+    out = subprocess.run([sys.executable, "-c", PROGRAM, command, path], capture_output=True, text=True, env=env, timeout=300)
+    assert out.returncode == 0, out.stderr
+    return json.loads(out.stdout)
+
+
+def test_what_is_loaded_is_not_compiled(tmp_path):
+    path = str(tmp_path / "step.bundle")
+    saved, compilations, losses = run("save", path)
+    assert saved == compilations >= 2
+    loaded, compilations, again = run("load", path)
+    assert (loaded, compilations, again) == (saved, 0, losses)
+    assert [p.name for p in tmp_path.iterdir()] == ["step.bundle"]
+
+
+def test_other_files_are_refused(tmp_path):
+    import pytpu as torch
+
+    path = tmp_path / "x"
+    with pytest.raises(RuntimeError, match="No such file"):
+        torch.tpu.load_cache(path)
+    path.write_bytes(b"nonsense")
+    with pytest.raises(RuntimeError, match="it is no bundle"):
+        torch.tpu.load_cache(path)
+    torch.tpu.save_cache(path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(RuntimeError, match="the checksum does not match"):
+        torch.tpu.load_cache(path)
+    with pytest.raises(RuntimeError, match="cannot write the bundle"):
+        torch.tpu.save_cache(tmp_path / "no" / "folder")
