@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use torchtpu_tensor::ops::convert::barrier;
 use torchtpu_tensor::random::{Generator, Snapshot, default_generator};
 use torchtpu_tensor::saved::{Packed, SavedHooks, SavedTensorHooks};
 use torchtpu_tensor::{Device, Error, GradMode, Meta, Result, Tensor, autocast};
@@ -102,7 +103,7 @@ fn recompute(frame: &Arc<Frame>) -> Result<()> {
             .inputs
             .iter()
             .map(|t| {
-                let fresh = t.detach();
+                let fresh = barrier(&t.detach())?;
                 if t.requires_grad() {
                     fresh.requires_grad_(true)?;
                 }

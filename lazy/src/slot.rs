@@ -162,7 +162,7 @@ impl Slot {
     }
     /// Whether a plan holds its shape, and nothing else.
     pub(crate) fn is_planned(&self) -> bool {
-        self.wait().is_ok_and(|held| held.host.is_none() && held.buffer.get().is_none())
+        matches!(self.outcome.get(), Some(Ok(held)) if held.host.is_none() && held.buffer.get().is_none())
     }
     fn set(&self, held: Held) {
         if self.outcome.set(Ok(held)).is_ok() {

@@ -46,7 +46,8 @@ def test_a_loop_is_compiled_when_its_program_comes_again():
     losses, (interpreted, launched, compiled), report = run(program)
     # The first step makes the optimiser's state by a program of its own. Both come for the first time; the step comes again.
     assert (interpreted, launched, compiled) == (2, 5, 1)
-    assert [line.split(" of ")[0] for line in report] == ["first run, op by op,"] * 2 + ["compilation"]
+    # So few fills are never worth a compilation, so nothing is said of them.
+    assert [line.split(" of ")[0] for line in report] == ["first run, op by op,", "compilation"]
     again, *_ = run(program)
     assert again == losses
     compiled_losses, (interpreted, *_), _ = run(program, TORCHTPU_INTERPRET="0")

@@ -143,6 +143,13 @@ def test_tensors_of_a_plan_hold_no_data_after_it_and_others_keep_theirs():
     assert (x + 1).tolist() == [3, 3, 3]
 
 
+def test_checks_of_a_plan_are_not_made_after_it():
+    with torch.tpu.plan(V5E):
+        torch.nn.functional.cross_entropy(torch.randn(2, 3, device="tpu"), torch.tensor([0, 7], device="tpu"))
+        torch.ones(3, device="tpu")[torch.tensor([5], device="tpu")]
+    assert (torch.ones(2, device="tpu") + 1).tolist() == [2, 2]
+
+
 def test_an_error_in_the_block_ends_the_plan():
     with pytest.raises(ZeroDivisionError):
         with torch.tpu.plan(V5E):
@@ -168,6 +175,27 @@ def test_unknown_machines_are_refused(name):
     assert (torch.ones(1, device="tpu") + 1).tolist() == [2]
 
 
+def test_checkpoints_take_less_memory():
+    from pytpu.utils.checkpoint import checkpoint
+
+    def temporary_bytes(checkpoints, use_reentrant):
+        with torch.tpu.plan(V5E) as plan:
+            layers = [torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to("tpu") for _ in range(6)]
+            for _ in range(2):
+                x = torch.ones(16384, 64).to("tpu").requires_grad_()
+                y = x
+                for i, layer in enumerate(layers):
+                    y = checkpoint(layer, y, use_reentrant=use_reentrant) if i < checkpoints else layer(y)
+                y.square().mean().backward()
+                torch.tpu.mark_step()
+        assert plan.programs[-1].stablehlo.count("optimization_barrier") >= checkpoints
+        return plan.programs[-1].reports[V5E].temp_bytes
+
+    for use_reentrant in (False, True):
+        none, half, most = (temporary_bytes(n, use_reentrant) for n in (0, 3, 6))
+        assert none > 1.2 * half > 1.2 * 1.2 * most, (none, half, most)
+
+
 def test_what_does_not_fit_is_said():
     with torch.tpu.plan(V5E, hbm=100_000) as plan:
         y = torch.ones(200, 200, device="tpu") @ torch.ones(200, 200, device="tpu")
@@ -182,7 +210,7 @@ def test_what_the_compiler_refuses_is_told_with_the_largest_values():
         x = torch.empty(50_000, 50_000, device="tpu").requires_grad_()
         y = (x @ x).sin() @ x
     errors = [e for p in plan.programs for e in p.errors.values()]
-    assert errors and "exceeds available HBM (15.75G)" in errors[-1] and "float32[50000, 50000] (10.000 GB) of matmul" in errors[-1]
+    assert errors and "exceeds available HBM (15.75G)" in errors[-1] and "float32[50000, 50000] (10.000 GB) of mm" in errors[-1]
     assert "torch.utils.checkpoint" in errors[-1] and "refused" in str(plan.report())
     del y
 

@@ -34,6 +34,14 @@ impl Engine {
         self.finish(segment, result)
     }
 
+    /// Whether a value was computed in a plan, so that there is nothing to look at.
+    pub(super) fn is_planned(&self, handle: u64) -> bool {
+        match self.recording.lock().entry(handle).map(|e| &e.state) {
+            Ok(State::Held(slot)) => slot.is_planned(),
+            _ => false,
+        }
+    }
+
     /// Cuts a step that is over before what its optimiser made is dropped, as at the end of the function that trains: the step is
     /// planned as it is within a loop.
     #[cold]

@@ -83,6 +83,42 @@ impl Op for Copy {
     }
 }
 
+/// The same elements, which a compiler takes for others: what is computed from them is computed, even where the same was computed from
+/// the operand before. So a checkpoint's second run is one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Barrier;
+
+impl Op for Barrier {
+    const NAME: &'static str = "optimization_barrier";
+    fn takes_complex(&self) -> bool {
+        true
+    }
+    fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
+        Ok(*x[0].meta())
+    }
+    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
+        torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
+        Ok(())
+    }
+    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
+        f.optimization_barrier(&x[..1]).into_iter().collect()
+    }
+    fn vjp(&self, _: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        Ok(smallvec![Some(g.clone())])
+    }
+    fn saves(&self, _: u64) -> Saves {
+        Saves::NONE
+    }
+}
+
+/// The tensor behind a [`Barrier`], on a device whose programs are compiled; on others the tensor itself.
+///
+/// # Errors
+/// Those of recording an op.
+pub fn barrier(x: &Tensor) -> Result<Tensor> {
+    if x.device().kind == DeviceKind::Tpu { dispatch::call(Prim::Barrier(Barrier), &[x]) } else { Ok(x.clone()) }
+}
+
 /// Gradient of a copy between devices: a copy back.
 struct ToDevice(Device);
 
@@ -361,7 +397,7 @@ dtype_rows! {
     "float" F32; "double" F64; "half" F16; "bfloat16" BF16; "long" I64; "int" I32; "short" I16; "char" I8; "byte" U8; "bool" Bool; "cfloat" C64; "cdouble" C128;
 }
 
-const OTHER_ROWS: [Row; 9] = [
+const OTHER_ROWS: [Row; 10] = [
     Row::new("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", Tier::Prim, |a| {
         let x = a.tensor(0)?;
         Ok(match a.memory_format(1)? {
@@ -369,6 +405,10 @@ const OTHER_ROWS: [Row; 9] = [
             Some(f) => dispatch::copy_with(x, f.strides(x.dims())?)?,
         }.into())
     }, samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).no_out(),
+    Row::new("_optimization_barrier(Tensor self) -> Tensor", Tier::Prim, |a| {
+        let x = a.tensor(0)?;
+        Ok(dispatch::call(Prim::Barrier(Barrier), &[x])?.into())
+    }, samples!([t(&[2, 3])])).scope(Scope::Function).no_out(),
     Row::new("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", Tier::Prim, |a| {
         let x = a.tensor(0)?;
         let format = a.memory_format(1)?.unwrap_or(MemoryFormat::Contiguous);
@@ -401,6 +441,6 @@ const OTHER_ROWS: [Row; 9] = [
 pub const ROWS: &[Row] = &{
     // One list from two tables.
     let [a, b, c, d, e, f, g, h, i, j, cf, cd] = DTYPE_ROWS;
-    let [k, l, m, n, o, p, q, r, s] = OTHER_ROWS;
-    [a, b, c, d, e, f, g, h, i, j, cf, cd, k, l, m, n, o, p, q, r, s]
+    let [k, l, m, n, o, p, q, r, s, t] = OTHER_ROWS;
+    [a, b, c, d, e, f, g, h, i, j, cf, cd, k, l, m, n, o, p, q, r, s, t]
 };

@@ -198,6 +198,7 @@ op_table! {
         prim  Select = pointwise::Select;
         prim  Cast = convert::Cast;
         prim  Copy = convert::Copy;
+        prim  Barrier = convert::Barrier;
         prim  Fill = creation::Fill;
         prim  Iota = creation::Iota;
         prim  Cat = concat::Cat;

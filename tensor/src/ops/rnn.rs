@@ -220,11 +220,11 @@ fn run_padded(
 }
 
 fn grouped<'a>(kind: Kind, params: &[&'a Tensor], o: &Settings) -> Result<Vec<Weights<'a>>> {
-    let parts = o.num_layers * if o.bidirectional { 2 } else { 1 };
+    let parts = o.num_layers.saturating_mul(if o.bidirectional { 2 } else { 1 });
     let plain = if o.bias { 4 } else { 2 };
     // Only an LSTM knows projections; their weight comes last.
-    let each = if kind.has_cell_state() && params.len() == parts * (plain + 1) { plain + 1 } else { plain };
-    if params.len() != parts * each || parts == 0 {
+    let each = if kind.has_cell_state() && params.len() == parts.saturating_mul(plain + 1) { plain + 1 } else { plain };
+    if params.len() != parts.saturating_mul(each) || parts == 0 {
         return Err(Error::runtime("got an incorrect number of RNN parameters"));
     }
     let one = |p: &[&'a Tensor]| Weights {

@@ -70,6 +70,19 @@ def set_float32_matmul_precision(precision):
     _say({("cuda", "matmul"): ("ieee", "tf32", "tf32")[place], ("mkldnn", "matmul"): ("ieee", "tf32", "bf16")[place]})
 
 
+def saved():
+    """Everything that was set, for `restore`."""
+    return _legacy, dict(_said)
+
+
+def restore(settings):
+    """Sets all as it was when `saved` returned `settings`."""
+    global _legacy
+    _legacy, said = settings
+    _said.clear()
+    _say(said)
+
+
 def get_float32_matmul_precision():
     """See ``torch.get_float32_matmul_precision``."""
     cuda, mkldnn = get("cuda", "matmul"), get("mkldnn", "matmul")

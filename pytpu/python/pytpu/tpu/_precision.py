@@ -4,6 +4,7 @@ import contextlib
 import enum
 
 from .. import functions
+from ..backends import _precision as settings
 
 
 class Precision(enum.Enum):
@@ -34,9 +35,9 @@ def precision(mode):
         raise ValueError(
             f"expected to be one of 'Precision.DEFAULT', 'Precision.HIGH', or 'Precision.HIGHEST', got '{mode}'"
         )
-    before = functions.get_float32_matmul_precision()
+    before = settings.saved()
     functions.set_float32_matmul_precision(mode.value)
     try:
         yield
     finally:
-        functions.set_float32_matmul_precision(before)
+        settings.restore(before)

@@ -153,7 +153,7 @@ class CheckpointFunction(torch.autograd.Function):
         for i, t in zip(ctx.tensor_indices, ctx.saved_tensors):
             inputs[i] = t
         with ctx.random.again() if ctx.random is not None else contextlib.nullcontext():
-            detached = detach_variable(tuple(inputs))
+            detached = tuple(_detached(x) for x in inputs)
             with torch.enable_grad(), ctx.autocast:
                 outputs = ctx.run_function(*detached)
         if isinstance(outputs, torch.Tensor):
@@ -298,9 +298,13 @@ def current_frame():
 
 
 def _detached(value):
+    """A tensor without history for the second run of a function; anything else as it is."""
     if not isinstance(value, torch.Tensor):
         return value
     y = value.detach()
+    if y.device.type == "tpu":
+        # Otherwise the compiler would see that the second run computes what the first did, and keep that.
+        y = torch._optimization_barrier(y)
     y.requires_grad = value.requires_grad
     return y
 
