@@ -68,6 +68,10 @@ impl Event {
             let ended = launch.await_ready().map_err(|e| Failure::device("executing on device tpu", &e).error());
             result = result.and(ended);
         }
+        if let Some(end) = &self.end {
+            // The plugin tells of the end on a thread of its own. What is launched from here on ends later.
+            end.wait();
+        }
         result
     }
 
