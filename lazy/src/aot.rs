@@ -4,6 +4,7 @@
 //! asked for on a laptop.
 
 use crate::chips::{self, Chip};
+use crate::device;
 use crate::disk::DiskCache;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -135,7 +136,7 @@ impl Compiler {
             env_overrides: target.options.iter().map(|(k, v)| (k.clone(), option_value(v))).collect(),
             ..CompileOptions::default()
         };
-        Ok(Compiler { machine, chip, options, disk: DiskCache::from_environment(), target })
+        Ok(Compiler { machine, chip, options, disk: device::requested_cache(), target })
     }
 
     /// What it compiles for.

@@ -37,7 +37,7 @@ pub(crate) fn key(options: &CompileOptions, text: &str) -> Key {
     hash.finalize().into()
 }
 
-/// The executable of a loaded bundle; `key` is asked for only if one is loaded.
+/// Return the executable of `key`, if a bundle was loaded that has it. Does not compute `key` while no bundle is loaded.
 pub(crate) fn find(key: impl FnOnce() -> Key) -> Option<Vec<u8>> {
     LOADED.read().as_ref()?.get(&key()).cloned()
 }

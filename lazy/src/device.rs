@@ -54,6 +54,18 @@ pub(crate) fn set_cache_folder(folder: Option<PathBuf>) -> Result<()> {
     request("the cache folder", |r| r.cache = Some(folder))
 }
 
+/// The cache on disk that the program or the environment asked for.
+pub(crate) fn requested_cache() -> Option<DiskCache> {
+    cache(&REQUEST.lock())
+}
+
+fn cache(request: &Request) -> Option<DiskCache> {
+    match &request.cache {
+        Some(folder) => folder.clone().map(DiskCache::in_folder),
+        None => DiskCache::from_environment(),
+    }
+}
+
 fn request(what: &str, change: impl FnOnce(&mut Request)) -> Result<()> {
     let mut request = REQUEST.lock();
     if DEVICE.get().is_some() {
@@ -99,11 +111,7 @@ fn load() -> Result<&'static Device> {
     };
     let plugin = Plugin::find(request.plugin.as_deref()).map_err(fail)?;
     let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]).map_err(fail)?;
-    let disk = match &request.cache {
-        Some(folder) => folder.clone().map(DiskCache::in_folder),
-        None => DiskCache::from_environment(),
-    };
-    let device = DEVICE.get_or_init(|| Device::new(client, disk));
+    let device = DEVICE.get_or_init(|| Device::new(client, cache(&request)));
     crate::engine().configure();
     Ok(device)
 }
@@ -213,10 +221,9 @@ impl Device {
         key
     }
 
-    /// What the executables of this device are made for, as a [bundle](crate::bundle) says it.
-    pub(crate) fn made_for(&self) -> String {
-        let processor = if self.platform.is_cpu() { disk::processor() } else { String::new() };
-        made_for(self.client.plugin(), self.client.platform_name(), self.client.default_device().kind(), &processor)
+    /// What the executables of this device were made for, in lines.
+    pub(crate) fn environment(&self) -> &str {
+        &self.environment
     }
 
     /// The truth about what is behind the name.
@@ -229,17 +236,6 @@ impl Device {
         let (major, minor) = plugin.api_version();
         format!("{what} (PJRT plugin {file} {major}.{minor})")
     }
-}
-
-/// What executables are made for: the sources of this library, the plugin, the device, and its processor where that matters.
-pub(crate) fn made_for(plugin: &Plugin, platform: &str, kind: &str, processor: &str) -> String {
-    let (major, minor) = plugin.api_version();
-    format!(
-        "torchtpu {} {}\nC API {major}.{minor}\nplugin {:?}\n{platform}\n{kind}\n{processor}",
-        env!("CARGO_PKG_VERSION"),
-        env!("TORCHTPU_SOURCES"),
-        plugin.attributes(),
-    )
 }
 
 /// Sizes as PJRT takes them.

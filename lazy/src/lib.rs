@@ -235,10 +235,11 @@ pub fn explain() -> Vec<Explanation> {
     metrics::explanations()
 }
 
-/// Writes the executables in memory to a file that [`load_cache`] reads on another machine; returns how many.
+/// Writes the executables in memory to a file that [`load_cache`] reads on another machine; returns how many. Leaves out those that the plugin
+/// cannot serialise, such as sorts on XLA:CPU.
 ///
 /// # Errors
-/// `Runtime` when the plugin cannot serialise them, or the file cannot be written.
+/// `Runtime` when the file cannot be written.
 pub fn save_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
     engine().save_cache(path.as_ref())
 }
@@ -249,7 +250,7 @@ pub fn save_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
 /// # Errors
 /// `Runtime` when the file cannot be read, is damaged, or was made by another version or for another device.
 pub fn load_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
-    bundle::load(path.as_ref(), &device::get()?.made_for())
+    bundle::load(path.as_ref(), device::get()?.environment())
 }
 
 /// Forgets the executables in memory; those on disk stay.

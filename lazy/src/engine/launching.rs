@@ -596,7 +596,7 @@ fn all_finite(dtype: DType, bytes: &[u8]) -> bool {
 }
 
 /// A plugin that cannot serialise leaves the disk cache unused; said once.
-fn log_unserialisable(e: &torchtpu_pjrt::Error) {
+pub(super) fn log_unserialisable(e: &torchtpu_pjrt::Error) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Relaxed) {
         crate::disk::warn(&format!("executables of this plugin cannot be kept on disk: {}", e.message()));

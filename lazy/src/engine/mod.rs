@@ -523,10 +523,14 @@ impl Engine {
         let mut executables = Vec::new();
         for c in self.cache.recent(usize::MAX) {
             let text = lower::module(&c.form, &c.form.outputs, device.platform).map_err(|f| f.error())?.text;
-            let bytes = c.executable.serialize().map_err(|e| Failure::device("serialising a program", &e).error())?;
-            executables.push((bundle::key(&device.options(&options::list(c.form.options)), &text), bytes));
+            match c.executable.serialize() {
+                Ok(bytes) => {
+                    executables.push((bundle::key(&device.options(&options::list(c.form.options)), &text), bytes));
+                }
+                Err(e) => launching::log_unserialisable(&e),
+            }
         }
-        bundle::write(path, &device.made_for(), &executables)?;
+        bundle::write(path, device.environment(), &executables)?;
         Ok(executables.len())
     }
 

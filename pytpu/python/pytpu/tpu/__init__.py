@@ -106,6 +106,7 @@ def save_cache(path):
     """Write the programs that this process has compiled to a file. Return how many there are.
 
     Another process, or another machine with the same version, plugin and kind of device, loads it by `load_cache` and compiles none of them.
+    Programs that the plugin cannot write, such as sorts on XLA:CPU, are left out; stderr says so once.
     """
     return _C._tpu_save_cache(path)
 
