@@ -110,6 +110,17 @@ impl State {
     fn step(&mut self) -> &mut Step {
         self.next.as_mut().unwrap_or(&mut self.now)
     }
+
+    fn end_step(&mut self) {
+        let next = self.next.take().unwrap_or_default();
+        let step = std::mem::replace(&mut self.now, next);
+        self.steps.push(step);
+    }
+
+    /// The program of a form.
+    fn program(&self, hash: u64, form: &Form) -> Option<usize> {
+        self.forms.get(&hash)?.iter().find(|(f, _)| f == form).map(|(_, program)| *program)
+    }
 }
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -233,7 +244,7 @@ impl Plan {
 
     /// Whether a program was launched before.
     pub(crate) fn knows(&self, hash: u64, form: &Form) -> bool {
-        self.state.lock().forms.get(&hash).is_some_and(|l| l.iter().any(|(f, _)| f == form))
+        self.state.lock().program(hash, form).is_some()
     }
 
     /// Takes note of a program that would be launched; `lower` makes its text if it is new.
@@ -245,11 +256,8 @@ impl Plan {
         argument_bytes: usize,
         lower: impl FnOnce() -> Result<String>,
     ) -> Result<()> {
-        let known = |state: &State| {
-            state.forms.get(&hash).and_then(|l| l.iter().find(|(f, _)| f == form)).map(|(_, program)| *program)
-        };
         let mut state = self.state.lock();
-        let program = match known(&state) {
+        let program = match state.program(hash, form) {
             Some(program) => program,
             None => {
                 drop(state);
@@ -304,11 +312,14 @@ impl Plan {
             }
         }
         if cut == CutReason::StepBoundary {
-            let next = state.next.take().unwrap_or_default();
-            let step = std::mem::replace(&mut state.now, next);
-            state.steps.push(step);
+            state.end_step();
         }
         Ok(())
+    }
+
+    /// Counts a step that ended with nothing to launch, as one does whose last op is a read.
+    pub(crate) fn step_without_launch(&self) {
+        self.state.lock().end_step();
     }
 
     fn report(&self) -> PlanReport {

@@ -82,6 +82,18 @@ def test_two_optimizers_after_one_another_are_one_step():
     assert [s.programs for s in plan.steps] == [[0], [0], [0]]
 
 
+def test_a_step_that_ends_with_a_read_is_counted():
+    class Reads(torch.optim.SGD):
+        def step(self):
+            super().step()
+            self.param_groups[0]["params"][0].sum().item()
+
+    with torch.tpu.plan(V5E) as plan:
+        model = mlp()
+        train(model, [Reads(model.parameters(), lr=0.1)], 3)
+    assert [s.reads for s in plan.steps] == [1, 1, 1]
+
+
 def test_steps_without_a_loss_do_not_become_one_program():
     with torch.tpu.plan(V5E) as plan:
         model = mlp()

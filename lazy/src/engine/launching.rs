@@ -31,6 +31,11 @@ impl Engine {
             let _ = self.run(*first);
         }
         if segment.outputs.0.is_empty() {
+            if segment.reason == CutReason::StepBoundary
+                && let Some(plan) = plan::active()
+            {
+                plan.step_without_launch();
+            }
             count(&COUNTERS.segments_dropped, 1);
             self.recycle(segment.body);
             return Ok(());
@@ -198,7 +203,8 @@ impl Engine {
         self.finish(segment, result)
     }
 
-    /// Looks at the results of a segment that was computed op by op, where Debug mode is asked to, and keeps the body's memory.
+    /// Check the results of a segment that was computed op by op for NaN and infinities, if Debug mode checks them. Keep the memory of
+    /// the body for later segments.
     fn finish_interpreted(&self, segment: Segment, result: Result<(), Arc<Failure>>) -> Result<(), Arc<Failure>> {
         let result = result.and_then(|()| match segment.debug && self.check_numerics.load(Relaxed) {
             true => Ok(numerics(&segment.body, &segment.outputs.0)?),
@@ -389,7 +395,8 @@ impl Engine {
             if !done && list.len() <= limit {
                 return;
             }
-            // It stays in the list meanwhile, for events that other threads record. An error is told to whoever reads the values.
+            // The launch stays in the list during the wait, since other threads may record events. A read of its values raises its
+            // error.
             if !done {
                 MutexGuard::unlocked(&mut list, || drop(oldest.await_ready()));
             }
@@ -454,7 +461,7 @@ impl Notice {
         let watch = move || {
             if wait.recv_timeout(Notice::AFTER) == Err(mpsc::RecvTimeoutError::Timeout) && !SAID.swap(true, Relaxed) {
                 eprintln!(
-                    "torchtpu: compiling a program of {ops} ops for more than {} s; it is kept on disk for the next run",
+                    "torchtpu: the compiler has taken more than {} s for a program of {ops} ops, and goes on",
                     Notice::AFTER.as_secs()
                 );
             }

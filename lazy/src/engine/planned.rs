@@ -14,13 +14,12 @@ impl Engine {
     pub(super) fn plan(&self, plan: &Plan, mut segment: Segment) -> Result<(), Arc<Failure>> {
         let body = &mut segment.body;
         // As on a device: programs that differ only in where they read and write become one.
-        let (mut hash, mut form) = (body.hash, &body.form);
-        let mut general = form.clone();
-        if !plan.knows(hash, form)
-            && let Some((general_hash, _)) = self.families.generalize(&mut general)
+        if !plan.knows(body.hash, &body.form)
+            && let Some((general, _)) = self.families.generalize(&mut body.form)
         {
-            (hash, form) = (general_hash, &general);
+            body.hash = general;
         }
+        let (hash, form) = (body.hash, &body.form);
         let argument_bytes = body.slots.iter().map(|s| s.meta.bytes().unwrap_or(0)).sum();
         let lowered = || lower::module(form, &form.outputs, Platform::Any).map(|m| m.text).map_err(|f| f.error());
         let result = plan

@@ -142,7 +142,7 @@ impl Engine {
     #[cold]
     fn cut_at_boundary<'a>(&'a self, mut guard: MutexGuard<'a, Recording>, id: usize) -> MutexGuard<'a, Recording> {
         if let Some(segment) = self.take(&mut guard, id, CutReason::StepBoundary) {
-            // A failure is kept in the values; whoever reads them is told.
+            // A read of the values raises the failure.
             let _ = MutexGuard::unlocked(&mut guard, || self.run(segment));
         }
         guard
@@ -163,7 +163,7 @@ impl Engine {
                 _ => continue,
             };
             if let Some(segment) = self.take(&mut guard, other, CutReason::OtherThread) {
-                // A failure is kept in the values; whoever reads them is told.
+                // A read of the values raises the failure.
                 let _ = MutexGuard::unlocked(&mut guard, || self.run(segment));
             }
         }
@@ -267,9 +267,16 @@ impl Engine {
         let id = guard.stream();
         let Stream { step, body, .. } = &mut guard.streams[id];
         step.ends(is_lazy, body.form.values.len());
+        let is_empty = body.form.nodes.is_empty();
+        if is_empty {
+            // There is nothing to cut later.
+            step.cut();
+        }
         drop(guard);
-        if let Some(plan) = plan::active() {
-            plan.step_ends();
+        match plan::active() {
+            Some(plan) if is_empty => plan.step_without_launch(),
+            Some(plan) => plan.step_ends(),
+            None => {}
         }
         if !is_lazy {
             self.cut(CutReason::StepBoundary);

@@ -109,10 +109,10 @@ impl<O: Settings> Groups<O> {
         mut update: impl FnMut(&O, &Tensor, Tensor, &mut Option<ParameterState>) -> Result<()>,
     ) -> Result<()> {
         let on_accelerator = self.parameters.iter().any(|p| p.tensor().device().kind == DeviceKind::Tpu);
-        no_grad(|| {
-            if on_accelerator {
-                backend::get()?.step_begins(self.id, true);
-            }
+        if on_accelerator {
+            backend::get()?.step_begins(self.id, true);
+        }
+        let result = no_grad(|| {
             let mut start = 0;
             for group in &self.groups {
                 let here = start..group.end;
@@ -127,11 +127,12 @@ impl<O: Settings> Groups<O> {
                     }
                 }
             }
-            if on_accelerator {
-                backend::get()?.step_boundary();
-            }
             Ok(())
-        })
+        });
+        if on_accelerator {
+            backend::get()?.step_boundary();
+        }
+        result
     }
     pub fn param_groups(&self) -> Vec<ParamGroup> {
         let mut start = 0;

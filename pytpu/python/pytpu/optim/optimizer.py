@@ -61,15 +61,20 @@ def _wrap_step(step):
                 if not (isinstance(result, tuple) and len(result) == 2):
                     raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
                 args, kwargs = result
-        on_accelerator = self._on_accelerator()
-        if on_accelerator:
+        # The step of a subclass may call that of its base: the engine hears of the outer one.
+        is_told = self._on_accelerator() and not self.__dict__.get("_is_stepping")
+        if is_told:
+            self._is_stepping = True
             # What a closure fills with numbers is no state.
             _step_begins(id(self), not (args or kwargs))
-        out = step(self, *args, **kwargs)
-        for hook in (*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
-            hook(self, args, kwargs)
-        if on_accelerator:
-            _step_boundary()
+        try:
+            out = step(self, *args, **kwargs)
+            for hook in (*self._optimizer_step_post_hooks.values(), *_global_optimizer_post_hooks.values()):
+                hook(self, args, kwargs)
+        finally:
+            if is_told:
+                self._is_stepping = False
+                _step_boundary()
         return out
 
     wrapper.hooked = True
