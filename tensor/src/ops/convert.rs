@@ -1,7 +1,7 @@
 //! Conversions: dtypes (`Cast`), copies (`Copy`), devices, and to and from Rust slices.
 
 use crate::graph::Edge;
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::op::{Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Element, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, dispatch,
@@ -88,26 +88,18 @@ impl Op for Copy {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Barrier;
 
-impl Op for Barrier {
+impl Fused for Barrier {
     const NAME: &'static str = "optimization_barrier";
+    const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
+    const LOWER: Option<LowerFn<Self>> = Some(|_, f, x, _| f.optimization_barrier(&x[..1]).into_iter().collect());
     fn takes_complex(&self) -> bool {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }
-    fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-        torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
-        Ok(())
-    }
-    fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
-        f.optimization_barrier(&x[..1]).into_iter().collect()
-    }
-    fn vjp(&self, _: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        Ok(smallvec![Some(g.clone())])
-    }
-    fn saves(&self, _: u64) -> Saves {
-        Saves::NONE
+    fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
+        Ok(smallvec![x[0].copy()?])
     }
 }
 
@@ -405,7 +397,7 @@ const OTHER_ROWS: [Row; 10] = [
             Some(f) => dispatch::copy_with(x, f.strides(x.dims())?)?,
         }.into())
     }, samples!([t(&[2, 3])], [SampleArg::Transposed(vec![2, 3], crate::schema::Fill::Normal)])).no_out(),
-    Row::new("_optimization_barrier(Tensor self) -> Tensor", Tier::Prim, |a| {
+    Row::new("_optimization_barrier(Tensor self) -> Tensor", Tier::Fused, |a| {
         let x = a.tensor(0)?;
         Ok(dispatch::call(Prim::Barrier(Barrier), &[x])?.into())
     }, samples!([t(&[2, 3])])).scope(Scope::Function).no_out(),

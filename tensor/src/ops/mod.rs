@@ -198,7 +198,6 @@ op_table! {
         prim  Select = pointwise::Select;
         prim  Cast = convert::Cast;
         prim  Copy = convert::Copy;
-        prim  Barrier = convert::Barrier;
         prim  Fill = creation::Fill;
         prim  Iota = creation::Iota;
         prim  Cat = concat::Cat;
@@ -235,6 +234,7 @@ op_table! {
         view  AsComplex = complex::AsComplex;
         view  Conj = complex::Conj;
         view  Negative = complex::Negative;
+        fused Barrier = convert::Barrier;
         fused Linear = matmul::Linear;
         fused Addmm = matmul::Addmm;
         fused Grouped = matmul::Grouped;
