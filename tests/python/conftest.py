@@ -2,12 +2,13 @@
 
 import os
 
-# Tests look at programs and count them. What is computed without a program has tests of its own, in `test_interpret.py`.
+import pytest
+
+import pytpu as torch
+
+# Tests look at programs and count them. What is computed without a program has tests of its own, in `test_interpret.py`. The variable is
+# read when device "tpu" is first used.
 os.environ.setdefault("TORCHTPU_INTERPRET", "0")
-
-import pytest  # noqa: E402
-
-import pytpu as torch  # noqa: E402
 
 
 @pytest.fixture(params=["cpu", "tpu"])

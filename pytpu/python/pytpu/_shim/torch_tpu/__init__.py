@@ -3,6 +3,7 @@
 Modules below it, such as ``torch_tpu.pallas`` and ``torch_tpu._internal.pallas``, are found by the finder of ``pytpu._as_torch``.
 """
 
+import importlib
 import os
 import sys
 
@@ -29,7 +30,7 @@ else:
         path, sys.path[:] = list(sys.path), [p for p in sys.path if os.path.abspath(p) != here]
         sys.modules.pop("torch_tpu")
         try:
-            import torch_tpu  # noqa: F401
+            importlib.import_module("torch_tpu")
         finally:
             sys.path[:] = path
 
