@@ -154,9 +154,8 @@ thread_local! {
 static NEXT_NAME: AtomicU64 = AtomicU64::new(1);
 
 impl SharedNumbers {
-    /// Numbers that are shared until this is dropped. One at a time on a thread; another shares nothing.
-    #[allow(clippy::new_without_default)] // it has an effect
-    pub fn new() -> SharedNumbers {
+    /// Share numbers until the result is dropped. A thread has one at a time.
+    pub fn begin() -> SharedNumbers {
         IS_SHARING.set(true);
         SharedNumbers { made: RefCell::default() }
     }

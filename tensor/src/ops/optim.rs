@@ -543,7 +543,7 @@ fn fused_adam(a: &Args<'_>, decoupled: bool) -> Result<Ret> {
     if args.amsgrad {
         same_length(&[lengths[0], ("max_exp_avg_sqs", top.len())])?;
     }
-    let shared = SharedNumbers::new();
+    let shared = SharedNumbers::begin();
     for i in 0..p.len() {
         let s = AdamState { exp_avg: m[i], exp_avg_sq: v[i], max_exp_avg_sq: top.get(i).copied(), step: steps[i] };
         adam_with(p[i], g[i], &s, &args, Some(&shared))?;
@@ -567,7 +567,7 @@ fn fused_sgd(a: &Args<'_>) -> Result<Ret> {
     if args.momentum != 0.0 {
         same_length(&[("self", p.len()), ("momentum_buffer_list", b.len())])?;
     }
-    let shared = SharedNumbers::new();
+    let shared = SharedNumbers::begin();
     for i in 0..p.len() {
         sgd_with(p[i], g[i], b.get(i).copied(), &args, Some(&shared))?;
     }
