@@ -2,7 +2,7 @@
 
     python benches/tpu_ratio/run.py                       # all rows: an hour the first time, reports are kept on disk
     python benches/tpu_ratio/run.py digits attention_64   # some
-    python benches/tpu_ratio/run.py --short               # those that compile in under a minute
+    python benches/tpu_ratio/run.py --short               # rows that compile in less than a minute
 
 Both sides are compiled by the same libtpu with the same options. A ratio is ours over JAX's. The bounds in `bounds.json` are the best ratios of
 cycles reached; the exit status is 1 if a row is above its bound by more than 1 %. Bounds are only ever lowered.

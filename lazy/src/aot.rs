@@ -55,7 +55,7 @@ pub struct Report {
     pub cycles: f64,
     /// Floating-point operations per execution.
     pub flops: f64,
-    /// `flops` over those that the device could do in `seconds`, on `bfloat16`.
+    /// `flops` divided by `seconds` and by the device's peak of `bfloat16` operations a second.
     pub peak_share: f64,
     /// Bytes read and written per execution.
     pub bytes_accessed: f64,

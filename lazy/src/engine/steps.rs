@@ -180,8 +180,8 @@ impl Engine {
 pub(super) const LARGEST_TOTAL: usize = 16;
 
 impl Body {
-    /// Adds fills that begin a running total to those that are [computed apart](Engine::part_made_in_step): what is added to them
-    /// leaves the segment, and nothing else reads them. The step after has the total as an argument.
+    /// Find the small fills that begin a running total, and mark them to be [launched first](Engine::part_made_in_step), as state is. Such a
+    /// fill has one reader, an element-wise op whose result leaves the segment. In the next step the total is an argument.
     pub(super) fn add_totals(&mut self) {
         let form = &self.form;
         let fills = std::mem::take(&mut self.small_fills);
