@@ -160,7 +160,14 @@ impl Compiler {
     /// # Errors
     /// `Runtime` when the compiler refuses the program, `OutOfMemory` when it does not fit in the memory of a device.
     pub fn compile(&self, stablehlo: &str) -> Result<Report> {
-        let key = self.key(stablehlo);
+        self.compile_with(stablehlo, &[])
+    }
+
+    /// [`Compiler::compile`] with options of the program beside those of the target.
+    pub(crate) fn compile_with(&self, stablehlo: &str, own: &[(String, OptionValue)]) -> Result<Report> {
+        let mut options = self.options.clone();
+        options.env_overrides.extend_from_slice(own);
+        let key = self.key(stablehlo, &options);
         if let Some(disk) = &self.disk
             && let Some(bytes) = disk.load(&key)
         {
@@ -171,7 +178,7 @@ impl Compiler {
         }
         let fail = |e: torchtpu_pjrt::Error| failure(&self.target.topology, &e);
         let start = Instant::now();
-        let program = self.machine.compile(stablehlo, &self.options).map_err(fail)?;
+        let program = self.machine.compile(stablehlo, &options).map_err(fail)?;
         let compile_seconds = start.elapsed().as_secs_f64();
         let costs = program.cost_analysis().map_err(fail)?;
         let memory = program.memory_stats().map_err(fail)?;
@@ -233,13 +240,12 @@ impl Compiler {
         r
     }
 
-    fn key(&self, stablehlo: &str) -> Vec<u8> {
+    fn key(&self, stablehlo: &str, options: &CompileOptions) -> Vec<u8> {
         const FORM: u32 = 1;
         format!(
-            "torchtpu report {FORM}\n{}\n{}\n{:?}\n{stablehlo}",
+            "torchtpu report {FORM}\n{}\n{}\n{options:?}\n{stablehlo}",
             self.machine.platform_version(),
             self.target.topology,
-            self.options
         )
         .into_bytes()
     }

@@ -286,6 +286,10 @@ pub fn device_name() -> Result<String> {
 /// # Errors
 /// When no plugin can be loaded.
 pub fn memory_info() -> Result<Option<(u64, u64)>> {
+    if let Some(plan) = plan::active() {
+        let whole = plan.memory_bytes();
+        return Ok(Some((whole.saturating_sub(metrics::live_bytes() as u64), whole)));
+    }
     let device = device::get()?;
     let stats = device.client.device_memory_stats(device.client.default_device()).ok();
     Ok(stats.and_then(|s| {

@@ -7,6 +7,7 @@ use crate::aot::{Compiler, Report, Target};
 use crate::explain;
 use crate::form::Form;
 use crate::metrics::{self, COUNTERS, CutReason, count};
+use crate::options;
 use crate::slot::{Failure, Slot};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -262,10 +263,11 @@ impl Plan {
             None => {
                 drop(state);
                 let text: Arc<str> = lower()?.into();
+                let own = options::list(form.options);
                 let reports = self
                     .compilers
                     .iter()
-                    .map(|c| match c.compile(&text) {
+                    .map(|c| match c.compile_with(&text, &own) {
                         Ok(report) => {
                             count(if report.from_disk { &COUNTERS.disk_cache_hits } else { &COUNTERS.compilations }, 1);
                             Compiled::Report(Box::new(report))

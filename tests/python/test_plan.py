@@ -172,6 +172,20 @@ def test_an_error_in_the_block_ends_the_plan():
     assert (torch.ones(2, device="tpu") + 1).tolist() == [2, 2]
 
 
+def test_a_plan_tells_its_memory_and_takes_options_of_the_compiler():
+    with torch.tpu.plan(V5E) as plan:
+        x = torch.ones(1000, device="tpu") + 1
+        torch.tpu.mark_step()
+        free, whole = torch.tpu.mem_get_info()
+        assert whole == plan.report().memory_bytes[V5E] and 4000 <= whole - free
+        with torch.tpu.compiler.custom_compiler_options({"xla_no_such_option": True}):
+            y = x * 3
+            torch.tpu.mark_step()
+        del y
+    assert [bool(p.errors) for p in plan.programs] == [False, True]
+    assert "xla_no_such_option" in plan.programs[1].errors[V5E]
+
+
 def test_plans_are_not_nested():
     with torch.tpu.plan(V5E):
         with pytest.raises(RuntimeError, match="a plan is active already"):
