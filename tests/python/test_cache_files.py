@@ -8,11 +8,11 @@ import sys
 import pytest
 
 PROGRAM = """
-import json, sys
+import json, os, shutil, sys
 import pytpu as torch
 
 command, path = sys.argv[1:]
-if command == "load":
+if command != "save":
     loaded = torch.tpu.load_cache(path)
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4)).to("tpu")
@@ -25,8 +25,10 @@ for _ in range(3):
     optimizer.zero_grad()
     losses.append(loss.item())
 m = torch.tpu.metrics()
-if command == "save":
-    loaded = torch.tpu.save_cache(path)
+if "FORGET" in os.environ:
+    shutil.rmtree(os.environ["FORGET"])
+if command != "load":
+    loaded = torch.tpu.save_cache(os.environ.get("COPY", path))
 print(json.dumps([loaded, m["compilations"], losses]))
 """
 
@@ -45,6 +47,21 @@ def test_what_is_loaded_is_not_compiled(tmp_path):
     loaded, compilations, again = run("load", path)
     assert (loaded, compilations, again) == (saved, 0, losses)
     assert [p.name for p in tmp_path.iterdir()] == ["step.bundle"]
+
+
+def test_what_was_loaded_can_be_saved_again(tmp_path):
+    first, second, third = (str(tmp_path / name) for name in ("first", "second", "third"))
+    folder = tmp_path / "cache"
+    on_disk = {"TORCHTPU_CACHE": "1", "TORCHTPU_CACHE_DIR": str(folder)}
+    saved, compilations, losses = run("save", first, **on_disk)
+    assert compilations == saved
+    # From the disk cache, from another bundle, and from a disk cache whose files are gone when the bundle is written.
+    assert run("save", second, **on_disk) == [saved, 0, losses]
+    assert run("load", second) == [saved, 0, losses]
+    assert run("both", second, COPY=third) == [saved, 0, losses]
+    assert run("load", third) == [saved, 0, losses]
+    assert run("save", third, FORGET=str(folder), **on_disk) == [saved, 0, losses]
+    assert run("load", third) == [saved, 0, losses]
 
 
 def test_other_files_are_refused(tmp_path):

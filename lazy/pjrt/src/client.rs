@@ -172,7 +172,9 @@ impl Client {
         // SAFETY: the client and the bytes are alive during the call; the executable is then ours.
         unsafe {
             call!(&self.plugin, PJRT_Executable_DeserializeAndLoad, &mut args)?;
-            Executable::from_raw(args.loaded, self.clone(), parameters)
+            let mut executable = Executable::from_raw(args.loaded, self.clone(), parameters)?;
+            executable.mark_deserialized();
+            Ok(executable)
         }
     }
 

@@ -22,6 +22,7 @@ pub struct Compiled {
     platform_name: String,
     num_outputs: usize,
     parameters: Option<Vec<TensorType>>,
+    pub(crate) is_deserialized: bool,
 }
 
 // SAFETY: the C API lets any thread use an executable; the rest is plain data.
@@ -46,7 +47,7 @@ impl Compiled {
         platform_name: String,
         parameters: Option<Vec<TensorType>>,
     ) -> Result<Compiled> {
-        let mut compiled = Compiled { raw, plugin, platform_name, num_outputs: 0, parameters };
+        let mut compiled = Compiled { raw, plugin, platform_name, num_outputs: 0, parameters, is_deserialized: false };
         let mut args = SizeArgs::new();
         args.handle = raw;
         // SAFETY: the executable is alive.
@@ -167,7 +168,16 @@ impl Compiled {
 
     /// The executable as bytes for [`Client::deserialize`](crate::Client::deserialize): the plugin's own form, with a header
     /// that says where they belong, a checksum, and the parameter types.
+    ///
+    /// # Errors
+    ///
+    /// `FailedPrecondition` for an executable that was itself made of bytes: XLA:CPU keeps no object code of it, and would write bytes
+    /// whose functions are missing. The plugin's own error otherwise.
     pub fn serialize(&self) -> Result<Vec<u8>> {
+        if self.is_deserialized {
+            let message = "the executable was made of serialized bytes: keep those".to_string();
+            return Err(Error::new(Code::FailedPrecondition, "serialize", message));
+        }
         let mut args = SerializeArgs::new();
         args.executable = self.raw;
         // SAFETY: the executable is alive; the bytes live until the deleter is called with what backs them.
@@ -181,6 +191,11 @@ impl Compiled {
             }
             Ok(sealed)
         }
+    }
+
+    /// Whether the executable was made of bytes, by [`Client::deserialize`](crate::Client::deserialize).
+    pub fn is_deserialized(&self) -> bool {
+        self.is_deserialized
     }
 
     /// The optimised program, in XLA's own form `hlo_with_config`.

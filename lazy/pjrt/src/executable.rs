@@ -79,6 +79,10 @@ impl Executable {
         Ok(Executable { compiled, loaded, num_devices: devices.count })
     }
 
+    pub(crate) fn mark_deserialized(&mut self) {
+        self.compiled.is_deserialized = true;
+    }
+
     /// The client.
     pub fn client(&self) -> &Arc<Client> {
         &self.loaded.client

@@ -194,6 +194,9 @@ fn serialised_executables_run() {
     assert_eq!(floats(&executable.execute(&[&a, &a], &[]).unwrap()[0]), [2.; 6]);
     assert_eq!(executable.parameters().len(), 2);
     assert!(error_of(executable.execute(&[&a], &[])).message().contains("takes 2 arguments"));
+    // XLA:CPU would write them without their functions.
+    assert!(executable.is_deserialized());
+    assert_eq!(error_of(executable.serialize()).code(), Code::FailedPrecondition);
 }
 
 #[test]

@@ -523,10 +523,20 @@ impl Engine {
         let mut executables = Vec::new();
         for c in self.cache.recent(usize::MAX) {
             let text = lower::module(&c.form, &c.form.outputs, device.platform).map_err(|f| f.error())?.text;
-            match c.executable.serialize() {
-                Ok(bytes) => {
-                    executables.push((bundle::key(&device.options(&options::list(c.form.options)), &text), bytes));
-                }
+            let options = options::list(c.form.options);
+            let key = bundle::key(&device.options(&options), &text);
+            // An executable made of bytes is not written again: the bytes are taken from where they came from. What was deleted there is
+            // compiled.
+            let known = c.executable.is_deserialized().then(|| {
+                bundle::find(|| key).or_else(|| device.disk.as_ref()?.load(&device.disk_key(&text, &options)))
+            });
+            let written = match known {
+                None => c.executable.serialize(),
+                Some(Some(bytes)) => Ok(bytes),
+                Some(None) => device.compile(&text, &options).and_then(|e| e.serialize()),
+            };
+            match written {
+                Ok(bytes) => executables.push((key, bytes)),
                 Err(e) => launching::log_unserialisable(&e),
             }
         }
