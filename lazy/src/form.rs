@@ -113,6 +113,14 @@ impl Form {
         let end = self.nodes.get(i + 1).map_or(self.inputs.len(), |n| n.first_input as usize);
         &self.inputs[self.nodes[i].first_input as usize..end]
     }
+    /// What is known of an input; nothing of a number.
+    pub(crate) fn meta_of(&self, input: Input) -> Option<&Meta> {
+        match input.source() {
+            Source::Value(v) => Some(&self.values[v]),
+            Source::Arg(a) => Some(&self.args[a].meta),
+            Source::Number(..) => None,
+        }
+    }
     /// Positions of the values that node `i` computes.
     pub(crate) fn values_of(&self, i: usize) -> std::ops::Range<usize> {
         let end = self.nodes.get(i + 1).map_or(self.values.len(), |n| n.first_value as usize);

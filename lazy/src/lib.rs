@@ -60,6 +60,7 @@ mod event;
 mod explain;
 mod families;
 mod form;
+mod growing;
 mod interpret;
 mod kernels;
 mod lower;

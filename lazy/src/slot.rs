@@ -75,6 +75,8 @@ pub(crate) struct Slot {
     pub(crate) readers: AtomicU32,
     /// Whether the pool takes its buffer when it is gone.
     is_pooled: AtomicBool,
+    /// Whether the host part of a [divided](crate::growing) program made it.
+    pub(crate) has_grown: AtomicBool,
     /// The stream whose segments read it; [`SEVERAL`], or [`NOBODY`].
     user: AtomicU32,
 }
@@ -137,6 +139,7 @@ impl Slot {
             readers: AtomicU32::new(0),
             user: AtomicU32::new(NOBODY),
             is_pooled: AtomicBool::new(false),
+            has_grown: AtomicBool::new(false),
         }
     }
     pub(crate) fn ready(meta: Meta, buffer: Buffer) -> Slot {
@@ -183,6 +186,7 @@ impl Slot {
             Some(Ok(held)) => {
                 metrics::sub_live_bytes(own.meta.bytes().unwrap_or(0));
                 to.is_pooled.store(*own.is_pooled.get_mut(), Relaxed);
+                to.has_grown.store(*own.has_grown.get_mut(), Relaxed);
                 if let Some(o) = own.origin.get() {
                     let _ = to.origin.set(o.clone());
                 }
@@ -206,19 +210,23 @@ impl Slot {
     /// The value in host memory, once it is computed.
     ///
     /// # Errors
-    /// Why it could not be computed; that the host cannot read the device's memory.
+    /// Why it could not be computed.
     pub(crate) fn on_host(&self) -> Result<HostValue, Arc<Failure>> {
         let held = self.wait().map_err(Arc::clone)?;
         if let Some(host) = &held.host {
             return Ok((**host).clone());
         }
         let buffer = held.buffer(&self.meta)?.clone();
-        let view = HostView::new(buffer).map_err(|e| self.computing(&e))?;
-        let Some(view) = view else {
-            return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the host cannot read the device's memory")));
+        let view = HostView::new(buffer.clone()).map_err(|e| self.computing(&e))?;
+        let value = match view {
+            Some(view) => HostValue::shared(&self.meta, Arc::new(view)),
+            None => {
+                let mut bytes = vec![0; self.meta.bytes().unwrap_or(0)];
+                buffer.to_host(&mut bytes).map_err(|e| self.computing(&e))?;
+                HostValue::shared(&self.meta, Arc::new(bytes))
+            }
         };
-        HostValue::shared(&self.meta, Arc::new(view))
-            .map_err(|e| Arc::new(Failure::new(e.kind(), e.message().to_string())))
+        value.map_err(|e| Arc::new(Failure::new(e.kind(), e.message().to_string())))
     }
     /// Copies the value's bytes once it is computed.
     pub(crate) fn copy_to(&self, out: &mut [u8]) -> Result<(), Arc<Failure>> {

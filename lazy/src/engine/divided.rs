@@ -1,13 +1,22 @@
-//! Launching a program in pieces: see [`crate::pieces`].
+//! Launching a program in pieces: see [`crate::pieces`] and [`crate::growing`].
 
 use super::launching::warn_of_compilations;
-use super::{Compiling, Engine, Launched, Outputs, Segment};
+use super::{Body, Compiling, Engine, Launched, Outputs, Segment};
 use crate::device::Device;
 use crate::form::{Form, Source};
+use crate::growing;
 use crate::metrics::CutReason;
 use crate::pieces::Whole;
+use crate::plan::Plan;
 use crate::slot::{Failure, Slot};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a program is for.
+pub(super) enum Target<'a> {
+    Device(&'static Device),
+    Plan(&'a Plan),
+}
 
 /// Which piece reads what last: pieces may destroy what comes after them nobody reads.
 struct LastReaders {
@@ -37,23 +46,19 @@ impl LastReaders {
 }
 
 impl Engine {
-    /// Computes a segment piece by piece. A piece that fails, fails what depends on it.
+    /// Computes a segment piece by piece, those of `is_on_host` on the host. A piece that fails, fails what depends on it.
     #[cold]
     pub(super) fn launch_pieces(
         &self,
-        device: &'static Device,
-        hash: u64,
+        target: Target<'_>,
         segment: Segment,
         pieces: &[Vec<usize>],
-        compile: Option<Whole>,
+        is_on_host: impl Fn(usize) -> bool,
     ) -> Result<(), Arc<Failure>> {
         if let Some(before) = self.background_of(segment.stream) {
             before.wait(); // A piece may destroy what that one reads.
         }
-        let Segment { body, outputs, reason, stream, debug, first: _ } = segment;
-        if let Some(whole) = compile {
-            self.compile_meanwhile(device, hash, &body.form, reason, Owed(whole));
-        }
+        let Segment { body, outputs, reason: _, stream, debug, first: _ } = segment;
         let form = &body.form;
         let last = LastReaders::new(form, pieces);
         let mut slots: Vec<Option<Arc<Slot>>> = vec![None; form.values.len()];
@@ -67,7 +72,7 @@ impl Engine {
             place[v] = Some(slot.clone());
         }
         let (mut result, mut compiled_ops) = (Ok(()), 0);
-        for (p, nodes) in pieces.iter().enumerate() {
+        for (p, nodes) in pieces.iter().enumerate().filter(|(_, nodes)| !nodes.is_empty()) {
             let values: Vec<u32> = nodes
                 .iter()
                 .flat_map(|&n| form.values_of(n))
@@ -88,17 +93,18 @@ impl Engine {
                 slots[v as usize].get_or_insert_with(|| Arc::new(Slot::empty(form.values[v as usize]))).clone()
             });
             let results = Outputs(results.collect());
-            let mut piece =
-                Segment { body: part, outputs: results, reason: CutReason::Piece, debug, stream, first: None };
-            let (hash, found) = self.look_up(&mut piece.body);
-            let compiled = found.map_or_else(
-                || {
-                    compiled_ops += nodes.len();
-                    self.compile(device, hash, &piece.body.form, piece.reason)
-                },
-                Ok,
-            );
-            let launched = self.launch_after(None, device, compiled, piece);
+            let piece = Segment { body: part, outputs: results, reason: CutReason::Piece, debug, stream, first: None };
+            if is_on_host(p) {
+                piece.outputs.0.iter().for_each(|s| s.has_grown.store(true, Relaxed));
+            }
+            let launched = match &target {
+                Target::Device(device) => self.launch_piece(device, piece, is_on_host(p), &mut compiled_ops),
+                Target::Plan(_) if is_on_host(p) => {
+                    piece.outputs.0.iter().for_each(|s| s.plan());
+                    self.finish(piece, Ok(()))
+                }
+                Target::Plan(plan) => self.plan(plan, piece),
+            };
             result = result.and(launched);
             // What no piece reads any more is freed, or given to who waits for it.
             for v in (0..slots.len()).filter(|&v| last.of_values[v] == Some(p)) {
@@ -114,8 +120,43 @@ impl Engine {
         result
     }
 
+    /// How to divide a segment that has no executable, if [its sizes change](crate::growing).
+    pub(super) fn divide_growing(&self, body: &Body) -> Option<growing::Division> {
+        self.growing.divide(&body.form, |a| body.slots[a].has_grown.load(Relaxed))
+    }
+
+    /// Computes a piece; adds the ops that were compiled for it.
+    fn launch_piece(
+        &self,
+        device: &Device,
+        mut piece: Segment,
+        is_on_host: bool,
+        compiled_ops: &mut usize,
+    ) -> Result<(), Arc<Failure>> {
+        if is_on_host && let Some(result) = self.interpret(&piece.body, &piece.outputs, None) {
+            return self.finish(piece, result);
+        }
+        let (hash, found) = self.look_up(&mut piece.body);
+        let compiled = found.map_or_else(
+            || {
+                *compiled_ops += piece.body.form.nodes.len();
+                self.compile(device, hash, &piece.body.form, piece.reason)
+            },
+            Ok,
+        );
+        self.launch_after(None, device, compiled, piece)
+    }
+
     /// Compiles a program that comes often on a thread of its own.
-    fn compile_meanwhile(&self, device: &'static Device, hash: u64, form: &Form, reason: CutReason, owed: Owed) {
+    pub(super) fn compile_meanwhile(
+        &self,
+        device: &'static Device,
+        hash: u64,
+        form: &Form,
+        reason: CutReason,
+        whole: Whole,
+    ) {
+        let owed = Owed(whole);
         let launched = Arc::new(Launched::new());
         self.compiling.lock().push(Compiling { wanted: None, launched: launched.clone() });
         let form = form.clone();

@@ -1,5 +1,6 @@
 //! From a segment to values: find or compile its executable, launch it, here or in the background.
 
+use super::divided::Target;
 use super::{
     Body, Compiling, Engine, InFlight, Launched, MAX_BACKGROUND, MAX_IN_FLIGHT_FUSED, MAX_IN_FLIGHT_STRICT, Outputs,
     Segment,
@@ -13,7 +14,7 @@ use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::{Failure, Slot};
-use crate::{bundle, device, explain, form, metrics, mode, options, pieces, plan, precision};
+use crate::{bundle, device, explain, form, growing, metrics, mode, options, pieces, plan, precision};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;
@@ -73,10 +74,18 @@ impl Engine {
                         None => self.interpreter.refuses(hash),
                     }
                 }
+                if !segment.debug
+                    && let Some(parts) = self.divide_growing(&segment.body)
+                {
+                    return self.launch_pieces(Target::Device(device), segment, &parts, |p| p != growing::ON_DEVICE);
+                }
                 let plan = || self.pieces.plan(hash, &segment.body.form, !segment.reason.is_inside_step());
                 match plan().filter(|_| !segment.debug) {
                     Some(Plan::Pieces { pieces, compile }) => {
-                        return self.launch_pieces(device, hash, segment, &pieces, compile);
+                        if let Some(whole) = compile {
+                            self.compile_meanwhile(device, hash, &segment.body.form, segment.reason, whole);
+                        }
+                        return self.launch_pieces(Target::Device(device), segment, &pieces, |_| false);
                     }
                     Some(Plan::Whole(whole)) => match whole.wait() {
                         Some(whole) if whole.form == segment.body.form => {

@@ -24,6 +24,7 @@ use crate::cache::ProcessCache;
 use crate::device::{self, Device};
 use crate::families::Families;
 use crate::form::{DTYPES, Form, Input, MAX_ITEMS};
+use crate::growing::Growing;
 use crate::interpret::{Interpret, Interpreter};
 use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::pieces::{Divide, Pieces};
@@ -229,6 +230,7 @@ pub(crate) struct Engine {
     checks: Mutex<Vec<Check>>,
     cache: ProcessCache,
     families: Families,
+    growing: Growing,
     pieces: Pieces,
     interpreter: Interpreter,
     in_flight: Mutex<VecDeque<InFlight>>,
@@ -272,6 +274,7 @@ impl Default for Engine {
             checks: Mutex::default(),
             cache: ProcessCache::default(),
             families: Families::default(),
+            growing: Growing::default(),
             pieces: Pieces::from_environment(),
             interpreter: Interpreter::from_environment(),
             in_flight: Mutex::default(),
@@ -547,6 +550,7 @@ impl Engine {
     pub(crate) fn clear_cache(&self) {
         self.cache.clear();
         self.families.clear();
+        self.growing.clear();
         self.pieces.clear();
         self.interpreter.clear();
     }

@@ -1,10 +1,11 @@
 //! Segments of a planned device: see [`crate::plan`].
 
+use super::divided::Target;
 use super::{Engine, Entry, Segment, State};
-use crate::lower;
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::plan::Plan;
 use crate::slot::Failure;
+use crate::{growing, lower};
 use std::sync::Arc;
 use torchtpu_stablehlo::Platform;
 
@@ -13,11 +14,18 @@ impl Engine {
     #[cold]
     pub(super) fn plan(&self, plan: &Plan, mut segment: Segment) -> Result<(), Arc<Failure>> {
         let body = &mut segment.body;
-        // As on a device: programs that differ only in where they read and write become one.
-        if !plan.knows(body.hash, &body.form)
-            && let Some((general, _)) = self.families.generalize(&mut body.form)
-        {
-            body.hash = general;
+        // As on a device: programs that differ only in where they read and write become one, and one that differs from an earlier one
+        // by small sizes is divided.
+        if !plan.knows(body.hash, &body.form) {
+            if let Some((general, _)) = self.families.generalize(&mut body.form) {
+                body.hash = general;
+            }
+            if segment.reason != CutReason::Piece
+                && !plan.knows(body.hash, &body.form)
+                && let Some(parts) = self.divide_growing(body)
+            {
+                return self.launch_pieces(Target::Plan(plan), segment, &parts, |p| p != growing::ON_DEVICE);
+            }
         }
         let (hash, form) = (body.hash, &body.form);
         let argument_bytes = body.slots.iter().map(|s| s.meta.bytes().unwrap_or(0)).sum();

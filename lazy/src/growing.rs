@@ -1,0 +1,167 @@
+//! Programs that come again with other sizes of a few small values.
+//!
+//! `ids = torch.cat([ids, next], 1)` makes the program around it a new one at every turn of a loop, and compiling one takes longer
+//! than the whole turn. So when a program has no executable and differs from an earlier one by sizes, its ops are told apart: those
+//! that read or compute values of changing sizes run on the host, and the others are a program of their own, which stays the same.
+//! An element that is appended to what leaves the program tells as much, before any size has changed.
+//!
+//! Only integers and truth values are computed so, which are the same whoever computes them, and only small ones: positions, masks
+//! and ids.
+
+use crate::form::{Form, Input, Source, mix};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use std::array;
+use torchtpu_tensor::op::Prim;
+
+/// Longer programs are not looked at: what grows in them is seldom all that changes.
+const MAX_OPS: usize = 1 << 10;
+/// So many ops are run on the host at most, on values that all together take so few bytes.
+const HOST_OPS: usize = 32;
+const HOST_BYTES: usize = 256 << 10;
+/// Beyond so many kinds of programs, all are forgotten.
+const MAX_KINDS: usize = 1 << 10;
+
+/// The nodes of a program: those on the host that come first, those on the device, those on the host that come last.
+pub(crate) type Division = [Vec<usize>; 3];
+/// Which part of a [`Division`] runs on the device.
+pub(crate) const ON_DEVICE: usize = 1;
+
+/// The first program of each kind: of the same ops, whatever the sizes.
+#[derive(Default)]
+pub(crate) struct Growing(Mutex<FxHashMap<u64, Form>>);
+
+impl Growing {
+    /// Hears of a form that has no executable; says how to divide it, if it should be. `has_grown` tells the arguments that the host
+    /// part of an earlier program made.
+    pub(crate) fn divide(&self, form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Division> {
+        if form.nodes.len() > MAX_OPS {
+            return None;
+        }
+        let kind = hash_without_sizes(form);
+        let mut known = self.0.lock();
+        let resized = match known.get(&kind) {
+            Some(first) => resized(form, first),
+            None => {
+                if known.len() >= MAX_KINDS {
+                    known.clear();
+                }
+                known.insert(kind, form.clone());
+                None
+            }
+        };
+        drop(known);
+        resized.or_else(|| appending(form, has_grown)).and_then(|on_host| divide(form, &on_host))
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+fn hash_without_sizes(form: &Form) -> u64 {
+    let mut hash = u64::from(form.is_pooled) | (form.precision as u64) << 1 | u64::from(form.options) << 8;
+    for n in &form.nodes {
+        hash = n.op.name().bytes().fold(mix(hash, n.offsets.into()), |h, b| mix(h, b.into()));
+    }
+    hash = form.inputs.iter().fold(hash, |h, input| mix(h, input.0.into()));
+    let metas = form.args.iter().map(|a| &a.meta).chain(&form.values);
+    hash = metas.fold(hash, |h, m| mix(h, m.dtype as u64 | (m.dims.len() as u64) << 8));
+    form.outputs.iter().fold(hash, |h, &o| mix(h, o.into()))
+}
+
+/// Which nodes read or compute values whose sizes are others than in `first`, a form of the same kind; `None` where no size is.
+fn resized(form: &Form, first: &Form) -> Option<Vec<bool>> {
+    let same_wiring = form.inputs == first.inputs && form.outputs == first.outputs && form.numbers == first.numbers;
+    let same_lists = form.nodes.len() == first.nodes.len() && form.args.len() == first.args.len();
+    if !same_wiring || !same_lists || form.values.len() != first.values.len() {
+        return None;
+    }
+    let value_changes = |v: usize| form.values[v] != first.values[v];
+    let input_changes = |input: &Input| match input.source() {
+        Source::Value(v) => value_changes(v),
+        Source::Arg(a) => form.args[a].meta != first.args[a].meta,
+        Source::Number(..) => false,
+    };
+    let resizes = |n: usize| form.inputs_of(n).iter().any(input_changes) || form.values_of(n).any(value_changes);
+    let nodes = 0..form.nodes.len();
+    nodes.clone().any(resizes).then(|| nodes.map(|n| resizes(n) || form.nodes[n].op != first.nodes[n].op).collect())
+}
+
+/// Which nodes append an element to a value and give the result away, and which read what has grown so; `None` where no node does.
+fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>> {
+    let mut is_read = vec![false; form.values.len()];
+    for input in &form.inputs {
+        if let Source::Value(v) = input.source() {
+            is_read[v] = true;
+        }
+    }
+    let appends = |n: usize| {
+        let (Prim::Cat(cat), [x, y]) = (&form.nodes[n].op, form.inputs_of(n)) else { return false };
+        let (Some(x), Some(y), result) = (form.meta_of(*x), form.meta_of(*y), form.values_of(n).start) else {
+            return false;
+        };
+        let is_one_more = x.dims[cat.dim] > 1 && y.dims[cat.dim] == 1;
+        is_one_more && !is_read[result] && form.outputs.contains(&(result as u32))
+    };
+    let mut on_host = vec![false; form.nodes.len()];
+    // What is made of a grown value, element by element, has grown too.
+    let mut value_has_grown = vec![false; form.values.len()];
+    for n in 0..form.nodes.len() {
+        let is_grown = |input: &&Input| match input.source() {
+            Source::Value(v) => value_has_grown[v],
+            Source::Arg(a) => has_grown(a),
+            Source::Number(..) => false,
+        };
+        let grown = form.inputs_of(n).iter().find(is_grown).and_then(|&input| form.meta_of(input));
+        on_host[n] = (grown.is_some() || appends(n)) && exact_bytes(form, n).is_some();
+        if let Some(grown) = grown
+            && on_host[n]
+        {
+            form.values_of(n).for_each(|v| value_has_grown[v] = form.values[v].numel() == grown.numel());
+        }
+    }
+    on_host.contains(&true).then_some(on_host)
+}
+
+/// The parts of a form of which these nodes run on the host. `None` where that is too much for the host, or would not be exact, or the
+/// device would be waited for twice.
+fn divide(form: &Form, on_host: &[bool]) -> Option<Division> {
+    let needed = form.needed(&form.outputs);
+    let (mut parts, mut part_of_value): (Division, _) = (array::from_fn(|_| Vec::new()), vec![0; form.values.len()]);
+    let mut host_bytes = 0usize;
+    for n in (0..form.nodes.len()).filter(|&n| needed[n]) {
+        let after = form.inputs_of(n).iter().map(|input| match input.source() {
+            Source::Value(v) => part_of_value[v],
+            _ => 0,
+        });
+        let part = match (on_host[n], after.max().unwrap_or(0)) {
+            (true, 0) => 0,
+            (true, _) => 2,
+            (false, 0 | ON_DEVICE) => ON_DEVICE,
+            (false, _) => return None,
+        };
+        if on_host[n] {
+            host_bytes = host_bytes.saturating_add(exact_bytes(form, n)?);
+        }
+        part_of_value[form.values_of(n)].fill(part);
+        parts[part].push(n);
+    }
+    (parts[0].len() + parts[2].len() <= HOST_OPS && host_bytes <= HOST_BYTES).then_some(parts)
+}
+
+/// The bytes that a node reads and computes on the host; `None` where that would not be exact.
+fn exact_bytes(form: &Form, n: usize) -> Option<usize> {
+    let op = &form.nodes[n].op;
+    let metas =
+        form.inputs_of(n).iter().filter_map(|&input| form.meta_of(input)).chain(&form.values[form.values_of(n)]);
+    let can_run = op.has_kernel() || op.is_view();
+    let mut bytes = 0usize;
+    for meta in metas {
+        if meta.dtype.is_inexact() {
+            return None;
+        }
+        bytes = bytes.saturating_add(meta.bytes()?);
+    }
+    can_run.then_some(bytes)
+}
