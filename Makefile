@@ -9,6 +9,11 @@
 #
 #   make tpu-ratio  programs for TPUs against the same models in JAX, by the compiler's estimates; ROW="digits small_gpt" for some
 #
+# On a machine with an accelerator. They build and download nothing: WHEEL=pytpu.whl DATA=folder, see benches/machine_check/run.py
+#
+#   make device-check  an NVIDIA GPU and the CUDA plugin for PJRT: recorded cases and workloads, in 9 minutes
+#   make tpu-check     a TPU VM: modes, steps beside their plans, recorded cases and workloads; has not been run yet
+#
 # What takes long, for `make nightly`:
 #
 #   make ecosystem  programs of twenty libraries on cpu and tpu: see docs/ecosystem.md
@@ -30,7 +35,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel torch-shim tpu-ratio ecosystem develop clean nightly attack fuzz asan miri
+.PHONY: demo test bench wheel torch-shim tpu-ratio device-check tpu-check ecosystem develop clean nightly attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -40,6 +45,12 @@ test: $(TEST_SITE)/.installed
 
 bench: $(VENV)/.installed
 	$(PY) tests/summary.py --bench
+
+device-check:
+	$(PYTHON) benches/machine_check/run.py gpu --wheel '$(WHEEL)' --data '$(DATA)'
+
+tpu-check:
+	$(PYTHON) benches/machine_check/run.py tpu --wheel '$(WHEEL)' --data '$(DATA)'
 
 tpu-ratio: $(VENV)/.installed
 	$(PY) benches/tpu_ratio/run.py $(ROW)
