@@ -43,7 +43,7 @@ use std::thread::JoinHandle;
 use steps::Step;
 use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_tensor::backend::DeferredError;
-use torchtpu_tensor::{Error, ErrorKind, Result};
+use torchtpu_tensor::{Error, ErrorKind, Result, site};
 
 /// On XLA:CPU, whose compiler takes longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
@@ -499,6 +499,7 @@ impl Engine {
         self.early_ops.store(asked.early_ops.unwrap_or(usize::MAX), Relaxed);
         self.multiplies_in_passes.store(!is_cpu, Relaxed);
         self.cuts_steps_lazily.store(!is_cpu, Relaxed);
+        site::set_on(!is_cpu);
         self.interpreter.set_possible(is_cpu);
         self.pools.store(is_cpu && makes_buffers, Relaxed);
     }
