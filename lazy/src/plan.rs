@@ -26,6 +26,8 @@ pub enum Reads {
     Zeros,
     /// An error.
     Raise,
+    /// Zeros, and the program goes on: it is not launched for the value. Shows what reads cost.
+    Skip,
 }
 
 /// What a plan has found out.
@@ -240,6 +242,11 @@ impl Plan {
             _ => slot.plan(),
         }
         slot
+    }
+
+    /// Whether a read launches nothing.
+    pub(crate) fn skips_reads(&self) -> bool {
+        self.reads == Reads::Skip
     }
 
     /// What a read gives.

@@ -25,9 +25,13 @@ fn given(report: &PlanReport) -> PyResult<Given> {
 }
 
 #[pyfunction]
-fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, raises: bool) -> PyResult<()> {
+fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, reads: &str) -> PyResult<()> {
     let targets = targets.into_iter().map(target).collect();
-    let reads = if raises { Reads::Raise } else { Reads::Zeros };
+    let reads = match reads {
+        "raise" => Reads::Raise,
+        "skip" => Reads::Skip,
+        _ => Reads::Zeros,
+    };
     py.detach(|| plan::begin(targets, reads)).map_err(enter::exception)
 }
 
