@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use torchtpu_tensor::graph::{Edge, GradList, Leaf, LeafEdge, Node, NodeHooks, put};
 use torchtpu_tensor::hooks::check_result;
+use torchtpu_tensor::site::GradientOf;
 use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, saved, warning};
 
 /// A node that waits for its turn, ordered by number.
@@ -307,8 +308,9 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
         if run_it {
             before_step(&hooks, &mut g)?;
             let running = watch.enter(&node);
+            let gradient = GradientOf::begin(node.site());
             let grads = node.apply(&g, |e| targets.want(e)).map_err(|e| watch.failed(&node, e.in_op("backward")))?;
-            drop(running);
+            drop((running, gradient));
             if grads.len() > node.edges().len() {
                 return Err(Error::runtime(format!(
                     "function {} returned an incorrect number of gradients (expected {}, got {})",

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::site::{self, Site};
 use torchtpu_tensor::{DType, Meta};
 
 /// How many dtypes there are: numbers are packed by dtype.
@@ -88,6 +89,32 @@ pub(crate) struct Part {
     pub(crate) numbers: [Vec<usize>; DTYPES],
 }
 
+/// The [sites](site) of nodes, where they are known. All lists are equal: two segments that differ in their lines alone are one program.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Sites(Vec<Site>);
+
+impl PartialEq for Sites {
+    fn eq(&self, _: &Sites) -> bool {
+        true
+    }
+}
+impl Eq for Sites {}
+
+impl Sites {
+    /// Sets the site of node `node`, which comes after those that have one.
+    #[inline]
+    pub(crate) fn set(&mut self, node: usize, site: Site) {
+        if site != 0 {
+            self.0.resize(node, 0);
+            self.0.push(site);
+        }
+    }
+    /// The site of node `node`; 0 for none.
+    pub(crate) fn get(&self, node: usize) -> Site {
+        self.0.get(node).copied().unwrap_or(0)
+    }
+}
+
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Form {
@@ -105,6 +132,8 @@ pub(crate) struct Form {
     pub(crate) precision: Precision,
     /// The number of the compiler's [options](crate::options).
     pub(crate) options: u32,
+    /// Lines of the user's program. No part of the key.
+    pub(crate) sites: Sites,
 }
 
 impl Form {
@@ -198,6 +227,7 @@ impl Form {
                     }
                 });
             }
+            form.sites.set(form.nodes.len(), self.sites.get(i));
             form.nodes.push(Node { op: node.op.clone(), offsets: node.offsets, first_input, first_value });
             for v in self.values_of(i) {
                 new_value[v] = Some(Input::value(form.values.len() as u32));
@@ -209,7 +239,7 @@ impl Form {
         part
     }
     /// The node that computes each value.
-    fn producers(&self) -> Vec<usize> {
+    pub(crate) fn producers(&self) -> Vec<usize> {
         let mut producer = vec![0; self.values.len()];
         (0..self.nodes.len()).for_each(|n| producer[self.values_of(n)].fill(n));
         producer
@@ -358,7 +388,7 @@ impl Form {
         text.push_str(&format!("return %{wanted}\n"));
         text
     }
-    /// The largest values that nodes compute, for errors of memory: `float32[50000, 50000] (10 GB) of matmul, ...`.
+    /// The largest values that nodes compute, for errors of memory: `float32[50000, 50000] (10 GB) of matmul (train.py:31), ...`.
     pub(crate) fn largest(&self) -> String {
         let bytes = |v: usize| self.values[v].bytes().unwrap_or(usize::MAX);
         let mut all: Vec<(usize, usize)> = (0..self.nodes.len())
@@ -369,9 +399,16 @@ impl Form {
         let shown = |(v, n): &(usize, usize)| {
             let meta = &self.values[*v];
             let size = format!("{:.3} GB", bytes(*v) as f64 / 1e9);
-            format!("{}{:?} ({size}) of {}", meta.dtype.name(), &meta.dims[..], self.nodes[*n].op.name())
+            let name = self.nodes[*n].op.name();
+            format!("{}{:?} ({size}) of {name}{}", meta.dtype.name(), &meta.dims[..], self.line(*n))
         };
         all.iter().take(5).map(shown).collect::<Vec<_>>().join(", ")
+    }
+    /// The user's line of node `n` in brackets: ` (train.py:31)`; empty where it is not known.
+    fn line(&self, n: usize) -> String {
+        let site = self.sites.get(n);
+        let of = if site::is_backward(site) { "gradient of " } else { "" };
+        site::line(site).map_or_else(String::new, |l| format!(" ({of}{}:{})", l.file, l.line))
     }
     /// Empties every list and keeps the memory.
     pub(crate) fn clear(&mut self) {
@@ -384,6 +421,7 @@ impl Form {
         self.is_pooled = false;
         self.precision = Precision::default();
         self.options = 0;
+        self.sites.0.clear();
     }
     /// The ops' names, shortened: `add, mul (12 times), sum, ...`.
     pub(crate) fn summary(&self) -> String {

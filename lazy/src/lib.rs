@@ -71,6 +71,7 @@ mod pieces;
 pub mod plan;
 mod pool;
 mod precision;
+pub mod recorded;
 mod repeat;
 mod slot;
 

@@ -8,6 +8,7 @@ use crate::explain;
 use crate::form::Form;
 use crate::metrics::{self, COUNTERS, CutReason, count};
 use crate::options;
+use crate::recorded::{Place, Recorded, Shape};
 use crate::slot::{Failure, Slot};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
@@ -15,7 +16,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use torchtpu_tensor::host::HostValue;
-use torchtpu_tensor::{Error, Meta, Result};
+use torchtpu_tensor::{Error, Meta, Result, site};
 
 /// What a read of a value gives that nothing computed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -25,6 +26,8 @@ pub enum Reads {
     Zeros,
     /// An error.
     Raise,
+    /// Zeros, and the program goes on: it is not launched for the value. Shows what reads cost.
+    Skip,
 }
 
 /// What a plan has found out.
@@ -53,9 +56,13 @@ pub struct Program {
     pub why: String,
     /// How often it would run.
     pub launches: u64,
+    /// The largest values that its ops compute, with the lines of the user's program, as errors of memory name them.
+    pub largest: String,
     /// The StableHLO text.
     #[serde(skip)]
     pub text: Arc<str>,
+    #[serde(skip)]
+    form: Arc<Form>,
     /// What the compiler says, for each topology; or why it refused.
     pub reports: Vec<Compiled>,
 }
@@ -68,6 +75,13 @@ pub enum Compiled {
     Report(Box<Report>),
     /// It does not: the error.
     Error(String),
+}
+
+impl Program {
+    /// The ops and the results, for tools that look for a cause.
+    pub fn recorded(&self) -> Recorded {
+        Recorded::of(&self.form)
+    }
 }
 
 /// A training step of a plan.
@@ -83,8 +97,12 @@ pub struct Step {
     pub uploads: u64,
     /// Bytes of them.
     pub upload_bytes: u64,
+    /// The descriptions of them, in order.
+    pub inputs: Vec<Shape>,
     /// Values that the program read.
     pub reads: u64,
+    /// The lines of the user's program that read, in order.
+    pub read_lines: Vec<Place>,
 }
 
 pub(crate) struct Plan {
@@ -98,7 +116,7 @@ pub(crate) struct Plan {
 
 #[derive(Default)]
 struct State {
-    forms: FxHashMap<u64, Vec<(Form, usize)>>,
+    forms: FxHashMap<u64, Vec<(Arc<Form>, usize)>>,
     programs: Vec<Program>,
     steps: Vec<Step>,
     now: Step,
@@ -120,7 +138,7 @@ impl State {
 
     /// The program of a form.
     fn program(&self, hash: u64, form: &Form) -> Option<usize> {
-        self.forms.get(&hash)?.iter().find(|(f, _)| f == form).map(|(_, program)| *program)
+        self.forms.get(&hash)?.iter().find(|(f, _)| **f == *form).map(|(_, program)| *program)
     }
 }
 
@@ -212,8 +230,10 @@ impl Plan {
         /// What programs read back is small: sizes, lengths, flags.
         const MOST_KEPT: usize = 4096;
         let mut state = self.state.lock();
-        state.step().uploads += 1;
-        state.step().upload_bytes += bytes.len() as u64;
+        let step = state.step();
+        step.uploads += 1;
+        step.upload_bytes += bytes.len() as u64;
+        step.inputs.push(meta.into());
         drop(state);
         let slot = Slot::empty(*meta);
         let kept = (bytes.len() <= MOST_KEPT).then(|| HostValue::shared(meta, Arc::new(bytes.to_vec())));
@@ -224,9 +244,19 @@ impl Plan {
         slot
     }
 
+    /// Whether a read launches nothing.
+    pub(crate) fn skips_reads(&self) -> bool {
+        self.reads == Reads::Skip
+    }
+
     /// What a read gives.
     pub(crate) fn read(&self, out: &mut [u8]) -> Result<()> {
-        self.state.lock().step().reads += 1;
+        let place = Place::of(site::current());
+        let mut state = self.state.lock();
+        let step = state.step();
+        step.reads += 1;
+        step.read_lines.extend(place);
+        drop(state);
         if self.reads == Reads::Raise {
             return Err(Error::runtime("a planned device computes nothing, so this value cannot be read")
                 .note("torch.tpu.plan(..., reads=\"zeros\") gives zeros"));
@@ -280,17 +310,20 @@ impl Plan {
                     .collect();
                 state = self.state.lock();
                 let program = state.programs.len();
-                let why = explain::difference(form, state.forms.values().flatten().map(|(f, _)| f));
+                let why = explain::difference(form, state.forms.values().flatten().map(|(f, _)| &**f));
+                let form = Arc::new(form.clone());
                 state.programs.push(Program {
                     ops: form.nodes.len(),
                     summary: form.summary(),
                     cut: cut.name(),
                     why,
                     launches: 0,
+                    largest: form.largest(),
                     text,
+                    form: form.clone(),
                     reports,
                 });
-                state.forms.entry(hash).or_default().push((form.clone(), program));
+                state.forms.entry(hash).or_default().push((form, program));
                 program
             }
         };

@@ -41,6 +41,7 @@ mod panics;
 mod plan;
 mod random;
 mod safetensors;
+mod sites;
 mod size;
 mod table;
 mod tensor_type;
@@ -127,6 +128,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::register(m)?;
     safetensors::register(m)?;
     plan::register(m)?;
+    sites::register(m)?;
     tpu::register(m)?;
     panics::register(m)?;
     Ok(())

@@ -13,26 +13,35 @@ fn target((topology, options, num_partitions, memory_bytes): PyTarget) -> Target
     Target { topology, options, num_partitions, memory_bytes }
 }
 
-/// A report as JSON, and the StableHLO text of each program.
-fn given(report: &PlanReport) -> PyResult<(String, Vec<String>)> {
-    let json = serde_json::to_string(report).map_err(|e| PyValueError::new_err(e.to_string()))?;
-    Ok((json, report.programs.iter().map(|p| p.text.to_string()).collect()))
+/// A report as JSON, and of each program the StableHLO text and the recorded ops as JSON.
+type Given = (String, Vec<String>, Vec<String>);
+
+fn given(report: &PlanReport) -> PyResult<Given> {
+    let wrong = |e: serde_json::Error| PyValueError::new_err(e.to_string());
+    let json = serde_json::to_string(report).map_err(wrong)?;
+    let texts = report.programs.iter().map(|p| p.text.to_string()).collect();
+    let ops = report.programs.iter().map(|p| serde_json::to_string(&p.recorded()).map_err(wrong));
+    Ok((json, texts, ops.collect::<PyResult<_>>()?))
 }
 
 #[pyfunction]
-fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, raises: bool) -> PyResult<()> {
+fn _plan_begin(py: Python<'_>, targets: Vec<PyTarget>, reads: &str) -> PyResult<()> {
     let targets = targets.into_iter().map(target).collect();
-    let reads = if raises { Reads::Raise } else { Reads::Zeros };
+    let reads = match reads {
+        "raise" => Reads::Raise,
+        "skip" => Reads::Skip,
+        _ => Reads::Zeros,
+    };
     py.detach(|| plan::begin(targets, reads)).map_err(enter::exception)
 }
 
 #[pyfunction]
-fn _plan_report(py: Python<'_>) -> PyResult<(String, Vec<String>)> {
+fn _plan_report(py: Python<'_>) -> PyResult<Given> {
     given(&py.detach(plan::report).map_err(enter::exception)?)
 }
 
 #[pyfunction]
-fn _plan_end(py: Python<'_>, drop_pending: bool) -> PyResult<Option<(String, Vec<String>)>> {
+fn _plan_end(py: Python<'_>, drop_pending: bool) -> PyResult<Option<Given>> {
     py.detach(|| plan::end(drop_pending)).as_ref().map(given).transpose()
 }
 

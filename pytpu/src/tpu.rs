@@ -236,26 +236,8 @@ fn _tpu_set_max_segment_ops(n: usize) {
     lazy::set_max_segment_ops(n);
 }
 
-/// File and line of the innermost frame outside of this package.
-fn place() -> Option<String> {
-    Python::attach(|py| {
-        let package: String = py.import("pytpu").ok()?.getattr("__path__").ok()?.get_item(0).ok()?.extract().ok()?;
-        let mut frame = py.import("sys").ok()?.call_method0("_getframe").ok()?;
-        while !frame.is_none() {
-            let file: String = frame.getattr("f_code").ok()?.getattr("co_filename").ok()?.extract().ok()?;
-            if !file.starts_with(&package) {
-                let line: usize = frame.getattr("f_lineno").ok()?.extract().ok()?;
-                return Some(format!("{file}, line {line}"));
-            }
-            frame = frame.getattr("f_back").ok()?;
-        }
-        None
-    })
-}
-
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     lazy::install();
-    torchtpu_tensor::state::install_place(place);
     m.add_function(wrap_pyfunction!(_tpu_dump_graph, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_max_pending_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_max_segment_ops, m)?)?;

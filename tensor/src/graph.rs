@@ -9,6 +9,7 @@ pub use crate::block::LeafEdge;
 use crate::block::NewArc;
 use crate::op::{Grads, Prim, Saved};
 use crate::saved::{self, SavedTensor};
+use crate::site::{self, Site};
 use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::SmallVec;
 use std::any::Any;
@@ -231,6 +232,7 @@ pub struct NodeExtras {
 pub struct Node {
     rule: Rule,
     seq: u64,
+    site: Site,
     edges: SmallVec<[Edge; 2]>,
     outputs: SmallVec<[Meta; 1]>,
     kept: Mutex<Option<Kept>>,
@@ -244,6 +246,7 @@ impl Node {
         let node = Arc::new(Node {
             rule: Rule::Function(f),
             seq,
+            site: site::last(),
             edges,
             outputs,
             kept: Mutex::new(Some(Kept::default())),
@@ -256,6 +259,11 @@ impl Node {
     #[inline]
     pub fn seq(&self) -> u64 {
         self.seq
+    }
+    /// The line of the user's program that it comes from; 0 if that is not known.
+    #[inline]
+    pub fn site(&self) -> Site {
+        self.site
     }
     /// Where the gradients of the inputs go.
     #[inline]
@@ -557,6 +565,7 @@ fn record_small(op: Prim, a: &Tensor, b: Option<&Tensor>, y: &Tensor) -> Result<
     let seq = take_seq(seq);
     let node = NewArc::new().write(Node {
         seq,
+        site: site::last(),
         rule: Rule::Op(op),
         edges: SmallVec::from_buf_and_len([ea, eb], n),
         outputs: SmallVec::from_buf([*first]),
@@ -597,6 +606,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     let node = Arc::new(Node {
         rule: Rule::Op(op),
         seq: take_seq(seq),
+        site: site::last(),
         edges,
         outputs: y.iter().map(|t| *t.meta()).collect(),
         kept: Mutex::new(Some(kept)),

@@ -46,6 +46,7 @@ pub mod random;
 pub mod saved;
 mod scalar;
 pub mod schema;
+pub mod site;
 pub mod state;
 pub mod strides;
 pub mod view;

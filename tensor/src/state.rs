@@ -14,6 +14,10 @@ pub struct State {
     pub saved_hooks: Cell<bool>,
     /// Whether tensors that are made now are inference tensors; see [`set_inference`].
     pub inference: Cell<bool>,
+    /// [Site](crate::site) of the last op that was recorded.
+    pub(crate) site: Cell<crate::site::Site>,
+    /// Site of the op whose gradient is being computed; 0 for none.
+    pub(crate) forward_site: Cell<crate::site::Site>,
 }
 
 /// How many things make calls other than ordinary: an [observer](crate::dispatch::observe), threads with
@@ -21,7 +25,7 @@ pub struct State {
 pub(crate) static UNUSUAL: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 thread_local! {
-    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0), saved_hooks: Cell::new(false), inference: Cell::new(false) } };
+    static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0), saved_hooks: Cell::new(false), inference: Cell::new(false), site: Cell::new(0), forward_site: Cell::new(0) } };
 }
 
 /// The current thread's state.

@@ -23,6 +23,11 @@ def mlp(device="tpu"):
     return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)).to(device)
 
 
+def line_of(text):
+    """The first line of this file with `text`."""
+    return next(n for n, line in enumerate(pathlib.Path(__file__).read_text().splitlines(), 1) if text in line)
+
+
 def train(model, optimizers, steps, after=lambda o: o.zero_grad()):
     for _ in range(steps):
         x, y = torch.randn(16, 32).to("tpu"), torch.randint(0, 10, (16,)).to("tpu")
@@ -222,13 +227,42 @@ def test_checkpoints_take_less_memory():
         assert none > 1.2 * half > 1.2 * 1.2 * most, (none, half, most)
 
 
+def test_ops_and_reads_have_the_lines_of_the_script_and_gradients_those_of_their_ops():
+    with torch.tpu.plan(V5E) as plan:
+        for _ in range(2):
+            w = torch.ones(64, 32).to("tpu").requires_grad_()
+            y = torch.nn.functional.linear(torch.ones(8, 32).to("tpu"), w)  # the product
+            y.sum().backward()
+            w.grad.tolist()  # the read
+    (program,) = plan.programs
+    ops = program.recorded["ops"]
+    product, gradient = (next(op for op in ops if op["kind"] == kind) for kind in ("Linear", "Dot"))
+    assert product["place"] == gradient["place"] == {"file": __file__, "line": line_of("# the product")}
+    assert gradient["is_backward"] and not product["is_backward"]
+    assert product["inputs"] == [{"dtype": "float32", "dims": [8, 32]}, {"dtype": "float32", "dims": [64, 32]}]
+    (read,) = {place for step in plan.steps for place in step.read_lines}
+    assert read == (__file__, line_of("# the read")) and f":{line_of('# the read')})" in str(plan.report())
+    assert {shape for _, shape in plan.steps[0].inputs} == {(64, 32), (8, 32)}
+
+
+def test_lines_are_no_part_of_a_program():
+    with torch.tpu.plan(V5E) as plan:
+        x = torch.ones(8).to("tpu")
+        torch.tpu.mark_step()
+        y = x * 3
+        torch.tpu.mark_step()
+        z = x * 3
+    assert [p.launches for p in plan.programs] == [2]
+
+
 def test_what_does_not_fit_is_said():
     with torch.tpu.plan(V5E, hbm=100_000) as plan:
         y = torch.ones(200, 200, device="tpu") @ torch.ones(200, 200, device="tpu")
         del y
         y = torch.ones(200, 200).to("tpu") * 2
     assert not plan.programs[0].reports[V5E].fits()
-    assert "which does not fit" in str(plan.report())
+    text = str(plan.report())
+    assert "which does not fit" in text and re.search(r"float32\[200, 200\] \(0.000 GB\) of mm \(.*test_plan.py:\d+\)", text)
 
 
 def test_what_the_compiler_refuses_is_told_with_the_largest_values():
@@ -237,6 +271,7 @@ def test_what_the_compiler_refuses_is_told_with_the_largest_values():
         y = (x @ x).sin() @ x
     errors = [e for p in plan.programs for e in p.errors.values()]
     assert errors and "exceeds available HBM (15.75G)" in errors[-1] and "float32[50000, 50000] (10.000 GB) of mm" in errors[-1]
+    assert re.search(rf"of mm \({re.escape(__file__)}:{line_of('(x @ x).sin() @ x')}\)", errors[-1])
     assert "torch.utils.checkpoint" in errors[-1] and "refused" in str(plan.report())
     del y
 

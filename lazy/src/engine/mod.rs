@@ -44,7 +44,7 @@ use std::thread::JoinHandle;
 use steps::Step;
 use torchtpu_pjrt::{Buffer, Event};
 use torchtpu_tensor::backend::DeferredError;
-use torchtpu_tensor::{Error, ErrorKind, Result};
+use torchtpu_tensor::{Error, ErrorKind, Result, site};
 
 /// On XLA:CPU, whose compiler takes longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
@@ -352,6 +352,12 @@ impl Engine {
     }
 
     fn copy_out(&self, handle: u64, out: &mut [u8], reason: CutReason) -> Result<()> {
+        if let Some(plan) = plan::active()
+            && plan.skips_reads()
+            && matches!(self.recording.lock().entry(handle)?.state, State::Pending { .. })
+        {
+            return plan.read(out);
+        }
         let slot = self.slot(handle, reason)?;
         let _reading = Reading(&slot);
         if !plan::is_active()
@@ -502,6 +508,7 @@ impl Engine {
         self.early_ops.store(asked.early_ops.unwrap_or(usize::MAX), Relaxed);
         self.multiplies_in_passes.store(!is_cpu, Relaxed);
         self.cuts_steps_lazily.store(!is_cpu, Relaxed);
+        site::set_on(!is_cpu);
         self.interpreter.set_possible(is_cpu);
         self.pools.store(is_cpu && makes_buffers, Relaxed);
     }

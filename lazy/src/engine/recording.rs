@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_tensor::backend::Operand;
 use torchtpu_tensor::op::Prim;
-use torchtpu_tensor::{Error, Meta, Result};
+use torchtpu_tensor::{Error, Meta, Result, site};
 
 /// Tensors that are joined in such numbers were drawn from more: each is an argument of its own, even where it is one already.
 /// Otherwise which of them are the same would be part of the program, and every batch of a replay buffer a new one.
@@ -33,6 +33,8 @@ impl Engine {
         handles: &mut [u64],
     ) -> Result<Option<Box<Segment>>> {
         let mode = mode::get();
+        // Asks Python, so before the lock.
+        let site = site::current();
         let mut guard = self.recording.lock();
         let id = guard.stream();
         if guard.streams[id].step.is_over() && !guard.continues_step(id, x) {
@@ -98,6 +100,7 @@ impl Engine {
             let fills = if s.step.makes_state { &mut b.made_in_step } else { &mut b.small_fills };
             fills.push(b.form.nodes.len() as u32);
         }
+        b.form.sites.set(b.form.nodes.len(), site);
         b.form.nodes.push(node);
         // Turns of a loop that differ in a place alone are alike.
         let mut signature = if op.has_offsets() { form::hash_op(&op.without_offsets()) } else { op_hash };

@@ -141,6 +141,7 @@ impl Engine {
                 to.hash = mix(to.hash, u64::from(new.0));
                 to.form.inputs.push(new);
             }
+            to.form.sites.set(to.form.nodes.len(), old.sites.get(n));
             to.form.nodes.push(Node { op: op.clone(), offsets: 0, first_input, first_value });
             let values = old.values_of(n);
             to.hash = mix(to.hash, values.len() as u64);

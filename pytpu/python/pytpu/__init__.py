@@ -212,6 +212,7 @@ def _look_for_plugins():
 
 
 _look_for_plugins()
+_C._set_package_folder(_os.path.dirname(__file__))
 
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_C._tpu_quiesce)

@@ -23,7 +23,8 @@ class plan:
     Args:
         topology (str or list of str): the machines, such as ``"v5e:2x2"``. Several are separated by commas.
         hbm (int, optional): bytes of device memory to reckon with. Default: all that a device has.
-        reads (str): ``"zeros"``, with one warning, or ``"raise"``.
+        reads (str): what a read by the host gives: ``"zeros"``, with one warning; ``"raise"`` for an error; ``"skip"`` for zeros without
+            ending the program there, to see what reads cost.
         options (dict, optional): options of the compiler, such as ``{"xla_tpu_scoped_vmem_limit_kib": 65536}``.
 
     Example::
@@ -34,15 +35,15 @@ class plan:
     """
 
     def __init__(self, topology, *, hbm=None, reads="zeros", options=None):
-        if reads not in ("zeros", "raise"):
-            raise ValueError(f"torch.tpu.plan: reads: expected 'zeros' or 'raise', but got {reads!r}")
+        if reads not in ("zeros", "raise", "skip"):
+            raise ValueError(f"torch.tpu.plan: reads: expected 'zeros', 'raise' or 'skip', but got {reads!r}")
         self._given = _targets(topology, hbm, options, 1)
-        self._raises = reads == "raise"
+        self._reads = reads
         self._report = None
         self._is_active = False
 
     def __enter__(self):
-        _C._plan_begin(self._given, self._raises)
+        _C._plan_begin(self._given, self._reads)
         self._is_active, self._report = True, None
         return self
 

@@ -68,15 +68,17 @@ class ProgramReport:
 class PlannedProgram:
     """One program of a plan.
 
-    Attributes: `ops`, `summary` (names of the ops), `cut` (why it ended), `why` (how it differs from programs before), `launches`, `stablehlo` (its text), `reports` (a
-    `ProgramReport` for each topology that compiles it) and `errors` (the compiler's message for each that does not).
+    Attributes: `ops`, `summary` (names of the ops), `cut` (why it ended), `why` (how it differs from programs before), `launches`, `largest` (the
+    largest values that its ops compute, with the lines of the script), `stablehlo` (its text), `reports` (a `ProgramReport` for each topology
+    that compiles it) and `errors` (the compiler's message for each that does not).
     """
 
-    def __init__(self, fields, stablehlo, topologies, targets):
-        self.ops, self.summary, self.cut, self.why, self.launches = (
-            fields[k] for k in ("ops", "summary", "cut", "why", "launches")
+    def __init__(self, fields, stablehlo, recorded, topologies, targets):
+        self.ops, self.summary, self.cut, self.why, self.launches, self.largest = (
+            fields[k] for k in ("ops", "summary", "cut", "why", "launches", "largest")
         )
         self.stablehlo = stablehlo
+        self._recorded = recorded
         self.reports, self.errors = {}, {}
         for topology, found in zip(topologies, fields["reports"]):
             if "report" in found:
@@ -84,6 +86,12 @@ class PlannedProgram:
             else:
                 self.errors[topology] = found["error"]
         self._targets = dict(zip(topologies, targets))
+
+    @property
+    def recorded(self):
+        """The recorded ops as data: a dictionary of `ops`, each with its operands, results, attributes and line of the script, and of
+        `results`, the values that leave the program."""
+        return json.loads(self._recorded)
 
     def hlo(self, topology=None):
         """Return the optimised program as text, a line for each instruction. Compiles it again.
@@ -100,13 +108,15 @@ class PlannedProgram:
 class PlannedStep:
     """A training step of a plan, or what came after the last one.
 
-    Attributes: `programs` (places in the list of programs, in the order of their launches), `uploads`, `upload_bytes`, `reads`, and for
-    each topology `seconds`, `total_bytes` (at the launch that takes most, with what lies beside the program) and `resident_bytes`.
+    Attributes: `programs` (places in the list of programs, in the order of their launches), `uploads`, `upload_bytes`, `inputs` (dtype and
+    sizes of each upload), `reads`, `read_lines` (file and line of each read), and for each topology `seconds`, `total_bytes` (at the launch that takes most, with what lies beside the program) and `resident_bytes`.
     """
 
     def __init__(self, fields, topologies, programs):
         self.programs = fields["programs"]
         self.uploads, self.upload_bytes, self.reads = (fields[k] for k in ("uploads", "upload_bytes", "reads"))
+        self.inputs = [(i["dtype"], tuple(i["dims"])) for i in fields["inputs"]]
+        self.read_lines = [(p["file"], p["line"]) for p in fields["read_lines"]]
         self.total_bytes = dict(zip(topologies, fields["total_bytes"]))
         self.resident_bytes = dict(zip(topologies, fields["resident_bytes"]))
         self.seconds = {
@@ -124,10 +134,12 @@ class PlanReport:
     """
 
     def __init__(self, given, targets):
-        fields, texts = json.loads(given[0]), given[1]
+        fields, texts, recorded = json.loads(given[0]), given[1], given[2]
         self.topologies = fields["topologies"]
         self.memory_bytes = dict(zip(self.topologies, fields["memory_bytes"]))
-        self.programs = [PlannedProgram(p, t, self.topologies, targets) for p, t in zip(fields["programs"], texts)]
+        self.programs = [
+            PlannedProgram(p, text, ops, self.topologies, targets) for p, text, ops in zip(fields["programs"], texts, recorded)
+        ]
         self.steps = [PlannedStep(s, self.topologies, self.programs) for s in fields["steps"]]
         self._fields = fields
 
@@ -177,8 +189,10 @@ class PlanReport:
                 if step.uploads:
                     parts.append(f"{step.uploads} uploads of {_bytes(step.upload_bytes)}")
                 if step.reads:
-                    parts.append(f"{step.reads} reads by the host")
+                    parts.append(f"{step.reads} reads by the host{_lines(step.read_lines)}")
                 lines.append("  " + ", ".join(parts))
+                if total > memory:
+                    lines += [f"    the largest values of program {i}: {self.programs[i].largest}" for i in dict.fromkeys(step.programs)]
             for i, p in enumerate(self.programs[1:], 1):
                 lines.append(f"  program {i} is new: {p.why}")
             uncosted = {}
@@ -218,6 +232,17 @@ class PlanReport:
 
     def _repr_html_(self):
         return _page(self)
+
+
+_MOST_LINES = 3
+
+
+def _lines(places):
+    """The first few of some lines of the script, in brackets."""
+    different = list(dict.fromkeys(f"{file}:{line}" for file, line in places))
+    if not different:
+        return ""
+    return f" ({', '.join(different[:_MOST_LINES])}{', ...' if len(different) > _MOST_LINES else ''})"
 
 
 def _program_names(programs):

@@ -1,0 +1,138 @@
+//! The ops of a planned program as data, for tools that look for what makes it slow or large.
+
+use crate::form::{Form, Source};
+use serde::Serialize;
+use serde_json::{Value, json};
+use torchtpu_tensor::Meta;
+use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::site::{self, Site};
+
+/// A program: what was recorded, and what leaves it.
+#[derive(Clone, Serialize)]
+pub struct Recorded {
+    /// The ops in their order.
+    pub ops: Vec<Op>,
+    /// The results in their order.
+    pub results: Vec<Outcome>,
+}
+
+/// One recorded op.
+#[derive(Clone, Serialize)]
+pub struct Op {
+    /// The kind, such as `Linear`.
+    pub kind: &'static str,
+    /// Its name in traces, such as `linear`.
+    pub name: &'static str,
+    /// The line of the user's program.
+    pub place: Option<Place>,
+    /// Whether a backward pass recorded it. Its place is then that of the op it is the gradient of.
+    pub is_backward: bool,
+    /// The operands.
+    pub inputs: Vec<Shape>,
+    /// What it computes.
+    pub outputs: Vec<Shape>,
+    /// Attributes of products, convolutions and attention; null for other ops.
+    pub attributes: Value,
+}
+
+/// A value that leaves a program.
+#[derive(Clone, Serialize)]
+pub struct Outcome {
+    /// The op that computes it, by its place in the list.
+    pub op: usize,
+    /// Its description.
+    pub shape: Shape,
+    /// Bytes of it.
+    pub bytes: usize,
+    /// Whether it takes the memory of an argument.
+    pub is_aliased: bool,
+}
+
+/// Dtype and sizes of a value.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Shape {
+    /// Name of the dtype, such as `bfloat16`.
+    pub dtype: &'static str,
+    /// The sizes.
+    pub dims: Vec<usize>,
+}
+
+impl From<&Meta> for Shape {
+    fn from(meta: &Meta) -> Shape {
+        Shape { dtype: meta.dtype.name(), dims: meta.dims.to_vec() }
+    }
+}
+
+/// A line of the user's program.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl Place {
+    pub(crate) fn of(site: Site) -> Option<Place> {
+        site::line(site).map(|l| Place { file: l.file.to_string(), line: l.line })
+    }
+}
+
+impl Recorded {
+    pub(crate) fn of(form: &Form) -> Recorded {
+        let op = |n: usize| {
+            let node = &form.nodes[n];
+            let site = form.sites.get(n);
+            let input = |source: Source| match source {
+                Source::Value(v) => (&form.values[v]).into(),
+                Source::Arg(a) => (&form.args[a].meta).into(),
+                Source::Number(dtype, _) => Shape { dtype: dtype.name(), dims: Vec::new() },
+            };
+            Op {
+                kind: node.op.node(),
+                name: node.op.name(),
+                place: Place::of(site),
+                is_backward: site::is_backward(site),
+                inputs: form.inputs_of(n).iter().map(|i| input(i.source())).collect(),
+                outputs: form.values_of(n).map(|v| (&form.values[v]).into()).collect(),
+                attributes: attributes(&node.op),
+            }
+        };
+        let producer = form.producers();
+        let aliased = form.overwritten(&form.outputs);
+        let result = |(position, &v): (usize, &u32)| {
+            let meta = &form.values[v as usize];
+            Outcome {
+                op: producer[v as usize],
+                shape: meta.into(),
+                bytes: meta.bytes().unwrap_or(0),
+                is_aliased: aliased.iter().any(|a| a.1 == position),
+            }
+        };
+        Recorded {
+            ops: (0..form.nodes.len()).map(op).collect(),
+            results: form.outputs.iter().enumerate().map(result).collect(),
+        }
+    }
+}
+
+/// What a tool needs to make an op of the same kind with other sizes.
+fn attributes(op: &Prim) -> Value {
+    match op {
+        Prim::Dot(dot) => json!({ "ta": dot.ta, "tb": dot.tb }),
+        Prim::Attention(a) => {
+            json!({ "scale": a.scale.get(), "is_causal": a.is_causal, "mask": a.mask, "rows_first": a.rows_first })
+        }
+        Prim::Conv(conv) => {
+            let s = conv.0;
+            json!({
+                "stride": s.stride[..s.spatial],
+                "padding": s.pad[..s.spatial],
+                "dilation": s.w_dilation[..s.spatial],
+                "groups": s.groups,
+                "is_transposed": s.reverse || s.x_dilation != [1; 3],
+            })
+        }
+        _ => Value::Null,
+    }
+}

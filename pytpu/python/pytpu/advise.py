@@ -1,0 +1,104 @@
+"""``python -m pytpu.advise script.py --topology v5e:2x2``: what to change in a training script, by the numbers of the TPU's compiler.
+
+The script runs with device ``tpu`` planned: see `torch.tpu.plan`. It may say ``import torch`` or ``import pytpu``. What follows ``--``
+are its own arguments. Each advice names a line of the script, a change, and what the compiler says about both.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+from pytpu.tpu import _advice, _trial
+from pytpu.tpu._costs import Costs
+from pytpu.tpu._report import _bytes, _seconds
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="python -m pytpu.advise", description="Say what to change in a training script, by the numbers of the TPU's compiler.",
+        epilog="What follows -- are arguments of the script.",
+    )
+    parser.add_argument("script", help="the script; - for the standard input")
+    parser.add_argument("--topology", default="v5e:2x2", help="the machine (default: v5e:2x2)")
+    parser.add_argument("--steps", type=int, default=3, help="steps of the optimiser after which the script is ended (default: 3)")
+    parser.add_argument("--all", action="store_true", help="show what saves less than 1 %% of the step, too")
+    parser.add_argument("--no-batch", action="store_true", help="do not look for the largest batch that fits")
+    parser.add_argument("--json", metavar="FILE", help="write what was found there as JSON")
+    parser.add_argument("--hbm", type=float, metavar="GB", help="device memory to reckon with, in 10^9 bytes")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the compiler; may be repeated")
+    return parser
+
+
+def headline(step, topology):
+    """Return the first line: what a step costs as it is."""
+    fits = "" if step.fits() else ", which does not fit"
+    return (
+        f"{topology}, 1 chip: step {_seconds(step.seconds)} (compute {_seconds(step.compute_seconds)}, HBM "
+        f"{_seconds(step.memory_seconds)}), {100 * step.peak_share:.3g} % of peak; HBM {_bytes(step.total_bytes)} of "
+        f"{_bytes(step.memory_bytes)}{fits}; {_advice._count(len(step.planned.programs), 'program', 'programs')}, {step.ops:,} ops, "
+        f"{step.compile_seconds:.3g} s to compile"
+    )
+
+
+def main(argv=None):
+    """Run the command; returns its exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    split = argv.index("--") if "--" in argv else len(argv)
+    parser = _parser()
+    options = parser.parse_args(argv[:split])
+    if options.steps < 1:
+        parser.error(f"argument --steps: expected at least 1, but got {options.steps}")
+    if "," in options.topology:
+        parser.error(f"argument --topology: expected one machine, but got {options.topology}")
+    pairs = [o.partition("=") for o in options.option]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            parser.error(f"argument --option: expected NAME=VALUE, but got {name}{equals}")
+    machine = {
+        "topology": options.topology, "hbm": None if options.hbm is None else int(options.hbm * 1e9),
+        "options": {name: value for name, _, value in pairs},
+    }
+    text = sys.stdin.read() if options.script == "-" else None
+
+    def run(change=_trial.Change(), is_quiet=True):
+        return _trial.run(options.script, argv[split + 1:], machine, options.steps, change, text=text, is_quiet=is_quiet)
+
+    try:
+        first = run(is_quiet=False)
+    except RuntimeError as error:
+        print(f"python -m pytpu.advise: {error}", file=sys.stderr)
+        return 1
+    if first.code:
+        return first.code
+    if not first.report.steps:
+        print("python -m pytpu.advise: the script ran nothing on device tpu", file=sys.stderr)
+        return 1
+    advisor = _advice.Advisor(first, options.topology, Costs(**machine), run, shows_all=options.all)
+    print(headline(advisor.step, options.topology), flush=True)
+    for error in advisor.step.errors:
+        print(f"    {error}")
+    found = list(advisor.advice(finds_batch=not options.no_batch))
+    found.sort(key=lambda a: -1.0 if a.share is None else a.share, reverse=True)
+    shown = [a for a in found if options.all or a.is_large()]
+    for number, advice in enumerate(shown, 1):
+        print(f"{number:2}  {advice}")
+    if not shown:
+        print("    nothing saves 1 % of the step" if not options.all else "    nothing to advise")
+    if options.json:
+        step = advisor.step
+        fields = {
+            "topology": options.topology,
+            "step": {
+                "seconds": step.seconds, "compute_seconds": step.compute_seconds, "memory_seconds": step.memory_seconds,
+                "peak_share": step.peak_share, "total_bytes": step.total_bytes, "memory_bytes": step.memory_bytes,
+                "programs": len(step.planned.programs), "ops": step.ops, "compile_seconds": step.compile_seconds,
+            },
+            "advice": [a.to_dict() for a in shown],
+        }
+        pathlib.Path(options.json).write_text(json.dumps(fields, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
