@@ -29,6 +29,7 @@ mod arguments;
 mod autocast;
 mod autograd;
 mod convert;
+mod custom;
 mod deprecated;
 mod device;
 mod dlpack;
@@ -127,6 +128,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     dlpack::register(m)?;
     safetensors::register(m)?;
     plan::register(m)?;
+    custom::register(m)?;
     tpu::register(m)?;
     panics::register(m)?;
     Ok(())

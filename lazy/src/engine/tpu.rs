@@ -4,12 +4,13 @@ use super::{Check, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::slot::{Failure, Slot};
-use crate::{device, mode, plan};
+use crate::{custom, device, mode, plan};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::backend::{Backend, DeferredError, Operand};
 use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::ops::inline::Kernel;
 use torchtpu_tensor::{Error, ErrorKind, Meta, Result};
 
 /// The engine as the tensor crate sees it.
@@ -170,6 +171,10 @@ impl Backend for Tpu {
 
     fn step_boundary(&self) {
         crate::step_boundary();
+    }
+
+    fn run_kernel(&self, kernel: &Arc<Kernel>, x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+        custom::run(kernel, x)
     }
 
     fn device_count(&self) -> Result<usize> {
