@@ -310,6 +310,11 @@ pub fn platform() -> Result<String> {
     }
 }
 
+/// A value that is not there: a read fails, and says why.
+pub fn lost_value(meta: &torchtpu_tensor::Meta, why: &str) -> u64 {
+    engine().lost_value(meta, why)
+}
+
 /// What made a custom kernel for device `tpu`, from the disk cache: `made` is what decides it, such as the source of a function.
 pub fn load_kernel(made: &str) -> Option<Vec<u8>> {
     custom::load(made)

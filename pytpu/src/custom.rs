@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use torchtpu_lazy as lazy;
 use torchtpu_tensor::ops::inline::{Gradient, GradientInput, Kernel};
-use torchtpu_tensor::{DType, DeviceKind, Dims, Meta, Tensor, state};
+use torchtpu_tensor::{DType, DeviceKind, Dims, Meta, Tensor, inplace, state};
 
 /// A kernel for one set of shapes.
 #[pyclass(frozen, name = "_CustomKernel", module = "torch._C")]
@@ -262,7 +262,7 @@ impl CustomCall {
                 let is_slow = x.iter().any(|t| t.device().kind == DeviceKind::Cpu);
                 let y = if is_slow { py.detach(|| kernel.call(&x)) } else { kernel.call(&x) }.or_raise()?;
                 for &i in donated {
-                    give_away(tensors[i]).or_raise()?;
+                    give_away(tensors[i], kernel).or_raise()?;
                 }
                 let wrap = |t: Tensor| -> PyResult<Bound<'py, PyAny>> {
                     // SAFETY: a new reference, or null with an exception set.
@@ -280,9 +280,14 @@ impl CustomCall {
     }
 }
 
-/// Lets the device take the memory of a tensor that the caller donated: its value has no reader but what was recorded.
-fn give_away(_x: &Tensor) -> torchtpu_tensor::Result<()> {
-    Ok(())
+/// Drops the value of a tensor that the caller donated. Nothing but the call reads it then, so that the device may take its memory.
+fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
+    let owns_value = x.device().kind == DeviceKind::Tpu && x.view_info().is_none();
+    if !owns_value || x.requires_grad() {
+        return Ok(());
+    }
+    let handle = lazy::lost_value(x.meta(), &format!("this tensor was donated to {} and holds no data any more", kernel.name()));
+    inplace::assign(x, &Tensor::from_device_value(x.meta(), handle))
 }
 
 impl CustomCall {

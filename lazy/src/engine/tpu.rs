@@ -1,6 +1,6 @@
 //! The backend behind `tpu`.
 
-use super::{Check, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
+use super::{Check, Engine, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::slot::{Failure, Slot};
@@ -48,6 +48,15 @@ fn no_such_device(meta: &Meta) -> Error {
         "tpu error: invalid device ordinal {}; this process has {DEVICES} device(s)",
         meta.device.index
     ))
+}
+
+impl Engine {
+    /// See [`crate::lost_value`].
+    pub(crate) fn lost_value(&self, meta: &Meta, why: &str) -> u64 {
+        let slot = Slot::empty(*meta);
+        slot.fail(Arc::new(Failure::new(ErrorKind::Runtime, why)));
+        self.recording.lock().new_entry(State::Held(Arc::new(slot))).1
+    }
 }
 
 impl Backend for Tpu {

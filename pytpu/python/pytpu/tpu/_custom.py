@@ -28,6 +28,8 @@ def check_name(name):
 
 def place_of(fn):
     """Return file and line of a function, or ``None``."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
     code = getattr(inspect.unwrap(fn), "__code__", None) if callable(fn) else None
     return code and f"{code.co_filename}, line {code.co_firstlineno}"
 
