@@ -12,8 +12,9 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use torchtpu_lazy as lazy;
+use torchtpu_lazy::mosaic::Cost;
 use torchtpu_tensor::ops::inline::{Gradient, GradientInput, Kernel};
-use torchtpu_tensor::{DType, DeviceKind, Dims, Meta, Tensor, inplace, state};
+use torchtpu_tensor::{DType, Device, DeviceKind, Dims, Meta, Tensor, inplace, state};
 
 /// A kernel for one set of shapes.
 #[pyclass(frozen, name = "_CustomKernel", module = "torch._C")]
@@ -380,6 +381,22 @@ fn marked<'py>(o: &Bound<'py, PyAny>, next: &mut usize) -> PyResult<Bound<'py, P
     Ok(o.clone())
 }
 
+/// The StableHLO module that calls a Mosaic program; `cost` is flops, transcendentals and bytes.
+#[pyfunction]
+fn _mosaic_module(
+    name: &str,
+    body: &str,
+    args: Vec<(Vec<usize>, Bound<'_, dtype::PyDType>)>,
+    results: Vec<(Vec<usize>, Bound<'_, dtype::PyDType>)>,
+    cost: Option<(u64, u64, u64)>,
+) -> PyResult<String> {
+    let typed = |of: Vec<(Vec<usize>, Bound<'_, dtype::PyDType>)>| {
+        of.iter().map(|(dims, dtype)| Ok(Meta::new(dims, dtype.get().served()?, Device::CPU).ty())).collect::<PyResult<Vec<_>>>()
+    };
+    let cost = cost.map(|(flops, transcendentals, bytes_accessed)| Cost { flops, transcendentals, bytes_accessed });
+    Ok(lazy::mosaic::module(name, body, &typed(args)?, &typed(results)?, cost))
+}
+
 /// The platform that kernels are made for: `tpu`, `cpu` or what the plugin calls itself.
 #[pyfunction]
 fn _custom_platform(py: Python<'_>) -> PyResult<String> {
@@ -402,6 +419,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<CustomCall>()?;
     m.add_class::<Place>()?;
     m.add_function(wrap_pyfunction!(_custom_platform, m)?)?;
+    m.add_function(wrap_pyfunction!(_mosaic_module, m)?)?;
     m.add_function(wrap_pyfunction!(_custom_load, m)?)?;
     m.add_function(wrap_pyfunction!(_custom_store, m)?)?;
     Ok(())

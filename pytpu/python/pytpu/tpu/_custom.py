@@ -65,6 +65,8 @@ class CustomOp(_C._CustomCall):
         self._name = name
         self._cpu = cpu
         self._backward = self._setup_context = None
+        # Whether what stands for the kernel on the processor is differentiated through.
+        self._cpu_has_gradient = False
         if fn is not None:
             functools.update_wrapper(self, fn)
         self.__name__ = name.partition("::")[2]
@@ -90,6 +92,8 @@ class CustomOp(_C._CustomCall):
         platform = "cpu" if device == "cpu" else _C._custom_platform() if device == "tpu" else None
         if device not in ("cpu", "tpu", "meta"):
             raise NotImplementedError(f"Could not run '{self._name}' with arguments from the '{device.upper()}' backend.")
+        if platform == "cpu" and needs_grad and self._backward is None and self._cpu_has_gradient:
+            return self._cpu
         served = self._serve(args, kwargs, tensors, platform, needs_grad)
         if needs_grad and (self._backward is not None or callable(served)):
             return self._differentiable(served)

@@ -8,7 +8,7 @@ import pytpu as torch
 from pytpu import _C
 
 from . import _artefact, _identity
-from ._custom import CustomOp, check_name, on_meta, place_of
+from ._custom import BodyOp, CustomOp, check_name, filled, on_meta, place_of
 
 __all__ = ["custom_jax_kernel", "jax_op", "load", "mosaic_op"]
 
@@ -58,6 +58,14 @@ def _leaves(value):
     return [i for v in value.values() for i in _leaves(v)] if type(value) is dict else []
 
 
+class _Taken(_C._CustomCall):
+    """Takes the arguments of a call apart."""
+
+    def _resolve(self, args, kwargs, tensors, needs_grad):
+        self.call = args, kwargs, tensors
+        return lambda *args, **kwargs: None
+
+
 class JaxOp(_FormOp):
     """An operator that is a JAX function. Made by `jax_op`."""
 
@@ -71,7 +79,9 @@ class JaxOp(_FormOp):
         self._fn, self._donate_argnums, self._grad, self._mode = fn, donate_argnums, grad, cpu
         self._place = fn if isinstance(fn, str) else place_of(fn)
         self._may_map = vmap
+        self._cpu_has_gradient = callable(cpu) and grad is not None
         self._mapped = ()
+        self._exports = {}
 
     def _function(self):
         """Return the JAX function."""
@@ -115,6 +125,8 @@ class JaxOp(_FormOp):
     def _exported(self, args, kwargs, tensors, platform, donated, grad):
         """Return the export for such a call, from disk if it is there."""
         made = _identity.of_call(self._name, self._fn, self._mapped, args, kwargs, tensors, platform, donated, grad)
+        if made in self._exports:
+            return self._exports[made]
         found = made and _C._custom_load(made)
         export = _artefact.parsed(bytes(found)) if found else None
         if export is None:
@@ -128,6 +140,8 @@ class JaxOp(_FormOp):
                 raise
             if made:
                 _C._custom_store(made, _artefact.written(export))
+        if made:
+            self._exports[made] = export
         return export
 
     def _fake(self, args, kwargs, tensors):
@@ -159,11 +173,9 @@ class JaxOp(_FormOp):
 
         The file has the programs for TPUs and for XLA:CPU, with the gradient.
         """
-        leaves, spec = torch.utils._pytree.tree_flatten((args, kwargs))
-        tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-        count = iter(range(len(tensors)))
-        marked = [_C._Place(next(count)) if isinstance(x, torch.Tensor) else x for x in leaves]
-        marked_args, marked_kwargs = torch.utils._pytree.tree_unflatten(marked, spec)
+        taken = _Taken()
+        taken(*args, **kwargs)
+        marked_args, marked_kwargs, tensors = taken.call
         exports = {}
         for platform in ("tpu", "cpu"):
             exports[platform] = {"plain": self._exported(marked_args, marked_kwargs, tensors, platform, [], None)}
@@ -275,6 +287,54 @@ def custom_jax_kernel(
     donated = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
     donated += tuple(i for i in input_output_aliases or () if i not in donated)
     return JaxOp(name, jax_fn, donated)
+
+
+class MosaicOp(BodyOp):
+    """An operator that is a Mosaic program on TPUs. Made by `mosaic_op`."""
+
+    def __init__(self, name, body, infer, cpu, cost):
+        super().__init__(name, body, infer, cpu)
+        self._cost = cost
+
+    def _module(self, args, kwargs, metas, found):
+        body = super()._module(args, kwargs, metas, found)
+        if not isinstance(body, str):
+            raise TypeError(f"{self._name}: expected `body` to return a str, but got {type(body).__name__}")
+        cost = self._cost(*filled(args, metas), **filled(kwargs, metas)) if callable(self._cost) else self._cost
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        described = lambda tensors: [(list(t.shape), t.dtype) for t in tensors]
+        return _C._mosaic_module(self._name, body, described(metas), described(results), self._numbers(cost))
+
+    def _numbers(self, cost):
+        names = ("flops", "transcendentals", "bytes_accessed")
+        if cost is None:
+            return None
+        if not isinstance(cost, dict) or not set(cost) <= set(names):
+            raise TypeError(f"{self._name}: expected `cost` to be a dict with some of {names}, but got {cost!r}")
+        return tuple(int(cost.get(n, 0)) for n in names)
+
+
+def mosaic_op(name, body, infer, *, cpu, cost=None):
+    """Make an operator of a kernel in Mosaic, the language of the TPU's compiler. JAX is not needed.
+
+    Args:
+        name (str): ``"namespace::name"``. The operator is ``torch.ops.namespace.name`` too.
+        body (str or callable): the kernel as MLIR text in generic form, with operations of the dialect ``stable_mosaic``. A function is
+            called with the arguments, tensors among them on device ``meta``, and returns the text.
+        infer (callable): the shape rule. It is called with the same arguments and returns a tensor, or a tuple or list of tensors, on device
+            ``meta``.
+        cpu (callable): what is called on device ``cpu``, and on ``tpu`` where that is XLA:CPU: a function of tensors that computes the same.
+        cost (dict or callable, optional): ``flops``, ``transcendentals`` and ``bytes_accessed`` of a call, or a function of the arguments
+            that returns them. The compiler schedules by them, and `torch.tpu.plan` reports them.
+
+    Raises:
+        ValueError: the name is not of this form.
+        TypeError: `infer` or `cpu` is no function.
+    """
+    for role, fn in (("infer", infer), ("cpu", cpu)):
+        if not callable(fn):
+            raise TypeError(f"{name}: expected `{role}` to be a callable, but got {type(fn).__name__}")
+    return MosaicOp(name, body, infer, cpu, cost)
 
 
 class _LoadedOp(_FormOp):
