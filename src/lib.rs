@@ -23,6 +23,13 @@ pub use torchtpu_lazy as lazy;
 pub use torchtpu_nn as nn;
 pub use torchtpu_tensor::*;
 
+/// What is special about device `tpu`: kernels of the user's. `docs/custom-kernels.md` has a tutorial.
+pub mod tpu {
+    pub use torchtpu_lazy::CustomOp;
+    pub use torchtpu_lazy::mosaic::Cost;
+    pub use torchtpu_tensor::ops::inline::{Gradient, GradientInput, Kernel};
+}
+
 /// A device by its name: `cpu`, `tpu`, `tpu:0`, `meta`. The first `tpu` links the lazy engine in; the plugin is loaded when
 /// the first tensor goes there.
 ///

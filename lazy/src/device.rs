@@ -98,17 +98,40 @@ pub(crate) fn loaded() -> Option<&'static Device> {
     DEVICE.get()
 }
 
+/// XLA:CPU, which runs programs for device `cpu`: what is behind `tpu`, or a client of its own.
+///
+/// # Errors
+/// When no plugin can be loaded.
+pub(crate) fn host() -> Result<&'static Device> {
+    static CHOSEN: OnceLock<&'static Device> = OnceLock::new();
+    static OWN: OnceLock<Device> = OnceLock::new();
+    if let Some(chosen) = CHOSEN.get() {
+        return Ok(chosen);
+    }
+    if let Some(device) = loaded().filter(|d| d.client.platform_name().eq_ignore_ascii_case("cpu")) {
+        return Ok(CHOSEN.get_or_init(|| device));
+    }
+    let plugin = Plugin::find(Some("cpu")).map_err(|e| unavailable("XLA:CPU", &e))?;
+    let options = [("cpu_device_count", OptionValue::Int64(1))];
+    let client = Client::create(&plugin, &options).map_err(|e| unavailable("XLA:CPU", &e))?;
+    let request = REQUEST.lock();
+    let own = OWN.get_or_init(|| Device::new(client, cache(&request)));
+    Ok(CHOSEN.get_or_init(|| own))
+}
+
+fn unavailable(what: &str, e: &torchtpu_pjrt::Error) -> Error {
+    let mut lines = e.message().split("\nnote: ");
+    let first = lines.next().unwrap_or_default();
+    lines.fold(Error::runtime(format!("{what} is not available: {first}")), |e, note| e.note(note))
+}
+
 #[cold]
 fn load() -> Result<&'static Device> {
     let request = REQUEST.lock();
     if let Some(d) = DEVICE.get() {
         return Ok(d);
     }
-    let fail = |e: torchtpu_pjrt::Error| {
-        let mut lines = e.message().split("\nnote: ");
-        let first = lines.next().unwrap_or_default();
-        lines.fold(Error::runtime(format!("device tpu is not available: {first}")), |e, note| e.note(note))
-    };
+    let fail = |e: torchtpu_pjrt::Error| unavailable("device tpu", &e);
     let plugin = Plugin::find(request.plugin.as_deref()).map_err(fail)?;
     let client = Client::create(&plugin, &[("cpu_device_count", OptionValue::Int64(1))]).map_err(fail)?;
     let device = DEVICE.get_or_init(|| Device::new(client, cache(&request)));

@@ -8,8 +8,10 @@ use crate::pool;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::ops::inline::Kernel;
 use torchtpu_tensor::site::{self, Site};
 use torchtpu_tensor::{DType, Meta};
 
@@ -238,6 +240,17 @@ impl Form {
         form.outputs = values.iter().filter_map(|&v| new_value[v as usize].map(|i| i.0)).collect();
         part
     }
+    /// Whether a node is a kernel of the user's, which only the compiler knows.
+    pub(crate) fn calls_custom_kernels(&self) -> bool {
+        self.custom_kernels().next().is_some()
+    }
+    /// The kernels of the user's that nodes call.
+    pub(crate) fn custom_kernels(&self) -> impl Iterator<Item = &Arc<Kernel>> {
+        self.nodes.iter().filter_map(|n| match &n.op {
+            Prim::Inline(call) => Some(&call.0),
+            _ => None,
+        })
+    }
     /// The node that computes each value.
     pub(crate) fn producers(&self) -> Vec<usize> {
         let mut producer = vec![0; self.values.len()];
@@ -275,6 +288,15 @@ impl Form {
             for input in inputs {
                 if let Source::Arg(i) = input.source() {
                     last_reader[i] = n;
+                }
+            }
+            if let Prim::Inline(call) = &node.op {
+                for &(input, result) in call.0.library().aliases() {
+                    if let Source::Arg(i) = inputs[input].source()
+                        && donated(&i)
+                    {
+                        updates[self.values_of(n).start + result] = Some(i);
+                    }
                 }
             }
             if !is_update(&node.op) {

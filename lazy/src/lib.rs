@@ -53,6 +53,8 @@ pub mod aot;
 mod bundle;
 mod cache;
 mod chips;
+mod custom;
+mod custom_op;
 mod device;
 mod disk;
 mod engine;
@@ -66,6 +68,7 @@ mod kernels;
 mod lower;
 mod metrics;
 mod mode;
+pub mod mosaic;
 mod options;
 mod pieces;
 pub mod plan;
@@ -75,6 +78,7 @@ pub mod recorded;
 mod repeat;
 mod slot;
 
+pub use custom_op::CustomOp;
 pub use event::Event;
 pub use explain::Explanation;
 pub use interpret::Interpret;
@@ -298,6 +302,32 @@ pub fn memory_info() -> Result<Option<(u64, u64)>> {
         let whole = u64::try_from(s.bytes_limit?).ok().filter(|&n| n > 0)?;
         Some((whole.saturating_sub(u64::try_from(s.bytes_in_use).ok()?), whole))
     }))
+}
+
+/// The platform that custom kernels are made for now: `tpu`, also in a [plan](plan::begin), `cpu`, or what the plugin calls itself.
+///
+/// # Errors
+/// When no plugin can be loaded.
+pub fn platform() -> Result<String> {
+    match plan::is_active() {
+        true => Ok("tpu".to_string()),
+        false => Ok(device::get()?.client.platform_name().to_ascii_lowercase()),
+    }
+}
+
+/// A value that is not there: a read fails, and says why.
+pub fn lost_value(meta: &torchtpu_tensor::Meta, why: &str) -> u64 {
+    engine().lost_value(meta, why)
+}
+
+/// What made a custom kernel for device `tpu`, from the disk cache: `made` is what decides it, such as the source of a function.
+pub fn load_kernel(made: &str) -> Option<Vec<u8>> {
+    custom::load(made)
+}
+
+/// Keeps a custom kernel in the disk cache for [`load_kernel`].
+pub fn store_kernel(made: &str, kernel: &[u8]) {
+    custom::store(made, kernel);
 }
 
 /// How many devices there are; 0 when no plugin can be loaded.

@@ -303,7 +303,7 @@ impl Plan {
                             Compiled::Report(Box::new(report))
                         }
                         Err(e) => {
-                            let f = Failure::new(e.kind(), e.to_string()).about_memory(form);
+                            let f = Failure::new(e.kind(), e.to_string()).about_memory(form).about_kernels(form);
                             Compiled::Error(f.error().to_string())
                         }
                     })

@@ -46,6 +46,18 @@ impl Failure {
             "a smaller batch, torch.utils.checkpoint, 16-bit floats, or torch.no_grad() where no gradient is needed take less memory",
         )
     }
+    /// Names the kernels of the user's that a program calls, when it does not compile: one of them may be at fault.
+    pub(crate) fn about_kernels(self, form: &Form) -> Failure {
+        let mut named = Vec::new();
+        form.custom_kernels().fold(self, |failure, kernel| {
+            if named.contains(&kernel.name()) {
+                return failure;
+            }
+            named.push(kernel.name());
+            let place = kernel.place().map(|p| format!(", defined at {p}")).unwrap_or_default();
+            failure.note(format!("the program calls the custom kernel {}{place}", kernel.name()))
+        })
+    }
     pub(crate) fn error(&self) -> Error {
         self.notes.iter().fold(Error::new(self.kind, self.message.clone()), |e, n| e.note(n.clone()))
     }

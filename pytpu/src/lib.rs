@@ -29,6 +29,7 @@ mod arguments;
 mod autocast;
 mod autograd;
 mod convert;
+mod custom;
 mod deprecated;
 mod device;
 mod dlpack;
@@ -129,6 +130,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     safetensors::register(m)?;
     plan::register(m)?;
     sites::register(m)?;
+    custom::register(m)?;
     tpu::register(m)?;
     panics::register(m)?;
     Ok(())

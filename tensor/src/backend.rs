@@ -1,10 +1,11 @@
 //! What a device has to offer; `torchtpu-lazy` implements it, this crate only names it.
 
 use crate::op::Prim;
+use crate::ops::inline::Kernel;
 use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor};
 use std::cell::{Cell, RefCell};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// An input of a recorded op.
 pub enum Operand<'a> {
@@ -75,6 +76,13 @@ pub trait Backend: Sync + Send {
     fn step_begins(&self, _optimizer: u64, _makes_state: bool) {}
     /// Hears that a training step ends here; called by the optimisers. A hint: the default does nothing.
     fn step_boundary(&self) {}
+    /// Runs a custom kernel on XLA:CPU, for device `cpu`: takes the row-major bytes of its arguments, and returns those of its results.
+    ///
+    /// # Errors
+    /// When there is no such compiler, or whatever it reports.
+    fn run_kernel(&self, kernel: &Arc<Kernel>, _x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+        Err(Error::not_implemented(format!("{} on device cpu", kernel.name())))
+    }
     /// Number of devices behind the name.
     ///
     /// # Errors

@@ -599,7 +599,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         kept.inputs.push(input(t, first, saves.x >> i.min(63) & 1 != 0)?);
     }
     for (i, t) in y.iter().enumerate() {
-        let save = saves.y >> i & 1 != 0;
+        let save = saves.y >> i.min(63) & 1 != 0;
         kept.outputs.push(if save { Some(SavedTensor::output(t)?) } else { None });
     }
     let differentiable = op.differentiable_outputs();
@@ -614,7 +614,7 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
     });
     saved::remember(&node);
     for (i, t) in y.iter().enumerate() {
-        if t.dtype().is_inexact() && differentiable >> i & 1 != 0 {
+        if t.dtype().is_inexact() && differentiable >> i.min(63) & 1 != 0 {
             t.set_new_grad_ref(GradRef::Node(node.clone()), i as u32);
         }
     }

@@ -128,6 +128,14 @@ pub trait Op: Debug + Sized {
     const OUTS: usize = 1;
     /// Which outputs carry a gradient, as a bit mask.
     const DIFFERENTIABLE: u64 = u64::MAX;
+    /// Number of outputs, where it depends on the attributes.
+    fn outs(&self) -> usize {
+        Self::OUTS
+    }
+    /// Which outputs carry a gradient, where that depends on the attributes.
+    fn differentiable(&self) -> u64 {
+        Self::DIFFERENTIABLE
+    }
     /// Sizes, dtype and device of output 0. The only rule that may reject.
     fn infer(&self, x: &[&Tensor]) -> Result<Meta>;
     /// Description of output `i >= 1`.
@@ -260,11 +268,11 @@ pub(crate) mod prim {
     pub(crate) fn label<O: Op>(o: &O) -> &'static str {
         o.label()
     }
-    pub(crate) fn outs<O: Op>(_: &O) -> usize {
-        O::OUTS
+    pub(crate) fn outs<O: Op>(o: &O) -> usize {
+        o.outs()
     }
-    pub(crate) fn differentiable<O: Op>(_: &O) -> u64 {
-        O::DIFFERENTIABLE
+    pub(crate) fn differentiable<O: Op>(o: &O) -> u64 {
+        o.differentiable()
     }
     #[inline]
     pub(crate) fn infer<O: Op>(o: &O, x: &[&Tensor]) -> Result<Meta> {

@@ -160,9 +160,9 @@ thread_local! {
     static OBSERVED: std::cell::RefCell<BTreeSet<&'static str>> = const { std::cell::RefCell::new(BTreeSet::new()) };
 }
 
-/// Nodes that no sample reaches because their results are random, their effect is in place or their gradient is not the slope
+/// Nodes that no sample reaches because users bring their meaning, their results are random, their effect is in place or their gradient is not the slope
 /// of the formula; they have tests of their own.
-const NOT_SAMPLED: &[&str] = &["RandomBits", "Rejection", "Pathwise", "AdamW", "Sgd", "CtcLossBackward"];
+const NOT_SAMPLED: &[&str] = &["RandomBits", "Rejection", "Pathwise", "AdamW", "Sgd", "CtcLossBackward", "Inline"];
 
 #[test]
 fn broadcasting_follows_numpy() {

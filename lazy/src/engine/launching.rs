@@ -312,7 +312,7 @@ impl Engine {
     ) -> Result<Compiled, Arc<Failure>> {
         let start = Instant::now();
         let place = |f: Failure| {
-            let f = f.about_memory(form);
+            let f = f.about_memory(form).about_kernels(form);
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
         let Module { text, pooled, precise_products } =

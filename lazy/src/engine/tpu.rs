@@ -1,15 +1,16 @@
 //! The backend behind `tpu`.
 
-use super::{Check, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
+use super::{Check, Engine, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
 use crate::metrics::{COUNTERS, CutReason, count};
 use crate::mode::EagerMode;
 use crate::slot::{Failure, Slot};
-use crate::{device, mode, plan};
+use crate::{custom, device, mode, plan};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
 use torchtpu_tensor::backend::{Backend, DeferredError, Operand};
 use torchtpu_tensor::op::Prim;
+use torchtpu_tensor::ops::inline::Kernel;
 use torchtpu_tensor::{Error, ErrorKind, Meta, Result};
 
 /// The engine as the tensor crate sees it.
@@ -47,6 +48,15 @@ fn no_such_device(meta: &Meta) -> Error {
         "tpu error: invalid device ordinal {}; this process has {DEVICES} device(s)",
         meta.device.index
     ))
+}
+
+impl Engine {
+    /// See [`crate::lost_value`].
+    pub(crate) fn lost_value(&self, meta: &Meta, why: &str) -> u64 {
+        let slot = Slot::empty(*meta);
+        slot.fail(Arc::new(Failure::new(ErrorKind::Runtime, why)));
+        self.recording.lock().new_entry(State::Held(Arc::new(slot))).1
+    }
 }
 
 impl Backend for Tpu {
@@ -170,6 +180,10 @@ impl Backend for Tpu {
 
     fn step_boundary(&self) {
         crate::step_boundary();
+    }
+
+    fn run_kernel(&self, kernel: &Arc<Kernel>, x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
+        custom::run(kernel, x)
     }
 
     fn device_count(&self) -> Result<usize> {

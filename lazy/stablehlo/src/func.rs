@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write as _;
 
+use crate::library::{Library, push_libraries};
 use crate::literal::{push_complex, push_dense, push_f64, push_i64, push_integer};
 use crate::{ElementType, Type};
 
@@ -126,6 +127,8 @@ pub struct Func {
     windows: HashMap<u32, Window>,
     /// The operands of reshapes, by the names of results.
     reshaped: HashMap<u32, Value>,
+    /// Whose functions the program calls.
+    pub(crate) libraries: Vec<Library>,
 }
 
 /// Where the elements of a value lie in another, row-major one.
@@ -259,7 +262,9 @@ impl Func {
         } else {
             put(&mut text, format_args!("    return {} : {}\n", List(outputs), Types(outputs)));
         }
-        text.push_str("  }\n}\n");
+        text.push_str("  }\n");
+        push_libraries(&mut text, &self.libraries);
+        text.push_str("}\n");
         text
     }
 

@@ -40,6 +40,10 @@ pub enum ElementType {
 use ElementType::*;
 
 impl ElementType {
+    /// All of them.
+    pub(crate) const ALL: [ElementType; 15] =
+        [Pred, S8, S16, S32, S64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128];
+
     /// The name MLIR gives this type. Signed integers print without a sign mark: to StableHLO `i8` is signed.
     pub fn mlir(self) -> &'static str {
         match self {

@@ -27,6 +27,7 @@ pub mod frexp;
 pub mod grid;
 pub mod image;
 pub mod indexing;
+pub mod inline;
 pub mod kernel_call;
 pub mod linalg;
 pub mod loss;
@@ -225,6 +226,7 @@ op_table! {
         prim  Pathwise = random::Pathwise;
         prim  Trellis = loss::Trellis;
         prim  Frexp = frexp::Frexp;
+        prim  Inline = inline::Inline;
         view  Permute = shape::Permute;
         view  Expand = shape::Expand;
         view  Slice = shape::Slice;

@@ -370,10 +370,15 @@ def __getattr__(name):
 
         globals()[name] = plan
         return plan
-    if name == "aot":
+    if name == "stablehlo_op":
+        from ._custom import stablehlo_op
+
+        globals()[name] = stablehlo_op
+        return stablehlo_op
+    if name == "aot" or name == "pallas":
         from importlib import import_module
 
-        return import_module(".aot", __name__)
+        return import_module(f".{name}", __name__)
     if name == "default_generators":
         made = globals()[name] = tuple(_generator(i) for i in range(device_count()))
         return made

@@ -1,0 +1,128 @@
+//! Operators of the user's, made of StableHLO or Mosaic text.
+
+use crate::mosaic::{self, Cost};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use torchtpu_tensor::ops::inline::Kernel;
+use torchtpu_tensor::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, no_grad, op};
+
+/// Makes the kernel for arguments of these descriptions.
+type Make = dyn Fn(&[Meta]) -> Result<Kernel> + Send + Sync;
+/// What stands for a kernel on the processor.
+type OnCpu = dyn Fn(&[&Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
+
+/// An operator whose kernels are made when they are first needed, one for each set of shapes and dtypes.
+///
+/// ```no_run
+/// # torchtpu_lazy::install();
+/// use torchtpu_lazy::CustomOp;
+/// use torchtpu_tensor::Tensor;
+///
+/// let double = CustomOp::stablehlo("mine::double", |x| {
+///     let ty = x[0].ty();
+///     Ok(format!(
+///         "func.func public @main(%x: {ty}) -> {ty} {{ %y = stablehlo.add %x, %x : {ty} return %y : {ty} }}"
+///     ))
+/// })?;
+/// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2])?;
+/// assert_eq!(double.call(&[&x])?[0].to_vec::<f32>()?, [2.0, 4.0]);
+/// # Ok::<(), torchtpu_tensor::Error>(())
+/// ```
+pub struct CustomOp {
+    make: Box<Make>,
+    on_cpu: Option<Box<OnCpu>>,
+    known: Mutex<Vec<(Vec<(Dims, DType)>, Arc<Kernel>)>>,
+}
+
+impl CustomOp {
+    /// An operator of any kernels: `make` returns the one for arguments of these descriptions.
+    pub fn new(make: impl Fn(&[Meta]) -> Result<Kernel> + Send + Sync + 'static) -> CustomOp {
+        CustomOp { make: Box::new(make), on_cpu: None, known: Mutex::default() }
+    }
+
+    /// An operator of StableHLO modules: `body` returns the text of the one for arguments of these descriptions.
+    ///
+    /// # Errors
+    /// `Value` when `name` is not `namespace::name`.
+    pub fn stablehlo(name: &str, body: impl Fn(&[Meta]) -> Result<String> + Send + Sync + 'static) -> Result<CustomOp> {
+        let name = checked(name)?;
+        Ok(CustomOp::new(move |metas| Kernel::new(&name, &body(metas)?)))
+    }
+
+    /// An operator of Mosaic programs for TPUs: `body` returns the text for arguments of these descriptions, `infer` describes the
+    /// results, and `cost` estimates what it costs. Elsewhere `on_cpu` computes the same.
+    ///
+    /// # Errors
+    /// `Value` when `name` is not `namespace::name`.
+    pub fn mosaic(
+        name: &str,
+        body: impl Fn(&[Meta]) -> Result<String> + Send + Sync + 'static,
+        infer: impl Fn(&[Meta]) -> Result<Vec<Meta>> + Send + Sync + 'static,
+        cost: impl Fn(&[Meta]) -> Option<Cost> + Send + Sync + 'static,
+        on_cpu: impl Fn(&[&Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+    ) -> Result<CustomOp> {
+        let name = checked(name)?;
+        let make = move |metas: &[Meta]| {
+            let args: Vec<_> = metas.iter().map(Meta::ty).collect();
+            let results: Vec<_> = infer(metas)?.iter().map(Meta::ty).collect();
+            Kernel::new(&name, &mosaic::module(&name, &body(metas)?, &args, &results, cost(metas)))
+        };
+        Ok(CustomOp { on_cpu: Some(Box::new(on_cpu)), ..CustomOp::new(make) })
+    }
+
+    /// Has `on_cpu` compute on device `cpu`, and on `tpu` where that is XLA:CPU.
+    #[must_use]
+    pub fn with_cpu(mut self, on_cpu: impl Fn(&[&Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static) -> CustomOp {
+        self.on_cpu = Some(Box::new(on_cpu));
+        self
+    }
+
+    /// Calls the operator. What [`CustomOp::with_cpu`] or [`CustomOp::mosaic`] computes on the processor has no gradient.
+    ///
+    /// # Errors
+    /// Those of making the kernel; `Runtime` when there are no arguments, or they do not fit.
+    pub fn call(&self, x: &[&Tensor]) -> Result<Vec<Tensor>> {
+        if x.is_empty() {
+            return Err(Error::runtime("a custom operator needs at least one tensor"));
+        }
+        let is_on_cpu = match op::same_device(x)?.kind {
+            DeviceKind::Cpu => true,
+            DeviceKind::Tpu => crate::platform()? == "cpu",
+            DeviceKind::Meta => false,
+        };
+        match &self.on_cpu {
+            Some(on_cpu) if is_on_cpu => no_grad(|| on_cpu(x)),
+            _ => Ok(self.kernel(x)?.call(x)?.into_iter().collect()),
+        }
+    }
+
+    fn kernel(&self, x: &[&Tensor]) -> Result<Arc<Kernel>> {
+        let key: Vec<(Dims, DType)> = x.iter().map(|x| (*x.dims(), x.dtype())).collect();
+        if let Some((_, kernel)) = self.known.lock().iter().find(|(k, _)| *k == key) {
+            return Ok(kernel.clone());
+        }
+        let metas: Vec<Meta> = x.iter().map(|x| *x.meta()).collect();
+        let kernel = Arc::new((self.make)(&metas)?);
+        self.known.lock().push((key, kernel.clone()));
+        Ok(kernel)
+    }
+}
+
+impl std::fmt::Debug for CustomOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CustomOp").field("known", &self.known.lock().len()).finish_non_exhaustive()
+    }
+}
+
+/// Refuses a name that is not `namespace::name`.
+fn checked(name: &str) -> Result<String> {
+    let is_word = |w: &str| {
+        !w.is_empty()
+            && !w.starts_with(|c: char| c.is_ascii_digit())
+            && w.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    match name.split_once("::") {
+        Some((space, op)) if is_word(space) && is_word(op) => Ok(name.to_string()),
+        _ => Err(Error::value(format!("Expected `name` to be of the form `namespace::name`, got {name:?}"))),
+    }
+}

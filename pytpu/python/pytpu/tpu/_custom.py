@@ -1,0 +1,256 @@
+"""Operators whose meaning is a StableHLO module: what ``torch.tpu.stablehlo_op`` and ``torch.tpu.pallas`` share."""
+
+import functools
+import inspect
+import re
+
+import pytpu as torch
+from pytpu import _C
+
+from .. import ops as _ops
+from ..autograd import Function as _Function
+from ..utils import _pytree as pytree
+
+_NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
+
+
+def check_name(name):
+    """Refuse a name that is not ``namespace::name``.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"Expected `name` to be of the form `namespace::name`, got {name!r}")
+    if name.partition("::")[0] in ("aten", "prim"):
+        raise ValueError(f"{name}: operators of {name.partition('::')[0]} are those of the op table: others cannot take their place")
+
+
+def place_of(fn):
+    """Return file and line of a function, or ``None``."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    code = getattr(inspect.unwrap(fn), "__code__", None) if callable(fn) else None
+    return code and f"{code.co_filename}, line {code.co_firstlineno}"
+
+
+def filled(value, places):
+    """Return the arguments of a call with `places` in place of their numbers."""
+    if isinstance(value, _C._Place):
+        return places[value.index]
+    if type(value) in (list, tuple):
+        return type(value)(filled(v, places) for v in value)
+    if type(value) is dict:
+        return {k: filled(v, places) for k, v in value.items()}
+    return value
+
+
+def on_meta(tensors):
+    """Return tensors without data of the same shapes and dtypes."""
+    return [torch.empty(t.shape, dtype=t.dtype, device="meta") for t in tensors]
+
+
+def _tensors(value):
+    return [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
+
+
+class CustomOp(_C._CustomCall):
+    """An operator of the user's. It is called as the function that it was made of, or as ``torch.ops.namespace.name``.
+
+    Arguments that are no tensors are static: each new value is another program.
+    """
+
+    def __init__(self, name, fn=None, cpu=None):
+        check_name(name)
+        self._name = name
+        self._cpu = cpu
+        self._backward = self._setup_context = None
+        # Whether what stands for the kernel on the processor is differentiated through.
+        self._cpu_has_gradient = False
+        if fn is not None:
+            functools.update_wrapper(self, fn)
+        self.__name__ = name.partition("::")[2]
+        _ops._add(*name.split("::"), self)
+
+    def __repr__(self):
+        return f"<CustomOp({self._name})>"
+
+    def register_autograd(self, backward, /, *, setup_context=None):
+        """Set the gradient: ``backward(ctx, *grads)``, and ``setup_context(ctx, inputs, output)``, which saves what it needs.
+
+        `backward` returns a gradient or ``None`` for each positional argument.
+        """
+        self._backward, self._setup_context = backward, setup_context
+        self.clear()
+
+    def _resolve(self, args, kwargs, tensors, needs_grad):
+        """Return what serves calls with such arguments: a function, or a kernel and how it is called."""
+        if not tensors:
+            raise RuntimeError(f"{self._name}: expected at least one tensor among the arguments")
+        devices = {t.device.type for t in tensors if t.dim() or t.device.type != "cpu"} or {"cpu"}
+        device = "tpu" if "tpu" in devices else devices.pop()
+        platform = "cpu" if device == "cpu" else _C._custom_platform() if device == "tpu" else None
+        if device not in ("cpu", "tpu", "meta"):
+            raise NotImplementedError(f"Could not run '{self._name}' with arguments from the '{device.upper()}' backend.")
+        if platform == "cpu" and needs_grad and self._backward is None and self._cpu_has_gradient:
+            return self._cpu
+        served = self._serve(args, kwargs, tensors, platform, needs_grad)
+        if needs_grad and (self._backward is not None or callable(served)):
+            return self._differentiable(served)
+        return served
+
+    def _serve(self, args, kwargs, tensors, platform, needs_grad):
+        """Return what serves such calls on a platform: "cpu", "tpu", another one, or ``None`` for device ``meta``."""
+        raise NotImplementedError
+
+    def _run_on_cpu(self, *args, **kwargs):
+        """Call the function that stands for the kernel on ``cpu`` and on XLA:CPU."""
+        with torch.no_grad():
+            return self._cpu(*args, **kwargs)
+
+    def _differentiable(self, served):
+        """Return a function that makes a call one node of the graph, with the registered gradient."""
+        backward_of, setup_context, name = self._backward, self._setup_context, self._name
+        if callable(served):
+            run = served
+        else:
+            run = _Plain(served)
+
+        def call(*args, **kwargs):
+            leaves, spec = pytree.tree_flatten((args, kwargs))
+            at = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+            made = []
+
+            def forward(ctx, *tensors):
+                given = list(leaves)
+                for i, t in zip(at, tensors):
+                    given[i] = t
+                args, kwargs = pytree.tree_unflatten(given, spec)
+                result = run(*args, **kwargs)
+                if setup_context is not None:
+                    setup_context(ctx, inputs=(*args, *kwargs.values()), output=result)
+                found, structure = pytree.tree_flatten(result)
+                made.append(structure)
+                return tuple(found)
+
+            def backward(ctx, *grads):
+                if backward_of is None:
+                    raise RuntimeError(
+                        f"Trying to backward through {name.replace('::', '.')}.default but no autograd formula was registered. "
+                        "Please use register_autograd to add one."
+                    )
+                grads = pytree.tree_unflatten(list(grads), made[0])
+                found = backward_of(ctx, *grads) if isinstance(grads, tuple) else backward_of(ctx, grads)
+                found = found if isinstance(found, tuple) else (found,)
+                inputs = (*args, *kwargs.values())
+                if len(found) < len(args):
+                    raise RuntimeError(
+                        f"Expected the gradient function to return {len(args)} gradients, one for each input of "
+                        f"{name.replace('::', '.')}.default, but got {len(found)}"
+                    )
+                flat = []
+                for value, grad in zip(inputs, (*found, *(None for _ in range(len(inputs) - len(found))))):
+                    count = len(_tensors(value))
+                    flat += [None] * count if grad is None else pytree.tree_leaves(grad) if count != 1 else [grad]
+                return tuple(flat)
+
+            title = f"GeneratedBackwardFor_{name.replace('::', '_')}_default"
+            node = type(title, (_Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+            found = node.apply(*(leaves[i] for i in at))
+            return pytree.tree_unflatten(list(found) if isinstance(found, tuple) else [found], made[0])
+
+        return call
+
+
+class _Plain(_C._CustomCall):
+    """A call of one kernel without a gradient."""
+
+    def __init__(self, served):
+        self._served = served
+
+    def _resolve(self, args, kwargs, tensors, needs_grad):
+        return self._served
+
+
+class BodyOp(CustomOp):
+    """An operator whose module is a text, or a function that makes one for each set of shapes."""
+
+    def __init__(self, name, body, infer=None, cpu=None):
+        if not isinstance(body, str) and not callable(body):
+            raise TypeError(f"{name}: expected `body` to be a str or a callable, but got {type(body).__name__}")
+        super().__init__(name, body if callable(body) else None, cpu)
+        self._body, self._infer = body, infer
+
+    def _inferred(self, args, kwargs, metas):
+        """Return what the shape rule says, as a tensor or a tuple or list of them on ``meta``; ``None`` without a rule."""
+        if self._infer is None:
+            return None
+        found = self._infer(*filled(args, metas), **filled(kwargs, metas))
+        many = found if isinstance(found, (tuple, list)) else (found,)
+        for y in many:
+            if not isinstance(y, torch.Tensor):
+                raise TypeError(f"{self._name}: expected `infer` to return tensors on device meta, but got {type(y).__name__}")
+        return found
+
+    def _module(self, args, kwargs, metas, found):
+        """Return the text of the module."""
+        return self._body if isinstance(self._body, str) else self._body(*filled(args, metas), **filled(kwargs, metas))
+
+    def _serve(self, args, kwargs, tensors, platform, needs_grad):
+        metas = on_meta(tensors)
+        found = self._inferred(args, kwargs, metas)
+        if platform is None and found is not None:
+            return lambda *args, **kwargs: self._fake(args, kwargs)
+        if platform == "cpu" and self._cpu is not None:
+            return self._run_on_cpu
+        text = self._module(args, kwargs, metas, found)
+        if not isinstance(text, str):
+            raise TypeError(f"{self._name}: expected `body` to return a str, but got {type(text).__name__}")
+        kernel = _C._CustomKernel(self._name, text, place_of(self._body))
+        many = len(kernel.results) > 1
+        if found is not None:
+            wanted = [(tuple(y.shape), y.dtype) for y in (found if isinstance(found, (tuple, list)) else (found,))]
+            if wanted != kernel.results:
+                raise RuntimeError(f"{self._name}: `infer` says {_shown(wanted)}, but the module returns {_shown(kernel.results)}")
+            many = isinstance(found, (tuple, list))
+        form = ("list" if isinstance(found, list) else "tuple") if many else "one"
+        return kernel, list(range(len(tensors))), form, []
+
+    def _fake(self, args, kwargs):
+        """Return results on ``meta``."""
+        move = lambda x: torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
+        return self._infer(*pytree.tree_map(move, args), **pytree.tree_map(move, kwargs))
+
+
+def _shown(described):
+    return ", ".join(f"{str(dtype).removeprefix('torch.')}{list(shape)}" for shape, dtype in described)
+
+
+def stablehlo_op(name, body, infer=None, *, cpu=None):
+    """Make an operator of a StableHLO module. Its functions become part of the program, so that the compiler fuses them with the ops around.
+
+    The operator is called with tensors, in the order of the module's arguments, and with static arguments, which `body` is given. It has no
+    gradient until ``register_autograd`` sets one, as for ``torch.library.custom_op``.
+
+    Args:
+        name (str): ``"namespace::name"``. The operator is ``torch.ops.namespace.name`` too.
+        body (str or callable): the module's text, with a function ``@main``. A function is called with the arguments, tensors among them on
+            device ``meta``, and returns the text.
+        infer (callable, optional): the shape rule. It is called with the same arguments and returns a tensor, or a tuple or list of
+            tensors, on device ``meta``. Without it, the module's text says the shapes.
+        cpu (callable, optional): what is called on device ``cpu``, and on ``tpu`` where that is XLA:CPU, instead of the module: a function of tensors.
+
+    Raises:
+        ValueError: the name is not of this form. When called, the module cannot be part of a program.
+        RuntimeError: when called, the arguments or the shape rule do not fit the module.
+
+    Example::
+
+        double = torch.tpu.stablehlo_op("mine::double", '''
+            func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+              %y = stablehlo.add %x, %x : tensor<4xf32>
+              return %y : tensor<4xf32>
+            }''')
+        double(torch.ones(4))
+    """
+    return BodyOp(name, body, infer, cpu)

@@ -1,0 +1,235 @@
+"""From JAX functions to StableHLO text. Imports JAX, so it is imported when a function is exported for the first time."""
+
+import contextlib
+
+try:
+    import jax
+except ImportError as error:
+    raise ImportError("torch.tpu.pallas exports JAX functions and needs JAX: pip install jax") from error
+
+import jax.numpy as jnp
+import numpy as np
+
+import pytpu as torch
+
+from ._custom import filled
+
+# Dtypes of values that a kernel may leave to its gradient.
+_DTYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
+
+
+def _stay_on_cpu():
+    """Keep JAX from starting a TPU, which is in use by this library: tracing needs none."""
+    from jax._src import xla_bridge
+
+    if not xla_bridge.backends_are_initialized() and not jax.config.jax_platforms:
+        jax.config.update("jax_platforms", "cpu")
+
+
+def _name(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+@contextlib.contextmanager
+def _settings(tensors, platform):
+    """Keep 64-bit types where there are any, and interpret Pallas kernels where the platform is no TPU."""
+    _stay_on_cpu()
+    wide = any(_name(t.dtype) in ("int64", "float64", "complex128") for t in tensors)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(jax.enable_x64(wide))
+        if platform != "tpu":
+            from jax.experimental.pallas import tpu as pltpu
+
+            # Interpreted as ordinary operations: what simulates a TPU's memory calls back into Python.
+            stack.enter_context(pltpu.force_tpu_interpret_mode(True))
+        yield
+
+
+def _avals(tensors):
+    return [jax.ShapeDtypeStruct(tuple(t.shape), jnp.dtype(_name(t.dtype))) for t in tensors]
+
+
+def _spec(value, leaves):
+    """Describe a result, and collect its arrays."""
+    if value is None:
+        return None
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [_spec(v, leaves) for v in value]}
+    if type(value) is dict:
+        return {"dict": [[k, _spec(v, leaves)] for k, v in value.items()]}
+    try:
+        leaves.append(jnp.asarray(value))
+    except TypeError:
+        raise TypeError(f"results must be arrays in tuples, lists and dicts, but got a {type(value).__name__}") from None
+    return len(leaves) - 1
+
+
+class _Flat:
+    """A function of the arrays of a call, which returns the arrays of its result."""
+
+    def __init__(self, fn, args, kwargs):
+        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.spec = None
+
+    def __call__(self, *arrays):
+        leaves = []
+        self.spec = _spec(self.fn(*filled(self.args, arrays), **filled(self.kwargs, arrays)), leaves)
+        if not leaves:
+            raise TypeError("a function must return at least one array")
+        return tuple(leaves)
+
+
+def _text(fn, avals, platform, donated=()):
+    jitted = jax.jit(fn, keep_unused=True, donate_argnums=tuple(donated))
+    return jitted.trace(*avals).lower(lowering_platforms=(platform,)).as_text()
+
+
+def shapes(fn, args, kwargs, tensors):
+    """Return the shape and the name of the dtype of each result, and the form of the result."""
+    flat = _Flat(fn, args, kwargs)
+    with _settings(tensors, "cpu"):
+        found = jax.eval_shape(flat, *_avals(tensors))
+    return [(list(y.shape), str(y.dtype)) for y in found], flat.spec
+
+
+def exported(fn, args, kwargs, tensors, platform, donated=(), grad=None):
+    """Export a function for one platform.
+
+    Args:
+        fn (callable): the function.
+        args, kwargs: the arguments of a call, with places where tensors are.
+        tensors (list of Tensor): those tensors; only their shapes and dtypes matter.
+        platform (str): the platform.
+        donated (list of int): the tensors that are given away.
+        grad (str or None): ``"vjp"``, ``"recompute"``, or ``None`` for no gradient.
+
+    Returns:
+        A dictionary of texts, numbers and lists, as it is kept on disk.
+    """
+    flat, avals = _Flat(fn, args, kwargs), _avals(tensors)
+    with _settings(tensors, platform):
+        if grad is None:
+            text = _text(flat, avals, platform, donated)
+            return {"text": text, "form": flat.spec}
+        if grad == "vjp":
+            made = _with_residuals(flat, avals, platform)
+            if made is not None:
+                return made
+        return _recomputed(flat, avals, platform)
+
+
+def _is_inexact(x):
+    return jnp.issubdtype(x.dtype, jnp.inexact)
+
+
+def _conjugated(x):
+    # The gradient of a complex number is the conjugate of JAX's.
+    return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
+
+
+def _merged(arrays, at, parts):
+    whole = list(arrays)
+    for i, part in zip(at, parts):
+        whole[i] = part
+    return whole
+
+
+def _cotangents(outs, given):
+    """Return a cotangent for each result: of numbers, those given."""
+    rest = iter(given)
+    return tuple(
+        _conjugated(next(rest)) if _is_inexact(y) else np.zeros(y.shape, jax.dtypes.float0) for y in outs
+    )
+
+
+def _results(count, at):
+    """Return which result of the gradient belongs to each input."""
+    return [at.index(i) if i in at else None for i in range(count)]
+
+
+def _with_residuals(flat, avals, platform):
+    """Split the function and its gradient: forward returns what backward needs besides inputs and outputs."""
+    at = [i for i, x in enumerate(avals) if _is_inexact(x)]
+    traced = {}
+
+    def forward(*arrays):
+        outs, pull = jax.vjp(lambda *parts: flat(*_merged(arrays, at, parts)), *(arrays[i] for i in at))
+        leaves, tree = jax.tree.flatten(pull)
+        inputs = {id(x): i for i, x in enumerate(arrays)}
+        outputs = {id(y): i for i, y in enumerate(outs)}
+        residuals, sources = [], []
+        for leaf in leaves:
+            if not isinstance(leaf, jax.core.Tracer):
+                sources.append(("constant", leaf))
+            elif id(leaf) in inputs:
+                sources.append(("input", inputs[id(leaf)]))
+            else:
+                if id(leaf) not in outputs:
+                    outputs[id(leaf)] = len(outs) + len(residuals)
+                    residuals.append(leaf)
+                sources.append(("output", outputs[id(leaf)]))
+        everything = (*outs, *residuals)
+        traced.update(sources=sources, tree=tree, visible=len(outs), outs=[jax.ShapeDtypeStruct(y.shape, y.dtype) for y in everything])
+        return everything
+
+    jitted = jax.jit(forward, keep_unused=True).trace(*avals)
+    outs, visible = traced["outs"], traced["visible"]
+    if not at or any(str(y.dtype) not in _DTYPES for y in outs):
+        return None
+    text = jitted.lower(lowering_platforms=(platform,)).as_text()
+    saved = list(dict.fromkeys(s for s in traced["sources"] if s[0] != "constant"))
+    cotangents = [i for i in range(visible) if _is_inexact(outs[i])]
+
+    def backward(*arrays):
+        kept = dict(zip(saved, arrays))
+        leaves = [leaf if kind == "constant" else kept[kind, leaf] for kind, leaf in traced["sources"]]
+        pull = jax.tree.unflatten(traced["tree"], leaves)
+        return tuple(_conjugated(g) for g in pull(_cotangents(outs[:visible], arrays[len(saved) :])))
+
+    of = {"input": avals, "output": outs}
+    given = [of[kind][i] for kind, i in saved] + [outs[i] for i in cotangents]
+    return {
+        "text": text,
+        "form": flat.spec,
+        "visible": visible,
+        "backward": _text(backward, given, platform),
+        "inputs": [list(s) for s in saved] + [["cotangent", i] for i in cotangents],
+        "results": _results(len(avals), at),
+    }
+
+
+def _recomputed(flat, avals, platform):
+    """Export the function, and a gradient that computes the function again."""
+    at = [i for i, x in enumerate(avals) if _is_inexact(x)]
+    outs = jax.eval_shape(flat, *avals)
+    cotangents = [i for i, y in enumerate(outs) if _is_inexact(y)]
+
+    def backward(*arrays):
+        inputs, given = arrays[: len(avals)], arrays[len(avals) :]
+        _, pull = jax.vjp(lambda *parts: flat(*_merged(inputs, at, parts)), *(inputs[i] for i in at))
+        return tuple(_conjugated(g) for g in pull(_cotangents(outs, given)))
+
+    text = _text(flat, avals, platform)
+    made = {"text": text, "form": flat.spec}
+    if not at or not cotangents:
+        return made
+    return made | {
+        "visible": len(outs),
+        "backward": _text(backward, [*avals, *(outs[i] for i in cotangents)], platform),
+        "inputs": [["input", i] for i in range(len(avals))] + [["cotangent", i] for i in cotangents],
+        "results": _results(len(avals), at),
+    }
+
+
+def mapped(fn, in_dims, out_dims):
+    """Return the function mapped over a dimension of its arguments."""
+    return jax.vmap(fn, in_axes=in_dims, out_axes=out_dims)
+
+
+def run_on_cpu(fn, args, kwargs, tensors):
+    """Run a function by JAX on the processor, by DLPack. Returns the tensors of the result and its form."""
+    flat = _Flat(fn, args, kwargs)
+    with _settings(tensors, "cpu"):
+        arrays = [jnp.from_dlpack(t.detach().contiguous()) for t in tensors]
+        found = jax.jit(flat)(*arrays)
+    return [torch.from_dlpack(y) for y in found], flat.spec

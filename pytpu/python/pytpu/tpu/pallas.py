@@ -1,0 +1,372 @@
+"""``torch.tpu.pallas``: operators made of JAX and Pallas functions, and of kernels for the TPU's compiler. See ``docs/custom-kernels.md``."""
+
+import functools
+import inspect
+import re
+
+import pytpu as torch
+from pytpu import _C
+
+from . import _artefact, _identity
+from ._custom import BodyOp, CustomOp, check_name, filled, on_meta, place_of
+
+__all__ = ["custom_jax_kernel", "jax_op", "load", "mosaic_op"]
+
+
+class _FormOp(CustomOp):
+    """An operator whose kernels are exports: dictionaries with the texts of a function and its gradient."""
+
+    def _made(self, export, count, donated):
+        """Return the kernel of an export, and how it is called."""
+        kernel = _C._CustomKernel(self._name, export["text"], self._place)
+        if "backward" in export:
+            gradient = _C._CustomKernel(self._name, export["backward"], self._place)
+            kernel = kernel.with_gradient(
+                export["text"], self._place, export["visible"], gradient, [tuple(i) for i in export["inputs"]], export["results"]
+            )
+        return kernel, list(range(count)), _form(export["form"]), donated
+
+
+def _form(spec):
+    """Return how results are given: "one", "tuple", "list", or a function of the tuple of them."""
+    if spec == 0:
+        return "one"
+    for kind in ("tuple", "list"):
+        if isinstance(spec, dict) and spec.get(kind) == list(range(len(spec.get(kind, ())))):
+            return kind
+    return functools.partial(_built, spec)
+
+
+def _built(spec, tensors):
+    if spec is None:
+        return None
+    if isinstance(spec, int):
+        return tensors[spec]
+    ((kind, items),) = spec.items()
+    if kind == "dict":
+        return {k: _built(v, tensors) for k, v in items}
+    made = [_built(v, tensors) for v in items]
+    return made if kind == "list" else tuple(made)
+
+
+def _leaves(value):
+    """Return the places of tensors in an argument."""
+    if isinstance(value, _C._Place):
+        return [value.index]
+    if type(value) in (list, tuple):
+        return [i for v in value for i in _leaves(v)]
+    return [i for v in value.values() for i in _leaves(v)] if type(value) is dict else []
+
+
+class _Taken(_C._CustomCall):
+    """Takes the arguments of a call apart."""
+
+    def _resolve(self, args, kwargs, tensors, needs_grad):
+        self.call = args, kwargs, tensors
+        return lambda *args, **kwargs: None
+
+
+class JaxOp(_FormOp):
+    """An operator that is a JAX function. Made by `jax_op`."""
+
+    def __init__(self, name, fn, donate_argnums=(), grad="vjp", vmap=True, cpu="interpret"):
+        if grad not in ("vjp", "recompute", None):
+            raise ValueError(f"{name}: expected `grad` to be 'vjp', 'recompute' or None, but got {grad!r}")
+        if cpu not in ("interpret", "jax") and not callable(cpu):
+            raise ValueError(f"{name}: expected `cpu` to be 'interpret', 'jax' or a callable, but got {cpu!r}")
+        donate_argnums = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
+        super().__init__(name, None if isinstance(fn, str) else fn, cpu if callable(cpu) else None)
+        self._fn, self._donate_argnums, self._grad, self._mode = fn, donate_argnums, grad, cpu
+        self._place = fn if isinstance(fn, str) else place_of(fn)
+        self._may_map = vmap
+        self._cpu_has_gradient = callable(cpu) and grad is not None
+        self._mapped = ()
+        self._exports = {}
+
+    def _function(self):
+        """Return the JAX function."""
+        fn = self._fn
+        if isinstance(fn, str):
+            import importlib
+
+            module, _, path = fn.partition(":")
+            fn = functools.reduce(getattr, path.split("."), importlib.import_module(module))
+        for dims in self._mapped:
+            from . import _jax_export
+
+            fn = _jax_export.mapped(fn, *dims)
+        return fn
+
+    def vmap(self, in_dims=0, out_dims=0):
+        """Return the operator mapped over a dimension of its arguments, as ``jax.vmap`` maps the function.
+
+        Args:
+            in_dims (int, None, or a tuple of them): the dimension of each positional argument, ``None`` for one that is not mapped.
+            out_dims (int or a tuple): where the dimension is in the results.
+        """
+        if not self._may_map:
+            raise NotImplementedError(f"{self._name}: this operator was made with vmap=False")
+        name = f"{self._name}_vmap"
+        made = JaxOp(name, self._fn, self._donate_argnums, self._grad, True, "interpret" if callable(self._mode) else self._mode)
+        made._mapped = (*self._mapped, (in_dims, out_dims))
+        return made
+
+    def _serve(self, args, kwargs, tensors, platform, needs_grad):
+        if platform == "cpu" and self._cpu is not None:
+            return self._run_on_cpu
+        grad = self._grad if needs_grad and self._backward is None else None
+        if platform is None and not needs_grad:
+            return self._fake(args, kwargs, tensors)
+        if self._mode == "jax" and all(t.device.type == "cpu" for t in tensors) and not needs_grad:
+            return self._run_by_jax(args, kwargs)
+        donated = [] if needs_grad else [i for n in self._donate_argnums if n < len(args) for i in _leaves(args[n])]
+        return self._made(self._exported(args, kwargs, tensors, platform or "tpu", donated, grad), len(tensors), donated)
+
+    def _exported(self, args, kwargs, tensors, platform, donated, grad):
+        """Return the export for such a call, from disk if it is there."""
+        made = _identity.of_call(self._name, self._fn, self._mapped, args, kwargs, tensors, platform, donated, grad)
+        if made in self._exports:
+            return self._exports[made]
+        found = made and _C._custom_load(made)
+        export = _artefact.parsed(bytes(found)) if found else None
+        if export is None:
+            from . import _jax_export
+
+            try:
+                export = _jax_export.exported(self._function(), args, kwargs, on_meta(tensors), platform, donated, grad)
+            except Exception as error:
+                if hasattr(error, "add_note"):
+                    error.add_note(f"while exporting the operator {self._name}, defined at {self._place}")
+                raise
+            if made:
+                _C._custom_store(made, _artefact.written(export))
+        if made:
+            self._exports[made] = export
+        return export
+
+    def _fake(self, args, kwargs, tensors):
+        from . import _jax_export
+
+        shapes, spec = _jax_export.shapes(self._function(), args, kwargs, on_meta(tensors))
+        form = _form(spec)
+
+        def fake(*args, **kwargs):
+            made = [torch.empty(shape, dtype=getattr(torch, dtype), device="meta") for shape, dtype in shapes]
+            return _given(form, made)
+
+        return fake
+
+    def _run_by_jax(self, args, kwargs):
+        from . import _jax_export
+
+        fn = self._function()
+
+        def run(*given, **named):
+            tensors = [t for t in torch.utils._pytree.tree_leaves((given, named)) if isinstance(t, torch.Tensor)]
+            found, spec = _jax_export.run_on_cpu(fn, args, kwargs, tensors)
+            return _given(_form(spec), found)
+
+        return run
+
+    def save(self, file, *args, **kwargs):
+        """Write the operator, for arguments like these, to a file that `load` reads without JAX. Values of the tensors do not matter.
+
+        The file has the programs for TPUs and for XLA:CPU, with the gradient.
+        """
+        taken = _Taken()
+        taken(*args, **kwargs)
+        marked_args, marked_kwargs, tensors = taken.call
+        exports = {}
+        for platform in ("tpu", "cpu"):
+            exports[platform] = {"plain": self._exported(marked_args, marked_kwargs, tensors, platform, [], None)}
+            if self._grad is not None:
+                exports[platform]["grad"] = self._exported(marked_args, marked_kwargs, tensors, platform, [], self._grad)
+        described = [[list(t.shape), str(t.dtype).removeprefix("torch.")] for t in tensors]
+        _artefact.save(file, {"name": self._name, "args": described, "call": _artefact.call(marked_args, marked_kwargs), "exports": exports})
+
+
+def _given(form, tensors):
+    tensors = tuple(tensors)
+    if form == "one":
+        return tensors[0]
+    return tensors if form == "tuple" else list(tensors) if form == "list" else form(tensors)
+
+
+def _check_annotations(fn):
+    """Refuse parameters without annotations, as ``torch.library.infer_schema`` does.
+
+    Raises:
+        ValueError: a parameter has none, or is one that operators cannot have.
+    """
+    signature = inspect.signature(fn)
+
+    def refuse(what):
+        raise ValueError(f"infer_schema(func): {what} Got func with signature {signature})")
+
+    for name, p in signature.parameters.items():
+        if p.kind not in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY):
+            refuse("We do not support positional-only args, varargs, or varkwargs.")
+        if p.annotation is p.empty:
+            refuse(f"Parameter {name} must have a type annotation.")
+
+
+def jax_op(
+    name, fn=None, /, *, donate_argnums=(), static_argnames=(), grad="vjp", vmap=True, cpu="interpret",
+    mesh=None, input_partition_specs=None, output_partition_specs=None,
+):  # fmt: skip
+    """Make an operator of a JAX function, which may call Pallas kernels; a decorator, when no function is given.
+
+    The function is exported once for each set of shapes, dtypes and static arguments, and becomes part of the program around the call.
+    Tensors, also in lists, tuples and dicts, are arrays to the function. Everything else is static.
+
+    Args:
+        name (str): ``"namespace::name"``. The operator is ``torch.ops.namespace.name`` too.
+        fn (callable or str): the function, whose parameters are annotated, or ``"module:function"``, which is imported only to export.
+        donate_argnums (int or tuple): positional arguments whose memory the device may take for results. They hold no data afterwards.
+        static_argnames (str or tuple): parameters that are never tensors. All arguments that are no tensors are static; this list is checked.
+        grad (str, optional): ``"vjp"``: forward keeps what backward needs. ``"recompute"``: backward computes the function again.
+            ``None``: the operator has no gradient until ``register_autograd`` sets one.
+        vmap (bool): whether ``op.vmap`` may map the function.
+        cpu (str or callable): how it runs on device ``cpu`` and on XLA:CPU. ``"interpret"``: as a program in which Pallas kernels are
+            interpreted. ``"jax"``: by JAX on device ``cpu``, and interpreted on XLA:CPU and with gradients. A function of tensors: by that.
+        mesh, input_partition_specs, output_partition_specs: accepted as ``None`` only: programs run on one device.
+
+    Raises:
+        ValueError: the name is not of this form, or a parameter has no annotation.
+        ImportError: when called with a new set of shapes, JAX is not installed.
+    """
+    check_name(name)
+    if mesh is not None or input_partition_specs is not None or output_partition_specs is not None:
+        raise NotImplementedError(f"{name}: meshes and partition specs are not supported: programs run on one device")
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+
+    def make(fn):
+        if not isinstance(fn, str):
+            _check_annotations(fn)
+            unknown = set(names) - set(inspect.signature(fn).parameters)
+            if unknown:
+                raise ValueError(f"{name}: static_argnames names {sorted(unknown)}, which are no parameters of the function")
+        return JaxOp(name, fn, donate_argnums, grad, vmap, cpu)
+
+    return make if fn is None else make(fn)
+
+
+def custom_jax_kernel(
+    jax_fn=None, name=None, static_argnums=(), donate_argnums=(), input_output_aliases=None, mesh=None,
+    input_partition_specs=None, output_partition_specs=None, *, static_argnames=(), warn_deprecated=True,
+):  # fmt: skip
+    """Make an operator of a JAX function, as torch_tpu's function of this name does; a decorator, when no function is given.
+
+    This is `jax_op` for functions without annotations. The operator is ``torch.ops.custom_jax.name``, by the function's name or by `name`.
+
+    Args:
+        jax_fn (callable): the function.
+        name (str, optional): a name, also with a namespace: ``"namespace::name"``.
+        static_argnums, static_argnames: parameters that are never tensors. All arguments that are no tensors are static.
+        donate_argnums (int or tuple): positional arguments whose memory the device may take for results.
+        input_output_aliases (dict, optional): positional arguments and the results that take their memory; such arguments are donated.
+        mesh, input_partition_specs, output_partition_specs: accepted as ``None`` only: programs run on one device.
+        warn_deprecated (bool): accepted without an effect.
+    """
+    if jax_fn is None:
+        return functools.partial(
+            custom_jax_kernel, name=name, static_argnums=static_argnums, donate_argnums=donate_argnums,
+            input_output_aliases=input_output_aliases, mesh=mesh, input_partition_specs=input_partition_specs,
+            output_partition_specs=output_partition_specs, static_argnames=static_argnames,
+        )  # fmt: skip
+    if mesh is not None or input_partition_specs is not None or output_partition_specs is not None:
+        raise NotImplementedError("custom_jax_kernel: meshes and partition specs are not supported: programs run on one device")
+    if name is None:
+        fn = jax_fn
+        while isinstance(fn, functools.partial):
+            fn = fn.func
+        name = re.sub(r"\W", "_", getattr(fn, "__name__", type(fn).__name__)).lstrip("_0123456789") or "kernel"
+    if "::" not in name:
+        name = f"custom_jax::{name}"
+    check_name(name)
+    donated = (donate_argnums,) if isinstance(donate_argnums, int) else tuple(donate_argnums)
+    donated += tuple(i for i in input_output_aliases or () if i not in donated)
+    return JaxOp(name, jax_fn, donated)
+
+
+class MosaicOp(BodyOp):
+    """An operator that is a Mosaic program on TPUs. Made by `mosaic_op`."""
+
+    def __init__(self, name, body, infer, cpu, cost):
+        super().__init__(name, body, infer, cpu)
+        self._cost = cost
+
+    def _module(self, args, kwargs, metas, found):
+        body = super()._module(args, kwargs, metas, found)
+        if not isinstance(body, str):
+            raise TypeError(f"{self._name}: expected `body` to return a str, but got {type(body).__name__}")
+        cost = self._cost(*filled(args, metas), **filled(kwargs, metas)) if callable(self._cost) else self._cost
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        described = lambda tensors: [(list(t.shape), t.dtype) for t in tensors]
+        return _C._mosaic_module(self._name, body, described(metas), described(results), self._numbers(cost))
+
+    def _numbers(self, cost):
+        names = ("flops", "transcendentals", "bytes_accessed")
+        if cost is None:
+            return None
+        if not isinstance(cost, dict) or not set(cost) <= set(names):
+            raise TypeError(f"{self._name}: expected `cost` to be a dict with some of {names}, but got {cost!r}")
+        return tuple(int(cost.get(n, 0)) for n in names)
+
+
+def mosaic_op(name, body, infer, *, cpu, cost=None):
+    """Make an operator of a kernel in Mosaic, the language of the TPU's compiler. JAX is not needed.
+
+    Args:
+        name (str): ``"namespace::name"``. The operator is ``torch.ops.namespace.name`` too.
+        body (str or callable): the kernel as MLIR text in generic form, with operations of the dialect ``stable_mosaic``. A function is
+            called with the arguments, tensors among them on device ``meta``, and returns the text.
+        infer (callable): the shape rule. It is called with the same arguments and returns a tensor, or a tuple or list of tensors, on device
+            ``meta``.
+        cpu (callable): what is called on device ``cpu``, and on ``tpu`` where that is XLA:CPU: a function of tensors that computes the same.
+        cost (dict or callable, optional): ``flops``, ``transcendentals`` and ``bytes_accessed`` of a call, or a function of the arguments
+            that returns them. The compiler schedules by them, and `torch.tpu.plan` reports them.
+
+    Raises:
+        ValueError: the name is not of this form.
+        TypeError: `infer` or `cpu` is no function.
+    """
+    for role, fn in (("infer", infer), ("cpu", cpu)):
+        if not callable(fn):
+            raise TypeError(f"{name}: expected `{role}` to be a callable, but got {type(fn).__name__}")
+    return MosaicOp(name, body, infer, cpu, cost)
+
+
+class _LoadedOp(_FormOp):
+    """An operator of a file."""
+
+    def __init__(self, file, content):
+        super().__init__(content["name"])
+        self._content, self._place = content, str(file)
+
+    def _serve(self, args, kwargs, tensors, platform, needs_grad):
+        given = [[list(t.shape), str(t.dtype).removeprefix("torch.")] for t in tensors]
+        has = self._content
+        if given != has["args"] or _artefact.call(args, kwargs) != has["call"]:
+            raise RuntimeError(
+                f"{self._name}: {self._place} has no kernel for the arguments {_listed(given)}, but one for {_listed(has['args'])}"
+                + ("" if given != has["args"] else ", called in another way or with other static arguments")
+            )
+        exports = has["exports"].get(platform or "tpu")
+        if exports is None:
+            raise NotImplementedError(f"{self._name}: {self._place} has no kernel for the platform {platform}, but for {sorted(has['exports'])}")
+        return self._made(exports.get("grad" if needs_grad else "plain", exports["plain"]), len(tensors), [])
+
+
+def _listed(described):
+    return "(" + ", ".join(f"{dtype}{shape}" for shape, dtype in described) + ")"
+
+
+def load(file):
+    """Return the operator in a file that ``op.save(file, *example)`` wrote. JAX is not needed.
+
+    Raises:
+        ValueError: the file is no such file, or it is damaged.
+        RuntimeError: when called, the arguments are not those that the kernel was made for.
+    """
+    return _LoadedOp(file, _artefact.load(file))
