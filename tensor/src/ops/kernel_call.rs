@@ -1,5 +1,5 @@
 //! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention,
-//! max pooling, layer norm, gelu, sums of rows and steps of Adam, where ours are faster than what its compiler makes, and far faster for 16-bit
+//! max pooling, layer norm, softmax, gelu, sums of rows and steps of Adam, where ours are faster than what its compiler makes, and far faster for 16-bit
 //! floats and `f64` convolutions.
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
@@ -13,6 +13,7 @@ use super::matmul::{Dot, swap_last};
 use super::norm::{LayerNorm, LayerNormBackward};
 use super::optim::AdamW;
 use super::pointwise::kernel_error;
+use super::softmax::{Softmax, SoftmaxBackward};
 use crate::op::{F64, Func, Value, Values};
 use crate::{DType, Dims, Meta, backend};
 use smallvec::{SmallVec, smallvec};
@@ -77,6 +78,8 @@ pub(super) enum KernelCall {
     /// With a row's elements as one dimension; that matters to no kernel.
     LayerNorm(LayerNorm),
     LayerNormBackward(LayerNormBackward),
+    Softmax(Softmax),
+    SoftmaxBackward(SoftmaxBackward),
     AdamW(AdamW),
     /// Over so many leading dimensions.
     SumRows(usize),
@@ -191,6 +194,8 @@ impl KernelCall {
                 numbers.push(o.wanted.into());
                 ("layer_norm_backward", numbers)
             }
+            KernelCall::Softmax(o) => ("softmax", smallvec![o.log.into(), o.dim as i64]),
+            KernelCall::SoftmaxBackward(o) => ("softmax_backward", smallvec![o.log.into(), o.dim as i64]),
             KernelCall::SumRows(lead) => ("sum_rows", smallvec![*lead as i64]),
             KernelCall::Join { rows, count } => ("join", smallvec![*rows as i64, *count as i64]),
             KernelCall::AdamW(o) => ("adamw", smallvec![o.decoupled.into(), o.maximize.into()]),
@@ -232,6 +237,14 @@ impl KernelCall {
                 let (of, wanted) = (layer_norm(numbers)?, u8::try_from(wanted).ok()?);
                 KernelCall::LayerNormBackward(LayerNormBackward { of, wanted })
             }
+            "softmax" => {
+                let &[log, dim] = numbers else { return None };
+                KernelCall::Softmax(Softmax { log: log != 0, dim: usize::try_from(dim).ok()? })
+            }
+            "softmax_backward" => {
+                let &[log, dim] = numbers else { return None };
+                KernelCall::SoftmaxBackward(SoftmaxBackward { log: log != 0, dim: usize::try_from(dim).ok()? })
+            }
             "sum_rows" => {
                 let &[lead] = numbers else { return None };
                 KernelCall::SumRows(usize::try_from(lead).ok()?)
@@ -255,7 +268,7 @@ impl KernelCall {
             KernelCall::Attention(o) => (3 + usize::from(o.mask), 2),
             KernelCall::AttentionBackward(o) => (5 + usize::from(o.mask), 3),
             KernelCall::MaxPool(_) => (1, 2),
-            KernelCall::Gelu(_) | KernelCall::SumRows(_) => (1, 1),
+            KernelCall::Gelu(_) | KernelCall::Softmax(_) | KernelCall::SumRows(_) => (1, 1),
             KernelCall::LayerNorm(o) => (1 + usize::from(o.weight) + usize::from(o.bias), 3),
             KernelCall::LayerNormBackward(o) => (4 + usize::from(o.of.weight), 3),
             KernelCall::AdamW(_) => (12, 3),
@@ -486,6 +499,8 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         (KernelCall::GeluBackward(o), [g, x], [gx]) => pointwise::gelu_backward(g, x, o.tanh, gx).map_err(message)?,
         (KernelCall::LayerNorm(o), x, [y, mean, rstd]) => o.run(x, [y, mean, rstd]),
         (KernelCall::LayerNormBackward(o), x, [gx, gw, gb]) => o.run(x, [gx, gw, gb]),
+        (KernelCall::Softmax(o), [x], [y]) if o.dim < x.sizes().len() => o.run(x, y),
+        (KernelCall::SoftmaxBackward(o), [g, v], [gx]) if o.dim < v.sizes().len() => o.run(g, v, gx),
         (KernelCall::SumRows(lead), [x], [y]) => {
             let mask: SmallVec<[bool; 8]> = (0..x.sizes().len()).map(|i| i < *lead).collect();
             reduce::reduce(ReduceKind::Sum, x, &mask, y).map_err(message)?;
