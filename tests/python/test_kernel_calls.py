@@ -102,6 +102,21 @@ def compute(device):
         with_gradients(f"layer_norm {dtype} alone", results, lambda x: F.layer_norm(x, (33, 129)), x.detach())
         with_gradients(f"rms_norm {dtype}", results, lambda x, w: F.rms_norm(x, (129,), w), x.detach(), w.detach())
         with_gradients(f"rms_norm {dtype} alone", results, lambda x: F.rms_norm(x, (129,)), x.detach())
+        for dim in (0, 1, -1):
+            with_gradients(f"softmax {dtype} {dim}", results, lambda x, dim=dim: F.softmax(x, dim), x.detach())
+            with_gradients(f"log_softmax {dtype} {dim}", results, lambda x, dim=dim: F.log_softmax(x, dim), x.detach())
+        for shape, classes in (((300, 90), 90), ((5, 70, 9, 11), 70), ((20000,), 20000)):
+            scores, weights = draw(*shape, dtype=dtype), draw(classes, dtype=dtype).abs()
+            target = torch.randint(0, classes, (*shape[:1], *shape[2:]) if len(shape) > 1 else ()).to(device)
+            for kwargs in ({}, {"weight": weights}, {"label_smoothing": 0.2}, {"weight": weights, "label_smoothing": 0.2}, {"ignore_index": 3}):
+                with_gradients(
+                    f"cross_entropy {dtype} {shape} {sorted(kwargs)}", results,
+                    lambda x, target=target, kwargs=kwargs: F.cross_entropy(x, target, **kwargs), scores.detach(),
+                )
+                with_gradients(
+                    f"cross_entropy {dtype} {shape} {sorted(kwargs)} a row", results,
+                    lambda x, target=target, kwargs=kwargs: F.cross_entropy(x, target, reduction="none", **kwargs), scores.detach(),
+                )
         # Only some of the gradients are wanted.
         y = F.layer_norm(x.detach(), (129,), w, b.detach())
         results[f"layer_norm {dtype}, weight alone"] = torch.autograd.grad(y.square().sum(), w)[0].float().cpu().numpy()
@@ -144,7 +159,8 @@ def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
     if "XLA:CPU" in torch.tpu.get_device_name():
         for kernel in (
             "matmul", "linear", "conv", "conv_input_grad", "conv_weight_grad", "attention", "attention_backward",
-            "max_pool", "max_pool_backward", "gelu", "gelu_backward", "layer_norm", "layer_norm_backward", "sum_rows", "adamw",
+            "max_pool", "max_pool_backward", "gelu", "gelu_backward", "layer_norm", "layer_norm_backward", "softmax",
+            "softmax_backward", "cross_entropy", "cross_entropy_backward", "sum_rows", "adamw",
             "matmul.windows", "linear.windows", "attention.windows", "attention_backward.windows",
         ):
             assert f'kernel = "{kernel}"' in programs["with"], kernel
@@ -165,6 +181,34 @@ def test_a_row_that_sees_nothing_gives_zeros():
     y.sum().backward()
     assert y[:, :, 5].cpu().abs().max().item() == 0
     assert q.grad.cpu().isfinite().all() and q.grad[:, :, 5].cpu().abs().max().item() == 0
+
+
+def rows_of_softmax(device):
+    """Rows with infinities and NaN, among enough others for a call."""
+    inf, nan = float("inf"), float("nan")
+    x = torch.linspace(-3, 3, 256 * 128).reshape(256, 128)
+    x[0], x[1], x[2, 5], x[3, 7], x[4, 3:] = -inf, inf, nan, inf, -inf
+    x = x.to(device).requires_grad_()
+    results = []
+    for y in (F.softmax(x, 1), F.log_softmax(x, 1), F.softmax(x, 0), torch.logsumexp(x, 1)):
+        (gx,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+        results += [y.detach().cpu().numpy(), gx.cpu().numpy()]
+    return results
+
+
+def test_rows_of_infinities_and_nan_are_as_on_cpu():
+    for i, (got, want) in enumerate(zip(rows_of_softmax("tpu"), rows_of_softmax("cpu"))):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=str(i))
+
+
+def test_a_target_that_is_no_class_raises_when_the_host_reads():
+    x = torch.randn(300, 90).to("tpu").requires_grad_()
+    target = torch.full((300,), 4)
+    target[7] = 90
+    loss = F.cross_entropy(x, target.to("tpu"))
+    loss.backward()
+    with pytest.raises(IndexError, match="Target 90 is out of bounds."):
+        loss.item()
 
 
 def test_views_that_are_kept_for_backward_are_made_anew(tmp_path):

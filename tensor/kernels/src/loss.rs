@@ -18,11 +18,13 @@ pub struct CrossEntropy<'a> {
     pub ignore_index: i64,
     /// How much of the target's probability is spread over all classes, in `0..=1`.
     pub label_smoothing: f64,
+    /// Whether rows whose target is no class have a loss and a gradient of NaN, instead of being an error.
+    pub wrong_is_nan: bool,
 }
 
 impl Default for CrossEntropy<'_> {
     fn default() -> Self {
-        CrossEntropy { weight: None, ignore_index: -100, label_smoothing: 0.0 }
+        CrossEntropy { weight: None, ignore_index: -100, label_smoothing: 0.0, wrong_is_nan: false }
     }
 }
 
@@ -41,12 +43,13 @@ fn split(sizes: &[usize]) -> (usize, usize, usize) {
     }
 }
 
-/// The targets, each checked, and the sum of the weights of those that count.
+/// The targets, each checked unless `wrong_is_nan`, and the sum of the weights of classes that count.
 fn targets<A: Real>(
     target: &View,
     c: usize,
     ignore_index: i64,
     weight: Option<&[A]>,
+    wrong_is_nan: bool,
 ) -> Result<(Vec<i64>, f64), KernelError> {
     let targets = indices(target);
     let mut total = 0.0;
@@ -54,12 +57,19 @@ fn targets<A: Real>(
         if t == ignore_index {
             continue;
         }
-        if t < 0 || t as usize >= c {
+        if !is_class(t, c) {
+            if wrong_is_nan {
+                continue;
+            }
             return Err(KernelError::IndexOutOfRange(format!("Target {t} is out of bounds.")));
         }
         total += weight.map_or(1.0, |w| w[t as usize].to_f64());
     }
     Ok((targets, total))
+}
+
+fn is_class(t: i64, classes: usize) -> bool {
+    usize::try_from(t).is_ok_and(|t| t < classes)
 }
 
 /// Cross entropy of logits `x: [n, c, *]`: writes `loss: [n, *]` and `lse: [n, *]`, and returns the total weight of the
@@ -68,7 +78,7 @@ fn targets<A: Real>(
 /// With smoothing `e`, a row's loss is `(1 - e) w[t] (lse - x[t]) + e / c * sum_j w[j] (lse - x[j])`.
 ///
 /// # Errors
-/// `Target 12 is out of bounds.` for a target that is neither a class nor `ignore_index`.
+/// `Target 12 is out of bounds.` for a target that is neither a class nor `ignore_index`, unless `wrong_is_nan`.
 pub fn cross_entropy(
     x: &View,
     target: &View,
@@ -80,7 +90,7 @@ pub fn cross_entropy(
     for_acc!(x.dtype(), A => {
         let weight = spec.weight.map(|w| input::<A>(&w));
         let weight = weight.as_deref();
-        let (target, total) = targets::<A>(target, c, spec.ignore_index, weight)?;
+        let (target, total) = targets::<A>(target, c, spec.ignore_index, weight, spec.wrong_is_nan)?;
         let x = input::<A>(x);
         let smoothing = A::of(spec.label_smoothing);
         let weight_sum = weight.map_or(A::of(c as f64), |w| sum_of(w, |v| v));
@@ -95,6 +105,10 @@ pub fn cross_entropy(
                     let loss = unsafe { &mut loss.slice(row, 1)[0] };
                     *loss = A::ZERO;
                     if t == spec.ignore_index {
+                        continue;
+                    }
+                    if !is_class(t, c) {
+                        *loss = A::of(f64::NAN);
                         continue;
                     }
                     let t = t as usize;
@@ -189,7 +203,7 @@ pub fn cross_entropy_backward(
     for_acc!(x.dtype(), A => {
         let weight = spec.weight.map(|w| input::<A>(&w));
         let weight = weight.as_deref();
-        let (target, _) = targets::<A>(target, c, spec.ignore_index, weight)?;
+        let (target, _) = targets::<A>(target, c, spec.ignore_index, weight, spec.wrong_is_nan)?;
         let (g, x, lse) = (input::<A>(g), input::<A>(x), input::<A>(lse));
         let smoothing = A::of(spec.label_smoothing);
         let spread = if c == 0 { A::ZERO } else { smoothing / A::of(c as f64) };
@@ -201,6 +215,9 @@ pub fn cross_entropy_backward(
                 let t = target[row];
                 if t == spec.ignore_index {
                     return (A::ZERO, A::ZERO, A::ZERO);
+                }
+                if !is_class(t, c) {
+                    return (A::of(f64::NAN), A::ZERO, A::ZERO);
                 }
                 let own = (A::ONE - smoothing) * weight.map_or(A::ONE, |w| w[t as usize]);
                 (g[row] * (own + spread * weight_sum), g[row] * own, g[row] * spread)
@@ -220,7 +237,9 @@ pub fn cross_entropy_backward(
                             continue;
                         }
                         gradient_row(&x[at..at + c], lse[row], p, spread, weight, gx);
-                        gx[target[row] as usize] -= own;
+                        if is_class(target[row], c) {
+                            gx[target[row] as usize] -= own;
+                        }
                         continue;
                     }
                     for column in first..first + width {
@@ -279,7 +298,7 @@ pub fn nll_loss(
     for_acc!(x.dtype(), A => {
         let weight = weight.map(input::<A>);
         let weight = weight.as_deref();
-        let (target, total) = targets::<A>(target, c, ignore_index, weight)?;
+        let (target, total) = targets::<A>(target, c, ignore_index, weight, false)?;
         let x = input::<A>(x);
         output::<A, _>(loss, |loss| {
             for (row, (loss, &t)) in loss.iter_mut().zip(&target).enumerate() {
@@ -310,7 +329,7 @@ pub fn nll_loss_backward(
     for_acc!(gx.dtype(), A => {
         let weight = weight.map(input::<A>);
         let weight = weight.as_deref();
-        let (target, _) = targets::<A>(target, c, ignore_index, weight)?;
+        let (target, _) = targets::<A>(target, c, ignore_index, weight, false)?;
         let g = input::<A>(g);
         output::<A, _>(gx, |gx| {
             gx.fill(A::ZERO);

@@ -1,6 +1,6 @@
 //! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention,
-//! max pooling, layer norm, gelu, sums of rows and steps of Adam, where ours are faster than what its compiler makes, and far faster for 16-bit
-//! floats and `f64` convolutions.
+//! max pooling, layer norm, softmax, cross entropy, gelu, sums of rows and steps of Adam, where ours are faster than what its
+//! compiler makes, and far faster for 16-bit floats and `f64` convolutions.
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
 //! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
@@ -9,10 +9,12 @@
 use super::activation::{Gelu, GeluBackward};
 use super::attention::Attention;
 use super::conv::ConvSpec;
+use super::loss::{CrossEntropy, CrossEntropyBackward};
 use super::matmul::{Dot, swap_last};
 use super::norm::{LayerNorm, LayerNormBackward};
 use super::optim::AdamW;
 use super::pointwise::kernel_error;
+use super::softmax::{Softmax, SoftmaxBackward};
 use crate::op::{F64, Func, Value, Values};
 use crate::{DType, Dims, Meta, backend};
 use smallvec::{SmallVec, smallvec};
@@ -21,7 +23,7 @@ use torchtpu_kernels::pool::PoolSpec;
 use torchtpu_kernels::reduce::ReduceKind;
 pub use torchtpu_kernels::threads::Lender;
 use torchtpu_kernels::threads::with_threads_of;
-use torchtpu_kernels::{View, ViewMut, attention, conv, matmul, pointwise, pool, reduce};
+use torchtpu_kernels::{View, ViewMut, attention, conv, copy, matmul, pointwise, pool, reduce};
 use torchtpu_stablehlo::{ElementType, Platform};
 
 /// The function that programs call.
@@ -77,6 +79,10 @@ pub(super) enum KernelCall {
     /// With a row's elements as one dimension; that matters to no kernel.
     LayerNorm(LayerNorm),
     LayerNormBackward(LayerNormBackward),
+    Softmax(Softmax),
+    SoftmaxBackward(SoftmaxBackward),
+    CrossEntropy(CrossEntropy),
+    CrossEntropyBackward(CrossEntropyBackward),
     AdamW(AdamW),
     /// Over so many leading dimensions.
     SumRows(usize),
@@ -191,6 +197,10 @@ impl KernelCall {
                 numbers.push(o.wanted.into());
                 ("layer_norm_backward", numbers)
             }
+            KernelCall::Softmax(o) => ("softmax", smallvec![o.log.into(), o.dim as i64]),
+            KernelCall::SoftmaxBackward(o) => ("softmax_backward", smallvec![o.log.into(), o.dim as i64]),
+            KernelCall::CrossEntropy(o) => ("cross_entropy", cross_entropy_numbers(o)),
+            KernelCall::CrossEntropyBackward(o) => ("cross_entropy_backward", cross_entropy_numbers(&o.of)),
             KernelCall::SumRows(lead) => ("sum_rows", smallvec![*lead as i64]),
             KernelCall::Join { rows, count } => ("join", smallvec![*rows as i64, *count as i64]),
             KernelCall::AdamW(o) => ("adamw", smallvec![o.decoupled.into(), o.maximize.into()]),
@@ -232,6 +242,18 @@ impl KernelCall {
                 let (of, wanted) = (layer_norm(numbers)?, u8::try_from(wanted).ok()?);
                 KernelCall::LayerNormBackward(LayerNormBackward { of, wanted })
             }
+            "softmax" => {
+                let &[log, dim] = numbers else { return None };
+                KernelCall::Softmax(Softmax { log: log != 0, dim: usize::try_from(dim).ok()? })
+            }
+            "softmax_backward" => {
+                let &[log, dim] = numbers else { return None };
+                KernelCall::SoftmaxBackward(SoftmaxBackward { log: log != 0, dim: usize::try_from(dim).ok()? })
+            }
+            "cross_entropy" => KernelCall::CrossEntropy(cross_entropy(numbers)?),
+            "cross_entropy_backward" => {
+                KernelCall::CrossEntropyBackward(CrossEntropyBackward { of: cross_entropy(numbers)? })
+            }
             "sum_rows" => {
                 let &[lead] = numbers else { return None };
                 KernelCall::SumRows(usize::try_from(lead).ok()?)
@@ -255,9 +277,11 @@ impl KernelCall {
             KernelCall::Attention(o) => (3 + usize::from(o.mask), 2),
             KernelCall::AttentionBackward(o) => (5 + usize::from(o.mask), 3),
             KernelCall::MaxPool(_) => (1, 2),
-            KernelCall::Gelu(_) | KernelCall::SumRows(_) => (1, 1),
+            KernelCall::Gelu(_) | KernelCall::Softmax(_) | KernelCall::SumRows(_) => (1, 1),
             KernelCall::LayerNorm(o) => (1 + usize::from(o.weight) + usize::from(o.bias), 3),
             KernelCall::LayerNormBackward(o) => (4 + usize::from(o.of.weight), 3),
+            KernelCall::CrossEntropy(o) => (2 + usize::from(o.weight), 3),
+            KernelCall::CrossEntropyBackward(o) => (4 + usize::from(o.of.weight), 1),
             KernelCall::AdamW(_) => (12, 3),
             KernelCall::Join { count, .. } => (*count, 1),
             _ => (2, 1),
@@ -335,6 +359,16 @@ fn layer_norm(numbers: &[i64]) -> Option<LayerNorm> {
     let &[len, eps, rms, weight, bias] = numbers else { return None };
     let (shape, eps) = (Dims::new(&[usize::try_from(len).ok()?]), F64::new(f64::from_bits(eps as u64)));
     Some(LayerNorm { shape, eps, rms: rms != 0, weight: weight != 0, bias: bias != 0 })
+}
+
+fn cross_entropy_numbers(o: &CrossEntropy) -> Numbers {
+    smallvec![o.weight.into(), o.ignore_index, o.smoothing.get().to_bits() as i64]
+}
+
+fn cross_entropy(numbers: &[i64]) -> Option<CrossEntropy> {
+    let &[weight, ignore_index, smoothing] = numbers else { return None };
+    let smoothing = F64::new(f64::from_bits(smoothing as u64));
+    Some(CrossEntropy { weight: weight != 0, ignore_index, smoothing })
 }
 
 /// Computes what a program left to `kernel`, here and on the runtime's threads. Operands whose memory a result takes have no
@@ -486,6 +520,13 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         (KernelCall::GeluBackward(o), [g, x], [gx]) => pointwise::gelu_backward(g, x, o.tanh, gx).map_err(message)?,
         (KernelCall::LayerNorm(o), x, [y, mean, rstd]) => o.run(x, [y, mean, rstd]),
         (KernelCall::LayerNormBackward(o), x, [gx, gw, gb]) => o.run(x, [gx, gw, gb]),
+        (KernelCall::Softmax(o), [x], [y]) if o.dim < x.sizes().len() => o.run(x, y),
+        (KernelCall::SoftmaxBackward(o), [g, v], [gx]) if o.dim < v.sizes().len() => o.run(g, v, gx),
+        (KernelCall::CrossEntropy(o), x, [loss, lse, total]) => {
+            let weight = o.run(x, [loss, lse]).map_err(message)?;
+            copy::fill(total, copy::Scalar::Float(weight));
+        }
+        (KernelCall::CrossEntropyBackward(o), x, [gx]) => o.run(x, gx).map_err(message)?,
         (KernelCall::SumRows(lead), [x], [y]) => {
             let mask: SmallVec<[bool; 8]> = (0..x.sizes().len()).map(|i| i < *lead).collect();
             reduce::reduce(ReduceKind::Sum, x, &mask, y).map_err(message)?;

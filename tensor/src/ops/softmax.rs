@@ -1,11 +1,13 @@
 //! Softmax and its logarithm along one dimension.
 
-use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, normalize_dim};
+use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::dtype::{expect_float, narrowed, widened};
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::softmax as kernels;
+use torchtpu_kernels::{View, ViewMut};
 
 /// `exp(x) / sum(exp(x))` along a dimension, or the logarithm of that.
 ///
@@ -34,17 +36,35 @@ fn row(x: &Tensor) -> Result<Tensor> {
     if x.dims().is_empty() { x.view_dims(Dims::filled(1, 1)) } else { Ok(x.clone()) }
 }
 
+impl Softmax {
+    /// Writes `y` for `x`.
+    pub(in crate::ops) fn run(&self, x: &View<'_>, y: &mut ViewMut<'_>) {
+        if self.log {
+            kernels::log_softmax(x, self.dim, y);
+        } else {
+            kernels::softmax(x, self.dim, y);
+        }
+    }
+}
+
+impl SoftmaxBackward {
+    /// Writes the gradient of the input for `g`, the output's gradient, and `y`, the output.
+    pub(in crate::ops) fn run(&self, g: &View<'_>, y: &View<'_>, gx: &mut ViewMut<'_>) {
+        if self.log {
+            kernels::log_softmax_backward(g, y, self.dim, gx);
+        } else {
+            kernels::softmax_backward(g, y, self.dim, gx);
+        }
+    }
+}
+
 impl Fused for Softmax {
     const NAME: &'static str = "softmax";
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        let (x, mut y) = (x[0].view(), y[0].view_mut());
-        if o.log {
-            kernels::log_softmax(&x, o.dim, &mut y)
-        } else {
-            kernels::softmax(&x, o.dim, &mut y)
-        }
+        o.run(&x[0].view(), &mut y[0].view_mut());
         Ok(())
     });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::Softmax(*o).lower(f, x, y));
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let op = SoftmaxBackward { log: o.log, dim: o.dim };
         Ok(smallvec![Some(dispatch::call(Prim::SoftmaxBackward(op), &[g, s.y(0)])?)])
@@ -58,6 +78,9 @@ impl Fused for Softmax {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         expect_float(if self.log { "log_softmax_lastdim_kernel_impl" } else { "softmax_lastdim_kernel_impl" }, x[0])?;
         Ok(*x[0].meta())
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[0].numel())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         if x[0].numel() == 0 {
@@ -79,14 +102,10 @@ impl Fused for Softmax {
 impl Fused for SoftmaxBackward {
     const NAME: &'static str = "softmax_backward";
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        let (g, v, mut gx) = (x[0].view(), x[1].view(), y[0].view_mut());
-        if o.log {
-            kernels::log_softmax_backward(&g, &v, o.dim, &mut gx)
-        } else {
-            kernels::softmax_backward(&g, &v, o.dim, &mut gx)
-        }
+        o.run(&x[0].view(), &x[1].view(), &mut y[0].view_mut());
         Ok(())
     });
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| KernelCall::SoftmaxBackward(*o).lower(f, x, y));
     fn label(&self) -> &'static str {
         if self.log { "log_softmax_backward" } else { "softmax_backward" }
     }
@@ -99,6 +118,9 @@ impl Fused for SoftmaxBackward {
             )));
         }
         Ok(*x[0].meta())
+    }
+    fn is_lowered(&self, x: &[&Tensor]) -> bool {
+        kernel_call::is_called(x[0].numel())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dim = [self.dim as i64];

@@ -77,3 +77,33 @@ fn targets_out_of_range_are_errors() {
         assert_eq!(nll_loss(&x.view(), &target.view(), None, -100, &mut loss.view_mut()).unwrap_err(), want);
     }
 }
+
+#[test]
+fn targets_that_are_no_class_give_nan_on_request() {
+    let mut random = Random(7);
+    for (sizes, rows) in [(vec![4, 5], vec![4]), (vec![2, 5, 2], vec![2, 2])] {
+        let (x, g, weight) = (random.nd(&sizes), random.nd(&rows), random.nd(&[5]));
+        let (wrong, right) = (Array::of(vec![1, 5, -1, -100], &rows), Array::of(vec![1, 0, 0, -100], &rows));
+        let run = |target: &Array<i64>, spec: &CrossEntropy<'_>| {
+            let (mut loss, mut lse, mut gx) = (Nd::garbage(&rows), Nd::garbage(&rows), Nd::garbage(&sizes));
+            let total = cross_entropy(&x.view(), &target.view(), spec, &mut loss.view_mut(), &mut lse.view_mut())?;
+            cross_entropy_backward(&g.view(), &x.view(), &target.view(), &lse.view(), spec, &mut gx.view_mut())?;
+            Ok::<_, torchtpu_kernels::KernelError>((loss, gx, total))
+        };
+        for label_smoothing in [0.0, 0.2] {
+            let spec = CrossEntropy { weight: Some(weight.view()), label_smoothing, ..Default::default() };
+            let error = run(&wrong, &spec).unwrap_err();
+            assert_eq!(error.to_string(), "Target 5 is out of bounds.");
+            let (want, want_gx, _) = run(&right, &spec).unwrap();
+            let (loss, gx, total) = run(&wrong, &CrossEntropy { wrong_is_nan: true, ..spec }).unwrap();
+            assert_eq!(total, weight.data[1]);
+            assert!(loss.data[1].is_nan() && loss.data[2].is_nan());
+            assert_eq!([loss.data[0], loss.data[3]], [want.data[0], 0.0]);
+            let inner: usize = sizes[2..].iter().product();
+            for (i, (got, want)) in gx.data.iter().zip(&want_gx.data).enumerate() {
+                let row = i / (5 * inner) * inner + i % inner;
+                assert!(if row == 1 || row == 2 { got.is_nan() } else { got == want }, "row {row}: {got}, {want}");
+            }
+        }
+    }
+}

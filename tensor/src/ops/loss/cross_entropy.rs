@@ -4,10 +4,12 @@ use super::Reduction;
 use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::indexing::{gather, index_select};
+use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{kernel_error, select};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
+use torchtpu_kernels::{KernelError, View, ViewMut};
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 
 /// Cross entropy of logits with class indices, a loss a row: `(1 - e) w[t] (lse - x[t]) + e / c * sum_j w[j] (lse - x[j])`.
@@ -57,8 +59,18 @@ fn spread_weight(w: &Tensor, rank: usize) -> Result<Tensor> {
 }
 
 impl CrossEntropy {
-    fn spec<'a>(&self, weight: Option<torchtpu_kernels::View<'a>>) -> kernels::CrossEntropy<'a> {
-        kernels::CrossEntropy { weight, ignore_index: self.ignore_index, label_smoothing: self.smoothing.get() }
+    fn spec<'a>(&self, weight: Option<View<'a>>) -> kernels::CrossEntropy<'a> {
+        kernels::CrossEntropy {
+            weight,
+            ignore_index: self.ignore_index,
+            label_smoothing: self.smoothing.get(),
+            wrong_is_nan: false,
+        }
+    }
+    /// Writes `loss` and `lse` and returns the total weight, as a program does: a target that is no class gives NaN.
+    pub(in crate::ops) fn run(&self, x: &[View<'_>], [loss, lse]: [&mut ViewMut<'_>; 2]) -> std::result::Result<f64, KernelError> {
+        let spec = kernels::CrossEntropy { wrong_is_nan: true, ..self.spec(x.get(2).copied()) };
+        kernels::cross_entropy(&x[0], &x[1], &spec, loss, lse)
     }
     /// Which rows count, their targets (zero where not), and the weight of each row.
     fn rows(&self, target: &Tensor, w: Option<&Tensor>, like: DType) -> Result<(Tensor, Tensor, Tensor)> {
@@ -137,6 +149,14 @@ fn lowered(
     Lowered { e, full, hit, counts, wrong, inside, rows }
 }
 
+impl CrossEntropyBackward {
+    /// Writes the gradient from `g, x, target, lse[, w]`, as a program does: a target that is no class gives NaN.
+    pub(in crate::ops) fn run(&self, x: &[View<'_>], gx: &mut ViewMut<'_>) -> std::result::Result<(), KernelError> {
+        let spec = kernels::CrossEntropy { wrong_is_nan: true, ..self.of.spec(x.get(4).copied()) };
+        kernels::cross_entropy_backward(&x[0], &x[1], &x[2], &x[3], &spec, gx)
+    }
+}
+
 impl Fused for CrossEntropy {
     const NAME: &'static str = "cross_entropy_loss";
     const OUTS: usize = 3;
@@ -151,6 +171,9 @@ impl Fused for CrossEntropy {
     });
     // The target's logit is picked by comparison, which fuses with the sums; a gather would read the logits once more.
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
+        if kernel_call::serves(f, x[0].element(), x[0].ty().numel()) {
+            return KernelCall::CrossEntropy(*o).lower(f, x, y);
+        }
         let d = class_dim(x[0].rank());
         let l = lowered(o, f, &x[0], &x[1]);
         let v = f.convert(&x[0], l.e);
@@ -273,6 +296,9 @@ impl Fused for CrossEntropyBackward {
         kernels::cross_entropy_backward(&v[0], &v[1], &v[2], &v[3], &spec, &mut y[0].view_mut()).map_err(kernel_error)
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
+        if kernel_call::serves(f, x[1].element(), x[1].ty().numel()) {
+            return KernelCall::CrossEntropyBackward(*o).lower(f, x, y);
+        }
         let d = class_dim(x[1].rank());
         let l = lowered(&o.of, f, &x[1], &x[2]);
         let v = f.convert(&x[1], l.e);
