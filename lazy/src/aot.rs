@@ -4,10 +4,11 @@
 //! asked for on a laptop.
 
 use crate::chips::{self, Chip};
-use crate::device;
 use crate::disk::DiskCache;
+use crate::{bundle, device, options};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 use torchtpu_pjrt::{CompileOptions, Estimate, OptionValue, Plugin, Topology, find_libtpu};
 use torchtpu_stablehlo::Platform;
@@ -218,6 +219,37 @@ impl Compiler {
             disk.store(&key, &bytes);
         }
         Ok(self.complete(report))
+    }
+
+    /// Compiles programs and writes their executables to a file that [`crate::load_cache`] reads on a device of this kind. A program is its
+    /// StableHLO text and the number of its [options](crate::options). Returns how many were written: those that the compiler takes.
+    ///
+    /// # Errors
+    /// `Runtime` when the file cannot be written, or no program compiles.
+    pub fn save(&self, path: &Path, programs: &[(&str, u32)]) -> Result<usize> {
+        let mut executables = Vec::with_capacity(programs.len());
+        let mut refused = None;
+        for (text, number) in programs {
+            let own = options::list(*number);
+            let mut given = self.options.clone();
+            given.env_overrides.extend_from_slice(&own);
+            match self.machine.compile(text, &given).and_then(|program| program.serialize()) {
+                // A device looks for a program by what it would give to the compiler itself.
+                Ok(bytes) => {
+                    let asked = CompileOptions { env_overrides: own.to_vec(), ..CompileOptions::default() };
+                    executables.push((bundle::key(&asked, text), bytes));
+                }
+                Err(e) => refused = Some(failure(&self.target.topology, &e)),
+            }
+        }
+        match refused {
+            Some(error) if executables.is_empty() => return Err(error),
+            _ => {}
+        }
+        let made_for =
+            device::bundle_environment(self.machine.platform_name(), self.machine.api_version(), &self.device_kind());
+        bundle::write(path, &made_for, &executables)?;
+        Ok(executables.len())
     }
 
     /// The optimised program as text: a line for each instruction with its type, its operands and its cycles.

@@ -157,6 +157,13 @@ pub(crate) fn forked() -> Failure {
     )
 }
 
+/// What the bundle of a device with memory of its own is made for. It says as much of a machine that is there as of one that is planned; the
+/// version of the runtime is with each executable.
+pub(crate) fn bundle_environment(platform: &str, (major, minor): (i32, i32), kind: &str) -> String {
+    let (version, sources) = (env!("CARGO_PKG_VERSION"), env!("TORCHTPU_SOURCES"));
+    format!("torchtpu {version} {sources}\n{platform}\nC API {major}.{minor}\n{kind}\n")
+}
+
 impl Device {
     fn new(client: Arc<Client>, disk: Option<DiskCache>) -> Device {
         torchtpu_pjrt::watch_forks();
@@ -244,9 +251,13 @@ impl Device {
         key
     }
 
-    /// What the executables of this device were made for, in lines.
-    pub(crate) fn environment(&self) -> &str {
-        &self.environment
+    /// What bundles of this device are made for, in lines. See [`bundle_environment`].
+    pub(crate) fn bundle_environment(&self) -> String {
+        if self.client.platform_name().eq_ignore_ascii_case("cpu") {
+            return self.environment.clone();
+        }
+        let plugin = self.client.plugin();
+        bundle_environment(self.client.platform_name(), plugin.api_version(), self.client.default_device().kind())
     }
 
     /// The truth about what is behind the name.

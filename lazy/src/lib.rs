@@ -256,7 +256,7 @@ pub fn save_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
 /// # Errors
 /// `Runtime` when the file cannot be read, is damaged, or was made by another version or for another device.
 pub fn load_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
-    bundle::load(path.as_ref(), device::get()?.environment())
+    bundle::load(path.as_ref(), &device::get()?.bundle_environment())
 }
 
 /// Forgets the executables in memory; those on disk stay.

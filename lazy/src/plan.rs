@@ -61,6 +61,8 @@ pub struct Program {
     /// The StableHLO text.
     #[serde(skip)]
     pub text: Arc<str>,
+    /// The number of the compiler's options that the program set, in this process.
+    pub options: u32,
     #[serde(skip)]
     form: Arc<Form>,
     /// What the compiler says, for each topology; or why it refused.
@@ -320,6 +322,7 @@ impl Plan {
                     launches: 0,
                     largest: form.largest(),
                     text,
+                    options: form.options,
                     form: form.clone(),
                     reports,
                 });

@@ -3,6 +3,7 @@
 use crate::enter;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::path::PathBuf;
 use torchtpu_lazy::aot::{Compiler, Target};
 use torchtpu_lazy::plan::{self, PlanReport, Reads};
 
@@ -69,6 +70,13 @@ fn _aot_optimized_text(py: Python<'_>, text: &str, to: PyTarget) -> PyResult<Str
     py.detach(|| Compiler::new(target(to))?.optimized_text(text)).map_err(enter::exception)
 }
 
+/// Compiles programs and writes them to a file; returns how many.
+#[pyfunction]
+fn _aot_save(py: Python<'_>, path: PathBuf, programs: Vec<(String, u32)>, to: PyTarget) -> PyResult<usize> {
+    let programs: Vec<(&str, u32)> = programs.iter().map(|(text, options)| (text.as_str(), *options)).collect();
+    py.detach(|| Compiler::new(target(to))?.save(&path, &programs)).map_err(enter::exception)
+}
+
 /// Whether libtpu is installed.
 #[pyfunction]
 fn _aot_is_available() -> bool {
@@ -83,6 +91,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_plan_steps, m)?)?;
     m.add_function(wrap_pyfunction!(_aot_compile, m)?)?;
     m.add_function(wrap_pyfunction!(_aot_optimized_text, m)?)?;
+    m.add_function(wrap_pyfunction!(_aot_save, m)?)?;
     m.add_function(wrap_pyfunction!(_aot_is_available, m)?)?;
     Ok(())
 }

@@ -373,3 +373,33 @@ def test_the_digits_example_is_planned():
     assert "step 1: programs 0, 1" in out.stdout and "step 2: program 1" in out.stdout
     table = run(str(ROOT / "examples" / "digits.py"), "--steps", "2", "--markdown", "--", "--device", "tpu").stdout
     assert table.splitlines()[-1].startswith(f"| {V5E} | ")
+
+
+def test_a_plan_is_saved_for_the_machines_that_it_was_made_for(tmp_path):
+    with torch.tpu.plan(f"{V5E},v6e:2x2") as plan:
+        model = mlp()
+        train(model, [torch.optim.SGD(model.parameters(), lr=0.1)], 2)
+    with pytest.raises(ValueError, match="expected one of v5e:2x2, v6e:2x2, but got None"):
+        plan.save(tmp_path / "x")
+    saved = plan.save(tmp_path / "step.bundle", V5E)
+    assert saved == len(plan.programs)
+    # An executable of a model of this size takes hundreds of kilobytes before it is compressed.
+    assert 20_000 < (tmp_path / "step.bundle").stat().st_size < 5_000_000
+    with pytest.raises(RuntimeError, match='it was made for another version or device: "tpu" there'):
+        torch.tpu.load_cache(tmp_path / "step.bundle")
+    with pytest.raises(RuntimeError, match='"tpu" there'):
+        torch.tpu.load_cache(tmp_path)
+    # What fits is loaded from a folder, beside what does not.
+    (torch.ones(3, device="tpu") + 1).tolist()
+    here = torch.tpu.save_cache(tmp_path / "here.bundle")
+    assert torch.tpu.load_cache(tmp_path) == here >= 1
+
+
+def test_the_command_saves_a_file_for_each_machine(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import pytpu as torch\nprint((torch.ones(4, device='tpu') * 2).sum().item())\n")
+    command = [sys.executable, "-m", "pytpu.aot", script, "--topology", "v5e:2x2,v6e:2x2", "--save", tmp_path / "out"]
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["v5e_2x2.bundle", "v6e_2x2.bundle"]
+    assert "programs in" in done.stdout

@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
-use crate::compiled::{envelope, parameters_for};
+use crate::compiled::envelope::{self, Opened};
+use crate::compiled::parameters_for;
 use crate::device::{Device, DeviceDescription, DeviceMemoryStats};
 use crate::error::{Code, Error, Result};
 use crate::event::{Event, keep_until_ready};
@@ -82,6 +83,10 @@ impl Client {
             }
         }
         Ok(Arc::new(client))
+    }
+
+    pub(crate) fn raw(&self) -> Handle {
+        self.raw
     }
 
     /// The plugin.
@@ -162,9 +167,13 @@ impl Client {
     /// # Errors
     ///
     /// `DataLoss` for damaged bytes, found by a checksum before the plugin sees them; `FailedPrecondition` for those of another
-    /// platform or plugin version; the plugin's own error otherwise.
+    /// platform or plugin version; the plugin's own error otherwise, also for those that need another runtime.
     pub fn deserialize(self: &Arc<Self>, bytes: &[u8]) -> Result<Executable> {
-        let (payload, parameters) = envelope::open(bytes, &self.platform_name, self.plugin.api_version())?;
+        let Opened { payload, parameters, abi_version } =
+            envelope::open(bytes, &self.platform_name, self.plugin.api_version())?;
+        if !abi_version.is_empty() {
+            self.check_abi_version(&abi_version)?;
+        }
         let mut args = DeserializeArgs::new();
         args.client = self.raw;
         args.bytes = payload.as_ptr().cast::<c_char>();

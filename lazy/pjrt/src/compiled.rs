@@ -59,6 +59,14 @@ impl Compiled {
         Ok(compiled)
     }
 
+    pub(crate) fn raw(&self) -> Handle {
+        self.raw
+    }
+
+    pub(crate) fn plugin(&self) -> &Plugin {
+        &self.plugin
+    }
+
     /// The types of the arguments that one device is given, where they are known; of an [`Executable`](crate::Executable)
     /// they always are.
     pub fn parameter_types(&self) -> Option<&[TensorType]> {
@@ -178,14 +186,15 @@ impl Compiled {
             let message = "the executable was made of serialized bytes: keep those".to_string();
             return Err(Error::new(Code::FailedPrecondition, "serialize", message));
         }
+        let abi_version = self.abi_version()?.unwrap_or_default();
         let mut args = SerializeArgs::new();
         args.executable = self.raw;
         // SAFETY: the executable is alive; the bytes live until the deleter is called with what backs them.
         unsafe {
             call!(&self.plugin, PJRT_Executable_Serialize, &mut args)?;
             let payload = if args.size == 0 { &[] } else { slice::from_raw_parts(args.bytes.cast::<u8>(), args.size) };
-            let sealed =
-                envelope::seal(payload, &self.platform_name, self.plugin.api_version(), self.parameter_types());
+            let version = self.plugin.api_version();
+            let sealed = envelope::seal(payload, &self.platform_name, version, &abi_version, self.parameter_types());
             if let Some(deleter) = args.deleter {
                 deleter(args.backing);
             }
@@ -303,6 +312,16 @@ pub(crate) mod envelope {
         parameters: Option<Parameters>,
         #[prost(bytes = "vec", tag = "5")]
         payload: Vec<u8>,
+        #[prost(bytes = "vec", tag = "6")]
+        abi_version: Vec<u8>,
+    }
+
+    /// What is in an envelope.
+    pub(crate) struct Opened {
+        pub payload: Vec<u8>,
+        pub parameters: Option<Vec<TensorType>>,
+        /// Empty where the plugin told none.
+        pub abi_version: Vec<u8>,
     }
 
     #[derive(Clone, PartialEq, Message)]
@@ -323,6 +342,7 @@ pub(crate) mod envelope {
         payload: &[u8],
         platform_name: &str,
         (api_major, api_minor): (i32, i32),
+        abi_version: &[u8],
         parameters: Option<&[TensorType]>,
     ) -> Vec<u8> {
         let type_of = |t: &TensorType| Type { code: t.element_type.code(), dims: t.dims.to_vec() };
@@ -332,6 +352,7 @@ pub(crate) mod envelope {
             api_minor,
             parameters: parameters.map(|types| Parameters { types: types.iter().map(type_of).collect() }),
             payload: payload.to_vec(),
+            abi_version: abi_version.to_vec(),
         };
         let mut bytes = Vec::with_capacity(HEADER + contents.encoded_len());
         bytes.extend_from_slice(MAGIC);
@@ -342,11 +363,7 @@ pub(crate) mod envelope {
         bytes
     }
 
-    pub(crate) fn open(
-        bytes: &[u8],
-        platform_name: &str,
-        (api_major, api_minor): (i32, i32),
-    ) -> Result<(Vec<u8>, Option<Vec<TensorType>>)> {
+    pub(crate) fn open(bytes: &[u8], platform_name: &str, (api_major, api_minor): (i32, i32)) -> Result<Opened> {
         let damaged = |what: &str| Error::new(Code::DataLoss, OP, format!("the serialised executable is {what}"));
         let Some((header, body)) = bytes.split_at_checked(HEADER) else {
             return Err(damaged(&format!("too short ({} bytes)", bytes.len())));
@@ -371,11 +388,12 @@ pub(crate) mod envelope {
             let type_of = |t: &Type| Some(TensorType::new(ElementType::from_code(t.code)?, &t.dims));
             parameters.types.iter().map(type_of).collect::<Option<Vec<_>>>()
         });
-        match parameters {
-            Some(None) => Err(damaged("of a later version: it names an unknown element type")),
-            Some(parameters) => Ok((contents.payload, parameters)),
-            None => Ok((contents.payload, None)),
-        }
+        let parameters = match parameters {
+            Some(None) => return Err(damaged("of a later version: it names an unknown element type")),
+            Some(parameters) => parameters,
+            None => None,
+        };
+        Ok(Opened { payload: contents.payload, parameters, abi_version: contents.abi_version })
     }
 
     /// Every step is a bijection of the state, so that any one changed word changes the result. Against accidents, not enemies.
@@ -395,24 +413,25 @@ pub(crate) mod envelope {
         #[test]
         fn what_is_sealed_opens_and_any_damage_is_found() {
             let types = [TensorType::new(ElementType::BF16, &[2, 3]), TensorType::new(ElementType::PRED, &[])];
-            let sealed = seal(b"a payload of some length", "cpu", (0, 81), Some(&types));
-            let (payload, parameters) = open(&sealed, "cpu", (0, 81)).unwrap();
-            assert_eq!(payload, b"a payload of some length");
-            assert_eq!(parameters.unwrap(), types);
+            let sealed = seal(b"a payload of some length", "cpu", (0, 81), b"v2", Some(&types));
+            let opened = open(&sealed, "cpu", (0, 81)).unwrap();
+            assert_eq!(opened.payload, b"a payload of some length");
+            assert_eq!(opened.parameters.unwrap(), types);
+            assert_eq!(opened.abi_version, b"v2");
             for i in 0..sealed.len() {
                 let mut damaged = sealed.clone();
                 damaged[i] ^= 0x10;
-                assert_eq!(open(&damaged, "cpu", (0, 81)).unwrap_err().code(), Code::DataLoss, "byte {i}");
-                assert_eq!(open(&sealed[..i], "cpu", (0, 81)).unwrap_err().code(), Code::DataLoss, "cut at {i}");
+                assert_eq!(open(&damaged, "cpu", (0, 81)).err().unwrap().code(), Code::DataLoss, "byte {i}");
+                assert_eq!(open(&sealed[..i], "cpu", (0, 81)).err().unwrap().code(), Code::DataLoss, "cut at {i}");
             }
         }
 
         #[test]
         fn foreign_bytes_are_refused() {
-            let sealed = seal(b"x", "cpu", (0, 81), None);
-            assert!(open(&sealed, "cpu", (0, 81)).unwrap().1.is_none());
+            let sealed = seal(b"x", "cpu", (0, 81), b"", None);
+            assert!(open(&sealed, "cpu", (0, 81)).unwrap().parameters.is_none());
             for (platform, version) in [("tpu", (0, 81)), ("cpu", (0, 82))] {
-                let error = open(&sealed, platform, version).unwrap_err();
+                let error = open(&sealed, platform, version).err().unwrap();
                 assert_eq!(error.code(), Code::FailedPrecondition);
                 assert!(error.message().contains("cpu (API 0.81)"), "{error}");
             }
@@ -420,8 +439,8 @@ pub(crate) mod envelope {
 
         #[test]
         fn no_parameters_is_not_unknown_parameters() {
-            let sealed = seal(b"x", "cpu", (0, 81), Some(&[]));
-            assert_eq!(open(&sealed, "cpu", (0, 81)).unwrap().1, Some(Vec::new()));
+            let sealed = seal(b"x", "cpu", (0, 81), b"", Some(&[]));
+            assert_eq!(open(&sealed, "cpu", (0, 81)).unwrap().parameters, Some(Vec::new()));
         }
     }
 }

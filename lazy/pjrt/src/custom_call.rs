@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::client::Client;
 use crate::error::{Code, Error, Result};
+use crate::extension::{self, Extension};
 use crate::ffi::{Call, Unused};
 use crate::plugin::Plugin;
 use crate::tensor_type::ElementType;
@@ -121,7 +122,7 @@ impl Client {
     pub fn register_custom_call<C: CustomCall>(&self) -> Result<()> {
         const CONTEXT: &str = "register custom call";
         let plugin: &Plugin = self.plugin();
-        let extension = find_extension(plugin).ok_or_else(|| {
+        let extension = find_ffi(plugin).ok_or_else(|| {
             Error::new(Code::Unimplemented, CONTEXT, format!("plugin {} has no FFI extension", plugin.path().display()))
         })?;
         let platform = CString::new(self.platform_name()).map_err(|e| Error::invalid(CONTEXT, e.to_string()))?;
@@ -141,19 +142,9 @@ impl Client {
     }
 }
 
-/// Finds the extension in the plugin's chain.
-fn find_extension(plugin: &Plugin) -> Option<FfiExtension> {
-    let mut next = plugin.api.extension_start.cast::<Extension>();
-    while !next.is_null() {
-        // SAFETY: every extension opens with its size, kind and successor, and lives as long as the library.
-        let base = unsafe { &*next };
-        if base.kind == FFI_EXTENSION && base.struct_size >= size_of::<FfiExtension>() {
-            // SAFETY: an extension of this kind and size.
-            return Some(unsafe { *next.cast::<FfiExtension>() });
-        }
-        next = base.next;
-    }
-    None
+fn find_ffi(plugin: &Plugin) -> Option<FfiExtension> {
+    // SAFETY: the struct is the beginning of extensions of this kind.
+    unsafe { extension::find(plugin, FFI_EXTENSION) }
 }
 
 // What follows is XLA's C API for FFI (`xla/ffi/api/c_api.h`), the part in use. It grows by appending, as PJRT's does.
@@ -176,15 +167,6 @@ const INVALID_ARGUMENT: c_int = 3;
 const VERSION: (c_int, c_int) = (0, 1);
 
 type Handler = unsafe extern "C" fn(*mut Frame) -> *mut c_void;
-
-/// `PJRT_Extension_Base` and `XLA_FFI_Extension_Base`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Extension {
-    struct_size: usize,
-    kind: c_int,
-    next: *mut Extension,
-}
 
 /// `PJRT_FFI_Extension`.
 #[repr(C)]

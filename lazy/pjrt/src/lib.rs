@@ -49,6 +49,7 @@
 //! # }
 //! ```
 
+mod abi;
 mod buffer;
 mod client;
 mod compiled;
@@ -58,6 +59,7 @@ mod error;
 mod estimate;
 mod event;
 mod executable;
+mod extension;
 mod ffi;
 mod fork;
 mod options;

@@ -85,6 +85,11 @@ impl Topology {
         &self.platform_name
     }
 
+    /// The version of the plugin's C API.
+    pub fn api_version(&self) -> (i32, i32) {
+        self.plugin.api_version()
+    }
+
     /// The version of the compiler, in the plugin's own words.
     pub fn platform_version(&self) -> &str {
         &self.platform_version

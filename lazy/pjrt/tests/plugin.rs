@@ -166,6 +166,9 @@ fn tpu_compiles_ahead_of_time_where_libtpu_is_installed() {
     assert!(executable.memory_stats().unwrap().argument_bytes >= 2 * 256 * 256 * 4);
     assert!(executable.code_bytes().unwrap() > 0);
     assert!(executable.serialize().unwrap().len() > 1000);
+    // libtpu says which runtimes load it.
+    let version = executable.abi_version().unwrap().expect("libtpu has the extension");
+    assert!(!version.is_empty());
 
     let error = topology.compile("func.func @main() { nonsense }", &Default::default()).err().unwrap();
     assert_eq!(error.context(), "PJRT_Compile");

@@ -550,7 +550,7 @@ impl Engine {
                 Err(e) => launching::log_unserialisable(&e),
             }
         }
-        bundle::write(path, device.environment(), &executables)?;
+        bundle::write(path, &device.bundle_environment(), &executables)?;
         Ok(executables.len())
     }
 

@@ -28,6 +28,7 @@ def _parser():
     parser.add_argument("--steps", type=int, default=3, help="steps of the optimiser after which the script is ended (default: 3)")
     parser.add_argument("--json", metavar="FILE", help="write the report there as JSON")
     parser.add_argument("--html", metavar="FILE", help="write the report there as a page")
+    parser.add_argument("--save", metavar="FOLDER", help="write the compiled programs there, a file for each machine: torch.tpu.load_cache reads it")
     parser.add_argument("--markdown", action="store_true", help="print a table of the last step instead, a row for each machine")
     parser.add_argument("--hbm", type=float, metavar="GB", help="device memory to reckon with, in 10^9 bytes")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the compiler; may be repeated")
@@ -91,6 +92,12 @@ def main(argv=None):
         pathlib.Path(options.json).write_text(report.to_json())
     if options.html:
         pathlib.Path(options.html).write_text(report.to_html())
+    if options.save and report.programs:
+        folder = pathlib.Path(options.save)
+        folder.mkdir(parents=True, exist_ok=True)
+        for topology in plan.topologies:
+            path = folder / (topology.replace(":", "_") + ".bundle")
+            print(f"{plan.save(path, topology)} programs in {path}")
     return code
 
 

@@ -112,14 +112,28 @@ def save_cache(path):
 
 
 def load_cache(path):
-    """Load a file of `save_cache`. Return how many programs it has.
+    """Load a file of `save_cache`, of `plan.save` or of ``python -m pytpu.aot --save``. Return how many programs it has.
 
-    Programs are native code: load only a file that you trust as you trust a program.
+    Of a folder, all files that were made for this version and device are loaded. Programs are native code: load only what you trust as
+    you trust a program.
 
     Raises:
-        RuntimeError: the file is damaged, or was made by another version or for another device.
+        RuntimeError: the file is damaged, or was made by another version or for another device; no file of the folder fits.
     """
-    return _C._tpu_load_cache(path)
+    if not os.path.isdir(path):
+        return _C._tpu_load_cache(path)
+    loaded, refused = 0, None
+    files = sorted(entry.path for entry in os.scandir(path) if entry.name.endswith(".bundle"))
+    for file in files:
+        try:
+            loaded += _C._tpu_load_cache(file)
+        except RuntimeError as error:
+            refused = error
+    if refused is not None and not loaded:
+        raise refused
+    if not files:
+        raise RuntimeError(f"cannot load the bundle {os.fspath(path)}: the folder has no file that ends in .bundle")
+    return loaded
 
 
 def clear_cache():

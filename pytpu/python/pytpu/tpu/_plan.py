@@ -65,6 +65,35 @@ class plan:
             raise RuntimeError("torch.tpu.plan: there is no report before the block has begun")
         return self._report
 
+    def save(self, path, topology=None):
+        """Compile the programs once more and write them to a file. Return how many there are.
+
+        On a machine with such TPUs, `torch.tpu.load_cache` reads the file, and the same script compiles none of them. Programs that the
+        compiler refused are left out.
+
+        Args:
+            path (str or path): the file.
+            topology (str, optional): one of those of the plan. Default: the only one.
+
+        Raises:
+            ValueError: the plan has several topologies, or not this one.
+            RuntimeError: there is nothing to write, or the file cannot be written.
+        """
+        targets = {target[0]: target for target in self._given}
+        if topology is None and len(targets) == 1:
+            (topology,) = targets
+        if topology not in targets:
+            raise ValueError(f"torch.tpu.plan.save: topology: expected one of {', '.join(targets)}, but got {topology!r}")
+        programs = [(p.stablehlo, p._options) for p in self.programs]
+        if not programs:
+            raise RuntimeError("torch.tpu.plan.save: the plan has no programs")
+        return _C._aot_save(path, programs, targets[topology])
+
+    @property
+    def topologies(self):
+        """The machines, in the order in which they were given."""
+        return [target[0] for target in self._given]
+
     @property
     def programs(self):
         """The programs: see `PlannedProgram`."""

@@ -78,6 +78,7 @@ class PlannedProgram:
             fields[k] for k in ("ops", "summary", "cut", "why", "launches", "largest")
         )
         self.stablehlo = stablehlo
+        self._options = fields["options"]
         self._recorded = recorded
         self.reports, self.errors = {}, {}
         for topology, found in zip(topologies, fields["reports"]):
