@@ -97,7 +97,7 @@ use std::sync::OnceLock;
 pub use torchtpu_pjrt::OptionValue;
 use torchtpu_stablehlo::Platform;
 pub use torchtpu_stablehlo::Precision;
-use torchtpu_tensor::Result;
+use torchtpu_tensor::{Meta, Result};
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
@@ -259,6 +259,32 @@ pub fn load_cache(path: impl AsRef<std::path::Path>) -> Result<usize> {
     bundle::load(path.as_ref(), &device::get()?.bundle_environment())
 }
 
+/// A program with all that it needs but its inputs.
+pub struct Exported {
+    /// The StableHLO text, in the spelling for accelerators.
+    pub text: String,
+    /// The arguments of its entry, in order.
+    pub arguments: Vec<Argument>,
+    /// Which result of its entry each output is.
+    pub results: Vec<usize>,
+}
+
+/// An argument of an [`Exported`] program.
+pub enum Argument {
+    /// The input of this place.
+    Input(usize),
+    /// A value that the program takes along: its description and its bytes, dense and row-major.
+    Constant(Meta, Vec<u8>),
+}
+
+/// The program that would compute these outputs from these inputs, which are values on the device. What else it reads becomes a part of it.
+///
+/// # Errors
+/// `Value` when the outputs are not all to be computed by one segment; why a value that the program takes along cannot be read.
+pub fn export(outputs: &[u64], inputs: &[u64]) -> Result<Exported> {
+    engine().export(outputs, inputs)
+}
+
 /// Forgets the executables in memory; those on disk stay.
 pub fn clear_cache() {
     engine().clear_cache();
@@ -316,8 +342,13 @@ pub fn platform() -> Result<String> {
 }
 
 /// A value that is not there: a read fails, and says why.
-pub fn lost_value(meta: &torchtpu_tensor::Meta, why: &str) -> u64 {
+pub fn lost_value(meta: &Meta, why: &str) -> u64 {
     engine().lost_value(meta, why)
+}
+
+/// A value of a [plan] that holds its shape only, such as an input of [`export`].
+pub fn planned_value(meta: &Meta) -> u64 {
+    engine().planned_value(meta)
 }
 
 /// What made a custom kernel for device `tpu`, from the disk cache: `made` is what decides it, such as the source of a function.

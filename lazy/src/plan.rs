@@ -166,10 +166,21 @@ pub fn begin(targets: Vec<Target>, reads: Reads) -> Result<()> {
     if targets.is_empty() {
         return Err(Error::value("torch.tpu.plan: expected at least one topology"));
     }
+    start(targets.into_iter().map(Compiler::new).collect::<Result<Vec<_>>>()?, reads)
+}
+
+/// Makes device `tpu` one that records, and neither compiles nor runs, until [`end`]: for [`crate::export`]. A read is an error.
+///
+/// # Errors
+/// `Runtime` when a plan is active.
+pub fn begin_recording() -> Result<()> {
+    start(Vec::new(), Reads::Raise)
+}
+
+fn start(compilers: Vec<Compiler>, reads: Reads) -> Result<()> {
     if is_active() {
         return Err(Error::runtime("torch.tpu.plan: a plan is active already"));
     }
-    let compilers = targets.into_iter().map(Compiler::new).collect::<Result<Vec<_>>>()?;
     crate::engine().cut_all(CutReason::Explicit);
     let bytes_before = metrics::live_bytes();
     let plan = Plan { compilers, reads, state: Mutex::default(), has_warned: AtomicBool::new(false), bytes_before };
@@ -218,7 +229,7 @@ pub fn steps() -> usize {
 impl Plan {
     /// Bytes of memory of a device: of the smallest, where there are several targets.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.compilers.iter().map(Compiler::memory_bytes).min().unwrap_or(0)
+        self.compilers.iter().map(Compiler::memory_bytes).min().unwrap_or(u64::MAX)
     }
 
     pub(crate) fn device_name(&self) -> String {
@@ -238,7 +249,9 @@ impl Plan {
         step.inputs.push(meta.into());
         drop(state);
         let slot = Slot::empty(*meta);
-        let kept = (bytes.len() <= MOST_KEPT).then(|| HostValue::shared(meta, Arc::new(bytes.to_vec())));
+        // What an exported program reads beside its inputs is a part of it.
+        let is_kept = bytes.len() <= MOST_KEPT || self.compilers.is_empty();
+        let kept = is_kept.then(|| HostValue::shared(meta, Arc::new(bytes.to_vec())));
         match kept {
             Some(Ok(value)) => slot.fill_on_host(value),
             _ => slot.plan(),

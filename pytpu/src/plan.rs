@@ -1,11 +1,14 @@
 //! `torch.tpu.plan` and `torch.tpu.aot`: what programs would cost on a TPU that is not here.
 
 use crate::enter;
-use pyo3::exceptions::PyValueError;
+use crate::tensor_type::to_python;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use torchtpu_lazy::Argument;
 use torchtpu_lazy::aot::{Compiler, Target};
 use torchtpu_lazy::plan::{self, PlanReport, Reads};
+use torchtpu_tensor::{Device, Meta, Tensor};
 
 /// A target as Python gives it: topology, compiler options, partitions, bytes of memory.
 type PyTarget = (String, Vec<(String, String)>, usize, Option<u64>);
@@ -51,6 +54,51 @@ fn _plan_is_active() -> bool {
     plan::is_active()
 }
 
+#[pyfunction]
+fn _export_begin(py: Python<'_>) -> PyResult<()> {
+    py.detach(plan::begin_recording).map_err(enter::exception)
+}
+
+/// A tensor on device `tpu` that holds the shape and dtype of `x`, and no data.
+#[pyfunction]
+fn _export_input<'py>(py: Python<'py>, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let t = crate::tensor_type::extract(x).ok_or_else(|| PyTypeError::new_err("expected a tensor"))?;
+    let meta = Meta::new(t.dims(), t.dtype(), Device::TPU);
+    to_python(py, Tensor::from_device_value(&meta, torchtpu_lazy::planned_value(&meta)))
+}
+
+/// An argument of an exported program: the place of an input, or the tensor that the program takes along.
+#[derive(IntoPyObject)]
+enum PyArgument<'py> {
+    Input(usize),
+    Constant(Bound<'py, PyAny>),
+}
+
+/// The program that computes the outputs from the inputs: its text, its arguments, and which result each output is.
+#[pyfunction]
+fn _export<'py>(
+    py: Python<'py>,
+    outputs: Vec<Bound<'py, PyAny>>,
+    inputs: Vec<Bound<'py, PyAny>>,
+) -> PyResult<(String, Vec<PyArgument<'py>>, Vec<usize>)> {
+    let values = |tensors: &[Bound<'py, PyAny>]| {
+        let value = |x| crate::tpu::device_tensor(x)?.device_value().map_err(enter::exception);
+        tensors.iter().map(value).collect::<PyResult<Vec<u64>>>()
+    };
+    let found = torchtpu_lazy::export(&values(&outputs)?, &values(&inputs)?).map_err(enter::exception)?;
+    let argument = |a| {
+        Ok(match a {
+            Argument::Input(i) => PyArgument::Input(i),
+            Argument::Constant(meta, bytes) => {
+                let tensor = Tensor::from_bytes(&bytes, &meta.dims, meta.dtype).map_err(enter::exception)?;
+                PyArgument::Constant(to_python(py, tensor)?)
+            }
+        })
+    };
+    let arguments = found.arguments.into_iter().map(argument).collect::<PyResult<Vec<_>>>()?;
+    Ok((found.text, arguments, found.results))
+}
+
 /// How many training steps the active plan has seen end.
 #[pyfunction]
 fn _plan_steps() -> usize {
@@ -85,6 +133,9 @@ fn _aot_is_available() -> bool {
 
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_plan_begin, m)?)?;
+    m.add_function(wrap_pyfunction!(_export_begin, m)?)?;
+    m.add_function(wrap_pyfunction!(_export, m)?)?;
+    m.add_function(wrap_pyfunction!(_export_input, m)?)?;
     m.add_function(wrap_pyfunction!(_plan_report, m)?)?;
     m.add_function(wrap_pyfunction!(_plan_end, m)?)?;
     m.add_function(wrap_pyfunction!(_plan_is_active, m)?)?;

@@ -208,22 +208,23 @@ fn _tpu_add_plugin_search_path(folder: &str) {
     lazy::add_plugin_search_path(folder);
 }
 
+/// The tensor of device `tpu` in an object that may be anything.
+pub(crate) fn device_tensor<'a>(x: &'a Bound<'_, PyAny>) -> PyResult<&'a torchtpu_tensor::Tensor> {
+    crate::tensor_type::extract(x)
+        .filter(|t| t.device().kind == torchtpu_tensor::DeviceKind::Tpu)
+        .ok_or_else(|| PyValueError::new_err("expected a tensor on device tpu"))
+}
+
 /// The StableHLO text of the program that would compute a tensor.
 #[pyfunction]
 fn _tpu_dump_stablehlo(x: &Bound<'_, PyAny>) -> PyResult<String> {
-    let t = crate::tensor_type::extract(x)
-        .filter(|t| t.device().kind == torchtpu_tensor::DeviceKind::Tpu)
-        .ok_or_else(|| PyValueError::new_err("expected a tensor on device tpu"))?;
-    t.device_value().and_then(lazy::dump_stablehlo).map_err(enter::exception)
+    device_tensor(x)?.device_value().and_then(lazy::dump_stablehlo).map_err(enter::exception)
 }
 
 /// The recorded ops that would compute a tensor.
 #[pyfunction]
 fn _tpu_dump_graph(x: &Bound<'_, PyAny>) -> PyResult<String> {
-    let t = crate::tensor_type::extract(x)
-        .filter(|t| t.device().kind == torchtpu_tensor::DeviceKind::Tpu)
-        .ok_or_else(|| PyValueError::new_err("expected a tensor on device tpu"))?;
-    t.device_value().and_then(lazy::dump_graph).map_err(enter::exception)
+    device_tensor(x)?.device_value().and_then(lazy::dump_graph).map_err(enter::exception)
 }
 
 #[pyfunction]

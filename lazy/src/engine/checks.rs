@@ -17,13 +17,8 @@ impl Engine {
                 return Ok(());
             }
             let mut r = self.recording.lock();
-            let pending = |f: &Finding, r: &mut Recording| match f {
-                Finding::Open(h, _) => matches!(r.entry(*h).map(|e| &e.state), Ok(State::Pending { .. })),
-                Finding::Wrong(_) => false,
-            };
-            let (later, due) = std::mem::take(&mut *checks)
-                .into_iter()
-                .partition(|c| c.thread != thread || pending(&c.finding, &mut r));
+            let (later, due) =
+                std::mem::take(&mut *checks).into_iter().partition(|c| c.thread != thread || is_pending(c, &mut r));
             *checks = later;
             due
         };
@@ -40,6 +35,21 @@ impl Engine {
             failed = failed.or(finding);
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Forgets the checks whose values will never be computed.
+    pub(super) fn forget_pending_checks(&self) {
+        let mut checks = self.checks.lock();
+        let mut r = self.recording.lock();
+        let (pending, others): (Vec<Check>, Vec<Check>) =
+            std::mem::take(&mut *checks).into_iter().partition(|c| is_pending(c, &mut r));
+        *checks = others;
+        drop((r, checks));
+        for check in pending {
+            if let Finding::Open(handle, _) = check.finding {
+                Tpu.release(handle);
+            }
+        }
     }
 
     /// Reads the value of a check and gives its handle back.
@@ -91,5 +101,13 @@ impl Engine {
                 checks.push(Check { thread, finding: Finding::Wrong(e) });
             }
         }
+    }
+}
+
+/// Whether the value of a check is still to be computed.
+fn is_pending(check: &Check, r: &mut Recording) -> bool {
+    match &check.finding {
+        Finding::Open(h, _) => matches!(r.entry(*h).map(|e| &e.state), Ok(State::Pending { .. })),
+        Finding::Wrong(_) => false,
     }
 }

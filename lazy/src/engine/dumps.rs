@@ -2,9 +2,10 @@
 
 use super::{Engine, State};
 use crate::form::Form;
-use crate::{lower, precision};
+use crate::{Argument, Exported, lower, precision};
+use std::sync::Arc;
 use torchtpu_stablehlo::Platform;
-use torchtpu_tensor::{Error, Result};
+use torchtpu_tensor::{DType, Device, Error, Meta, Result};
 
 impl Engine {
     /// The module that would compute a value that is still to be computed.
@@ -33,6 +34,56 @@ impl Engine {
         drop(r);
         form.precision = precision::get();
         lower::module(&form, &values, platform).map(|m| m.text).map_err(|f| f.error())
+    }
+
+    /// See [`crate::export`].
+    pub(crate) fn export(&self, outputs: &[u64], inputs: &[u64]) -> Result<Exported> {
+        let mut r = self.recording.lock();
+        let mut from = None;
+        let mut values = Vec::with_capacity(outputs.len());
+        for &h in outputs {
+            match &r.entry(h)?.state {
+                State::Pending { stream, value } if from.is_none_or(|s| s == *stream) => {
+                    from = Some(*stream);
+                    values.push(*value);
+                }
+                _ => return Err(Error::value("the results are not all computed by one program")),
+            }
+        }
+        let Some(stream) = from else { return Err(Error::value("there are no results")) };
+        let mut slots = Vec::with_capacity(inputs.len());
+        for &h in inputs {
+            match &r.entry(h)?.state {
+                State::Held(slot) => slots.push(slot.clone()),
+                _ => return Err(Error::value("an input is to be computed itself")),
+            }
+        }
+        let body = &r.streams[stream as usize].body;
+        let mut ascending = values.clone();
+        ascending.sort_unstable();
+        ascending.dedup();
+        let needed = body.form.needed(&ascending);
+        let mut part = body.form.extract((0..body.form.nodes.len()).filter(|&n| needed[n]), &ascending);
+        part.form.precision = precision::get();
+        let results = values.iter().map(|v| ascending.binary_search(v).unwrap_or_default()).collect();
+        let part = body.of_part(part, |_| None);
+        drop(r);
+        let text = lower::module(&part.form, &part.form.outputs, Platform::Any).map_err(|f| f.error())?.text;
+        let mut arguments = Vec::with_capacity(part.slots.len() + 1);
+        for slot in &part.slots {
+            if let Some(i) = slots.iter().position(|s| Arc::ptr_eq(s, slot)) {
+                arguments.push(Argument::Input(i));
+                continue;
+            }
+            let mut bytes = vec![0; slot.meta.bytes().unwrap_or(0)];
+            slot.copy_to(&mut bytes).map_err(|f| f.error())?;
+            arguments.push(Argument::Constant(slot.meta, bytes));
+        }
+        for (dtype, bytes) in DType::ALL.into_iter().zip(part.numbers).filter(|(_, bytes)| !bytes.is_empty()) {
+            let count = bytes.len() / dtype.size_bytes();
+            arguments.push(Argument::Constant(Meta::new(&[count], dtype, Device::TPU), bytes));
+        }
+        Ok(Exported { text, arguments, results })
     }
 
     /// The ops that would compute a value that is still to be computed, a line each.

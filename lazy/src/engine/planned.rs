@@ -72,6 +72,7 @@ impl Engine {
 
     /// Forgets what is recorded and not launched: its values fail.
     pub(crate) fn drop_pending(&self) {
+        self.forget_pending_checks();
         let mut guard = self.recording.lock();
         let segments: Vec<Segment> =
             (0..guard.streams.len()).filter_map(|id| self.take(&mut guard, id, CutReason::Explicit)).collect();

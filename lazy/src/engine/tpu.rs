@@ -57,6 +57,13 @@ impl Engine {
         slot.fail(Arc::new(Failure::new(ErrorKind::Runtime, why)));
         self.recording.lock().new_entry(State::Held(Arc::new(slot))).1
     }
+
+    /// See [`crate::planned_value`].
+    pub(crate) fn planned_value(&self, meta: &Meta) -> u64 {
+        let slot = Slot::empty(*meta);
+        slot.plan();
+        self.recording.lock().new_entry(State::Held(Arc::new(slot))).1
+    }
 }
 
 impl Backend for Tpu {

@@ -384,6 +384,10 @@ def __getattr__(name):
 
         globals()[name] = plan
         return plan
+    if name in ("Exported", "export", "load_export"):
+        from . import _export
+
+        return getattr(_export, name)
     if name == "stablehlo_op":
         from ._custom import stablehlo_op
 

@@ -1,0 +1,187 @@
+"""``torch.tpu.export``: a function as one portable program, with its weights and its signature."""
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+
+import pytpu as torch
+from pytpu import _C, safetensors
+
+from ..utils import _pytree as pytree
+from ._custom import stablehlo_op
+
+_FORMAT = "torchtpu export 1"
+
+
+def _is_tensor(x):
+    return isinstance(x, torch.Tensor)
+
+
+def _described(tensor):
+    return [list(tensor.shape), str(tensor.dtype).removeprefix("torch.")]
+
+
+def _shown(described):
+    return "(" + ", ".join(f"{dtype}{shape}" for shape, dtype in described) + ")"
+
+
+def _structure(value, count):
+    """Describe nested arguments or results as JSON has it; tensors are numbered in order by the list `count`."""
+    if _is_tensor(value):
+        count.append(value)
+        return {"tensor": len(count) - 1}
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [_structure(v, count) for v in value]}
+    if type(value) is dict:
+        if not all(isinstance(k, str) for k in value):
+            raise TypeError("torch.tpu.export: keys of dictionaries must be strings")
+        return {"dict": {k: _structure(v, count) for k, v in value.items()}}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    raise TypeError(f"torch.tpu.export: cannot describe a value of type {type(value).__name__}")
+
+
+def _built(structure, tensors):
+    ((kind, content),) = structure.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {k: _built(v, tensors) for k, v in content.items()}
+    if kind == "value":
+        return content
+    made = [_built(v, tensors) for v in content]
+    return tuple(made) if kind == "tuple" else made
+
+
+class Exported:
+    """A function as one program. Call it as the function was called, with tensors of the same shapes and dtypes.
+
+    Attributes: `stablehlo` (the program's text), `inputs` and `outputs` (shape and dtype of each tensor, in order) and `constants` (the tensors
+    that the program takes along, by name).
+    """
+
+    def __init__(self, manifest, stablehlo, constants):
+        self._manifest, self.stablehlo, self.constants = manifest, stablehlo, constants
+        self.inputs = [tuple(i) for i in manifest["inputs"]]
+        self.outputs = [tuple(o) for o in manifest["outputs"]]
+        self._op = None
+        self._on_device = {}
+
+    def __call__(self, *args, **kwargs):
+        tensors = []
+        structure = _structure([args, kwargs], tensors)
+        given = [_described(t) for t in tensors]
+        if given != self._manifest["inputs"]:
+            raise RuntimeError(f"the exported program takes {_shown(self._manifest['inputs'])}, but got {_shown(given)}")
+        if structure != self._manifest["call"]:
+            raise RuntimeError("the exported program was made for a call with other arguments that are no tensors, or in another order")
+        device = tensors[0].device if tensors else torch.device("tpu")
+        if device not in self._on_device:
+            self._on_device[device] = {name: t.to(device) for name, t in self.constants.items()}
+        constants = self._on_device[device]
+        if self._op is None:
+            name = hashlib.sha256(self.stablehlo.encode()).hexdigest()[:16]
+            self._op = stablehlo_op(f"exported::program_{name}", self.stablehlo)
+        found = self._op(*(tensors[a] if isinstance(a, int) else constants[a] for a in self._manifest["arguments"]))
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        return _built(self._manifest["results"], [found[i] for i in self._manifest["places"]])
+
+    def __repr__(self):
+        return f"Exported({_shown(self.inputs)} -> {_shown(self.outputs)}, {len(self.constants)} constants)"
+
+    def compile(self, topology="v5e:2x2", **options):
+        """Compile the program for a TPU that is not here; return its `ProgramReport`. See `torch.tpu.aot.compile_stablehlo`."""
+        return torch.tpu.aot.compile_stablehlo(self.stablehlo, topology, **options)
+
+    def save(self, path):
+        """Write the program to a file that `torch.tpu.load_export` reads. It is there as a whole, or not at all.
+
+        The file is a zip archive of three parts: ``manifest.json``, ``program.mlir`` and ``constants.safetensors``.
+        """
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("manifest.json", json.dumps(self._manifest, indent=1))
+            archive.writestr("program.mlir", self.stablehlo)
+            archive.writestr("constants.safetensors", safetensors.save(self.constants))
+        path = os.fspath(path)
+        temporary = f"{path}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data.getvalue())
+            os.replace(temporary, path)
+        except OSError:
+            if os.path.exists(temporary):
+                os.remove(temporary)
+            raise
+
+
+def export(fn, /, *args, **kwargs):
+    """Record a call of `fn` and return it as one program: portable StableHLO with its signature, and the tensors that `fn` reads beside its arguments.
+
+    Nothing is computed. The program is in the spelling for accelerators: it can be compiled by any later libtpu, and runs on device ``cpu`` and on
+    XLA:CPU too. It has no gradient. Parameters of modules are constants of the program; the modules must be on device ``tpu``.
+
+    Args:
+        fn (callable): a function or module. It must not read values of tensors by the host.
+        *args, **kwargs: arguments like those of later calls: tensors, of which only shapes and dtypes matter, numbers, strings, and lists, tuples
+            and dictionaries of them. What is no tensor is fixed.
+
+    Raises:
+        RuntimeError: `fn` reads a value, or ends the program in between.
+        ValueError: results are not computed from recorded ops.
+
+    Example::
+
+        model = torch.nn.Linear(4, 2).to("tpu")
+        exported = torch.tpu.export(model, torch.zeros(8, 4))
+        exported.save("linear.export")
+        y = torch.tpu.load_export("linear.export")(torch.ones(8, 4, device="tpu"))
+    """
+    given = []
+    call = _structure([args, kwargs], given)
+    _C._export_begin()
+    try:
+        # Each is a value of its own, also where two arguments are one tensor.
+        inputs = [_C._export_input(t) for t in given]
+        call_args, call_kwargs = _built(call, inputs)
+        with torch.no_grad():
+            found = []
+            results = _structure(fn(*call_args, **call_kwargs), found)
+            # A result that is an input, or that is given twice, is computed like any other.
+            outputs = [t.to("tpu").clone() for t in found]
+            text, arguments, places = _C._export(outputs, inputs)
+    finally:
+        _C._plan_end(True)
+    constants = {}
+    names = []
+    for argument in arguments:
+        if not isinstance(argument, int):
+            constants[f"constant{len(constants)}"] = argument
+            argument = f"constant{len(constants) - 1}"
+        names.append(argument)
+    manifest = {
+        "format": _FORMAT, "call": call, "inputs": [_described(t) for t in given], "results": results,
+        "outputs": [_described(t) for t in found], "arguments": names, "places": places,
+    }
+    return Exported(manifest, text, constants)
+
+
+def load_export(path):
+    """Read a file that `Exported.save` wrote.
+
+    Raises:
+        ValueError: it is no such file, or it is damaged.
+    """
+    shown = os.fspath(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = json.loads(archive.read("manifest.json"))
+            text = archive.read("program.mlir").decode()
+            constants = safetensors.load(archive.read("constants.safetensors"))
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{shown} is not a file of torch.tpu.export, or it is damaged: {error}") from None
+    if manifest.get("format") != _FORMAT:
+        raise ValueError(f"{shown} has the format {manifest.get('format')!r}, but {_FORMAT!r} is read")
+    return Exported(manifest, text, constants)

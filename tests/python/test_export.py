@@ -1,0 +1,81 @@
+"""`torch.tpu.export` and `torch.tpu.load_export`: a function as one portable program in a file."""
+
+import os
+
+import pytest
+
+import pytpu as torch
+from pytpu import nn
+
+
+@pytest.fixture
+def model():
+    return nn.Sequential(nn.Embedding(12, 8), nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 3)).to("tpu").eval()
+
+
+def test_a_model_gives_the_same_from_its_file(model, tmp_path, close):
+    exported = torch.tpu.export(model, torch.zeros(2, 5, dtype=torch.long))
+    assert exported.inputs == [([2, 5], "int64")] and exported.outputs == [([2, 5, 3], "float32")]
+    ids = torch.randint(0, 12, (2, 5))
+    want = model(ids.to("tpu"))
+    close(exported(ids.to("tpu")), want.detach().cpu().numpy())
+    exported.save(tmp_path / "model.export")
+    loaded = torch.tpu.load_export(tmp_path / "model.export")
+    assert loaded.stablehlo == exported.stablehlo and [p.name for p in tmp_path.iterdir()] == ["model.export"]
+    close(loaded(ids.to("tpu")), want.detach().cpu().numpy())
+    on_cpu = loaded(ids)
+    assert on_cpu.device.type == "cpu"
+    close(on_cpu, want.detach().cpu().numpy())
+
+
+def test_arguments_and_results_keep_their_structure():
+    def f(x, *, more, scale=2, name="a"):
+        table = torch.tensor([1.0, 10.0, 100.0], device=x.device)
+        return {"sum": x + more["y"] * scale, "rest": [table * 2, (x, None)]}
+
+    exported = torch.tpu.export(f, torch.zeros(3), more={"y": torch.zeros(3)}, scale=3)
+    got = exported(torch.ones(3), more={"y": torch.full((3,), 2.0)}, scale=3)
+    assert got["sum"].tolist() == [7, 7, 7] and got["rest"][0].tolist() == [2, 20, 200]
+    assert isinstance(got["rest"][1], tuple) and got["rest"][1][0].tolist() == [1, 1, 1] and got["rest"][1][1] is None
+    with pytest.raises(RuntimeError, match="other arguments that are no tensors"):
+        exported(torch.ones(3), more={"y": torch.ones(3)}, scale=4)
+    with pytest.raises(RuntimeError, match=r"takes \(float32\[3\], float32\[3\]\), but got \(float32\[4\], float32\[3\]\)"):
+        exported(torch.ones(4), more={"y": torch.ones(3)}, scale=3)
+
+
+def test_one_tensor_given_twice_is_two_inputs():
+    t = torch.ones(2)
+    exported = torch.tpu.export(lambda x, y: x - 2 * y, t, t)
+    assert exported(torch.ones(2), torch.full((2,), 3.0)).tolist() == [-5, -5]
+
+
+def test_what_cannot_be_one_program_is_refused():
+    with pytest.raises(RuntimeError, match="this value cannot be read"):
+        torch.tpu.export(lambda x: x * x.sum().item(), torch.zeros(2))
+    with pytest.raises(RuntimeError, match="holds no data"):
+        torch.tpu.export(lambda x: [y := x + 1, torch.tpu.synchronize(), y * 2][2], torch.zeros(2))
+    with pytest.raises(TypeError, match="cannot describe a value of type object"):
+        torch.tpu.export(lambda x, y: x, torch.zeros(2), object())
+    # The device works as before.
+    assert (torch.ones(2, device="tpu") + 1).tolist() == [2, 2]
+
+
+def test_damaged_files_are_refused(model, tmp_path):
+    path = tmp_path / "model.export"
+    torch.tpu.export(model, torch.zeros(1, 2, dtype=torch.long)).save(path)
+    whole = path.read_bytes()
+    for data in (b"", b"nonsense", whole[: len(whole) // 2], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match="is not a file of torch.tpu.export, or it is damaged"):
+            torch.tpu.load_export(path)
+    with pytest.raises(FileNotFoundError):
+        torch.tpu.load_export(tmp_path / "none")
+    with pytest.raises(OSError):
+        torch.tpu.export(model, torch.zeros(1, 2, dtype=torch.long)).save(tmp_path / "no" / "folder")
+
+
+@pytest.mark.skipif(not torch.tpu.aot.is_available() and os.environ.get("CI") != "true", reason="libtpu is not installed")
+def test_an_exported_program_compiles_for_tpus(model, tmp_path):
+    torch.tpu.export(model, torch.zeros(2, 5, dtype=torch.long)).save(tmp_path / "x")
+    report = torch.tpu.load_export(tmp_path / "x").compile("v6e:2x2")
+    assert report.cycles > 0 and report.topology == "v6e:2x2"
