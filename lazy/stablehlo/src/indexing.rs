@@ -235,6 +235,17 @@ impl Func {
     /// Joins `updates` into `x` where [`Func::take`] with the same `idx` and `dim` reads: its gradient, and `index_add`.
     pub fn put(&mut self, x: &Value, idx: &Value, updates: &Value, dim: usize, kind: ScatterKind) -> Value {
         assert!(dim < x.rank(), "scatter (C21): dimension {dim} is out of range for {}", x.ty());
+        if kind == ScatterKind::Set && idx.ty().numel() == 1 && x.shape()[dim] > 0 && !self.platform().is_cpu() {
+            // XLA would read, compare and select what is there, for an index that is out of range. Who is asked to write there is told
+            // of it by a check, and here writes to the edge.
+            let mut window = x.shape().to_vec();
+            window[dim] = 1;
+            let updates = self.reshape(updates, &window);
+            let place = self.reshape(idx, &[]);
+            let zero = self.scalar_i64(0, place.element());
+            let starts: Vec<Value> = (0..x.rank()).map(|d| if d == dim { place.clone() } else { zero.clone() }).collect();
+            return self.dynamic_update_slice(x, &updates, &starts);
+        }
         let dims = ScatterDims {
             update_window_dims: (0..dim).chain(dim + idx.rank()..x.rank() - 1 + idx.rank()).collect(),
             inserted_window_dims: vec![dim],
