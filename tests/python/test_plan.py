@@ -375,6 +375,19 @@ def test_the_digits_example_is_planned():
     assert table.splitlines()[-1].startswith(f"| {V5E} | ")
 
 
+def test_random_numbers_drawn_on_the_device_belong_to_the_step_that_draws_them():
+    with torch.tpu.plan(V5E) as plan:
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            x = torch.randn(16, 32, device="tpu")
+            torch.nn.functional.dropout(model(x)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    # The first step has no state of random numbers yet, and there may be a program that makes it.
+    assert len({tuple(s.programs) for s in plan.steps[1:]}) == 1, [s.programs for s in plan.steps]
+
+
 def test_a_plan_is_saved_for_the_machines_that_it_was_made_for(tmp_path):
     with torch.tpu.plan(f"{V5E},v6e:2x2") as plan:
         model = mlp()

@@ -37,7 +37,7 @@ impl Engine {
         let site = site::current();
         let mut guard = self.recording.lock();
         let id = guard.stream();
-        if guard.streams[id].step.is_over() && !guard.continues_step(id, x) {
+        if guard.streams[id].step.is_over() && !guard.continues_step(id, op, x) {
             guard = self.cut_at_boundary(guard, id);
         }
         if guard.streams.len() > 1 {
@@ -321,10 +321,14 @@ impl Recording {
     }
 
     /// Whether an op that is recorded after the end of a training step belongs to that step all the same, as a running loss does:
-    /// it reads what the step computed before its optimiser began, and nothing that the optimiser made.
+    /// it reads what the step computed before its optimiser began, and nothing that the optimiser made. Not a draw of random numbers, which
+    /// reads the state that the step left: it is for the next step.
     #[cold]
-    fn continues_step(&mut self, stream: usize, x: &[Operand<'_>]) -> bool {
+    fn continues_step(&mut self, stream: usize, op: &Prim, x: &[Operand<'_>]) -> bool {
         let mut reads_step = false;
+        if matches!(op, Prim::RandomBits(_)) {
+            return false;
+        }
         for operand in x {
             if let Operand::Value(h) = operand
                 && let Ok(Entry { state: State::Pending { stream: of, value }, .. }) = self.entry(*h)

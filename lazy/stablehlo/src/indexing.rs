@@ -243,7 +243,8 @@ impl Func {
             let updates = self.reshape(updates, &window);
             let place = self.reshape(idx, &[]);
             let zero = self.scalar_i64(0, place.element());
-            let starts: Vec<Value> = (0..x.rank()).map(|d| if d == dim { place.clone() } else { zero.clone() }).collect();
+            let starts: Vec<Value> =
+                (0..x.rank()).map(|d| if d == dim { place.clone() } else { zero.clone() }).collect();
             return self.dynamic_update_slice(x, &updates, &starts);
         }
         let dims = ScatterDims {
