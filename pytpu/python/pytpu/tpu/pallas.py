@@ -120,7 +120,10 @@ class JaxOp(_FormOp):
         if self._mode == "jax" and all(t.device.type == "cpu" for t in tensors) and not needs_grad:
             return self._run_by_jax(args, kwargs)
         donated = [] if needs_grad else [i for n in self._donate_argnums if n < len(args) for i in _leaves(args[n])]
-        return self._made(self._exported(args, kwargs, tensors, platform or "tpu", donated, grad), len(tensors), donated)
+        export = self._exported(args, kwargs, tensors, platform or "tpu", donated, grad)
+        if "why" in export:
+            return self._differentiable(self._made(export, len(tensors), donated), export["why"])
+        return self._made(export, len(tensors), donated)
 
     def _exported(self, args, kwargs, tensors, platform, donated, grad):
         """Return the export for such a call, from disk if it is there."""
@@ -132,12 +135,19 @@ class JaxOp(_FormOp):
         if export is None:
             from . import _jax_export
 
+            fn, metas = self._function(), on_meta(tensors)
             try:
-                export = _jax_export.exported(self._function(), args, kwargs, on_meta(tensors), platform, donated, grad)
+                export = _jax_export.exported(fn, args, kwargs, metas, platform, donated, grad)
             except Exception as error:
                 if hasattr(error, "add_note"):
                     error.add_note(f"while exporting the operator {self._name}, defined at {self._place}")
-                raise
+                if grad is None:
+                    raise
+                # The function may work all the same: JAX differentiates no Pallas kernel, unless told how.
+                try:
+                    export = _jax_export.exported(fn, args, kwargs, metas, platform, donated) | {"why": str(error)}
+                except Exception:
+                    raise error from None
             if made:
                 _C._custom_store(made, _artefact.written(export))
         if made:
@@ -355,7 +365,9 @@ class _LoadedOp(_FormOp):
         exports = has["exports"].get(platform or "tpu")
         if exports is None:
             raise NotImplementedError(f"{self._name}: {self._place} has no kernel for the platform {platform}, but for {sorted(has['exports'])}")
-        return self._made(exports.get("grad" if needs_grad else "plain", exports["plain"]), len(tensors), [])
+        export = exports.get("grad" if needs_grad else "plain", exports["plain"])
+        served = self._made(export, len(tensors), [])
+        return self._differentiable(served, export["why"]) if "why" in export else served
 
 
 def _listed(described):
