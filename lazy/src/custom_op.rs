@@ -44,10 +44,7 @@ impl CustomOp {
     ///
     /// # Errors
     /// `Value` when `name` is not `namespace::name`.
-    pub fn stablehlo(
-        name: &str,
-        body: impl Fn(&[Meta]) -> Result<String> + Send + Sync + 'static,
-    ) -> Result<CustomOp> {
+    pub fn stablehlo(name: &str, body: impl Fn(&[Meta]) -> Result<String> + Send + Sync + 'static) -> Result<CustomOp> {
         let name = checked(name)?;
         Ok(CustomOp::new(move |metas| Kernel::new(&name, &body(metas)?)))
     }

@@ -198,7 +198,9 @@ impl<'py> Call<'py> {
     fn keep(&mut self, o: &Bound<'py, PyAny>, is_name: bool) -> PyResult<()> {
         let hash = o.hash().map_err(|_| {
             let ty = o.get_type().name().map(|n| n.to_string()).unwrap_or_default();
-            PyTypeError::new_err(format!("arguments that are no tensors are static and must be hashable, but got a {ty}"))
+            PyTypeError::new_err(format!(
+                "arguments that are no tensors are static and must be hashable, but got a {ty}"
+            ))
         })?;
         self.hash = mix(self.hash, hash as u64);
         let o = o.clone().unbind();
@@ -287,7 +289,8 @@ fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
     if !owns_value || x.requires_grad() {
         return Ok(());
     }
-    let handle = lazy::lost_value(x.meta(), &format!("this tensor was donated to {} and holds no data any more", kernel.name()));
+    let handle =
+        lazy::lost_value(x.meta(), &format!("this tensor was donated to {} and holds no data any more", kernel.name()));
     inplace::assign(x, &Tensor::from_device_value(x.meta(), handle))
 }
 
@@ -391,7 +394,9 @@ fn _mosaic_module(
     cost: Option<(u64, u64, u64)>,
 ) -> PyResult<String> {
     let typed = |of: Vec<(Vec<usize>, Bound<'_, dtype::PyDType>)>| {
-        of.iter().map(|(dims, dtype)| Ok(Meta::new(dims, dtype.get().served()?, Device::CPU).ty())).collect::<PyResult<Vec<_>>>()
+        of.iter()
+            .map(|(dims, dtype)| Ok(Meta::new(dims, dtype.get().served()?, Device::CPU).ty()))
+            .collect::<PyResult<Vec<_>>>()
     };
     let cost = cost.map(|(flops, transcendentals, bytes_accessed)| Cost { flops, transcendentals, bytes_accessed });
     Ok(lazy::mosaic::module(name, body, &typed(args)?, &typed(results)?, cost))
@@ -401,6 +406,12 @@ fn _mosaic_module(
 #[pyfunction]
 fn _custom_platform(py: Python<'_>) -> PyResult<String> {
     py.detach(lazy::platform).map_err(enter::exception)
+}
+
+/// A module's text without the places that it came from.
+#[pyfunction]
+fn _without_locations(py: Python<'_>, text: &str) -> PyResult<String> {
+    py.detach(|| lazy::without_locations(text)).or_raise()
 }
 
 /// What [`_custom_store`] kept for this key.
@@ -420,6 +431,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Place>()?;
     m.add_function(wrap_pyfunction!(_custom_platform, m)?)?;
     m.add_function(wrap_pyfunction!(_mosaic_module, m)?)?;
+    m.add_function(wrap_pyfunction!(_without_locations, m)?)?;
     m.add_function(wrap_pyfunction!(_custom_load, m)?)?;
     m.add_function(wrap_pyfunction!(_custom_store, m)?)?;
     Ok(())

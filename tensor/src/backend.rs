@@ -4,8 +4,8 @@ use crate::op::Prim;
 use crate::ops::inline::Kernel;
 use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor};
 use std::cell::{Cell, RefCell};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 /// An input of a recorded op.
 pub enum Operand<'a> {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write as _;
 
-use crate::literal::{push_complex, push_dense, push_f64, push_i64, push_integer};
 use crate::library::{Library, push_libraries};
+use crate::literal::{push_complex, push_dense, push_f64, push_i64, push_integer};
 use crate::{ElementType, Type};
 
 /// A value of a [`Func`]: an argument or the result of an operation.

@@ -217,7 +217,11 @@ impl Op for Inline {
             let given = (*x.dims(), x.dtype());
             if given != *arg {
                 // C1, C2
-                return Err(Error::runtime(format!("{name}: argument {i} is {}, must be {}", shown(&given), shown(arg))));
+                return Err(Error::runtime(format!(
+                    "{name}: argument {i} is {}, must be {}",
+                    shown(&given),
+                    shown(arg)
+                )));
             }
         }
         let (dims, dtype) = self.0.results[0];
@@ -229,8 +233,7 @@ impl Op for Inline {
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let dense: SmallVec<[Tensor; 4]> = x.iter().map(|x| x.detach().contiguous()).collect::<Result<_>>()?;
-        let bytes: SmallVec<[&[u8]; 4]> =
-            dense.iter().map(|x| x.as_bytes().expect("contiguous and on cpu")).collect();
+        let bytes: SmallVec<[&[u8]; 4]> = dense.iter().map(|x| x.as_bytes().expect("contiguous and on cpu")).collect();
         let found = backend::get()?.run_kernel(&self.0, &bytes)?;
         for (y, bytes) in y.iter().zip(&found) {
             let strides = y.dims().contiguous_strides();

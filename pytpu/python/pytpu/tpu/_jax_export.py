@@ -7,10 +7,12 @@ try:
 except ImportError as error:
     raise ImportError("torch.tpu.pallas exports JAX functions and needs JAX: pip install jax") from error
 
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
 import pytpu as torch
+from pytpu import _C
 
 from ._custom import filled
 
@@ -81,7 +83,10 @@ class _Flat:
 
 def _text(fn, avals, platform, donated=()):
     jitted = jax.jit(fn, keep_unused=True, donate_argnums=tuple(donated))
-    return jitted.trace(*avals).lower(lowering_platforms=(platform,)).as_text()
+    # Exports keep to what older compilers know, too.
+    every_call = [jax.export.DisabledSafetyCheck.custom_call("ALL")]
+    text = jax.export.export(jitted, platforms=(platform,), disabled_checks=every_call)(*avals).mlir_module()
+    return _C._without_locations(text)
 
 
 def shapes(fn, args, kwargs, tensors):
@@ -172,11 +177,10 @@ def _with_residuals(flat, avals, platform):
         traced.update(sources=sources, tree=tree, visible=len(outs), outs=[jax.ShapeDtypeStruct(y.shape, y.dtype) for y in everything])
         return everything
 
-    jitted = jax.jit(forward, keep_unused=True).trace(*avals)
+    text = _text(forward, avals, platform)
     outs, visible = traced["outs"], traced["visible"]
     if not at or any(str(y.dtype) not in _DTYPES for y in outs):
         return None
-    text = jitted.lower(lowering_platforms=(platform,)).as_text()
     saved = list(dict.fromkeys(s for s in traced["sources"] if s[0] != "constant"))
     cotangents = [i for i in range(visible) if _is_inexact(outs[i])]
 
