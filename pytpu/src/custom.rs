@@ -134,7 +134,8 @@ enum Served {
 struct Entry {
     key: Vec<Item>,
     needs_grad: bool,
-    is_planned: bool,
+    /// The number of the plan that was active, or 0: a kernel may be made for a plan's machine.
+    plan: u64,
     served: Arc<Served>,
 }
 
@@ -252,11 +253,11 @@ impl CustomCall {
         }
         let tensors: SmallVec<[&Tensor; 4]> = held.iter().filter_map(|o| tensor_type::extract(o)).collect();
         let needs_grad = state::grad_enabled() && tensors.iter().any(|t| t.requires_grad());
-        let is_planned = lazy::plan::is_active();
+        let plan = lazy::plan::number();
         let this = slf.get();
-        let served = match this.find(py, &call, needs_grad, is_planned) {
+        let served = match this.find(py, &call, needs_grad, plan) {
             Some(served) => served,
-            None => this.ask(slf, args, kwargs, &mut call.key, call.hash, held, needs_grad, is_planned)?,
+            None => this.ask(slf, args, kwargs, &mut call.key, call.hash, held, needs_grad, plan)?,
         };
         match &*served {
             Served::Function(f) => f.bind(py).call(args, kwargs),
@@ -295,11 +296,11 @@ fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
 }
 
 impl CustomCall {
-    fn find(&self, py: Python<'_>, call: &Call<'_>, needs_grad: bool, is_planned: bool) -> Option<Arc<Served>> {
+    fn find(&self, py: Python<'_>, call: &Call<'_>, needs_grad: bool, plan: u64) -> Option<Arc<Served>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |e: &&Entry| {
             e.needs_grad == needs_grad
-                && e.is_planned == is_planned
+                && e.plan == plan
                 && e.key.len() == call.key.len()
                 && e.key.iter().zip(&call.key).all(|(a, b)| a.fits(py, b))
         };
@@ -317,7 +318,7 @@ impl CustomCall {
         hash: u64,
         held: &[Bound<'py, PyAny>],
         needs_grad: bool,
-        is_planned: bool,
+        plan: u64,
     ) -> PyResult<Arc<Served>> {
         let py = slf.py();
         let mut next = 0;
@@ -347,8 +348,13 @@ impl CustomCall {
             Served::Function(found.unbind())
         };
         let served = Arc::new(served);
-        let entry = Entry { key: std::mem::take(key).into_vec(), needs_grad, is_planned, served: served.clone() };
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).entry(hash).or_default().push(entry);
+        let entry = Entry { key: std::mem::take(key).into_vec(), needs_grad, plan, served: served.clone() };
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = entries.entry(hash).or_default();
+        // Plans that have ended do not come back.
+        known.retain(|e| e.plan == 0 || e.plan == plan);
+        known.push(entry);
+        drop(entries);
         Ok(served)
     }
 }

@@ -299,6 +299,78 @@ def test_flash_attention_and_its_gradient_compile_for_a_planned_device():
 
 
 @needs_jax
+@needs_libtpu
+def test_kernels_that_ask_for_the_generation_are_told_that_of_the_plan():
+    from jax.experimental.pallas import tpu as pltpu
+
+    @jax.jit
+    def width():
+        return jnp.float32(pltpu.get_tpu_info().mxu_column_size * 1000)
+
+    op = pallas.custom_jax_kernel(lambda x: x * width(), "test::asks")
+    texts = []
+    for topology in ("v5e:2x2", "v6e:2x2", "v5e:2x2"):
+        with torch.tpu.plan(topology) as plan:
+            y = op(torch.ones(8, device="tpu"))
+            texts.append(plan.report().programs[0].stablehlo)
+        del y
+    assert "1.280000e+05" in texts[0] and "2.560000e+05" in texts[1] and "1.280000e+05" in texts[2]
+    assert op(torch.ones(2)).tolist() == [128000.0] * 2
+
+
+@needs_jax
+def test_scratch_memory_and_prefetched_indices_are_interpreted(device):
+    from jax.experimental.pallas import tpu as pltpu
+
+    def add_up(x_ref, o_ref, sum_ref):
+        @pl.when(pl.program_id(0) == 0)
+        def _():
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+
+        sum_ref[...] += x_ref[...]
+        o_ref[...] = sum_ref[...]
+
+    def running(x):
+        block = pl.BlockSpec((8, 128), lambda i: (i, 0))
+        out = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        scratch = [pltpu.VMEM((8, 128), jnp.float32)]
+        return pl.pallas_call(add_up, grid=(x.shape[0] // 8,), in_specs=[block], out_specs=block, out_shape=out, scratch_shapes=scratch)(x)
+
+    def take(i_ref, x_ref, o_ref):
+        o_ref[...] = x_ref[...]
+
+    def gather(i, x):
+        spec = pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(i.shape[0],),
+            in_specs=[pl.BlockSpec((8, 128), lambda n, i: (i[n], 0))],
+            out_specs=pl.BlockSpec((8, 128), lambda n, i: (n, 0)),
+        )
+        return pl.pallas_call(take, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((8 * i.shape[0], 128), x.dtype))(i, x)
+
+    x = torch.randn(32, 128, device=device)
+    got = pallas.custom_jax_kernel(running, "test::running")(x)
+    assert torch.allclose(got, x.view(4, 8, 128).cumsum(0).view(32, 128), atol=1e-5)
+    i = torch.tensor([3, 0, 3], dtype=torch.int32, device=device)
+    assert torch.equal(pallas.custom_jax_kernel(gather, "test::gather")(i, x), x.view(4, 8, 128)[i.long()].view(24, 128))
+
+
+@needs_jax
+def test_dtypes_are_static_arguments_of_jax(device):
+    op = pallas.custom_jax_kernel(lambda x, dtype: x.astype(dtype), "test::dtype")
+    assert [op(torch.ones(2, device=device), d).dtype for d in (torch.bfloat16, torch.int32)] == [torch.bfloat16, torch.int32]
+
+
+@needs_jax
+def test_a_number_on_cpu_goes_along_with_a_tensor_on_the_device(device):
+    op = pallas.custom_jax_kernel(lambda x, k: x * k, "test::number")
+    assert op(torch.ones(2, device=device), torch.tensor(3.0)).tolist() == [3.0, 3.0]
+    if device == "tpu":
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            op(torch.ones(2, device=device), torch.ones(2))
+
+
+@needs_jax
 def test_trees_go_in_and_out(device):
     @pallas.jax_op("test::tree")
     def tree(p: dict, xs: list, pair: tuple, *, scale: float = 1.0):
