@@ -263,8 +263,17 @@ impl CustomCall {
             Served::Function(f) => f.bind(py).call(args, kwargs),
             Served::Kernel { kernel, order, form, donated } => {
                 let x: SmallVec<[&Tensor; 4]> = order.iter().map(|&i| tensors[i]).collect();
-                let is_slow = x.iter().any(|t| t.device().kind == DeviceKind::Cpu);
-                let y = if is_slow { py.detach(|| kernel.call(&x)) } else { kernel.call(&x) }.or_raise()?;
+                // On the processor, and where each op is a program, the call runs or even compiles the kernel.
+                let is_only_recorded = x.iter().all(|t| t.device().kind != DeviceKind::Cpu)
+                    && lazy::eager_mode() == lazy::EagerMode::Fused;
+                let y = if is_only_recorded {
+                    kernel.call(&x)
+                } else {
+                    // Another thread may give the objects other tensors meanwhile.
+                    let own: SmallVec<[Tensor; 4]> = x.iter().map(|&t| t.clone()).collect();
+                    enter::without_gil(|| kernel.call(&own.iter().collect::<SmallVec<[&Tensor; 4]>>()))
+                }
+                .or_raise()?;
                 for &i in donated {
                     give_away(tensors[i], kernel).or_raise()?;
                 }
