@@ -521,7 +521,7 @@ def test_input_output_aliases_donate():
 def test_a_function_is_mapped_over_a_dimension(device):
     op = pallas.custom_jax_kernel(jax_softmax, "test::mapped")
     x = torch.randn(3, 16, 128, device=device)
-    assert torch.allclose(op.vmap()(x), torch.softmax(x, -1), atol=1e-6)
+    assert torch.allclose(op.vmap()(x), torch.softmax(x, -1), atol=1e-6) and op.vmap() is op.vmap()
     assert torch.allclose(op.vmap(1, 1)(x.transpose(0, 1)), torch.softmax(x, -1).transpose(0, 1), atol=1e-6)
 
     @pallas.jax_op("test::product", vmap=False)

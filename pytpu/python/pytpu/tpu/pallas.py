@@ -91,7 +91,7 @@ class JaxOp(_FormOp):
         self._may_map = vmap
         self._cpu_has_gradient = callable(cpu) and grad is not None
         self._mapped = ()
-        self._exports = {}
+        self._exports, self._maps = {}, {}
         self._asks_for_chip = False
 
     def _function(self):
@@ -117,8 +117,11 @@ class JaxOp(_FormOp):
         """
         if not self._may_map:
             raise NotImplementedError(f"{self._name}: this operator was made with vmap=False")
+        key = repr((in_dims, out_dims))
+        if key in self._maps:
+            return self._maps[key]
         name = f"{self._name}_vmap"
-        made = JaxOp(name, self._fn, self._donate_argnums, self._grad, True, "interpret" if callable(self._mode) else self._mode)
+        made = self._maps[key] = JaxOp(name, self._fn, self._donate_argnums, self._grad, True, "interpret" if callable(self._mode) else self._mode)
         made._mapped = (*self._mapped, (in_dims, out_dims))
         return made
 
