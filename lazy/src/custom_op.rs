@@ -8,6 +8,8 @@ use torchtpu_tensor::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, no_g
 
 /// Makes the kernel for arguments of these descriptions.
 type Make = dyn Fn(&[Meta]) -> Result<Kernel> + Send + Sync;
+/// Sizes and dtypes of arguments.
+type Shapes = Vec<(Dims, DType)>;
 /// What stands for a kernel on the processor.
 type OnCpu = dyn Fn(&[&Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
@@ -31,7 +33,7 @@ type OnCpu = dyn Fn(&[&Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 pub struct CustomOp {
     make: Box<Make>,
     on_cpu: Option<Box<OnCpu>>,
-    known: Mutex<Vec<(Vec<(Dims, DType)>, Arc<Kernel>)>>,
+    known: Mutex<Vec<(Shapes, Arc<Kernel>)>>,
 }
 
 impl CustomOp {
@@ -97,7 +99,7 @@ impl CustomOp {
     }
 
     fn kernel(&self, x: &[&Tensor]) -> Result<Arc<Kernel>> {
-        let key: Vec<(Dims, DType)> = x.iter().map(|x| (*x.dims(), x.dtype())).collect();
+        let key: Shapes = x.iter().map(|x| (*x.dims(), x.dtype())).collect();
         if let Some((_, kernel)) = self.known.lock().iter().find(|(k, _)| *k == key) {
             return Ok(kernel.clone());
         }

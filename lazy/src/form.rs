@@ -507,6 +507,7 @@ mod tests {
     use super::*;
     use torchtpu_tensor::Device;
     use torchtpu_tensor::ops::concat::Flip;
+    use torchtpu_tensor::ops::inline::Inline;
     use torchtpu_tensor::ops::optim::AdamW;
     use torchtpu_tensor::ops::pointwise::{Binary, BinaryKind};
 
@@ -561,6 +562,18 @@ mod tests {
         let kept = form(&[!DONATED], &[(flip(), &[x], 1), (flip(), &[y], 1)]);
         assert_eq!(kept.overwritten(&[1]), []);
     }
+    #[test]
+    fn a_custom_kernel_writes_over_what_it_was_given() {
+        let text =
+            "func.func @main(%x: tensor<4xf32> {tf.aliasing_output = 1 : i32}) -> (tensor<4xf32>, tensor<4xf32>) {
+            return %x, %x : tensor<4xf32>, tensor<4xf32> }";
+        let kernel = || Prim::Inline(Inline(Arc::new(Kernel::new("test::kernel", text).expect("a module"))));
+        assert_eq!(form(&[DONATED], &[(kernel(), &[Input::arg(0)], 2)]).overwritten(&[0, 1]), [(0, 1)]);
+        assert_eq!(form(&[!DONATED], &[(kernel(), &[Input::arg(0)], 2)]).overwritten(&[0, 1]), []);
+        assert_eq!(form(&[DONATED], &[(kernel(), &[Input::arg(0)], 2)]).overwritten(&[0]), []);
+        assert!(form(&[DONATED], &[(kernel(), &[Input::arg(0)], 2)]).calls_custom_kernels());
+    }
+
     #[test]
     fn who_reads_beside_the_way_to_the_update_is_late() {
         let step = Prim::AdamW(AdamW { decoupled: true, maximize: false });

@@ -351,6 +351,14 @@ pub fn planned_value(meta: &Meta) -> u64 {
     engine().planned_value(meta)
 }
 
+/// The text of a StableHLO module without comments and locations.
+///
+/// # Errors
+/// `Value` when it cannot be read.
+pub fn without_locations(text: &str) -> Result<String> {
+    torchtpu_stablehlo::Library::without_locations(text).map_err(torchtpu_tensor::Error::value)
+}
+
 /// What made a custom kernel for device `tpu`, from the disk cache: `made` is what decides it, such as the source of a function.
 pub fn load_kernel(made: &str) -> Option<Vec<u8>> {
     custom::load(made)

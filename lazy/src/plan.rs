@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::{Error, Meta, Result, site};
 
@@ -145,6 +145,7 @@ impl State {
 }
 
 static ACTIVE: AtomicBool = AtomicBool::new(false);
+static BEGUN: AtomicU64 = AtomicU64::new(0);
 static PLAN: RwLock<Option<Arc<Plan>>> = RwLock::new(None);
 
 /// Whether device `tpu` is planned.
@@ -156,6 +157,12 @@ pub fn is_active() -> bool {
 #[inline]
 pub(crate) fn active() -> Option<Arc<Plan>> {
     if is_active() { PLAN.read().clone() } else { None }
+}
+
+/// The number of the active plan, counted from 1 in this process; 0 when none is active.
+#[inline]
+pub fn number() -> u64 {
+    if is_active() { BEGUN.load(Relaxed) } else { 0 }
 }
 
 /// Makes device `tpu` a planned one, until [`end`]. What was recorded before is launched first.
@@ -190,6 +197,7 @@ fn start(compilers: Vec<Compiler>, reads: Reads) -> Result<()> {
     }
     *slot = Some(Arc::new(plan));
     drop(slot);
+    BEGUN.fetch_add(1, Relaxed);
     ACTIVE.store(true, Relaxed);
     crate::engine().configure();
     Ok(())

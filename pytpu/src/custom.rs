@@ -134,7 +134,8 @@ enum Served {
 struct Entry {
     key: Vec<Item>,
     needs_grad: bool,
-    is_planned: bool,
+    /// The number of the plan that was active, or 0: a kernel may be made for a plan's machine.
+    plan: u64,
     served: Arc<Served>,
 }
 
@@ -252,18 +253,27 @@ impl CustomCall {
         }
         let tensors: SmallVec<[&Tensor; 4]> = held.iter().filter_map(|o| tensor_type::extract(o)).collect();
         let needs_grad = state::grad_enabled() && tensors.iter().any(|t| t.requires_grad());
-        let is_planned = lazy::plan::is_active();
+        let plan = lazy::plan::number();
         let this = slf.get();
-        let served = match this.find(py, &call, needs_grad, is_planned) {
+        let served = match this.find(py, &call, needs_grad, plan) {
             Some(served) => served,
-            None => this.ask(slf, args, kwargs, &mut call.key, call.hash, held, needs_grad, is_planned)?,
+            None => this.ask(slf, args, kwargs, &mut call.key, call.hash, held, needs_grad, plan)?,
         };
         match &*served {
             Served::Function(f) => f.bind(py).call(args, kwargs),
             Served::Kernel { kernel, order, form, donated } => {
                 let x: SmallVec<[&Tensor; 4]> = order.iter().map(|&i| tensors[i]).collect();
-                let is_slow = x.iter().any(|t| t.device().kind == DeviceKind::Cpu);
-                let y = if is_slow { py.detach(|| kernel.call(&x)) } else { kernel.call(&x) }.or_raise()?;
+                // On the processor, and where each op is a program, the call runs or even compiles the kernel.
+                let is_only_recorded = x.iter().all(|t| t.device().kind != DeviceKind::Cpu)
+                    && lazy::eager_mode() == lazy::EagerMode::Fused;
+                let y = if is_only_recorded {
+                    kernel.call(&x)
+                } else {
+                    // Another thread may give the objects other tensors meanwhile.
+                    let own: SmallVec<[Tensor; 4]> = x.iter().map(|&t| t.clone()).collect();
+                    enter::without_gil(|| kernel.call(&own.iter().collect::<SmallVec<[&Tensor; 4]>>()))
+                }
+                .or_raise()?;
                 for &i in donated {
                     give_away(tensors[i], kernel).or_raise()?;
                 }
@@ -295,11 +305,11 @@ fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
 }
 
 impl CustomCall {
-    fn find(&self, py: Python<'_>, call: &Call<'_>, needs_grad: bool, is_planned: bool) -> Option<Arc<Served>> {
+    fn find(&self, py: Python<'_>, call: &Call<'_>, needs_grad: bool, plan: u64) -> Option<Arc<Served>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |e: &&Entry| {
             e.needs_grad == needs_grad
-                && e.is_planned == is_planned
+                && e.plan == plan
                 && e.key.len() == call.key.len()
                 && e.key.iter().zip(&call.key).all(|(a, b)| a.fits(py, b))
         };
@@ -317,7 +327,7 @@ impl CustomCall {
         hash: u64,
         held: &[Bound<'py, PyAny>],
         needs_grad: bool,
-        is_planned: bool,
+        plan: u64,
     ) -> PyResult<Arc<Served>> {
         let py = slf.py();
         let mut next = 0;
@@ -347,8 +357,13 @@ impl CustomCall {
             Served::Function(found.unbind())
         };
         let served = Arc::new(served);
-        let entry = Entry { key: std::mem::take(key).into_vec(), needs_grad, is_planned, served: served.clone() };
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).entry(hash).or_default().push(entry);
+        let entry = Entry { key: std::mem::take(key).into_vec(), needs_grad, plan, served: served.clone() };
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = entries.entry(hash).or_default();
+        // Plans that have ended do not come back.
+        known.retain(|e| e.plan == 0 || e.plan == plan);
+        known.push(entry);
+        drop(entries);
         Ok(served)
     }
 }
@@ -408,6 +423,12 @@ fn _custom_platform(py: Python<'_>) -> PyResult<String> {
     py.detach(lazy::platform).map_err(enter::exception)
 }
 
+/// A module's text without the places that it came from.
+#[pyfunction]
+fn _without_locations(py: Python<'_>, text: &str) -> PyResult<String> {
+    py.detach(|| lazy::without_locations(text)).or_raise()
+}
+
 /// What [`_custom_store`] kept for this key.
 #[pyfunction]
 fn _custom_load(py: Python<'_>, made: &str) -> Option<Vec<u8>> {
@@ -425,6 +446,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<Place>()?;
     m.add_function(wrap_pyfunction!(_custom_platform, m)?)?;
     m.add_function(wrap_pyfunction!(_mosaic_module, m)?)?;
+    m.add_function(wrap_pyfunction!(_without_locations, m)?)?;
     m.add_function(wrap_pyfunction!(_custom_load, m)?)?;
     m.add_function(wrap_pyfunction!(_custom_store, m)?)?;
     Ok(())

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// The functions of a StableHLO module, under names that no other library has, and the signature of the one to call.
 ///
-/// The names begin with a hash of the module's text. So a program has the functions once, however often it calls them, and those of two
+/// The names begin with a hash of the functions. So a program has the functions once, however often it calls them, and those of two
 /// libraries never meet.
 ///
 /// ```
@@ -60,28 +60,16 @@ impl Library {
                 _ => return Err("there is no function @main, and not exactly one public function".to_string()),
             },
         };
-        let hash = fnv(text.as_bytes());
+        let hash = fnv(reader.functions(&functions, "", entry.name, &names).as_bytes());
         let prefix = format!("k{hash:032x}_");
         let mut library = Library {
-            text: String::with_capacity(text.len() + 64 * functions.len()),
+            text: reader.functions(&functions, &prefix, entry.name, &names),
             entry: format!("{prefix}{}", entry.name),
             args: Vec::new(),
             results: Vec::new(),
             aliases: Vec::new(),
             hash,
         };
-        for function in &functions {
-            let out = &mut library.text;
-            put(out, format_args!("  func.func private @{}", symbol(&format!("{prefix}{}", function.name))));
-            reader.print(function.args.clone(), &prefix, &names, function.name == entry.name, out);
-            if !function.results.is_empty() {
-                out.push_str(" -> ");
-                reader.print(function.results.clone(), &prefix, &names, function.name == entry.name, out);
-            }
-            out.push(' ');
-            reader.print(function.body.clone(), &prefix, &names, false, out);
-            out.push('\n');
-        }
         for (i, item) in reader.items(entry.args.clone()).into_iter().enumerate() {
             let (ty, attributes) = reader.typed(item, true)?;
             library.args.push(ty);
@@ -116,9 +104,23 @@ impl Library {
         &self.aliases
     }
 
-    /// Hash of the module's text.
+    /// Hash of the functions, without comments and locations.
     pub fn hash(&self) -> u128 {
         self.hash
+    }
+
+    /// The text of a module without comments and locations.
+    ///
+    /// # Errors
+    /// Why the text cannot be read.
+    pub fn without_locations(text: &str) -> Result<String, String> {
+        let mut reader = Reader::new(text)?;
+        reader.skip_prologue()?;
+        let start = reader.at;
+        reader.module()?;
+        let mut out = String::new();
+        reader.tokens[start..reader.at].iter().for_each(|token| push(&mut out, *token));
+        Ok(out)
     }
 
     /// A program that consists of this library alone: its arguments and results are those of the function to call.
@@ -354,8 +356,11 @@ impl<'a> Reader<'a> {
         if is_wrapped {
             self.expect(Token::Mark('}'))?;
         }
+        let end = self.at;
         self.skip_prologue()?;
-        match self.peek() {
+        let rest = self.peek();
+        self.at = end;
+        match rest {
             Some(found) => Err(format!("expected a function or the end but found {}", shown(Some(found)))),
             None if functions.is_empty() => Err("there is no function".to_string()),
             None => Ok(functions),
@@ -406,6 +411,24 @@ impl<'a> Reader<'a> {
         }
         let body = self.bracketed('{')?;
         Ok(Function { name, is_public: !is_private, args, results, body })
+    }
+
+    /// The text of functions, all of them private, under names with this prefix.
+    fn functions(&self, functions: &[Function<'a>], prefix: &str, entry: &str, names: &BTreeSet<&str>) -> String {
+        let mut out = String::new();
+        for function in functions {
+            let is_entry = function.name == entry;
+            put(&mut out, format_args!("  func.func private @{}", symbol(&format!("{prefix}{}", function.name))));
+            self.print(function.args.clone(), prefix, names, is_entry, &mut out);
+            if !function.results.is_empty() {
+                out.push_str(" -> ");
+                self.print(function.results.clone(), prefix, names, is_entry, &mut out);
+            }
+            out.push(' ');
+            self.print(function.body.clone(), prefix, names, false, &mut out);
+            out.push('\n');
+        }
+        out
     }
 
     /// The items of a list in round brackets, or the one item without brackets.

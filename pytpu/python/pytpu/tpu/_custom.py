@@ -95,7 +95,8 @@ class CustomOp(_C._CustomCall):
         if platform == "cpu" and needs_grad and self._backward is None and self._cpu_has_gradient:
             return self._cpu
         served = self._serve(args, kwargs, tensors, platform, needs_grad)
-        if needs_grad and (self._backward is not None or callable(served)):
+        is_node = getattr(served, "is_node", False)
+        if needs_grad and not is_node and (self._backward is not None or callable(served)):
             return self._differentiable(served)
         return served
 
@@ -108,8 +109,8 @@ class CustomOp(_C._CustomCall):
         with torch.no_grad():
             return self._cpu(*args, **kwargs)
 
-    def _differentiable(self, served):
-        """Return a function that makes a call one node of the graph, with the registered gradient."""
+    def _differentiable(self, served, why=""):
+        """Return a function that makes a call one node of the graph, with the registered gradient. `why` is why there is none."""
         backward_of, setup_context, name = self._backward, self._setup_context, self._name
         if callable(served):
             run = served
@@ -137,7 +138,7 @@ class CustomOp(_C._CustomCall):
                 if backward_of is None:
                     raise RuntimeError(
                         f"Trying to backward through {name.replace('::', '.')}.default but no autograd formula was registered. "
-                        "Please use register_autograd to add one."
+                        "Please use register_autograd to add one." + (f"\nnote: JAX does not differentiate the function: {why}" if why else "")
                     )
                 grads = pytree.tree_unflatten(list(grads), made[0])
                 found = backward_of(ctx, *grads) if isinstance(grads, tuple) else backward_of(ctx, grads)
@@ -159,6 +160,7 @@ class CustomOp(_C._CustomCall):
             found = node.apply(*(leaves[i] for i in at))
             return pytree.tree_unflatten(list(found) if isinstance(found, tuple) else [found], made[0])
 
+        call.is_node = True
         return call
 
 

@@ -72,8 +72,9 @@ def _of(x, seen):
     if isinstance(x, _SIMPLE):
         return repr(x)
     if id(x) in seen:
-        return f"seen {seen[id(x)]}"
-    seen[id(x)] = len(seen)
+        return f"seen {seen[id(x)][0]}"
+    # The object is kept, so that no other one gets its address.
+    seen[id(x)] = len(seen), x
     if isinstance(x, (tuple, list, set, frozenset)):
         return f"{type(x).__name__}({[_of(v, seen) for v in (sorted(x, key=repr) if isinstance(x, (set, frozenset)) else x)]})"
     if isinstance(x, dict):
@@ -101,9 +102,10 @@ def _of(x, seen):
     wrapped = getattr(x, "__wrapped__", None)
     if callable(x) and callable(wrapped) and _is_versioned(type(x).__module__):
         # What JAX makes of a function: `jax.jit`, `jax.custom_vjp`.
-        parts = [getattr(x, name, None) for name in ("fwd", "bwd", "jvp")]
+        parts = [getattr(x, name, None) for name in ("fwd", "bwd", "jvp", "nondiff_argnums")]
         return f"{type(x).__qualname__} {_of([wrapped, *parts], seen)}"
-    if type(x).__module__.partition(".")[0] in ("numpy", "ml_dtypes", "jax") and isinstance(getattr(x, "dtype", x), type(x)):
+    if type(x).__module__ in ("numpy.dtypes", "ml_dtypes") or type(x).__module__ == "numpy" and getattr(x, "shape", None) == ():
+        # A dtype or a number.
         return f"{type(x).__qualname__} {x!r}"
     raise _Unknown
 

@@ -7,12 +7,14 @@ try:
 except ImportError as error:
     raise ImportError("torch.tpu.pallas exports JAX functions and needs JAX: pip install jax") from error
 
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 
 import pytpu as torch
+from pytpu import _C
 
-from ._custom import filled
+from ._custom import filled, on_meta
 
 # Dtypes of values that a kernel may leave to its gradient.
 _DTYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
@@ -30,10 +32,39 @@ def _name(dtype):
     return str(dtype).removeprefix("torch.")
 
 
+class _Chip:
+    """The generation of the TPU that kernels are told of when they ask."""
+
+    def __init__(self):
+        self.kind, self.is_asked = None, False
+
+    def use(self, kind):
+        """Answer with a generation from now on."""
+        from jax._src.pallas.mosaic import tpu_info
+
+        self.is_asked = False
+        tpu_info.get_tpu_info.cache_clear()
+        if self.kind == kind:
+            return
+
+        def info():
+            self.is_asked = True
+            return tpu_info._get_tpu_info_impl(tpu_info.chip_version_from_device_kind(kind), 1)
+
+        # What was traced for another generation is forgotten.
+        jax.clear_caches()
+        tpu_info.registry["cpu"] = info
+        self.kind = kind
+
+
+_chip = _Chip()
+
+
 @contextlib.contextmanager
-def _settings(tensors, platform):
+def _settings(tensors, platform, chip="TPU v5 lite"):
     """Keep 64-bit types where there are any, and interpret Pallas kernels where the platform is no TPU."""
     _stay_on_cpu()
+    _chip.use(chip)
     wide = any(_name(t.dtype) in ("int64", "float64", "complex128") for t in tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(jax.enable_x64(wide))
@@ -64,11 +95,20 @@ def _spec(value, leaves):
     return len(leaves) - 1
 
 
+def _for_jax(value):
+    """Return static arguments as JAX has them: dtypes."""
+    if isinstance(value, torch.dtype):
+        return jnp.dtype(_name(value))
+    if type(value) in (list, tuple):
+        return type(value)(_for_jax(v) for v in value)
+    return {k: _for_jax(v) for k, v in value.items()} if type(value) is dict else value
+
+
 class _Flat:
     """A function of the arrays of a call, which returns the arrays of its result."""
 
     def __init__(self, fn, args, kwargs):
-        self.fn, self.args, self.kwargs = fn, args, kwargs
+        self.fn, self.args, self.kwargs = fn, _for_jax(args), _for_jax(kwargs)
         self.spec = None
 
     def __call__(self, *arrays):
@@ -81,7 +121,10 @@ class _Flat:
 
 def _text(fn, avals, platform, donated=()):
     jitted = jax.jit(fn, keep_unused=True, donate_argnums=tuple(donated))
-    return jitted.trace(*avals).lower(lowering_platforms=(platform,)).as_text()
+    # Exports keep to what older compilers know, too.
+    every_call = [jax.export.DisabledSafetyCheck.custom_call("ALL")]
+    text = jax.export.export(jitted, platforms=(platform,), disabled_checks=every_call)(*avals).mlir_module()
+    return _C._without_locations(text)
 
 
 def shapes(fn, args, kwargs, tensors):
@@ -92,7 +135,7 @@ def shapes(fn, args, kwargs, tensors):
     return [(list(y.shape), str(y.dtype)) for y in found], flat.spec
 
 
-def exported(fn, args, kwargs, tensors, platform, donated=(), grad=None):
+def exported(fn, args, kwargs, tensors, platform, donated=(), grad=None, chip="TPU v5 lite"):
     """Export a function for one platform.
 
     Args:
@@ -102,20 +145,21 @@ def exported(fn, args, kwargs, tensors, platform, donated=(), grad=None):
         platform (str): the platform.
         donated (list of int): the tensors that are given away.
         grad (str or None): ``"vjp"``, ``"recompute"``, or ``None`` for no gradient.
+        chip (str): the generation of the TPU, for functions that ask for it.
 
     Returns:
         A dictionary of texts, numbers and lists, as it is kept on disk.
     """
     flat, avals = _Flat(fn, args, kwargs), _avals(tensors)
-    with _settings(tensors, platform):
+    with _settings(tensors, platform, chip):
+        made = None
         if grad is None:
             text = _text(flat, avals, platform, donated)
-            return {"text": text, "form": flat.spec}
-        if grad == "vjp":
+            made = {"text": text, "form": flat.spec}
+        elif grad == "vjp":
             made = _with_residuals(flat, avals, platform)
-            if made is not None:
-                return made
-        return _recomputed(flat, avals, platform)
+        made = _recomputed(flat, avals, platform) if made is None else made
+        return made | {"chip": chip} if _chip.is_asked else made
 
 
 def _is_inexact(x):
@@ -172,11 +216,10 @@ def _with_residuals(flat, avals, platform):
         traced.update(sources=sources, tree=tree, visible=len(outs), outs=[jax.ShapeDtypeStruct(y.shape, y.dtype) for y in everything])
         return everything
 
-    jitted = jax.jit(forward, keep_unused=True).trace(*avals)
+    text = _text(forward, avals, platform)
     outs, visible = traced["outs"], traced["visible"]
     if not at or any(str(y.dtype) not in _DTYPES for y in outs):
         return None
-    text = jitted.lower(lowering_platforms=(platform,)).as_text()
     saved = list(dict.fromkeys(s for s in traced["sources"] if s[0] != "constant"))
     cotangents = [i for i in range(visible) if _is_inexact(outs[i])]
 
@@ -226,10 +269,15 @@ def mapped(fn, in_dims, out_dims):
     return jax.vmap(fn, in_axes=in_dims, out_axes=out_dims)
 
 
-def run_on_cpu(fn, args, kwargs, tensors):
-    """Run a function by JAX on the processor, by DLPack. Returns the tensors of the result and its form."""
-    flat = _Flat(fn, args, kwargs)
-    with _settings(tensors, "cpu"):
-        arrays = [jnp.from_dlpack(t.detach().contiguous()) for t in tensors]
-        found = jax.jit(flat)(*arrays)
-    return [torch.from_dlpack(y) for y in found], flat.spec
+class OnCpu:
+    """A function that JAX runs on the processor, by DLPack, for calls with arguments like these."""
+
+    def __init__(self, fn, args, kwargs, tensors):
+        self._flat, self._tensors = _Flat(fn, args, kwargs), on_meta(tensors)
+        self._jitted = jax.jit(self._flat)
+
+    def __call__(self, tensors):
+        """Return the tensors of the result, and its form."""
+        with _settings(self._tensors, "cpu"):
+            found = self._jitted(*(jnp.from_dlpack(t.detach().contiguous()) for t in tensors))
+        return [torch.from_dlpack(y) for y in found], self._flat.spec

@@ -58,6 +58,16 @@ def _leaves(value):
     return [i for v in value.values() for i in _leaves(v)] if type(value) is dict else []
 
 
+def _chip(platform):
+    """Return the generation of the TPU that is here or planned; any where there is none."""
+    try:
+        name = torch.tpu.get_device_name() if platform == "tpu" else ""
+    except RuntimeError:
+        name = ""
+    found = re.match(r"(TPU[^(,]*) \(", name)
+    return found[1] if found else "TPU v5 lite"
+
+
 class _Taken(_C._CustomCall):
     """Takes the arguments of a call apart."""
 
@@ -81,7 +91,8 @@ class JaxOp(_FormOp):
         self._may_map = vmap
         self._cpu_has_gradient = callable(cpu) and grad is not None
         self._mapped = ()
-        self._exports = {}
+        self._exports, self._maps = {}, {}
+        self._asks_for_chip = False
 
     def _function(self):
         """Return the JAX function."""
@@ -106,8 +117,11 @@ class JaxOp(_FormOp):
         """
         if not self._may_map:
             raise NotImplementedError(f"{self._name}: this operator was made with vmap=False")
+        key = repr((in_dims, out_dims))
+        if key in self._maps:
+            return self._maps[key]
         name = f"{self._name}_vmap"
-        made = JaxOp(name, self._fn, self._donate_argnums, self._grad, True, "interpret" if callable(self._mode) else self._mode)
+        made = self._maps[key] = JaxOp(name, self._fn, self._donate_argnums, self._grad, True, "interpret" if callable(self._mode) else self._mode)
         made._mapped = (*self._mapped, (in_dims, out_dims))
         return made
 
@@ -118,26 +132,44 @@ class JaxOp(_FormOp):
         if platform is None and not needs_grad:
             return self._fake(args, kwargs, tensors)
         if self._mode == "jax" and all(t.device.type == "cpu" for t in tensors) and not needs_grad:
-            return self._run_by_jax(args, kwargs)
+            return self._run_by_jax(args, kwargs, tensors)
         donated = [] if needs_grad else [i for n in self._donate_argnums if n < len(args) for i in _leaves(args[n])]
-        return self._made(self._exported(args, kwargs, tensors, platform or "tpu", donated, grad), len(tensors), donated)
+        export = self._exported(args, kwargs, tensors, platform or "tpu", donated, grad)
+        if "why" in export:
+            return self._differentiable(self._made(export, len(tensors), donated), export["why"])
+        return self._made(export, len(tensors), donated)
 
     def _exported(self, args, kwargs, tensors, platform, donated, grad):
         """Return the export for such a call, from disk if it is there."""
         made = _identity.of_call(self._name, self._fn, self._mapped, args, kwargs, tensors, platform, donated, grad)
-        if made in self._exports:
-            return self._exports[made]
-        found = made and _C._custom_load(made)
-        export = _artefact.parsed(bytes(found)) if found else None
+        chip = _chip(platform)
+        export = self._exports.get(made)
+        if export is None:
+            found = made and _C._custom_load(made)
+            export = _artefact.parsed(bytes(found)) if found else None
+        if export is not None and export.get("chip", chip) != chip:
+            # It was made for another generation of TPUs, and depends on that.
+            export = None
         if export is None:
             from . import _jax_export
 
+            fn, metas = self._function(), on_meta(tensors)
             try:
-                export = _jax_export.exported(self._function(), args, kwargs, on_meta(tensors), platform, donated, grad)
+                export = _jax_export.exported(fn, args, kwargs, metas, platform, donated, grad, chip)
             except Exception as error:
                 if hasattr(error, "add_note"):
                     error.add_note(f"while exporting the operator {self._name}, defined at {self._place}")
-                raise
+                if grad is None:
+                    raise
+                # The function may work all the same: JAX differentiates no Pallas kernel, unless told how.
+                try:
+                    export = _jax_export.exported(fn, args, kwargs, metas, platform, donated, chip=chip) | {"why": str(error)}
+                except Exception:
+                    raise error from None
+            # JAX may know parts of the function from an earlier export, and not run them again.
+            self._asks_for_chip |= "chip" in export
+            if self._asks_for_chip:
+                export["chip"] = chip
             if made:
                 _C._custom_store(made, _artefact.written(export))
         if made:
@@ -156,14 +188,13 @@ class JaxOp(_FormOp):
 
         return fake
 
-    def _run_by_jax(self, args, kwargs):
+    def _run_by_jax(self, args, kwargs, tensors):
         from . import _jax_export
 
-        fn = self._function()
+        on_cpu = _jax_export.OnCpu(self._function(), args, kwargs, tensors)
 
-        def run(*given, **named):
-            tensors = [t for t in torch.utils._pytree.tree_leaves((given, named)) if isinstance(t, torch.Tensor)]
-            found, spec = _jax_export.run_on_cpu(fn, args, kwargs, tensors)
+        def run(*args, **kwargs):
+            found, spec = on_cpu([t for t in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)])
             return _given(_form(spec), found)
 
         return run
@@ -355,7 +386,9 @@ class _LoadedOp(_FormOp):
         exports = has["exports"].get(platform or "tpu")
         if exports is None:
             raise NotImplementedError(f"{self._name}: {self._place} has no kernel for the platform {platform}, but for {sorted(has['exports'])}")
-        return self._made(exports.get("grad" if needs_grad else "plain", exports["plain"]), len(tensors), [])
+        export = exports.get("grad" if needs_grad else "plain", exports["plain"])
+        served = self._made(export, len(tensors), [])
+        return self._differentiable(served, export["why"]) if "why" in export else served
 
 
 def _listed(described):
