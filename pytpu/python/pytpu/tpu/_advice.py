@@ -55,7 +55,7 @@ class Advice:
 
     def is_large(self):
         """Whether it is shown without being asked for."""
-        return self.share is None or max(self.share, self.memory_share) >= LEAST_SHARE
+        return self.share is None or self.rule == "reads" or max(self.share, self.memory_share) >= LEAST_SHARE
 
     def to_dict(self):
         """Return the attributes as a dictionary."""
@@ -365,12 +365,15 @@ class Advisor:
         if step is None or step.errors:
             return
         programs = (len(self.step.planned.programs), len(step.planned.programs))
-        note = f"Programs a step: {programs[0]} -> {programs[1]}"
         reads = _count(self.step.planned.reads, "read", "reads")
+        # A read after the step divides nothing.
+        numbers = ()
+        if programs[0] != programs[1]:
+            numbers = (self.step.seconds, step.seconds, "s", 1 - step.seconds / self.step.seconds)
         yield Advice(
             "reads", list(dict.fromkeys(lines)), f"{reads} by the host a step, where the device waits",
-            "Read every 100 steps, or after the loop", self.step.seconds, step.seconds, "s", None,
-            note=f"{note}. The time that the device waits is not in these numbers",
+            "Read every 100 steps, or after the loop", *numbers,
+            note=f"Programs a step: {programs[0]} -> {programs[1]}. The compiler cannot tell how long the device waits",
         )
 
     def gradients(self):
