@@ -112,7 +112,9 @@ class Step:
         self.peak_share = sum(r.peak_share * r.seconds for r in found) / self.seconds if self.seconds else 0.0
         self.compile_seconds = sum(p.reports[topology].compile_seconds for p in self.different if topology in p.reports)
         self.ops = sum(p.ops for p in programs)
-        self.total_bytes = self.planned.total_bytes[topology]
+        # The last one may run beside less than the others: no inputs of a next step.
+        alike = [s for s in report.steps if s.programs == self.planned.programs]
+        self.total_bytes = max(s.total_bytes[topology] for s in alike)
         self.memory_bytes = report.memory_bytes[topology]
 
     def fits(self):
