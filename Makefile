@@ -7,6 +7,7 @@
 #   make torch-shim  a wheel named torch, in dist/, that gives pytpu to `import torch`: see docs/being-torch.md
 #   make clean    removes what these made
 #
+#   make advise-check  costs of single ops by the advisor's programs, beside those of JAX; ROW="attention vocabulary" for some
 #   make tpu-ratio  programs for TPUs against the same models in JAX, by the compiler's estimates; ROW="digits small_gpt" for some
 #
 # On a machine with an accelerator. They build and download nothing: WHEEL=pytpu.whl DATA=folder, see benches/machine_check/run.py
@@ -35,7 +36,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := Cargo.toml Cargo.lock pyproject.toml \
 	$(shell find src tensor autograd lazy nn distributed pytpu -name '*.rs' -o -name 'Cargo.toml' -o -name '*.py')
 
-.PHONY: demo test bench wheel torch-shim tpu-ratio device-check tpu-check ecosystem develop clean nightly attack fuzz asan miri
+.PHONY: demo test bench wheel torch-shim tpu-ratio advise-check device-check tpu-check ecosystem develop clean nightly attack fuzz asan miri
 
 demo: $(VENV)/.installed
 	$(PY) examples/digits.py --device $(DEVICE)
@@ -54,6 +55,9 @@ tpu-check:
 
 tpu-ratio: $(VENV)/.installed
 	$(PY) benches/tpu_ratio/run.py $(ROW)
+
+advise-check: $(VENV)/.installed
+	$(PY) benches/advise_check.py $(ROW)
 
 wheel: dist/.built
 
@@ -101,7 +105,7 @@ $(TEST_SITE)/.installed: $(VENV)/.tools $(SOURCES)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --target $(TEST_SITE) $(TEST_SITE)/wheel/*.whl
 	@touch $@
 
-nightly: test tpu-ratio ecosystem attack fuzz asan miri
+nightly: test tpu-ratio advise-check ecosystem attack fuzz asan miri
 
 attack: $(TEST_SITE)/.installed
 	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)

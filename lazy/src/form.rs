@@ -553,6 +553,23 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_named_and_are_no_part_of_the_form() {
+        let at = |line| site::number(site::Line { file: "train.py".into(), line });
+        let mut f = form(&[!DONATED], &[(flip(), &[Input::arg(0)], 1), (subtract(), &[Input::value(0); 2], 1)]);
+        let bare = f.clone();
+        f.sites.set(1, at(7));
+        assert_eq!(f, bare);
+        assert_eq!(f.hash(), bare.hash());
+        assert!(f.largest().ends_with("of sub (train.py:7)"), "{}", f.largest());
+        assert_eq!(bare.largest().matches("train.py").count(), 0);
+        // The line stays with its node.
+        let part = f.extract([1].into_iter(), &[1]).form;
+        assert_eq!(site::line(part.sites.get(0)).map(|l| l.line), Some(7));
+        f.clear();
+        assert_eq!(f.sites.get(1), 0);
+    }
+
+    #[test]
     fn what_is_still_read_stays() {
         // Mirroring cannot be done in place, and nothing comes after it.
         assert_eq!(form(&[DONATED], &[(flip(), &[Input::arg(0)], 1)]).overwritten(&[0]), []);

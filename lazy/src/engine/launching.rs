@@ -248,7 +248,7 @@ impl Engine {
         debug: bool,
     ) -> Result<(), Arc<Failure>> {
         let failed = |e: torchtpu_pjrt::Error| {
-            let f = Failure::device("executing on device tpu", &e).about_memory(&compiled.form);
+            let f = Failure::device("executing on device tpu", &e).about_memory(&body.form);
             Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
         };
         let numbers = upload_numbers(device, compiled, &body.numbers)?;

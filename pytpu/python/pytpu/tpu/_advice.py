@@ -55,7 +55,7 @@ class Advice:
 
     def is_large(self):
         """Whether it is shown without being asked for."""
-        return self.share is None or max(self.share, self.memory_share) >= LEAST_SHARE
+        return self.share is None or self.rule == "reads" or max(self.share, self.memory_share) >= LEAST_SHARE
 
     def to_dict(self):
         """Return the attributes as a dictionary."""
@@ -112,7 +112,9 @@ class Step:
         self.peak_share = sum(r.peak_share * r.seconds for r in found) / self.seconds if self.seconds else 0.0
         self.compile_seconds = sum(p.reports[topology].compile_seconds for p in self.different if topology in p.reports)
         self.ops = sum(p.ops for p in programs)
-        self.total_bytes = self.planned.total_bytes[topology]
+        # The last one may run beside less than the others: no inputs of a next step.
+        alike = [s for s in report.steps if s.programs == self.planned.programs]
+        self.total_bytes = max(s.total_bytes[topology] for s in alike)
         self.memory_bytes = report.memory_bytes[topology]
 
     def fits(self):
@@ -160,7 +162,7 @@ def _groups(step):
             if _place(op) and _place(op) not in group.places:
                 group.places.append(_place(op))
             if isinstance(made, Product):
-                group.is_vocabulary |= made.n in classes or made.n in tables
+                group.is_vocabulary |= made.n > LANES and (made.n in classes or made.n in tables)
     return list(groups.values())
 
 
@@ -312,25 +314,28 @@ class Advisor:
         if not isinstance(op, Convolution):
             return
         what = f"convolution, {_times(group)}: {op.channels} to {op.out_channels} channels"
-        changes = {}
+        changes = set()
         for to in (LANES // 2, LANES):
             # Colors of images, and the few channels that follow, are not rounded.
             up = [_up(c, to) if SUBLANES < c else c for c in (op.channels, op.out_channels)]
             down = [c - c % to if c > to and c % to <= c // 10 else c for c in (op.channels, op.out_channels)]
-            changes[tuple(down)] = 1.0
-            changes[tuple(up)] = 1.0
-        for (channels, out_channels) in changes:
+            changes |= {tuple(down), tuple(up)}
+        found = []
+        for channels, out_channels in sorted(changes):
             if (channels, out_channels) == (op.channels, op.out_channels):
                 continue
             changed = op.with_channels(channels, out_channels)
             growth = changed.operations() / op.operations()
-            # Nobody wants twice the channels for themselves: then less of the operations has to be gained.
+            # A network of many more channels is another one: its gain is that of fewer such layers.
             is_same = growth <= 1.7
-            yield from self._compared(
+            found += [(is_same, a) for a in self._compared(
                 group, changed, "channels", what, f"{channels} to {out_channels} channels",
                 note="" if is_same else f"{growth:.3g} times the operations; the gain is for the same number of them",
                 work=1.0 if is_same else 1 / growth,
-            )
+            )]
+        # The best is enough, and best is what keeps the network as it is.
+        found.sort(key=lambda pair: (pair[0] and pair[1].share >= LEAST_SHARE, pair[1].share), reverse=True)
+        yield from (advice for _, advice in (found if self.shows_all else found[:1]))
 
     def float32(self):
         """Products of ``float32`` in several passes."""
@@ -362,12 +367,15 @@ class Advisor:
         if step is None or step.errors:
             return
         programs = (len(self.step.planned.programs), len(step.planned.programs))
-        note = f"Programs a step: {programs[0]} -> {programs[1]}"
         reads = _count(self.step.planned.reads, "read", "reads")
+        # A read after the step divides nothing.
+        numbers = ()
+        if programs[0] != programs[1]:
+            numbers = (self.step.seconds, step.seconds, "s", 1 - step.seconds / self.step.seconds)
         yield Advice(
             "reads", list(dict.fromkeys(lines)), f"{reads} by the host a step, where the device waits",
-            "Read every 100 steps, or after the loop", self.step.seconds, step.seconds, "s", None,
-            note=f"{note}. The time that the device waits is not in these numbers",
+            "Read every 100 steps, or after the loop", *numbers,
+            note=f"Programs a step: {programs[0]} -> {programs[1]}. The compiler cannot tell how long the device waits",
         )
 
     def gradients(self):
@@ -497,8 +505,8 @@ class _Search:
         found = self.known[low]
         if high is None:
             best = f"One of {low} fits, and no larger one was tried"
-        elif high - low <= _grain(low):
-            best = f"The largest that fits is {low}" + (f" (to {high - low - 1})" if high - low > 1 else "")
+        elif high == low + 1:
+            best = f"The largest that fits is {low}"
         else:
             best = f"One of {low} fits, one of {high} does not"
         note = f"{_bytes(found.total_bytes)} of {_bytes(found.memory_bytes)}, found by compiling {compiled} with inputs of more or fewer rows"

@@ -163,7 +163,10 @@ class Attention(_Op):
 
 
 class Convolution(_Op):
-    """A convolution of one group. `gradients` says whether those of the input and of the weight are computed."""
+    """A convolution of one group. `gradients` says whether those of the input and of the weight are computed.
+
+    Inputs lie as the compiler lays out activations of a network, channels last; the kernel as layers have it.
+    """
 
     def __init__(self, batch, channels, size, out_channels, kernel, dtype, *, stride, padding, dilation, gradients=(False, False)):
         self.key = (
@@ -193,12 +196,13 @@ class Convolution(_Op):
         ]
 
     def operands(self):
-        x = _empty((self.batch, self.channels, *self.size), self.dtype, self.gradients[0])
+        x = _empty((self.batch, *self.size, self.channels), self.dtype, self.gradients[0])
         w = _empty((self.out_channels, self.channels, *self.kernel), self.dtype, self.gradients[1])
-        return [x, w, _empty((self.batch, self.out_channels, *self._results()), self.dtype)] if any(self.gradients) else [x, w]
+        return [x, w, _empty((self.batch, *self._results(), self.out_channels), self.dtype)] if any(self.gradients) else [x, w]
 
     def forward(self, x, w):
         import pytpu as torch
 
         convolve = getattr(torch.nn.functional, f"conv{len(self.size)}d")
-        return convolve(x, w, stride=self.stride, padding=self.padding, dilation=self.dilation)
+        y = convolve(x.movedim(-1, 1), w, stride=self.stride, padding=self.padding, dilation=self.dilation)
+        return y.movedim(1, -1)
