@@ -131,6 +131,16 @@ def compute(device):
                 o.step()
             for name, t in (("p", p), ("m", o.state[p]["exp_avg"]), ("v", o.state[p]["exp_avg_sq"])):
                 results[f"{optimizer.__name__} {dtype} {name}"] = t.detach().float().cpu().numpy()
+    for kwargs in ({}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "dampening": 0.5}, {"maximize": True}):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            p, g = draw(150, 129, dtype=dtype).requires_grad_(), draw(150, 129, dtype=dtype)
+            o = torch.optim.SGD([p], lr=0.1, weight_decay=0.1, **kwargs)
+            for i in range(3):
+                p.grad = g * (i - 0.5)
+                o.step()
+            results[f"SGD {dtype} {kwargs} p"] = p.detach().float().cpu().numpy()
+            if "momentum" in kwargs:
+                results[f"SGD {dtype} {kwargs} b"] = o.state[p]["momentum_buffer"].detach().float().cpu().numpy()
     return results
 
 
@@ -160,7 +170,7 @@ def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
         for kernel in (
             "matmul", "linear", "conv", "conv_input_grad", "conv_weight_grad", "attention", "attention_backward",
             "max_pool", "max_pool_backward", "gelu", "gelu_backward", "layer_norm", "layer_norm_backward", "softmax",
-            "softmax_backward", "cross_entropy", "cross_entropy_backward", "sum_rows", "adamw",
+            "softmax_backward", "cross_entropy", "cross_entropy_backward", "sum_rows", "adamw", "sgd",
             "matmul.windows", "linear.windows", "attention.windows", "attention_backward.windows",
         ):
             assert f'kernel = "{kernel}"' in programs["with"], kernel
@@ -272,7 +282,15 @@ def test_calls_work_in_every_mode_and_with_second_gradients(mode):
         torch.tpu.set_eager_mode(before)
 
 
-def test_a_step_in_place_waits_for_who_reads_the_weight(tmp_path):
+@pytest.mark.parametrize(
+    ("optimizer", "kernel", "operands", "alias"),
+    [
+        ("AdamW(net.parameters(), lr=1e-2)", "adamw", {12, 13}, (1, 2)),
+        ("SGD(net.parameters(), lr=1e-1)", "sgd", {6, 7}, (0, 0)),
+        ("SGD(net.parameters(), lr=1e-2, momentum=0.9)", "sgd", {7, 8}, (1, 2)),
+    ],
+)
+def test_a_step_in_place_waits_for_who_reads_the_weight(tmp_path, optimizer, kernel, operands, alias):
     """The gradient of the second layer's input reads the weight that the optimiser overwrites in the same program."""
     script = """
 import sys, numpy as np, pytpu as torch
@@ -280,7 +298,7 @@ from pytpu import nn
 device = sys.argv[1]
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(150, 160), nn.Tanh(), nn.Linear(160, 170), nn.Tanh(), nn.Linear(170, 130)).to(device)
-optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+optimizer = eval("torch.optim." + sys.argv[3])
 x, y = torch.randn(140, 150).to(device), torch.randn(140, 130).to(device)
 for _ in range(6):
     optimizer.zero_grad()
@@ -292,14 +310,17 @@ np.savez(sys.argv[2], loss=loss.item(), **{n.replace(".", ""): p.detach().cpu().
     results = {}
     for device in ("cpu", "tpu"):
         path, environment = tmp_path / f"{device}.npz", {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_DUMP_DIR": str(tmp_path / "dump")}
-        subprocess.run([sys.executable, "-c", script, device, str(path)], check=True, env=environment)
+        subprocess.run([sys.executable, "-c", script, device, str(path), optimizer], check=True, env=environment)
         with np.load(path) as arrays:
             results[device] = dict(arrays)
     for name, want in results["cpu"].items():
         np.testing.assert_allclose(results["tpu"][name], want, rtol=1e-3, atol=1e-4, err_msg=name)
     if "XLA:CPU" in torch.tpu.get_device_name():
         programs = "".join(p.read_text() for p in (tmp_path / "dump").iterdir())
-        steps = [line for line in programs.splitlines() if 'kernel = "adamw"' in line]
-        # Twelve operands, and one more for what is waited for.
-        assert {line.split("(")[1].split(")")[0].count(",") + 1 for line in steps} == {12, 13}, steps[0]
-        assert all("output_operand_alias<output_tuple_indices = [1], operand_index = 2" in line for line in steps)
+        steps = [line for line in programs.splitlines() if f'kernel = "{kernel}"' in line]
+        # Those of the kernel, and one more for what is waited for.
+        assert {line.split("(")[1].split(")")[0].count(",") + 1 for line in steps} == operands, steps[0]
+        result, operand = alias
+        text = f"output_operand_alias<output_tuple_indices = [{result}], operand_index = {operand}"
+        # The first step of momentum makes the buffer.
+        assert sum(text in line for line in steps) * 2 >= len(steps) > 0

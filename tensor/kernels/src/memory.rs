@@ -200,6 +200,17 @@ fn advise_huge_pages(p: NonNull<u8>, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
 
+/// Ask the system to back the huge pages that lie within `bytes` as such when they are first written. Memory of another allocator
+/// is otherwise taken in pages of 4 KiB: first writes to 50 MB are 12,000 faults.
+pub fn prefer_huge_pages(bytes: &mut [u8]) {
+    let whole = bytes.len().saturating_sub(bytes.as_ptr().align_offset(HUGE_PAGE)) & !(HUGE_PAGE - 1);
+    if whole > 0 {
+        // The offset is less than the length, since a whole page follows it.
+        let at = bytes.as_ptr().align_offset(HUGE_PAGE);
+        advise_huge_pages(NonNull::from(&mut bytes[at]), whole);
+    }
+}
+
 /// A block outside of the caches that was filled with zeros at first. One that fills a good part of a huge page gets one: packed
 /// operands are read from many places at once, and small pages make a product a fiftieth slower.
 pub(crate) struct Zeroed {

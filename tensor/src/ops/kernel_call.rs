@@ -1,6 +1,6 @@
 //! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention,
-//! max pooling, layer norm, softmax, cross entropy, gelu, sums of rows and steps of Adam, where ours are faster than what its
-//! compiler makes, and far faster for 16-bit floats and `f64` convolutions.
+//! max pooling, layer norm, softmax, cross entropy, gelu, sums of rows and steps of Adam and SGD, where ours are faster than
+//! what its compiler makes, and far faster for 16-bit floats and `f64` convolutions.
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
 //! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
@@ -12,7 +12,7 @@ use super::conv::ConvSpec;
 use super::loss::{CrossEntropy, CrossEntropyBackward};
 use super::matmul::{Dot, swap_last};
 use super::norm::{LayerNorm, LayerNormBackward};
-use super::optim::AdamW;
+use super::optim::{AdamW, Sgd};
 use super::pointwise::kernel_error;
 use super::softmax::{Softmax, SoftmaxBackward};
 use crate::op::{F64, Func, Value, Values};
@@ -23,7 +23,7 @@ use torchtpu_kernels::pool::PoolSpec;
 use torchtpu_kernels::reduce::ReduceKind;
 pub use torchtpu_kernels::threads::Lender;
 use torchtpu_kernels::threads::with_threads_of;
-use torchtpu_kernels::{View, ViewMut, attention, conv, copy, matmul, pointwise, pool, reduce};
+use torchtpu_kernels::{View, ViewMut, attention, conv, copy, matmul, memory, pointwise, pool, reduce};
 use torchtpu_stablehlo::{ElementType, Platform};
 
 /// The function that programs call.
@@ -84,6 +84,7 @@ pub(super) enum KernelCall {
     CrossEntropy(CrossEntropy),
     CrossEntropyBackward(CrossEntropyBackward),
     AdamW(AdamW),
+    Sgd(Sgd),
     /// Over so many leading dimensions.
     SumRows(usize),
     /// Puts so many operands side by side, row after row, of so many rows.
@@ -174,6 +175,8 @@ impl KernelCall {
     fn in_place(&self) -> &'static [(usize, usize)] {
         match self {
             KernelCall::AdamW(_) => &[(0, 0), (1, 2), (2, 3)],
+            KernelCall::Sgd(o) if o.momentum => &[(0, 0), (1, 2)],
+            KernelCall::Sgd(_) => &[(0, 0)],
             _ => &[],
         }
     }
@@ -204,6 +207,9 @@ impl KernelCall {
             KernelCall::SumRows(lead) => ("sum_rows", smallvec![*lead as i64]),
             KernelCall::Join { rows, count } => ("join", smallvec![*rows as i64, *count as i64]),
             KernelCall::AdamW(o) => ("adamw", smallvec![o.decoupled.into(), o.maximize.into()]),
+            KernelCall::Sgd(o) => {
+                ("sgd", smallvec![o.momentum.into(), o.nesterov.into(), o.maximize.into(), o.first.into()])
+            }
         }
     }
 
@@ -266,6 +272,11 @@ impl KernelCall {
                 let &[decoupled, maximize] = numbers else { return None };
                 KernelCall::AdamW(AdamW { decoupled: decoupled != 0, maximize: maximize != 0 })
             }
+            "sgd" => {
+                let &[momentum, nesterov, maximize, first] = numbers else { return None };
+                let [momentum, nesterov, maximize, first] = [momentum, nesterov, maximize, first].map(|n| n != 0);
+                KernelCall::Sgd(Sgd { momentum, nesterov, maximize, first })
+            }
             _ => return None,
         })
     }
@@ -283,6 +294,7 @@ impl KernelCall {
             KernelCall::CrossEntropy(o) => (2 + usize::from(o.weight), 3),
             KernelCall::CrossEntropyBackward(o) => (4 + usize::from(o.of.weight), 1),
             KernelCall::AdamW(_) => (12, 3),
+            KernelCall::Sgd(o) => (6 + usize::from(o.momentum), 2),
             KernelCall::Join { count, .. } => (*count, 1),
             _ => (2, 1),
         }
@@ -411,6 +423,8 @@ pub fn run(
     let layouts: SmallVec<[(Dims, Dims); 12]> = (0..x.len()).map(|i| layout(&call, i, &x)).collect();
     let inputs: SmallVec<[View<'_>; 12]> =
         x.iter().zip(&layouts).map(|(a, (sizes, strides))| View::of_bytes(a.bytes, sizes, strides, a.dtype)).collect();
+    // Where the runtime takes memory for the program anew at each execution, small pages are a fault each.
+    y.iter_mut().for_each(|a| memory::prefer_huge_pages(a.bytes));
     let strides: SmallVec<[Dims; 3]> = y.iter().map(|a| a.sizes.contiguous_strides()).collect();
     let mut outputs: SmallVec<[ViewMut<'_>; 3]> =
         y.iter_mut().zip(&strides).map(|(a, strides)| ViewMut::of_bytes(a.bytes, &a.sizes, strides, a.dtype)).collect();
@@ -484,7 +498,7 @@ fn layout(call: &KernelCall, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
         KernelCall::Attention(o) => (3, 0, o),
         KernelCall::AttentionBackward(o) => (5, 1, o),
         // A result has taken its memory: nothing to see here.
-        KernelCall::AdamW(_) if x[i].bytes.is_empty() => return (Dims::filled(0, 1), Dims::filled(1, 1)),
+        KernelCall::AdamW(_) | KernelCall::Sgd(_) if x[i].bytes.is_empty() => return (Dims::filled(0, 1), Dims::filled(1, 1)),
         _ => return (*sizes, *strides),
     };
     if i != mask {
@@ -537,6 +551,14 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
             // An operand without elements was taken by the result of its place: by no other, as `in_place` declares.
             let from = [p0, m0, v0].map(|old| Some(old).filter(|old| old.numel() > 0));
             pointwise::adamw_step(p, g, m, v, from, &step).map_err(message)?;
+        }
+        (KernelCall::Sgd(o), [p0, g, rest @ ..], [p, b]) => {
+            let (b0, numbers) = rest.split_at(usize::from(o.momentum));
+            let numbers: SmallVec<[f64; 4]> = numbers.iter().map(number).collect();
+            let numbers = numbers.as_slice().try_into().expect("four numbers");
+            // As for Adam.
+            let from = [Some(p0), b0.first()].map(|old| old.filter(|old| old.numel() > 0));
+            o.run(p, g, b, from, numbers).map_err(message)?;
         }
         _ => return Err(format!("{call:?} with other operands")),
     }

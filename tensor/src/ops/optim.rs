@@ -12,6 +12,7 @@ use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, state};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
+use torchtpu_kernels::{KernelError, View, ViewMut};
 
 /// One step of Adam or AdamW: `m' = b1 m + c1 g`, `v' = b2 v + c2 g^2`, `p' = p - decay p - step m' / (sqrt(v') / root + eps)`.
 ///
@@ -123,6 +124,29 @@ impl AdamW {
     }
 }
 
+impl Sgd {
+    /// Writes `p` and, with momentum, `b`, from what they were, or in place. `numbers` are the 0-d operands in their order.
+    pub(super) fn run(
+        &self,
+        p: &mut ViewMut<'_>,
+        g: &View<'_>,
+        b: &mut ViewMut<'_>,
+        from: [Option<&View<'_>>; 2],
+        [lr, weight_decay, momentum, keep]: [f64; 4],
+    ) -> std::result::Result<(), KernelError> {
+        let spec = kernels::Sgd {
+            lr,
+            weight_decay,
+            momentum: if self.momentum { momentum } else { 0.0 },
+            dampening: 1.0 - keep,
+            nesterov: self.nesterov,
+            maximize: self.maximize,
+            first: self.first,
+        };
+        kernels::sgd_step(p, g, self.momentum.then_some(b), from, &spec)
+    }
+}
+
 impl Fused for AdamW {
     const NAME: &'static str = "adamw_step";
     const OUTS: usize = 3;
@@ -192,28 +216,22 @@ impl Fused for Sgd {
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 0;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        torchtpu_kernels::copy::copy(&x[0].view(), &mut y[0].view_mut());
-        let g = x[1].contiguous()?;
-        let at = 2 + o.momentum as usize;
-        let spec = kernels::Sgd {
-            lr: number(x[at])?,
-            weight_decay: number(x[at + 1])?,
-            momentum: if o.momentum { number(x[at + 2])? } else { 0.0 },
-            dampening: 1.0 - number(x[at + 3])?,
-            nesterov: o.nesterov,
-            maximize: o.maximize,
-            first: o.first,
-        };
-        let mut buffer = None;
-        if o.momentum {
-            torchtpu_kernels::copy::copy(&x[2].view(), &mut y[1].view_mut());
-            buffer = Some(y[1].view_mut());
+        let count = 2 + o.momentum as usize;
+        let arrays: Vec<Tensor> = x[..count].iter().map(|t| t.contiguous()).collect::<Result<_>>()?;
+        let mut numbers = [0.0; 4];
+        for (value, t) in numbers.iter_mut().zip(&x[count..]) {
+            *value = number(t)?;
         }
-        kernels::sgd_step(&mut y[0].view_mut(), &g.view(), buffer.as_mut(), &spec).map_err(kernel_error)
+        let [old, buffer] = [Some(&arrays[0]), arrays.get(2)].map(|t| t.map(Tensor::view));
+        let [mut p, mut b] = [y[0].view_mut(), y[1].view_mut()];
+        o.run(&mut p, &arrays[1].view(), &mut b, [old.as_ref(), buffer.as_ref()], numbers).map_err(kernel_error)
     });
     const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
-        let mut f = Formula(f);
         let meta = &y[0];
+        if kernel_call::serves(f, meta.ty().element, meta.dims.numel()) {
+            return KernelCall::Sgd(*o).lower(f, x, y);
+        }
+        let mut f = Formula(f);
         let w: Vec<Value> = x.iter().map(|v| f.wide(v, meta)).collect();
         let at = 2 + o.momentum as usize;
         let (p, lr, decay, momentum, keep) = (&w[0], &w[at], &w[at + 1], &w[at + 2], &w[at + 3]);
@@ -475,7 +493,7 @@ fn sgd_with(
                 first: a.first,
             };
             let mut b = buffer.map(|b| b.view_mut());
-            kernels::sgd_step(&mut p.view_mut(), &g.view(), b.as_mut(), &spec).map_err(kernel_error)?;
+            kernels::sgd_step(&mut p.view_mut(), &g.view(), b.as_mut(), [None; 2], &spec).map_err(kernel_error)?;
             p.bump_version();
             buffer.iter().for_each(|b| b.bump_version());
             return Ok(());

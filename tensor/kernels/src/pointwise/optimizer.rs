@@ -193,32 +193,52 @@ pub fn adamw_step(
     Ok(())
 }
 
-/// One SGD step in place. All arrays have one floating dtype and the same dense layout.
+/// One SGD step. All arrays have one floating dtype and the same dense layout. Parameter and buffer are written in place; what they
+/// were is taken from the arrays of `from` instead, where there is one.
 ///
 /// # Errors
-/// [`KernelError::Other`] when they have not.
-pub fn sgd_step(p: &mut ViewMut, g: &View, buffer: Option<&mut ViewMut>, step: &Sgd) -> Result<(), KernelError> {
+/// [`KernelError::Other`] when dtypes or layouts differ.
+pub fn sgd_step(
+    p: &mut ViewMut,
+    g: &View,
+    buffer: Option<&mut ViewMut>,
+    from: [Option<&View>; 2],
+    step: &Sgd,
+) -> Result<(), KernelError> {
     let dtype = p.dtype();
     let mut layouts = vec![(g.sizes(), g.strides())];
-    let mut dtypes_agree = g.dtype() == dtype;
+    let mut fits = g.dtype() == dtype && from.iter().flatten().all(|f| f.dtype() == dtype);
     if let Some(b) = &buffer {
         layouts.push((b.sizes(), b.strides()));
-        dtypes_agree &= b.dtype() == dtype;
+        fits &= b.dtype() == dtype;
     }
-    if !dtypes_agree || !same_dense_layout(p, &layouts) {
+    layouts.extend(from.iter().flatten().map(|f| (f.sizes(), f.strides())));
+    if !fits || !same_dense_layout(p, &layouts) {
         return Err(mismatch("sgd_step"));
     }
     let ptrs = [p.ptr(), g.ptr().cast_mut()].map(RawMut);
     let state = buffer.map(|b| RawMut(b.ptr()));
+    let from = from.map(|f| f.map(|f| RawMut(f.ptr().cast_mut())));
+    let block = if from.iter().any(Option::is_some) { COPIED } else { usize::MAX };
     let size = dtype.size_bytes();
     macro_rules! go {
         ($t:ty, $f:ident) => {
             parallel_for(p.numel(), GRAIN, |r| {
-                // SAFETY: pieces are disjoint and lie within the dense arrays.
-                unsafe {
-                    let [p, g] = ptrs.map(|x| x.at(r.start * size).cast::<$t>());
-                    let b = state.map_or(std::ptr::null_mut(), |x| x.at(r.start * size).cast::<$t>());
-                    $f(p, g, b, step, r.len())
+                let mut start = r.start;
+                while start < r.end {
+                    let n = (r.end - start).min(block);
+                    // SAFETY: as in `adamw_step`.
+                    unsafe {
+                        let [p, g] = ptrs.map(|x| x.at(start * size).cast::<$t>());
+                        let b = state.map_or(std::ptr::null_mut(), |x| x.at(start * size).cast::<$t>());
+                        for (to, from) in [p, b].into_iter().zip(&from) {
+                            if let Some(from) = from.filter(|_| !to.is_null()) {
+                                to.copy_from_nonoverlapping(from.at(start * size).cast::<$t>(), n);
+                            }
+                        }
+                        $f(p, g, b, step, n)
+                    }
+                    start += n;
                 }
             })
         };

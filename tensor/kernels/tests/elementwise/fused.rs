@@ -36,6 +36,37 @@ fn a_step_into_other_arrays_is_the_step_in_place() {
 }
 
 #[test]
+fn a_step_of_sgd_into_other_arrays_is_the_step_in_place() {
+    let n = 40_000;
+    let (s, t) = ([n], [1]);
+    let numbers = |by: usize| -> Vec<f32> { (0..n).map(|i| (i * by % 1009 + 1) as f32 / 1009.0).collect() };
+    let (old, g) = ([numbers(3), numbers(5)], numbers(11));
+    let g = View::of_slice(&g, &s, &t);
+    let step =
+        Sgd { lr: 0.1, momentum: 0.9, dampening: 0.1, weight_decay: 0.01, nesterov: true, maximize: false, first: false };
+    let run = |arrays: &mut [Vec<f32>; 2], from: [Option<&View>; 2]| {
+        let [mut p, mut b] = arrays.each_mut().map(|x| ViewMut::of_slice(x, &s, &t));
+        sgd_step(&mut p, &g, Some(&mut b), from, &step).unwrap();
+    };
+    let mut want = old.clone();
+    run(&mut want, [None; 2]);
+    assert!(want.iter().zip(&old).all(|(want, old)| want != old));
+    let from = old.each_ref().map(|x| View::of_slice(x, &s, &t));
+    let mut new = [vec![9.0; n], vec![9.0; n]];
+    run(&mut new, from.each_ref().map(Some));
+    assert!(new == want);
+    let mut new = [vec![9.0; n], old[1].clone()];
+    run(&mut new, [Some(&from[0]), None]);
+    assert!(new == want);
+    // Without a buffer.
+    let plain = Sgd { momentum: 0.0, ..step };
+    let (mut want, mut new) = (old[0].clone(), vec![9.0; n]);
+    sgd_step(&mut ViewMut::of_slice(&mut want, &s, &t), &g, None, [None; 2], &plain).unwrap();
+    sgd_step(&mut ViewMut::of_slice(&mut new, &s, &t), &g, None, [Some(&from[0]), None], &plain).unwrap();
+    assert!(new == want && new != old[0]);
+}
+
+#[test]
 fn optimiser_steps_follow_their_formulas() {
     let n = 1000;
     let (mut p, g) = (vec![1f32; n], vec![0.5f32; n]);
@@ -70,6 +101,7 @@ fn optimiser_steps_follow_their_formulas() {
         &mut ViewMut::of_slice(&mut p, &s, &t),
         &View::of_slice(&g, &s, &t),
         Some(&mut ViewMut::of_slice(&mut b, &s, &t)),
+        [None; 2],
         &sgd,
     )
     .unwrap();
