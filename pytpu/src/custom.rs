@@ -6,6 +6,7 @@
 use crate::enter::{self, OrRaise};
 use crate::{dtype, tensor_type, torch_function};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
@@ -218,6 +219,26 @@ impl CustomCall {
         CustomCall { entries: Mutex::default() }
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // A collection may begin while this thread has the lock: then nothing here is garbage.
+        let Ok(entries) = self.entries.try_lock() else { return Ok(()) };
+        for entry in entries.values().flatten() {
+            for item in &entry.key {
+                if let Item::Static(o) | Item::Name(o) = item {
+                    visit.call(o)?;
+                }
+            }
+            if let Served::Function(f) | Served::Kernel { form: Form::Made(f), .. } = &*entry.served {
+                visit.call(f)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        self.clear();
+    }
+
     /// How many sets of shapes and static arguments it has served.
     #[getter]
     fn known(&self) -> usize {
@@ -226,7 +247,8 @@ impl CustomCall {
 
     /// Forgets the kernels.
     fn clear(&self) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        // Destructors run without the lock: they may call this operator.
+        drop(std::mem::take(&mut *self.entries.lock().unwrap_or_else(PoisonError::into_inner)));
     }
 
     #[pyo3(signature = (*args, **kwargs))]

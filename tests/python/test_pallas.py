@@ -507,6 +507,35 @@ def donating(cache: "jax.Array", row: "jax.Array"):
 
 
 @needs_jax
+@needs_libtpu
+def test_a_planned_device_updates_donated_memory_in_place():
+    def increment(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1
+
+    def update(x):
+        return pl.pallas_call(increment, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={0: 0})(x)
+
+    op = pallas.custom_jax_kernel(update, "test::in_place", donate_argnums=0)
+    with torch.tpu.plan("v5e:2x2") as plan:
+        x = torch.zeros(256, 128).to("tpu")
+        x = op(x)
+        report = plan.report().programs[0].reports["v5e:2x2"]
+    assert x.shape == (256, 128) and report.alias_bytes == 4 * 256 * 128 and report.temp_bytes == 0
+
+
+@needs_jax
+def test_what_no_program_returns_is_computed_again(device):
+    def noisy(x):
+        key = jax.random.key(3)
+        return jnp.sum(jax.checkpoint(lambda x, key: x * jax.random.normal(key, x.shape))(x, key))
+
+    x = torch.ones(4, device=device, requires_grad=True)
+    pallas.custom_jax_kernel(noisy, "test::noisy")(x).backward()
+    want = torch.tensor(jax.random.normal(jax.random.key(3), (4,)).tolist())
+    assert torch.allclose(x.grad.cpu(), want, atol=1e-6)
+
+
+@needs_jax
 def test_input_output_aliases_donate():
     op = pallas.custom_jax_kernel(lambda row, cache: cache.at[0].set(row), "test::aliased", input_output_aliases={1: 0})
     cache = torch.zeros(300, 300, device="tpu")
@@ -737,6 +766,20 @@ def test_kernels_serve_several_threads(device):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert found == [[[2.0 * i + 1] * (j + 1) for j in range(4)] for i in range(8)]
+
+
+def test_an_operator_that_was_replaced_is_freed():
+    import gc
+    import weakref
+
+    op = torch.tpu.stablehlo_op("test::freed", "no module", infer=lambda x, k: torch.empty_like(x), cpu=lambda x, k: x + 1)
+    op.register_autograd(lambda ctx, g: (g, None))
+    op(torch.ones(2, requires_grad=True), "k"), op(torch.ones(2), "k"), op(torch.ones(2, device="meta"), "k")
+    gone = weakref.ref(op)
+    del op
+    torch.tpu.stablehlo_op("test::freed", BOTH)
+    gc.collect()
+    assert gone() is None
 
 
 def test_modes_and_subclasses_see_the_calls():
