@@ -768,6 +768,25 @@ def test_kernels_serve_several_threads(device):
     assert found == [[[2.0 * i + 1] * (j + 1) for j in range(4)] for i in range(8)]
 
 
+def test_static_arguments_compared_in_python_block_no_thread():
+    import threading
+    import time
+
+    class Setting:
+        def __hash__(self):
+            return 1
+
+        def __eq__(self, other):
+            time.sleep(0.001)  # gives the interpreter lock up
+            return True
+
+    op, x = torch.tpu.stablehlo_op("test::slow_equality", lambda x, k: product(x, x).replace(", %y: tensor<2xf32>", "").replace("%y", "%x")), torch.ones(2)
+    threads = [threading.Thread(target=lambda: [op(x, Setting()) for _ in range(20)], daemon=True) for _ in range(4)]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    assert not any(t.is_alive() for t in threads) and op.known <= 4
+
+
 def test_an_operator_that_was_replaced_is_freed():
     import gc
     import weakref
