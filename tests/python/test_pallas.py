@@ -787,6 +787,23 @@ def test_static_arguments_compared_in_python_block_no_thread():
     assert not any(t.is_alive() for t in threads) and op.known <= 4
 
 
+def test_copies_of_an_operator_are_the_operator():
+    import copy
+    import pickle
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.op = both()
+
+        def forward(self, x):
+            return self.op(x, x)[0]
+
+    model = copy.deepcopy(Model())
+    assert model(torch.ones(4)).tolist() == [2.0] * 4 and copy.copy(model.op) is model.op
+    assert pickle.loads(pickle.dumps(model.op)) is model.op is torch.ops.test.both._op
+
+
 def test_an_operator_that_was_replaced_is_freed():
     import gc
     import weakref
