@@ -183,7 +183,7 @@ def test_without_a_rule_the_module_says_the_shapes_on_meta():
 def test_an_operator_without_a_gradient_says_so(device):
     x = torch.ones(4, device=device, requires_grad=True)
     y = both()(x, x)[0]
-    assert y.requires_grad
+    assert y.requires_grad and "GeneratedBackwardFor_test_both_default" in str(y.grad_fn)
     with pytest.raises(RuntimeError, match="Trying to backward through test.both.default but no autograd formula was registered"):
         y.sum().backward()
     with torch.no_grad():
@@ -711,7 +711,7 @@ def test_a_file_holds_the_operator(tmp_path, device):
     want = p["w"].clone().requires_grad_()
     (torch.sin(x @ want) * 0.5).sum().backward()
     assert torch.allclose(moved["w"].grad.cpu(), want.grad, atol=1e-6)
-    with pytest.raises(RuntimeError, match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), but one for \(float32\[3, 2\], float32\[4, 3\]\)"):
+    with pytest.raises(RuntimeError, match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), but for \(float32\[3, 2\], float32\[4, 3\]\)"):
         loaded(p, x[:2], k=0.5)
     with pytest.raises(RuntimeError, match="other static arguments"):
         loaded(p, x, k=0.25)
@@ -722,6 +722,22 @@ loaded = torch.tpu.pallas.load({str(file)!r})
 print(loaded({{"w": torch.ones(3, 2)}}, torch.zeros(4, 3), k=0.5)["y"].sum().item(), "jax" in sys.modules)
 """
     assert run(code).split() == ["0.0", "False"]
+
+
+@needs_jax
+def test_files_of_an_operator_serve_several_shapes(tmp_path):
+    op = pallas.custom_jax_kernel(lambda x, k=1: x + k, "test::shapes")
+    for n in (2, 3):
+        op.save(tmp_path / f"{n}.kernel", torch.empty(n), k=n)
+    loaded = pallas.load(tmp_path / "2.kernel", tmp_path / "3.kernel")
+    assert [loaded(torch.zeros(n), k=n).tolist() for n in (2, 3)] == [[2.0, 2.0], [3.0, 3.0, 3.0]]
+    with pytest.raises(RuntimeError, match=r"\(float32\[4\]\), but for \(float32\[2\]\), \(float32\[3\]\)$"):
+        loaded(torch.zeros(4), k=4)
+    with pytest.raises(RuntimeError, match="called in another way or with other static arguments"):
+        loaded(torch.zeros(2), k=3)
+    pallas.custom_jax_kernel(lambda x: x, "test::other").save(tmp_path / "other.kernel", torch.empty(2))
+    with pytest.raises(ValueError, match="the files are of different operators: test::other, test::shapes"):
+        pallas.load(tmp_path / "2.kernel", tmp_path / "other.kernel")
 
 
 @needs_jax
