@@ -6,6 +6,7 @@
 use crate::enter::{self, OrRaise};
 use crate::{dtype, tensor_type, torch_function};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
@@ -136,7 +137,7 @@ struct Entry {
     needs_grad: bool,
     /// The number of the plan that was active, or 0: a kernel may be made for a plan's machine.
     plan: u64,
-    served: Arc<Served>,
+    served: Served,
 }
 
 /// The callable of a custom operator.
@@ -146,7 +147,8 @@ struct Entry {
 /// serves such calls, or `(kernel, order, form, donated)`.
 #[pyclass(frozen, subclass, name = "_CustomCall", module = "torch._C")]
 struct CustomCall {
-    entries: Mutex<HashMap<u64, Vec<Entry>>>,
+    /// By hash. Nothing of Python runs while they are locked: it could wait for this lock in another thread.
+    entries: Mutex<HashMap<u64, Vec<Arc<Entry>>>>,
 }
 
 /// A call's arguments, taken apart.
@@ -218,6 +220,26 @@ impl CustomCall {
         CustomCall { entries: Mutex::default() }
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // A collection may begin while this thread has the lock: then nothing here is garbage.
+        let Ok(entries) = self.entries.try_lock() else { return Ok(()) };
+        for entry in entries.values().flatten() {
+            for item in &entry.key {
+                if let Item::Static(o) | Item::Name(o) = item {
+                    visit.call(o)?;
+                }
+            }
+            if let Served::Function(f) | Served::Kernel { form: Form::Made(f), .. } = &entry.served {
+                visit.call(f)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn __clear__(&self) {
+        self.clear();
+    }
+
     /// How many sets of shapes and static arguments it has served.
     #[getter]
     fn known(&self) -> usize {
@@ -226,7 +248,8 @@ impl CustomCall {
 
     /// Forgets the kernels.
     fn clear(&self) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        // Destructors run without the lock: they may call this operator.
+        drop(std::mem::take(&mut *self.entries.lock().unwrap_or_else(PoisonError::into_inner)));
     }
 
     #[pyo3(signature = (*args, **kwargs))]
@@ -259,7 +282,7 @@ impl CustomCall {
             Some(served) => served,
             None => this.ask(slf, args, kwargs, &mut call.key, call.hash, held, needs_grad, plan)?,
         };
-        match &*served {
+        match &served.served {
             Served::Function(f) => f.bind(py).call(args, kwargs),
             Served::Kernel { kernel, order, form, donated } => {
                 let x: SmallVec<[&Tensor; 4]> = order.iter().map(|&i| tensors[i]).collect();
@@ -305,15 +328,13 @@ fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
 }
 
 impl CustomCall {
-    fn find(&self, py: Python<'_>, call: &Call<'_>, needs_grad: bool, plan: u64) -> Option<Arc<Served>> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |e: &&Entry| {
-            e.needs_grad == needs_grad
-                && e.plan == plan
-                && e.key.len() == call.key.len()
-                && e.key.iter().zip(&call.key).all(|(a, b)| a.fits(py, b))
+    fn find(&self, py: Python<'_>, call: &Call<'_>, needs_grad: bool, plan: u64) -> Option<Arc<Entry>> {
+        let fits = |e: &&Arc<Entry>| e.needs_grad == needs_grad && e.plan == plan && e.key.len() == call.key.len();
+        let alike: SmallVec<[Arc<Entry>; 2]> = {
+            let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            entries.get(&call.hash)?.iter().filter(fits).cloned().collect()
         };
-        Some(entries.get(&call.hash)?.iter().find(fits)?.served.clone())
+        alike.into_iter().find(|e| e.key.iter().zip(&call.key).all(|(a, b)| a.fits(py, b)))
     }
 
     #[cold]
@@ -328,7 +349,7 @@ impl CustomCall {
         held: &[Bound<'py, PyAny>],
         needs_grad: bool,
         plan: u64,
-    ) -> PyResult<Arc<Served>> {
+    ) -> PyResult<Arc<Entry>> {
         let py = slf.py();
         let mut next = 0;
         let marked = marked(args.as_any(), &mut next)?;
@@ -356,15 +377,17 @@ impl CustomCall {
         } else {
             Served::Function(found.unbind())
         };
-        let served = Arc::new(served);
-        let entry = Entry { key: std::mem::take(key).into_vec(), needs_grad, plan, served: served.clone() };
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = entries.entry(hash).or_default();
-        // Plans that have ended do not come back.
-        known.retain(|e| e.plan == 0 || e.plan == plan);
-        known.push(entry);
-        drop(entries);
-        Ok(served)
+        let entry = Arc::new(Entry { key: std::mem::take(key).into_vec(), needs_grad, plan, served });
+        let ended: Vec<Arc<Entry>>;
+        {
+            let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = entries.entry(hash).or_default();
+            // Plans that have ended do not come back.
+            (*known, ended) = std::mem::take(known).into_iter().partition(|e| e.plan == 0 || e.plan == plan);
+            known.push(entry.clone());
+        }
+        drop(ended);
+        Ok(entry)
     }
 }
 

@@ -183,7 +183,7 @@ def test_without_a_rule_the_module_says_the_shapes_on_meta():
 def test_an_operator_without_a_gradient_says_so(device):
     x = torch.ones(4, device=device, requires_grad=True)
     y = both()(x, x)[0]
-    assert y.requires_grad
+    assert y.requires_grad and "GeneratedBackwardFor_test_both_default" in str(y.grad_fn)
     with pytest.raises(RuntimeError, match="Trying to backward through test.both.default but no autograd formula was registered"):
         y.sum().backward()
     with torch.no_grad():
@@ -507,6 +507,35 @@ def donating(cache: "jax.Array", row: "jax.Array"):
 
 
 @needs_jax
+@needs_libtpu
+def test_a_planned_device_updates_donated_memory_in_place():
+    def increment(x_ref, o_ref):
+        o_ref[...] = x_ref[...] + 1
+
+    def update(x):
+        return pl.pallas_call(increment, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={0: 0})(x)
+
+    op = pallas.custom_jax_kernel(update, "test::in_place", donate_argnums=0)
+    with torch.tpu.plan("v5e:2x2") as plan:
+        x = torch.zeros(256, 128).to("tpu")
+        x = op(x)
+        report = plan.report().programs[0].reports["v5e:2x2"]
+    assert x.shape == (256, 128) and report.alias_bytes == 4 * 256 * 128 and report.temp_bytes == 0
+
+
+@needs_jax
+def test_what_no_program_returns_is_computed_again(device):
+    def noisy(x):
+        key = jax.random.key(3)
+        return jnp.sum(jax.checkpoint(lambda x, key: x * jax.random.normal(key, x.shape))(x, key))
+
+    x = torch.ones(4, device=device, requires_grad=True)
+    pallas.custom_jax_kernel(noisy, "test::noisy")(x).backward()
+    want = torch.tensor(jax.random.normal(jax.random.key(3), (4,)).tolist())
+    assert torch.allclose(x.grad.cpu(), want, atol=1e-6)
+
+
+@needs_jax
 def test_input_output_aliases_donate():
     op = pallas.custom_jax_kernel(lambda row, cache: cache.at[0].set(row), "test::aliased", input_output_aliases={1: 0})
     cache = torch.zeros(300, 300, device="tpu")
@@ -682,7 +711,7 @@ def test_a_file_holds_the_operator(tmp_path, device):
     want = p["w"].clone().requires_grad_()
     (torch.sin(x @ want) * 0.5).sum().backward()
     assert torch.allclose(moved["w"].grad.cpu(), want.grad, atol=1e-6)
-    with pytest.raises(RuntimeError, match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), but one for \(float32\[3, 2\], float32\[4, 3\]\)"):
+    with pytest.raises(RuntimeError, match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), but for \(float32\[3, 2\], float32\[4, 3\]\)"):
         loaded(p, x[:2], k=0.5)
     with pytest.raises(RuntimeError, match="other static arguments"):
         loaded(p, x, k=0.25)
@@ -693,6 +722,22 @@ loaded = torch.tpu.pallas.load({str(file)!r})
 print(loaded({{"w": torch.ones(3, 2)}}, torch.zeros(4, 3), k=0.5)["y"].sum().item(), "jax" in sys.modules)
 """
     assert run(code).split() == ["0.0", "False"]
+
+
+@needs_jax
+def test_files_of_an_operator_serve_several_shapes(tmp_path):
+    op = pallas.custom_jax_kernel(lambda x, k=1: x + k, "test::shapes")
+    for n in (2, 3):
+        op.save(tmp_path / f"{n}.kernel", torch.empty(n), k=n)
+    loaded = pallas.load(tmp_path / "2.kernel", tmp_path / "3.kernel")
+    assert [loaded(torch.zeros(n), k=n).tolist() for n in (2, 3)] == [[2.0, 2.0], [3.0, 3.0, 3.0]]
+    with pytest.raises(RuntimeError, match=r"\(float32\[4\]\), but for \(float32\[2\]\), \(float32\[3\]\)$"):
+        loaded(torch.zeros(4), k=4)
+    with pytest.raises(RuntimeError, match="called in another way or with other static arguments"):
+        loaded(torch.zeros(2), k=3)
+    pallas.custom_jax_kernel(lambda x: x, "test::other").save(tmp_path / "other.kernel", torch.empty(2))
+    with pytest.raises(ValueError, match="the files are of different operators: test::other, test::shapes"):
+        pallas.load(tmp_path / "2.kernel", tmp_path / "other.kernel")
 
 
 @needs_jax
@@ -737,6 +782,56 @@ def test_kernels_serve_several_threads(device):
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert found == [[[2.0 * i + 1] * (j + 1) for j in range(4)] for i in range(8)]
+
+
+def test_static_arguments_compared_in_python_block_no_thread():
+    import threading
+    import time
+
+    class Setting:
+        def __hash__(self):
+            return 1
+
+        def __eq__(self, other):
+            time.sleep(0.001)  # gives the interpreter lock up
+            return True
+
+    op, x = torch.tpu.stablehlo_op("test::slow_equality", lambda x, k: product(x, x).replace(", %y: tensor<2xf32>", "").replace("%y", "%x")), torch.ones(2)
+    threads = [threading.Thread(target=lambda: [op(x, Setting()) for _ in range(20)], daemon=True) for _ in range(4)]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    assert not any(t.is_alive() for t in threads) and op.known <= 4
+
+
+def test_copies_of_an_operator_are_the_operator():
+    import copy
+    import pickle
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.op = both()
+
+        def forward(self, x):
+            return self.op(x, x)[0]
+
+    model = copy.deepcopy(Model())
+    assert model(torch.ones(4)).tolist() == [2.0] * 4 and copy.copy(model.op) is model.op
+    assert pickle.loads(pickle.dumps(model.op)) is model.op is torch.ops.test.both._op
+
+
+def test_an_operator_that_was_replaced_is_freed():
+    import gc
+    import weakref
+
+    op = torch.tpu.stablehlo_op("test::freed", "no module", infer=lambda x, k: torch.empty_like(x), cpu=lambda x, k: x + 1)
+    op.register_autograd(lambda ctx, g: (g, None))
+    op(torch.ones(2, requires_grad=True), "k"), op(torch.ones(2), "k"), op(torch.ones(2, device="meta"), "k")
+    gone = weakref.ref(op)
+    del op
+    torch.tpu.stablehlo_op("test::freed", BOTH)
+    gc.collect()
+    assert gone() is None
 
 
 def test_modes_and_subclasses_see_the_calls():

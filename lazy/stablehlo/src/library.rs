@@ -323,7 +323,7 @@ impl<'a> Reader<'a> {
         Ok(start..self.at)
     }
 
-    /// Goes past the names of locations that stand before or behind a module.
+    /// Skips the definitions of locations that stand before or behind a module.
     fn skip_prologue(&mut self) -> Result<(), String> {
         while let Some(Token::Word(word)) =
             self.peek().filter(|t| matches!(t, Token::Word(w) if w.starts_with(['#', '!'])))

@@ -1,7 +1,7 @@
 //! Custom kernels: operators whose meaning is a StableHLO module that was made elsewhere.
 //!
-//! A [`Kernel`] is the module for one set of shapes, and perhaps its gradient, which is another kernel. The module's functions are put into the program and called,
-//! so that the compiler fuses them with the ops around them. Which kernel serves which shapes is the business of those who make kernels.
+//! A [`Kernel`] is the module for one set of shapes, and perhaps its gradient, which is another kernel. The module's functions are put
+//! into the program and called, so that the compiler fuses them with the ops around them. Callers choose the kernel for their shapes.
 
 use crate::op::{Func, Grads, Op, Outs, Prim, Saved, Saves, Value, Values, same_device};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, backend, dispatch, meta};

@@ -96,6 +96,9 @@ macro_rules! op_table {
             }
             /// The name in CamelCase, as `grad_fn` names have it.
             pub fn backward_name(&self) -> String {
+                if let Some((space, op)) = self.name().split_once("::") {
+                    return format!("GeneratedBackwardFor_{space}_{op}_default");
+                }
                 self.name().split('_').map(|w| w[..1.min(w.len())].to_uppercase() + &w[1.min(w.len())..]).collect()
             }
             /// How the strides of the results follow from those of the operands.

@@ -54,6 +54,12 @@ def _tensors(value):
     return [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
 
 
+def _registered(name):
+    """Return the operator of a name, for pickles."""
+    space, _, op = name.partition("::")
+    return getattr(getattr(_ops, space), op)._op
+
+
 class CustomOp(_C._CustomCall):
     """An operator of the user's. It is called as the function that it was made of, or as ``torch.ops.namespace.name``.
 
@@ -74,6 +80,15 @@ class CustomOp(_C._CustomCall):
 
     def __repr__(self):
         return f"<CustomOp({self._name})>"
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _registered, (self._name,)
 
     def register_autograd(self, backward, /, *, setup_context=None):
         """Set the gradient: ``backward(ctx, *grads)``, and ``setup_context(ctx, inputs, output)``, which saves what it needs.

@@ -157,7 +157,11 @@ def exported(fn, args, kwargs, tensors, platform, donated=(), grad=None, chip="T
             text = _text(flat, avals, platform, donated)
             made = {"text": text, "form": flat.spec}
         elif grad == "vjp":
-            made = _with_residuals(flat, avals, platform)
+            try:
+                made = _with_residuals(flat, avals, platform)
+            except Exception:
+                # What forward keeps may be no array that leaves a program, such as the state of a generator.
+                made = None
         made = _recomputed(flat, avals, platform) if made is None else made
         return made | {"chip": chip} if _chip.is_asked else made
 

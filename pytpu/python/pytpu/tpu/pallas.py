@@ -369,23 +369,26 @@ def mosaic_op(name, body, infer, *, cpu, cost=None):
 
 
 class _LoadedOp(_FormOp):
-    """An operator of a file."""
+    """An operator of files, each of which serves one set of arguments."""
 
-    def __init__(self, file, content):
-        super().__init__(content["name"])
-        self._content, self._place = content, str(file)
+    def __init__(self, files, contents):
+        super().__init__(contents[0]["name"])
+        self._contents, self._place = contents, ", ".join(files)
 
     def _serve(self, args, kwargs, tensors, platform, needs_grad):
         given = [[list(t.shape), str(t.dtype).removeprefix("torch.")] for t in tensors]
-        has = self._content
-        if given != has["args"] or _artefact.call(args, kwargs) != has["call"]:
+        alike = [c for c in self._contents if c["args"] == given]
+        found = next((c for c in alike if c["call"] == _artefact.call(args, kwargs)), None)
+        if found is None:
             raise RuntimeError(
-                f"{self._name}: {self._place} has no kernel for the arguments {_listed(given)}, but one for {_listed(has['args'])}"
-                + ("" if given != has["args"] else ", called in another way or with other static arguments")
+                f"{self._name}: {self._place} has no kernel for the arguments {_listed(given)}, "
+                f"but for {', '.join(_listed(c['args']) for c in self._contents)}"
+                + (", called in another way or with other static arguments" if alike else "")
             )
-        exports = has["exports"].get(platform or "tpu")
+        exports = found["exports"].get(platform or "tpu")
         if exports is None:
-            raise NotImplementedError(f"{self._name}: {self._place} has no kernel for the platform {platform}, but for {sorted(has['exports'])}")
+            there = sorted(found["exports"])
+            raise NotImplementedError(f"{self._name}: {self._place} has no kernel for the platform {platform}, but for {there}")
         export = exports.get("grad" if needs_grad else "plain", exports["plain"])
         served = self._made(export, len(tensors), [])
         return self._differentiable(served, export["why"]) if "why" in export else served
@@ -395,11 +398,20 @@ def _listed(described):
     return "(" + ", ".join(f"{dtype}{shape}" for shape, dtype in described) + ")"
 
 
-def load(file):
+def load(file, *more):
     """Return the operator in a file that ``op.save(file, *example)`` wrote. JAX is not needed.
 
+    Args:
+        file (path): the file.
+        *more (paths): files of the same operator for other arguments.
+
     Raises:
-        ValueError: the file is no such file, or it is damaged.
-        RuntimeError: when called, the arguments are not those that the kernel was made for.
+        ValueError: a file is no such file, or it is damaged, or the files are of different operators.
+        RuntimeError: when called, the arguments are not those that a kernel was made for.
     """
-    return _LoadedOp(file, _artefact.load(file))
+    files = [str(f) for f in (file, *more)]
+    contents = [_artefact.load(f) for f in files]
+    names = sorted({c["name"] for c in contents})
+    if len(names) > 1:
+        raise ValueError(f"torch.tpu.pallas.load: the files are of different operators: {', '.join(names)}")
+    return _LoadedOp(files, contents)
