@@ -407,8 +407,12 @@ class Advisor:
     def batch(self):
         """The largest batch that fits in the memory of a device."""
         inputs = [(dtype, dims) for dtype, dims in self.step.planned.inputs if dims]
-        sizes = {dims[0] for _, dims in inputs}
+        sizes = sorted({dims[0] for _, dims in inputs})
         if len(sizes) != 1:
+            why = f"have the first dimensions {', '.join(map(str, sizes))}" if sizes else "are not copied to the device in it"
+            if sizes or self.shows_all:
+                share = 100 * self.step.total_bytes / self.step.memory_bytes
+                yield Advice("batch", [], f"a step takes {share:.0f} % of HBM", f"Other batches were not tried: its inputs {why}")
             return
         (batch,) = sizes
         search = _Search(self, batch, inputs)

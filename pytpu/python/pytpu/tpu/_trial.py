@@ -76,21 +76,13 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
             "is_quiet": is_quiet,
         }
         file.write_text(json.dumps(asked))
-        # The folder of this package comes first, so that the same one is found.
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (_package_parent(), os.environ.get("PYTHONPATH")) if p)}
         command = [sys.executable, "-m", "pytpu.tpu._trial", str(file)]
         output = subprocess.DEVNULL if is_quiet else None
-        ended = subprocess.run(command, env=env, input=text, text=True, stdout=output, stderr=output)
+        ended = subprocess.run(command, input=text, text=True, stdout=output, stderr=output)
         found = json.loads(file.read_text())
         if "given" not in found:
             raise RuntimeError(f"the process that runs {script} ended with code {ended.returncode}")
     return Trial(found, machine)
-
-
-def _package_parent():
-    import pytpu
-
-    return str(pathlib.Path(pytpu.__file__).resolve().parent.parent)
 
 
 def _caller():
