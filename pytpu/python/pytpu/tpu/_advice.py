@@ -23,6 +23,8 @@ _PRODUCTS = ("Linear", "Addmm", "Dot", "Conv", "ConvInputGrad", "ConvWeightGrad"
 _PASSES = {"highest": 6, "high": 3, "medium": 1}
 # Programs that the search for the largest batch compiles at most.
 _MOST_BATCHES = 7
+# One size is at most so many times the largest before it.
+_MOST_GROWTH = 16
 _MOST_INPUT_BYTES = 1 << 30
 _MOST_ROWS = 1 << 20
 
@@ -480,7 +482,8 @@ class _Search:
             is_misled = not does_fit and next_size > 2 * self.batch
             predicted = None if is_misled and self.known[next_size].errors else self._predicted()
             if high is None:
-                next_size = min(predicted or 2 * low, limit)
+                # Small sizes do not tell how memory grows at large ones.
+                next_size = min(predicted or 2 * low, _MOST_GROWTH * low, limit)
             elif predicted is None or not low < predicted < high:
                 next_size = math.isqrt(max(1, low) * high)
             else:

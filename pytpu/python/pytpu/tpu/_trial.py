@@ -33,6 +33,15 @@ class Change:
     old_batch: int | None = None
     inputs: list = dataclasses.field(default_factory=list)
 
+    def __str__(self):
+        if self.precision:
+            return f"float32 products at {self.precision}"
+        if self.drops_gradients:
+            return "zero_grad() right after step()"
+        if self.skips_reads:
+            return "no reads by the host"
+        return f"a batch of {self.batch}" if self.batch else "no change"
+
 
 class Trial:
     """What a run found out.
