@@ -117,6 +117,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_is_looked_for_while_sites_are_not_wanted() {
+        install(|| unreachable!("sites are off"));
+        assert_eq!((current(), last()), (0, 0));
+    }
+
+    #[test]
     fn equal_lines_have_one_number() {
         let at = |line| Line { file: "train.py".into(), line };
         let (a, b) = (number(at(3)), number(at(4)));

@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import math
 import os
+import subprocess
 
 from ._costs import Attention, Convolution, Product
 from ._report import _amount, _bytes, _seconds
@@ -27,6 +28,9 @@ _MOST_BATCHES = 7
 _MOST_GROWTH = 16
 _MOST_INPUT_BYTES = 1 << 30
 _MOST_ROWS = 1 << 20
+# Some programs take very long to compile with large sizes: then the search ends.
+_LEAST_SECONDS = 120
+_MOST_SLOWDOWN = 10
 
 
 @dataclasses.dataclass
@@ -432,7 +436,12 @@ class _Search:
     def _try(self, n):
         """Whether a batch of `n` fits; `None` if the script fails with it."""
         change = Change(batch=n, old_batch=self.batch, inputs=self.inputs)
-        trial = self.advisor.again(change)
+        seconds = max(_LEAST_SECONDS, _MOST_SLOWDOWN * self.advisor.step.compile_seconds)
+        try:
+            trial = self.advisor.again(change, seconds=seconds)
+        except subprocess.TimeoutExpired:
+            self.failure = f"a batch of {n} took more than {seconds:.0f} s to compile"
+            return None
         if trial.code or not trial.report.steps:
             self.failure = trial.error
             return None
@@ -511,7 +520,7 @@ class _Search:
             return
         found = self.known[low]
         if high is None:
-            best = f"One of {low} fits, and no larger one was tried"
+            best = f"One of {low} fits, and no larger one was tried" + (f", since {self.failure}" if self.failure else "")
         elif high == low + 1:
             best = f"The largest that fits is {low}"
         else:

@@ -63,7 +63,7 @@ class Trial:
         )
 
 
-def run(script, arguments, machine, steps, change=Change(), *, text=None, is_quiet=True):
+def run(script, arguments, machine, steps, change=Change(), *, text=None, is_quiet=True, seconds=None):
     """Run a script in a process of its own and return the `Trial`.
 
     Args:
@@ -74,9 +74,11 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
         change (Change): what is done differently.
         text (str, optional): the program, if `script` is ``-``.
         is_quiet (bool): whether what the script prints is dropped.
+        seconds (float, optional): time after which the process is ended.
 
     Raises:
         RuntimeError: the process ended without an answer.
+        subprocess.TimeoutExpired: it took more than `seconds`.
     """
     with tempfile.TemporaryDirectory(prefix="torchtpu-") as folder:
         file = pathlib.Path(folder, "trial.json")
@@ -87,7 +89,7 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
         file.write_text(json.dumps(asked))
         command = [sys.executable, "-m", "pytpu.tpu._trial", str(file)]
         output = subprocess.DEVNULL if is_quiet else None
-        ended = subprocess.run(command, input=text, text=True, stdout=output, stderr=output)
+        ended = subprocess.run(command, input=text, text=True, stdout=output, stderr=output, timeout=seconds)
         found = json.loads(file.read_text())
         if "given" not in found:
             raise RuntimeError(f"the process that runs {script} ended with code {ended.returncode}")
