@@ -1,7 +1,7 @@
 //! Sites: the lines of the user's program that ops come from.
 //!
-//! A site is a number, 0 for none. It is found when an op is recorded, by a function of the language binding, and only while someone
-//! [asks for sites](set_on): device `cpu` and XLA:CPU do without. An op of a backward pass has the site of the op that it is the gradient of.
+//! A site is a number, 0 for none. A function of the language binding finds it when an op is recorded, and only while sites
+//! [are wanted](set_on): device `cpu` and XLA:CPU do without. An op of a backward pass has the site of the op that it is the gradient of.
 
 use crate::state;
 use rustc_hash::FxHashMap;
@@ -115,6 +115,12 @@ impl Drop for GradientOf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_looked_for_while_sites_are_not_wanted() {
+        install(|| unreachable!("sites are off"));
+        assert_eq!((current(), last()), (0, 0));
+    }
 
     #[test]
     fn equal_lines_have_one_number() {

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -212,6 +213,20 @@ def test_a_batch_that_the_script_fixes_is_not_guessed(tmp_path):
     assert advise(tmp_path, fixed, "--hbm", "0.02").returncode == 0
     (advice,) = found(tmp_path)[1]["batch"]
     assert advice["change"].startswith("Other sizes were not tried: RuntimeError: ") and advice["before"] is None
+
+
+def test_a_size_that_takes_long_to_compile_ends_the_search():
+    with torch.tpu.plan(V5E) as plan:
+        y = torch.ones(64, 256).to("tpu") * 2
+
+    def again(change, seconds):
+        assert (change.batch, change.old_batch) == (128, 64)
+        raise subprocess.TimeoutExpired("trial", seconds)
+
+    first = types.SimpleNamespace(report=plan.report())
+    (advice,) = _advice.Advisor(first, V5E, None, again).batch()
+    assert re.match(r"Other sizes were not tried: a batch of 128 took more than \d+ s to compile", advice.change)
+    del y
 
 
 ONE_ROW = """

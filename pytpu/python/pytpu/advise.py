@@ -61,8 +61,10 @@ def main(argv=None):
     }
     text = sys.stdin.read() if options.script == "-" else None
 
-    def run(change=_trial.Change(), is_quiet=True):
-        return _trial.run(options.script, argv[split + 1:], machine, options.steps, change, text=text, is_quiet=is_quiet)
+    def run(change=_trial.Change(), is_quiet=True, seconds=None):
+        # A step may take minutes to compile.
+        print(f"running the script with {change}", file=sys.stderr, flush=True)
+        return _trial.run(options.script, argv[split + 1:], machine, options.steps, change, text=text, is_quiet=is_quiet, seconds=seconds)
 
     try:
         first = run(is_quiet=False)

@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import math
 import os
+import subprocess
 
 from ._costs import Attention, Convolution, Product
 from ._report import _amount, _bytes, _seconds
@@ -23,8 +24,13 @@ _PRODUCTS = ("Linear", "Addmm", "Dot", "Conv", "ConvInputGrad", "ConvWeightGrad"
 _PASSES = {"highest": 6, "high": 3, "medium": 1}
 # Programs that the search for the largest batch compiles at most.
 _MOST_BATCHES = 7
+# One size is at most so many times the largest before it.
+_MOST_GROWTH = 16
 _MOST_INPUT_BYTES = 1 << 30
 _MOST_ROWS = 1 << 20
+# Some programs take very long to compile with large sizes: then the search ends.
+_LEAST_SECONDS = 120
+_MOST_SLOWDOWN = 10
 
 
 @dataclasses.dataclass
@@ -407,8 +413,12 @@ class Advisor:
     def batch(self):
         """The largest batch that fits in the memory of a device."""
         inputs = [(dtype, dims) for dtype, dims in self.step.planned.inputs if dims]
-        sizes = {dims[0] for _, dims in inputs}
+        sizes = sorted({dims[0] for _, dims in inputs})
         if len(sizes) != 1:
+            why = f"have the first dimensions {', '.join(map(str, sizes))}" if sizes else "are not copied to the device in it"
+            if sizes or self.shows_all:
+                share = 100 * self.step.total_bytes / self.step.memory_bytes
+                yield Advice("batch", [], f"a step takes {share:.0f} % of HBM", f"Other batches were not tried: its inputs {why}")
             return
         (batch,) = sizes
         search = _Search(self, batch, inputs)
@@ -426,7 +436,12 @@ class _Search:
     def _try(self, n):
         """Whether a batch of `n` fits; `None` if the script fails with it."""
         change = Change(batch=n, old_batch=self.batch, inputs=self.inputs)
-        trial = self.advisor.again(change)
+        seconds = max(_LEAST_SECONDS, _MOST_SLOWDOWN * self.advisor.step.compile_seconds)
+        try:
+            trial = self.advisor.again(change, seconds=seconds)
+        except subprocess.TimeoutExpired:
+            self.failure = f"a batch of {n} took more than {seconds:.0f} s to compile"
+            return None
         if trial.code or not trial.report.steps:
             self.failure = trial.error
             return None
@@ -476,7 +491,8 @@ class _Search:
             is_misled = not does_fit and next_size > 2 * self.batch
             predicted = None if is_misled and self.known[next_size].errors else self._predicted()
             if high is None:
-                next_size = min(predicted or 2 * low, limit)
+                # Small sizes do not tell how memory grows at large ones.
+                next_size = min(predicted or 2 * low, _MOST_GROWTH * low, limit)
             elif predicted is None or not low < predicted < high:
                 next_size = math.isqrt(max(1, low) * high)
             else:
@@ -504,7 +520,7 @@ class _Search:
             return
         found = self.known[low]
         if high is None:
-            best = f"One of {low} fits, and no larger one was tried"
+            best = f"One of {low} fits, and no larger one was tried" + (f", since {self.failure}" if self.failure else "")
         elif high == low + 1:
             best = f"The largest that fits is {low}"
         else:

@@ -33,6 +33,15 @@ class Change:
     old_batch: int | None = None
     inputs: list = dataclasses.field(default_factory=list)
 
+    def __str__(self):
+        if self.precision:
+            return f"float32 products at {self.precision}"
+        if self.drops_gradients:
+            return "zero_grad() right after step()"
+        if self.skips_reads:
+            return "no reads by the host"
+        return f"a batch of {self.batch}" if self.batch else "no change"
+
 
 class Trial:
     """What a run found out.
@@ -54,7 +63,7 @@ class Trial:
         )
 
 
-def run(script, arguments, machine, steps, change=Change(), *, text=None, is_quiet=True):
+def run(script, arguments, machine, steps, change=Change(), *, text=None, is_quiet=True, seconds=None):
     """Run a script in a process of its own and return the `Trial`.
 
     Args:
@@ -65,9 +74,11 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
         change (Change): what is done differently.
         text (str, optional): the program, if `script` is ``-``.
         is_quiet (bool): whether what the script prints is dropped.
+        seconds (float, optional): time after which the process is ended.
 
     Raises:
         RuntimeError: the process ended without an answer.
+        subprocess.TimeoutExpired: it took more than `seconds`.
     """
     with tempfile.TemporaryDirectory(prefix="torchtpu-") as folder:
         file = pathlib.Path(folder, "trial.json")
@@ -76,21 +87,13 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
             "is_quiet": is_quiet,
         }
         file.write_text(json.dumps(asked))
-        # The folder of this package comes first, so that the same one is found.
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (_package_parent(), os.environ.get("PYTHONPATH")) if p)}
         command = [sys.executable, "-m", "pytpu.tpu._trial", str(file)]
         output = subprocess.DEVNULL if is_quiet else None
-        ended = subprocess.run(command, env=env, input=text, text=True, stdout=output, stderr=output)
+        ended = subprocess.run(command, input=text, text=True, stdout=output, stderr=output, timeout=seconds)
         found = json.loads(file.read_text())
         if "given" not in found:
             raise RuntimeError(f"the process that runs {script} ended with code {ended.returncode}")
     return Trial(found, machine)
-
-
-def _package_parent():
-    import pytpu
-
-    return str(pathlib.Path(pytpu.__file__).resolve().parent.parent)
 
 
 def _caller():
