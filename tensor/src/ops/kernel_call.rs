@@ -505,7 +505,9 @@ fn layout(call: &KernelCall, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
         KernelCall::Attention(o) => (3, 0, o),
         KernelCall::AttentionBackward(o) => (5, 1, o),
         // A result has taken its memory: nothing to see here.
-        KernelCall::AdamW(_) | KernelCall::Sgd(_) if x[i].bytes.is_empty() => return (Dims::filled(0, 1), Dims::filled(1, 1)),
+        KernelCall::AdamW(_) | KernelCall::Sgd(_) if x[i].bytes.is_empty() => {
+            return (Dims::filled(0, 1), Dims::filled(1, 1));
+        }
         _ => return (*sizes, *strides),
     };
     if i != mask {

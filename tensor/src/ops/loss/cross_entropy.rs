@@ -68,7 +68,11 @@ impl CrossEntropy {
         }
     }
     /// Writes `loss` and `lse` and returns the total weight, as a program does: a target that is no class gives NaN.
-    pub(in crate::ops) fn run(&self, x: &[View<'_>], [loss, lse]: [&mut ViewMut<'_>; 2]) -> std::result::Result<f64, KernelError> {
+    pub(in crate::ops) fn run(
+        &self,
+        x: &[View<'_>],
+        [loss, lse]: [&mut ViewMut<'_>; 2],
+    ) -> std::result::Result<f64, KernelError> {
         let spec = kernels::CrossEntropy { wrong_is_nan: true, ..self.spec(x.get(2).copied()) };
         kernels::cross_entropy(&x[0], &x[1], &spec, loss, lse)
     }
