@@ -102,6 +102,9 @@ def compute(device):
         with_gradients(f"layer_norm {dtype} alone", results, lambda x: F.layer_norm(x, (33, 129)), x.detach())
         with_gradients(f"rms_norm {dtype}", results, lambda x, w: F.rms_norm(x, (129,), w), x.detach(), w.detach())
         with_gradients(f"rms_norm {dtype} alone", results, lambda x: F.rms_norm(x, (129,)), x.detach())
+        angles = draw(7, 33, 129, dtype=dtype) * 10
+        for name, f in (("sin", torch.sin), ("cos", torch.cos), ("tan", lambda x: torch.tan(x).clamp(-3, 3))):
+            with_gradients(f"angles {dtype} {name}", results, f, angles.detach())
         for dim in (0, 1, -1):
             with_gradients(f"softmax {dtype} {dim}", results, lambda x, dim=dim: F.softmax(x, dim), x.detach())
             with_gradients(f"log_softmax {dtype} {dim}", results, lambda x, dim=dim: F.log_softmax(x, dim), x.detach())
@@ -170,7 +173,7 @@ def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
         for kernel in (
             "matmul", "linear", "conv", "conv_input_grad", "conv_weight_grad", "attention", "attention_backward",
             "max_pool", "max_pool_backward", "gelu", "gelu_backward", "layer_norm", "layer_norm_backward", "softmax",
-            "softmax_backward", "cross_entropy", "cross_entropy_backward", "sum_rows", "adamw", "sgd",
+            "softmax_backward", "sin", "cos", "tan", "cross_entropy", "cross_entropy_backward", "sum_rows", "adamw", "sgd",
             "matmul.windows", "linear.windows", "attention.windows", "attention_backward.windows",
         ):
             assert f'kernel = "{kernel}"' in programs["with"], kernel

@@ -1,6 +1,6 @@
 //! Ops that a compiled program leaves to the kernels of device `cpu`: on XLA:CPU products of matrices, convolutions, attention,
-//! max pooling, layer norm, softmax, cross entropy, gelu, sums of rows and steps of Adam and SGD, where ours are faster than
-//! what its compiler makes, and far faster for 16-bit floats and `f64` convolutions.
+//! max pooling, layer norm, softmax, cross entropy, gelu, sine, cosine and tangent, sums of rows and steps of Adam and SGD,
+//! where ours are faster than what its compiler makes, and far faster for 16-bit floats and `f64` convolutions.
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
 //! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
@@ -19,6 +19,7 @@ use crate::op::{F64, Func, Value, Values};
 use crate::{DType, Dims, Meta, backend};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
+use torchtpu_kernels::pointwise::UnaryKind;
 use torchtpu_kernels::pool::PoolSpec;
 use torchtpu_kernels::reduce::ReduceKind;
 pub use torchtpu_kernels::threads::Lender;
@@ -74,6 +75,8 @@ pub(super) enum KernelCall {
     MaxPool(PoolSpec),
     /// With the number of spatial dimensions.
     MaxPoolBackward(usize),
+    /// Sine, cosine or tangent.
+    Angle(UnaryKind),
     Gelu(Gelu),
     GeluBackward(GeluBackward),
     /// With a row's elements as one dimension; that matters to no kernel.
@@ -192,6 +195,7 @@ impl KernelCall {
             KernelCall::AttentionBackward(o) => ("attention_backward", attention_numbers(o)),
             KernelCall::MaxPool(spec) => ("max_pool", pool_numbers(spec)),
             KernelCall::MaxPoolBackward(spatial) => ("max_pool_backward", smallvec![*spatial as i64]),
+            KernelCall::Angle(kind) => (kind.name(), smallvec![]),
             KernelCall::Gelu(o) => ("gelu", smallvec![o.tanh.into()]),
             KernelCall::GeluBackward(o) => ("gelu_backward", smallvec![o.tanh.into()]),
             KernelCall::LayerNorm(o) => ("layer_norm", layer_norm_numbers(o)),
@@ -234,6 +238,9 @@ impl KernelCall {
                 let &[spatial] = numbers else { return None };
                 KernelCall::MaxPoolBackward(usize::try_from(spatial).ok()?)
             }
+            "sin" => KernelCall::Angle(UnaryKind::Sin),
+            "cos" => KernelCall::Angle(UnaryKind::Cos),
+            "tan" => KernelCall::Angle(UnaryKind::Tan),
             "gelu" => {
                 let &[tanh] = numbers else { return None };
                 KernelCall::Gelu(Gelu { tanh: tanh != 0 })
@@ -288,7 +295,7 @@ impl KernelCall {
             KernelCall::Attention(o) => (3 + usize::from(o.mask), 2),
             KernelCall::AttentionBackward(o) => (5 + usize::from(o.mask), 3),
             KernelCall::MaxPool(_) => (1, 2),
-            KernelCall::Gelu(_) | KernelCall::Softmax(_) | KernelCall::SumRows(_) => (1, 1),
+            KernelCall::Angle(_) | KernelCall::Gelu(_) | KernelCall::Softmax(_) | KernelCall::SumRows(_) => (1, 1),
             KernelCall::LayerNorm(o) => (1 + usize::from(o.weight) + usize::from(o.bias), 3),
             KernelCall::LayerNormBackward(o) => (4 + usize::from(o.of.weight), 3),
             KernelCall::CrossEntropy(o) => (2 + usize::from(o.weight), 3),
@@ -498,7 +505,9 @@ fn layout(call: &KernelCall, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
         KernelCall::Attention(o) => (3, 0, o),
         KernelCall::AttentionBackward(o) => (5, 1, o),
         // A result has taken its memory: nothing to see here.
-        KernelCall::AdamW(_) | KernelCall::Sgd(_) if x[i].bytes.is_empty() => return (Dims::filled(0, 1), Dims::filled(1, 1)),
+        KernelCall::AdamW(_) | KernelCall::Sgd(_) if x[i].bytes.is_empty() => {
+            return (Dims::filled(0, 1), Dims::filled(1, 1));
+        }
         _ => return (*sizes, *strides),
     };
     if i != mask {
@@ -530,6 +539,7 @@ fn compute(call: &KernelCall, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(
         }
         (KernelCall::MaxPool(spec), [x], [y, at]) => pool::max_pool(x, spec, y, at),
         (KernelCall::MaxPoolBackward(spatial), [g, at], [gx]) => pool::max_pool_backward(g, at, *spatial, gx),
+        (KernelCall::Angle(kind), [x], [y]) => pointwise::unary(*kind, x, y).map_err(message)?,
         (KernelCall::Gelu(o), [x], [y]) => pointwise::gelu(x, o.tanh, y).map_err(message)?,
         (KernelCall::GeluBackward(o), [g, x], [gx]) => pointwise::gelu_backward(g, x, o.tanh, gx).map_err(message)?,
         (KernelCall::LayerNorm(o), x, [y, mean, rstd]) => o.run(x, [y, mean, rstd]),

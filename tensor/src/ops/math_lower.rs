@@ -2,13 +2,13 @@
 //!
 //! XLA:CPU calls a scalar function for each element of `stablehlo.sine`, `cosine` and `tan`: 13 to 23 ms for four million
 //! `f32` on two cores, ten times what its other functions take. So for XLA:CPU elements of at most 32 bits are computed by
-//! arithmetic that it vectorises: the angle is reduced to an eighth of a turn in `f64`, or in integers where it is large, and
+//! arithmetic that it vectorises, where no kernel is called: the angle is reduced to an eighth of a turn in `f64`, or in integers where it is large, and
 //! polynomials do the rest. Accurate to the last bit of `f32` or the one before, for every finite angle.
 //!
 //! The same holds for the inverse functions, the gamma function and some more. They have the texts that kernels of `f32` run
 //! in vectors of `f64` ([`single`]), and so the same results.
 
-use super::analytic;
+use super::{analytic, kernel_call};
 use crate::op::{Func, Value};
 use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
 use torchtpu_kernels::special::{Analytic, single};
@@ -38,6 +38,14 @@ const COS: [f64; 5] = [-0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_
 
 fn is_single(e: ElementType) -> bool {
     matches!(e, ElementType::F32 | ElementType::F16 | ElementType::BF16)
+}
+
+/// Whether a program leaves sine, cosine or tangent to the kernel, which is twice as fast as the spelling below. A loop that computes
+/// other functions too gains more: a processor looks ahead some 400 instructions, and a step of such a loop is a chain of about
+/// as many, each of which waits for the one before.
+pub(super) fn is_called(kind: UnaryKind, f: &Func, x: &Value) -> bool {
+    use UnaryKind::{Cos, Sin, Tan};
+    matches!(kind, Sin | Cos | Tan) && is_single(x.element()) && kernel_call::serves(f, x.element(), x.ty().numel())
 }
 
 /// A function that is written once for kernels and for XLA:CPU.

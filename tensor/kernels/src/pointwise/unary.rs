@@ -333,15 +333,20 @@ pub(crate) fn truth(x: &View, out: &mut ViewMut) {
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(x)]) };
 }
 
+/// Not inline, unlike its caller: the loops are then compiled with this crate's options, which are to optimise in every profile.
+fn of_single(kind: UnaryKind) -> Option<Loop<1>> {
+    match kind {
+        UnaryKind::Sin => Some(mostly1::<Sine>),
+        UnaryKind::Cos => Some(mostly1::<Cosine>),
+        UnaryKind::Tan => Some(mostly1::<Tangent>),
+        _ => of_f32(kind),
+    }
+}
+
 #[inline]
 fn find(kind: UnaryKind, dtype: DType) -> Option<Loop<1>> {
     match compute_dtype(dtype) {
-        DType::F32 => match kind {
-            UnaryKind::Sin => Some(mostly1::<Sine>),
-            UnaryKind::Cos => Some(mostly1::<Cosine>),
-            UnaryKind::Tan => Some(mostly1::<Tangent>),
-            _ => of_f32(kind),
-        },
+        DType::F32 => of_single(kind),
         DType::F64 => of_f64(kind),
         DType::Bool => of_bool(kind),
         DType::U8 => of_u8(kind),

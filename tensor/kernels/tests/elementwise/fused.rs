@@ -42,8 +42,15 @@ fn a_step_of_sgd_into_other_arrays_is_the_step_in_place() {
     let numbers = |by: usize| -> Vec<f32> { (0..n).map(|i| (i * by % 1009 + 1) as f32 / 1009.0).collect() };
     let (old, g) = ([numbers(3), numbers(5)], numbers(11));
     let g = View::of_slice(&g, &s, &t);
-    let step =
-        Sgd { lr: 0.1, momentum: 0.9, dampening: 0.1, weight_decay: 0.01, nesterov: true, maximize: false, first: false };
+    let step = Sgd {
+        lr: 0.1,
+        momentum: 0.9,
+        dampening: 0.1,
+        weight_decay: 0.01,
+        nesterov: true,
+        maximize: false,
+        first: false,
+    };
     let run = |arrays: &mut [Vec<f32>; 2], from: [Option<&View>; 2]| {
         let [mut p, mut b] = arrays.each_mut().map(|x| ViewMut::of_slice(x, &s, &t));
         sgd_step(&mut p, &g, Some(&mut b), from, &step).unwrap();

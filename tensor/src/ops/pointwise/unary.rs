@@ -5,6 +5,7 @@ use super::kernel_error;
 use super::select::select_scalar;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::analytic;
+use crate::ops::kernel_call::KernelCall;
 use crate::ops::math_lower::{self, Trig};
 use crate::schema::{Operand, Ret, Row, Tier, index, n, positive, t, unit};
 use crate::{DType, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples};
@@ -87,6 +88,9 @@ impl Op for Unary {
         kernels::unary(self.0, &x[0].view(), &mut y[0].view_mut()).map_err(kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+        if math_lower::is_called(self.0, f, &x[0]) {
+            return KernelCall::Angle(self.0).lower(f, x, y);
+        }
         smallvec![lower_unary(self.0, f, &x[0], y[0].dtype)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
