@@ -9,6 +9,7 @@ import json
 import pathlib
 import sys
 
+import pytpu
 from pytpu.tpu import _advice, _trial
 from pytpu.tpu._costs import Costs
 from pytpu.tpu._report import _bytes, _seconds
@@ -76,6 +77,8 @@ def main(argv=None):
     if not first.report.steps:
         print("python -m pytpu.advise: the script ran nothing on device tpu", file=sys.stderr)
         return 1
+    # Ops alone multiply as the script's do.
+    pytpu.set_float32_matmul_precision(first.precision)
     advisor = _advice.Advisor(first, options.topology, Costs(**machine), run, shows_all=options.all)
     print(headline(advisor.step, options.topology), flush=True)
     for error in advisor.step.errors:

@@ -259,8 +259,9 @@ class Advisor:
 
     def _compared(self, group, op, rule, what, change, note="", work=1.0):
         """The advice to take `op` in place of that of a group. `work` is how much of the changed op does what the old one did."""
-        before, after = self._cost(group), self.costs.of(op)
-        if before is None or after is None:
+        before = self._cost(group)
+        after = None if before is None else self.costs.of(op)
+        if after is None:
             return
         saved = before.seconds - after.seconds * work
         share = saved * group.count / self.step.seconds if self.step.seconds else 0.0
