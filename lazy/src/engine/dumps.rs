@@ -1,6 +1,6 @@
 //! What would be computed, as text.
 
-use super::{Engine, State};
+use super::{Engine, Recording, State};
 use crate::form::Form;
 use crate::{Argument, Exported, lower, precision};
 use std::sync::Arc;
@@ -18,18 +18,7 @@ impl Engine {
     /// The module that would compute several values of one segment.
     pub(crate) fn dump_all(&self, handles: &[u64], platform: Platform) -> Result<String> {
         let mut r = self.recording.lock();
-        let mut from = None;
-        let mut values = Vec::with_capacity(handles.len());
-        for &h in handles {
-            match &r.entry(h)?.state {
-                State::Pending { stream, value } if from.is_none_or(|s| s == *stream) => {
-                    from = Some(*stream);
-                    values.push(*value);
-                }
-                _ => return Err(Error::value("the values are not all to be computed by one segment")),
-            }
-        }
-        let Some(stream) = from else { return Err(Error::value("no value was named")) };
+        let (stream, values) = r.pending_together(handles)?;
         let mut form = r.streams[stream as usize].body.form.clone();
         drop(r);
         form.precision = precision::get();
@@ -39,18 +28,7 @@ impl Engine {
     /// See [`crate::export`].
     pub(crate) fn export(&self, outputs: &[u64], inputs: &[u64]) -> Result<Exported> {
         let mut r = self.recording.lock();
-        let mut from = None;
-        let mut values = Vec::with_capacity(outputs.len());
-        for &h in outputs {
-            match &r.entry(h)?.state {
-                State::Pending { stream, value } if from.is_none_or(|s| s == *stream) => {
-                    from = Some(*stream);
-                    values.push(*value);
-                }
-                _ => return Err(Error::value("the results are not all computed by one program")),
-            }
-        }
-        let Some(stream) = from else { return Err(Error::value("there are no results")) };
+        let (stream, values) = r.pending_together(outputs)?;
         let mut slots = Vec::with_capacity(inputs.len());
         for &h in inputs {
             match &r.entry(h)?.state {
@@ -102,5 +80,23 @@ impl Engine {
             }
         };
         Ok((r.streams[stream].body.form.clone(), value))
+    }
+}
+
+impl Recording {
+    /// Values that are all to be computed by the segment of one stream: the stream, and their places in the segment.
+    fn pending_together(&mut self, handles: &[u64]) -> Result<(u32, Vec<u32>)> {
+        let mut from = None;
+        let mut values = Vec::with_capacity(handles.len());
+        for &h in handles {
+            match &self.entry(h)?.state {
+                State::Pending { stream, value } if from.is_none_or(|s| s == *stream) => {
+                    from = Some(*stream);
+                    values.push(*value);
+                }
+                _ => return Err(Error::value("the values are not all to be computed by one segment")),
+            }
+        }
+        Ok((from.ok_or_else(|| Error::value("no value was named"))?, values))
     }
 }

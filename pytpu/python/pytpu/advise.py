@@ -4,30 +4,21 @@ The script runs with device ``tpu`` planned: see `torch.tpu.plan`. It may say ``
 are its own arguments. Each advice names a line of the script, a change, and what the compiler says about both.
 """
 
-import argparse
 import json
 import pathlib
 import sys
 
 import pytpu
-from pytpu.tpu import _advice, _trial
+from pytpu.tpu import _advice, _command, _trial
 from pytpu.tpu._costs import Costs
 from pytpu.tpu._report import _bytes, _seconds
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m pytpu.advise", description="Say what to change in a training script, by the numbers of the TPU's compiler.",
-        epilog="What follows -- are arguments of the script.",
-    )
-    parser.add_argument("script", help="the script; - for the standard input")
+    parser = _command.parser("advise", "Say what to change in a training script, by the numbers of the TPU's compiler.")
     parser.add_argument("--topology", default="v5e:2x2", help="the machine (default: v5e:2x2)")
-    parser.add_argument("--steps", type=int, default=3, help="steps of the optimiser after which the script is ended (default: 3)")
     parser.add_argument("--all", action="store_true", help="show what saves less than 1 %% of the step, too")
     parser.add_argument("--no-batch", action="store_true", help="do not look for the largest batch that fits")
-    parser.add_argument("--json", metavar="FILE", help="write what was found there as JSON")
-    parser.add_argument("--hbm", type=float, metavar="GB", help="device memory to reckon with, in 10^9 bytes")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the compiler; may be repeated")
     return parser
 
 
@@ -44,28 +35,16 @@ def headline(step, topology):
 
 def main(argv=None):
     """Run the command; returns its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
-    split = argv.index("--") if "--" in argv else len(argv)
     parser = _parser()
-    options = parser.parse_args(argv[:split])
-    if options.steps < 1:
-        parser.error(f"argument --steps: expected at least 1, but got {options.steps}")
+    options, arguments, machine = _command.parse(parser, argv)
     if "," in options.topology:
         parser.error(f"argument --topology: expected one machine, but got {options.topology}")
-    pairs = [o.partition("=") for o in options.option]
-    for name, equals, _ in pairs:
-        if not name or not equals:
-            parser.error(f"argument --option: expected NAME=VALUE, but got {name}{equals}")
-    machine = {
-        "topology": options.topology, "hbm": None if options.hbm is None else int(options.hbm * 1e9),
-        "options": {name: value for name, _, value in pairs},
-    }
     text = sys.stdin.read() if options.script == "-" else None
 
     def run(change=_trial.Change(), is_quiet=True, seconds=None):
         # A step may take minutes to compile.
         print(f"running the script with {change}", file=sys.stderr, flush=True)
-        return _trial.run(options.script, argv[split + 1:], machine, options.steps, change, text=text, is_quiet=is_quiet, seconds=seconds)
+        return _trial.run(options.script, arguments, machine, options.steps, change, text=text, is_quiet=is_quiet, seconds=seconds)
 
     try:
         first = run(is_quiet=False)

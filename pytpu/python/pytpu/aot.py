@@ -4,7 +4,6 @@ The script runs with device ``tpu`` planned: see `torch.tpu.plan`. It may say ``
 are its own arguments.
 """
 
-import argparse
 import pathlib
 import sys
 import traceback
@@ -12,6 +11,7 @@ import traceback
 import pytpu
 from pytpu import _C
 from pytpu.optim.optimizer import register_optimizer_step_pre_hook
+from pytpu.tpu import _command
 
 
 class _Enough(BaseException):
@@ -19,19 +19,11 @@ class _Enough(BaseException):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        prog="python -m pytpu.aot", description="Report what a training script would cost on TPUs that are not here.",
-        epilog="What follows -- are arguments of the script.",
-    )
-    parser.add_argument("script", help="the script; - for the standard input")
+    parser = _command.parser("aot", "Report what a training script would cost on TPUs that are not here.")
     parser.add_argument("--topology", default="v5e:2x2", help="machines, separated by commas (default: v5e:2x2)")
-    parser.add_argument("--steps", type=int, default=3, help="steps of the optimiser after which the script is ended (default: 3)")
-    parser.add_argument("--json", metavar="FILE", help="write the report there as JSON")
     parser.add_argument("--html", metavar="FILE", help="write the report there as a page")
     parser.add_argument("--save", metavar="FOLDER", help="write the compiled programs there, a file for each machine: torch.tpu.load_cache reads it")
     parser.add_argument("--markdown", action="store_true", help="print a table of the last step instead, a row for each machine")
-    parser.add_argument("--hbm", type=float, metavar="GB", help="device memory to reckon with, in 10^9 bytes")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the compiler; may be repeated")
     parser.add_argument("--reads", choices=("zeros", "raise"), default="zeros", help="what a read by the host gives (default: zeros)")
     return parser
 
@@ -60,24 +52,12 @@ def _run(script, arguments, steps):
 
 def main(argv=None):
     """Run the command; returns its exit code."""
-    argv = sys.argv[1:] if argv is None else argv
-    split = argv.index("--") if "--" in argv else len(argv)
-    parser = _parser()
-    options = parser.parse_args(argv[:split])
-    if options.steps < 1:
-        parser.error(f"argument --steps: expected at least 1, but got {options.steps}")
-    pairs = [o.partition("=") for o in options.option]
-    for name, equals, _ in pairs:
-        if not name or not equals:
-            parser.error(f"argument --option: expected NAME=VALUE, but got {name}{equals}")
-    plan = pytpu.tpu.plan(
-        options.topology, hbm=None if options.hbm is None else int(options.hbm * 1e9), reads=options.reads,
-        options={name: value for name, _, value in pairs},
-    )
+    options, arguments, machine = _command.parse(_parser(), argv)
+    plan = pytpu.tpu.plan(**machine, reads=options.reads)
     code, ended = 0, False
     plan.__enter__()
     try:
-        ended = _run(options.script, argv[split + 1:], options.steps)
+        ended = _run(options.script, arguments, options.steps)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:
