@@ -384,3 +384,9 @@ def test_results_go_where_out_says(close):
 def test_an_empty_window_of_a_parameter():
     x = torch.zeros(0, 2, 2, requires_grad=True)
     assert x.diagonal(0, -2, -1).shape == (0, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.complex128])
+def test_a_hermitian_matrix_without_elements_has_no_eigenvalues(device, dtype):
+    values, vectors = torch.linalg.eigh(torch.zeros(0, 0, dtype=dtype, device=device))
+    assert values.shape == (0,) and vectors.shape == (0, 0)
