@@ -5,8 +5,8 @@
 //! that read or compute values of changing sizes run on the host, and the others are a program of their own, which stays the same.
 //! An element that is appended to what leaves the program tells as much, before any size has changed.
 //!
-//! Only integers and truth values are computed so, which are the same whoever computes them, and only small ones: positions, masks
-//! and ids.
+//! The host computes only small integers and truth values: positions, masks and ids. Their results are exact, so they do not depend on whether the
+//! host or the device computes them.
 
 use crate::form::{Form, Input, Source, mix};
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ pub(crate) type Division = [Vec<usize>; 3];
 /// Which part of a [`Division`] runs on the device.
 pub(crate) const ON_DEVICE: usize = 1;
 
-/// The first program of each kind: of the same ops, whatever the sizes.
+/// The first program of each kind. Programs are of one kind if they have the same ops with the same wiring; sizes may differ.
 #[derive(Default)]
 pub(crate) struct Growing(Mutex<FxHashMap<u64, Form>>);
 
@@ -124,8 +124,8 @@ fn appending(form: &Form, has_grown: impl Fn(usize) -> bool) -> Option<Vec<bool>
     on_host.contains(&true).then_some(on_host)
 }
 
-/// The parts of a form of which these nodes run on the host. `None` where that is too much for the host, or would not be exact, or the
-/// device would be waited for twice.
+/// Divides a form into parts, with the marked nodes on the host. Returns `None` if these nodes are too many or too large, if one of them
+/// computes floats, or if the host would have to wait for the device twice.
 fn divide(form: &Form, on_host: &[bool]) -> Option<Division> {
     let needed = form.needed(&form.outputs);
     let (mut parts, mut part_of_value): (Division, _) = (array::from_fn(|_| Vec::new()), vec![0; form.values.len()]);

@@ -241,8 +241,8 @@ pub fn explain() -> Vec<Explanation> {
     metrics::explanations()
 }
 
-/// Writes the executables in memory to a file that [`load_cache`] reads on another machine; returns how many. Leaves out those that the plugin
-/// cannot serialise, such as sorts on XLA:CPU.
+/// Writes the executables in memory to a file, which [`load_cache`] reads on another machine. Returns how many were written. Executables that the
+/// plugin cannot serialise, such as sorts on XLA:CPU, are left out.
 ///
 /// # Errors
 /// `Runtime` when the file cannot be written.

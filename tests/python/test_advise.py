@@ -11,6 +11,8 @@ import types
 import pytest
 
 import pytpu as torch
+from pytpu.tpu import _advice
+from pytpu.tpu._costs import Attention, Convolution, Costs, Product
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 V5E = "v5e:2x2"
@@ -18,9 +20,6 @@ V5E = "v5e:2x2"
 if not torch.tpu.aot.is_available():
     assert os.environ.get("CI") != "true", "libtpu is missing: pip install libtpu"
     pytest.skip("libtpu is not installed", allow_module_level=True)
-
-from pytpu.tpu import _advice  # noqa: E402
-from pytpu.tpu._costs import Attention, Convolution, Costs, Product  # noqa: E402
 
 TUTORIAL = (ROOT / "docs" / "advisor.md").read_text()
 TRANSFORMER = re.search(r"```python\n(.*?)```", TUTORIAL, re.S)[1]

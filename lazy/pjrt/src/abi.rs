@@ -89,7 +89,7 @@ struct Version<'a> {
 impl Drop for Version<'_> {
     fn drop(&mut self) {
         let mut args = DestroyArgs { struct_size: size_of::<DestroyArgs>(), version: self.raw };
-        // SAFETY: owned by this value, which ends here. There is nobody to tell of an error.
+        // SAFETY: this value owns the version, and nothing uses it after this call. An error is dropped: a destructor cannot report one.
         let _ = unsafe { self.plugin.call("PJRT_AbiVersion_Destroy", self.destroy, &mut args) };
     }
 }

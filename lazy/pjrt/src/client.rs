@@ -167,7 +167,7 @@ impl Client {
     /// # Errors
     ///
     /// `DataLoss` for damaged bytes, found by a checksum before the plugin sees them; `FailedPrecondition` for those of another
-    /// platform or plugin version; the plugin's own error otherwise, also for those that need another runtime.
+    /// platform or plugin version. Otherwise the plugin's own error, for example when the executable needs another version of the runtime.
     pub fn deserialize(self: &Arc<Self>, bytes: &[u8]) -> Result<Executable> {
         let Opened { payload, parameters, abi_version } =
             envelope::open(bytes, &self.platform_name, self.plugin.api_version())?;
