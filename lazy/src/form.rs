@@ -103,7 +103,7 @@ impl PartialEq for Sites {
 impl Eq for Sites {}
 
 impl Sites {
-    /// Sets the site of node `node`, which comes after those that have one.
+    /// Sets the site of a node. Nodes are given their sites in ascending order.
     #[inline]
     pub(crate) fn set(&mut self, node: usize, site: Site) {
         if site != 0 {

@@ -1,6 +1,8 @@
 """What all Python tests share: the module under test, and the devices to run on."""
 
 import os
+import pathlib
+import re
 
 import pytest
 
@@ -33,3 +35,19 @@ def close():
         np.testing.assert_allclose(got, want, rtol=rtol, atol=atol)
 
     return compare
+
+
+@pytest.fixture
+def run_tutorial():
+    """Runs the Python blocks of a document in `docs`, one after the other, and returns the names that they make."""
+
+    def run(document, at_least):
+        text = (pathlib.Path(__file__).resolve().parents[2] / "docs" / document).read_text()
+        blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+        assert len(blocks) >= at_least
+        names = {}
+        for block in blocks:
+            exec(compile(block, f"docs/{document}", "exec"), names)
+        return names
+
+    return run

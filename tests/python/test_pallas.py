@@ -13,7 +13,6 @@ import pytest
 import pytpu as torch
 from pytpu.tpu import pallas
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 GENERATIONS = ["v4:2x2x1", "v5e:2x2", "v5p:2x2x1", "v6e:2x2", "TPU7x:2x2x1"]
 
 try:
@@ -888,20 +887,10 @@ print(add(x, x).tolist(), scale(x, 3.0).tolist(), torch_tpu._internal.pallas.cus
 # Mosaic.
 
 
-def tutorial():
-    """Return the names that the tutorial makes."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "custom-kernels.md").read_text(), re.S)
-    assert len(blocks) >= 8
-    names = {}
-    for block in blocks:
-        exec(compile(block, "docs/custom-kernels.md", "exec"), names)
-    return names
-
-
 @needs_jax
 @needs_libtpu
-def test_the_tutorial_runs_and_its_mosaic_text_is_that_of_its_pallas_kernel(capsys):
-    names = tutorial()
+def test_the_tutorial_runs_and_its_mosaic_text_is_that_of_its_pallas_kernel(capsys, run_tutorial):
+    names = run_tutorial("custom-kernels.md", at_least=8)
     capsys.readouterr()
     report = names["mosaic_report"].programs[0].reports["v5e:2x2"]
     assert report.cycles > 0

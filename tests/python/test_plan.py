@@ -358,12 +358,8 @@ def test_the_command_says_what_is_wrong(tmp_path):
     assert out.returncode != 0 and "names no TPU generation" in out.stderr
 
 
-def test_the_tutorial_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "plan.md").read_text(), re.S)
-    assert len(blocks) >= 3
-    names = {}
-    for block in blocks:
-        exec(compile(block, "docs/plan.md", "exec"), names)
+def test_the_tutorial_runs(run_tutorial):
+    names = run_tutorial("plan.md", at_least=3)
     assert [s.programs for s in names["report"].steps] == [[0, 1], [1], [1]]
 
 
