@@ -47,59 +47,84 @@ def convolution(channels, out_channels):
 
 # Group: base, and rows of name, op, thousands of cycles for each machine.
 GROUPS = {
-    "attention, width 768, forward and backward": ("heads of 128", [
-        ("heads of 64", attention(12, 64), {V5E: 8830, V6E: 3650}),
-        ("heads of 96", attention(8, 96), {V5E: 6270, V6E: 2560}),
-        ("heads of 128", attention(6, 128), {V5E: 4580, V6E: 1950}),
-        ("heads of 256", attention(3, 256), {V5E: 1830, V6E: 890}),
-    ]),
-    "product 8192 x n x n": ("n = 1024", [
-        ("n = 1000", product(8192, 1000, 1000), {V5E: 146, V6E: 73}),
-        ("n = 1024", product(8192, 1024, 1024), {V5E: 149, V6E: 75}),
-        ("n = 1025", product(8192, 1025, 1025), {V5E: 168, V6E: 78}),
-        ("n = 1152", product(8192, 1152, 1152), {V5E: 186, V6E: 86}),
-    ]),
-    "narrow product 8192 x n x n": ("n = 128", [
-        ("n = 64", product(8192, 64, 64), {V5E: 11.3}),
-        ("n = 96", product(8192, 96, 96), {V5E: 15.0}),
-        ("n = 128", product(8192, 128, 128), {V5E: 18.8}),
-    ]),
-    "vocabulary 8192 x 768 x n": ("n = 50304", [
-        ("n = 50257", product(8192, 768, 50257), {V5E: 7210, V6E: 3440}),
-        ("n = 50304", product(8192, 768, 50304), {V5E: 6780, V6E: 3330}),
-        ("n = 51200", product(8192, 768, 51200), {V5E: 6920, V6E: 3360}),
-    ]),
-    "rows x 4096 x 4096": ("512 rows", [
-        ("1 row", product(1, 4096, 4096), {V5E: 239, V6E: 147}),
-        ("8 rows", product(8, 4096, 4096), {V5E: 13, V6E: 14}),
-        ("64 rows", product(64, 4096, 4096), {V5E: 23}),
-        ("128 rows", product(128, 4096, 4096), {V5E: 41, V6E: 16}),
-        ("256 rows", product(256, 4096, 4096), {V5E: 75}),
-        ("512 rows", product(512, 4096, 4096), {V5E: 142, V6E: 46}),
-    ]),
-    "convolution 3 x 3, 32 x 56 x 56": ("128 channels", [
-        ("3 to 64 channels", convolution(3, 64), {V5E: 328}),
-        ("16 channels", convolution(16, 16), {V5E: 185, V6E: 145}),
-        ("32 channels", convolution(32, 32), {V5E: 351}),
-        ("64 channels", convolution(64, 64), {V5E: 434}),
-        ("100 channels", convolution(100, 100), {V5E: 487, V6E: 232}),
-        ("128 channels", convolution(128, 128), {V5E: 428, V6E: 252}),
-        ("130 channels", convolution(130, 130), {V5E: 997, V6E: 821}),
-        ("256 channels", convolution(256, 256), {V5E: 1294, V6E: 472}),
-    ]),
-    "product 4096 x 4096 x 4096": ("bfloat16", [
-        ("bfloat16", product(4096, 4096, 4096), {V5E: 1090}),
-        ("float32, medium", product(4096, 4096, 4096, "float32"), {V5E: 1110}),
-        ("float32, high", product(4096, 4096, 4096, "float32"), {V5E: 3340}),
-        ("float32, highest", product(4096, 4096, 4096, "float32"), {V5E: 6390}),
-    ]),
+    "attention, width 768, forward and backward": (
+        "heads of 128",
+        [
+            ("heads of 64", attention(12, 64), {V5E: 8830, V6E: 3650}),
+            ("heads of 96", attention(8, 96), {V5E: 6270, V6E: 2560}),
+            ("heads of 128", attention(6, 128), {V5E: 4580, V6E: 1950}),
+            ("heads of 256", attention(3, 256), {V5E: 1830, V6E: 890}),
+        ],
+    ),
+    "product 8192 x n x n": (
+        "n = 1024",
+        [
+            ("n = 1000", product(8192, 1000, 1000), {V5E: 146, V6E: 73}),
+            ("n = 1024", product(8192, 1024, 1024), {V5E: 149, V6E: 75}),
+            ("n = 1025", product(8192, 1025, 1025), {V5E: 168, V6E: 78}),
+            ("n = 1152", product(8192, 1152, 1152), {V5E: 186, V6E: 86}),
+        ],
+    ),
+    "narrow product 8192 x n x n": (
+        "n = 128",
+        [
+            ("n = 64", product(8192, 64, 64), {V5E: 11.3}),
+            ("n = 96", product(8192, 96, 96), {V5E: 15.0}),
+            ("n = 128", product(8192, 128, 128), {V5E: 18.8}),
+        ],
+    ),
+    "vocabulary 8192 x 768 x n": (
+        "n = 50304",
+        [
+            ("n = 50257", product(8192, 768, 50257), {V5E: 7210, V6E: 3440}),
+            ("n = 50304", product(8192, 768, 50304), {V5E: 6780, V6E: 3330}),
+            ("n = 51200", product(8192, 768, 51200), {V5E: 6920, V6E: 3360}),
+        ],
+    ),
+    "rows x 4096 x 4096": (
+        "512 rows",
+        [
+            ("1 row", product(1, 4096, 4096), {V5E: 239, V6E: 147}),
+            ("8 rows", product(8, 4096, 4096), {V5E: 13, V6E: 14}),
+            ("64 rows", product(64, 4096, 4096), {V5E: 23}),
+            ("128 rows", product(128, 4096, 4096), {V5E: 41, V6E: 16}),
+            ("256 rows", product(256, 4096, 4096), {V5E: 75}),
+            ("512 rows", product(512, 4096, 4096), {V5E: 142, V6E: 46}),
+        ],
+    ),
+    "convolution 3 x 3, 32 x 56 x 56": (
+        "128 channels",
+        [
+            ("3 to 64 channels", convolution(3, 64), {V5E: 328}),
+            ("16 channels", convolution(16, 16), {V5E: 185, V6E: 145}),
+            ("32 channels", convolution(32, 32), {V5E: 351}),
+            ("64 channels", convolution(64, 64), {V5E: 434}),
+            ("100 channels", convolution(100, 100), {V5E: 487, V6E: 232}),
+            ("128 channels", convolution(128, 128), {V5E: 428, V6E: 252}),
+            ("130 channels", convolution(130, 130), {V5E: 997, V6E: 821}),
+            ("256 channels", convolution(256, 256), {V5E: 1294, V6E: 472}),
+        ],
+    ),
+    "product 4096 x 4096 x 4096": (
+        "bfloat16",
+        [
+            ("bfloat16", product(4096, 4096, 4096), {V5E: 1090}),
+            ("float32, medium", product(4096, 4096, 4096, "float32"), {V5E: 1110}),
+            ("float32, high", product(4096, 4096, 4096, "float32"), {V5E: 3340}),
+            ("float32, highest", product(4096, 4096, 4096, "float32"), {V5E: 6390}),
+        ],
+    ),
 }
 
 
 def measure(topology, name, op):
     """The cycles of an op alone."""
     precision = name.partition(", ")[2]
-    modes = {"medium": torch.tpu.Precision.DEFAULT, "high": torch.tpu.Precision.HIGH, "highest": torch.tpu.Precision.HIGHEST}
+    modes = {
+        "medium": torch.tpu.Precision.DEFAULT,
+        "high": torch.tpu.Precision.HIGH,
+        "highest": torch.tpu.Precision.HIGHEST,
+    }
     # Settings are no part of what `Costs` remembers.
     costs = Costs(topology)
     if precision not in modes:
@@ -119,7 +144,10 @@ def check(topology, group, base, rows):
     for name in ours:
         ratio, expected = ours[name] / ours[base], theirs[name] / theirs[base]
         is_off = abs(ratio / expected - 1) > tolerance
-        print(f"{name:20}{ours[name]:12,.0f}{theirs[name]:12,.0f}{ratio:10.3f}{expected:10.3f}{'  off' if is_off else ''}", flush=True)
+        print(
+            f"{name:20}{ours[name]:12,.0f}{theirs[name]:12,.0f}{ratio:10.3f}{expected:10.3f}{'  off' if is_off else ''}",
+            flush=True,
+        )
         if is_off:
             wrong.append(f"{topology}, {group}, {name}: {ratio:.3f} of {base}, expected {expected:.3f}")
     for a in ours:
@@ -140,7 +168,11 @@ def main():
     wrong, count = [], 0
     for topology in options.topology or (V5E, V6E):
         for group, (base, rows) in GROUPS.items():
-            if options.groups and not group.startswith(tuple(options.groups)) or not any(topology in c for _, _, c in rows):
+            if (
+                options.groups
+                and not group.startswith(tuple(options.groups))
+                or not any(topology in c for _, _, c in rows)
+            ):
                 continue
             count += 1
             wrong += check(topology, group, base, rows)

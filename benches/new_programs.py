@@ -20,7 +20,9 @@ from pytpu import nn
 def attend(scores, target, n):
     """Softmax of the scores of edges that end in the same node."""
     index = target[:, None].expand_as(scores)
-    most = torch.full((n, scores.shape[1]), float("-inf"), device=scores.device).scatter_reduce(0, index, scores, "amax")
+    most = torch.full((n, scores.shape[1]), float("-inf"), device=scores.device).scatter_reduce(
+        0, index, scores, "amax"
+    )
     e = (scores - most.index_select(0, target)).exp()
     return e / (torch.zeros_like(most).index_add(0, target, e)[target] + 1e-16)
 

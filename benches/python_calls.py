@@ -1,6 +1,6 @@
 """What a call costs from Python: small tensors, so that parsing, dispatch and freeing are all there is.
 
-    python benches/python_calls.py            # nanoseconds a call, the best of many short runs, the loop included
+python benches/python_calls.py            # nanoseconds a call, the best of many short runs, the loop included
 """
 
 import time
@@ -16,7 +16,18 @@ def main():
     """Prints one line a call."""
     x, y, w = torch.ones(16), torch.ones(16), torch.ones(16, requires_grad=True)
     names = {"torch": torch, "x": x, "y": y, "w": w}
-    rows = ["x + y", "w + y", "torch.add(x, y)", "x.add(y)", "x + 1.0", "x.relu()", "x[0]", "x.view(4, 4)", "x.sum()", "x.softmax(-1)"]
+    rows = [
+        "x + y",
+        "w + y",
+        "torch.add(x, y)",
+        "x.add(y)",
+        "x + 1.0",
+        "x.relu()",
+        "x[0]",
+        "x.view(4, 4)",
+        "x.sum()",
+        "x.softmax(-1)",
+    ]
     print(f"import pytpu             {IMPORT_MS:8.1f} ms")
     for row in rows:
         runs = timeit.repeat(row, globals=names, repeat=200, number=2000)

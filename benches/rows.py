@@ -144,11 +144,16 @@ def resnet18(nn):
         def __init__(self, c_in, c, stride):
             super().__init__()
             self.body = nn.Sequential(
-                nn.Conv2d(c_in, c, 3, stride, 1, bias=False), nn.BatchNorm2d(c), nn.ReLU(),
-                nn.Conv2d(c, c, 3, 1, 1, bias=False), nn.BatchNorm2d(c),
+                nn.Conv2d(c_in, c, 3, stride, 1, bias=False),
+                nn.BatchNorm2d(c),
+                nn.ReLU(),
+                nn.Conv2d(c, c, 3, 1, 1, bias=False),
+                nn.BatchNorm2d(c),
             )
             same = stride == 1 and c_in == c
-            self.skip = nn.Identity() if same else nn.Sequential(nn.Conv2d(c_in, c, 1, stride, bias=False), nn.BatchNorm2d(c))
+            self.skip = (
+                nn.Identity() if same else nn.Sequential(nn.Conv2d(c_in, c, 1, stride, bias=False), nn.BatchNorm2d(c))
+            )
 
         def forward(self, x):
             return nn.functional.relu(self.body(x) + self.skip(x))
@@ -246,7 +251,11 @@ class Jax:
         return step
 
 
-ROWS = [name for name in vars(Torch) if name not in ("wait", "forward", "gradient", "training", "product") and name[0] != "_"]
+ROWS = [
+    name
+    for name in vars(Torch)
+    if name not in ("wait", "forward", "gradient", "training", "product") and name[0] != "_"
+]
 
 
 def measure(program, name):

@@ -162,7 +162,9 @@ def schedule_for(optimizer, steps):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="tpu", choices=["cpu", "tpu"])
-    parser.add_argument("--mode", default="fused", choices=["fused", "strict", "debug"], help="how eager ops are run on tpu")
+    parser.add_argument(
+        "--mode", default="fused", choices=["fused", "strict", "debug"], help="how eager ops are run on tpu"
+    )
     parser.add_argument("--text", type=pathlib.Path, help="a text file (default: the standard library's source)")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--heads", type=int, default=4)
@@ -198,10 +200,22 @@ def main():
         total = total + loss
         if step % every == 0:
             mean, now = total.item() / every, time.perf_counter()
-            print(f"step {step:5}/{args.steps}  loss {mean:.4f}  {1e3 * (now - started) / every:.1f} ms a step", flush=True)
+            print(
+                f"step {step:5}/{args.steps}  loss {mean:.4f}  {1e3 * (now - started) / every:.1f} ms a step",
+                flush=True,
+            )
             total, started = torch.zeros((), device=args.device), now
 
-    train(model, data[:-held_out], optimizer, schedule_for(optimizer, args.steps), args.steps, args.batch_size, args.device, report)
+    train(
+        model,
+        data[:-held_out],
+        optimizer,
+        schedule_for(optimizer, args.steps),
+        args.steps,
+        args.batch_size,
+        args.device,
+        report,
+    )
     print(f"\nheld-out loss  {mean_loss(model, data[-held_out:], args.batch_size, args.device):.4f} nats a letter")
     if args.write:
         start = torch.tensor([[number["\n"]]], device=args.device)

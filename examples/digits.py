@@ -1,8 +1,8 @@
 """Trains a small convolutional network on 1,797 real handwritten digits.
 
-    python examples/digits.py                        # on "tpu": whatever accelerator is found, else XLA on this CPU
-    python examples/digits.py --device cpu           # the native kernels
-    python examples/digits.py --mode debug           # every op by itself, checked
+python examples/digits.py                        # on "tpu": whatever accelerator is found, else XLA on this CPU
+python examples/digits.py --device cpu           # the native kernels
+python examples/digits.py --mode debug           # every op by itself, checked
 """
 
 import argparse
@@ -75,7 +75,9 @@ def accuracy(model, loader, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="tpu", choices=["cpu", "tpu"])
-    parser.add_argument("--mode", default="fused", choices=["fused", "strict", "debug"], help="how eager ops are run on tpu")
+    parser.add_argument(
+        "--mode", default="fused", choices=["fused", "strict", "debug"], help="how eager ops are run on tpu"
+    )
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=2e-3)

@@ -1,7 +1,7 @@
 """Trains ResNet-18 on 1,797 real handwritten digits, upscaled to 64 x 64.
 
-    python examples/resnet.py                        # on "tpu": whatever accelerator is found, else XLA on this CPU
-    python examples/resnet.py --device cpu           # the native kernels
+python examples/resnet.py                        # on "tpu": whatever accelerator is found, else XLA on this CPU
+python examples/resnet.py --device cpu           # the native kernels
 """
 
 import argparse
@@ -43,7 +43,9 @@ class ResNet18(nn.Module):
         inside = 64
         for i, outside in enumerate([64, 128, 256, 512], 1):
             stride = 1 if i == 1 else 2
-            setattr(self, f"layer{i}", nn.Sequential(BasicBlock(inside, outside, stride), BasicBlock(outside, outside, 1)))
+            setattr(
+                self, f"layer{i}", nn.Sequential(BasicBlock(inside, outside, stride), BasicBlock(outside, outside, 1))
+            )
             inside = outside
         self.fc = nn.Linear(512, classes)
         for m in self.modules():
@@ -94,7 +96,9 @@ def accuracy(model, loader, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="tpu", choices=["cpu", "tpu"])
-    parser.add_argument("--mode", default="fused", choices=["fused", "strict", "debug"], help="how eager ops are run on tpu")
+    parser.add_argument(
+        "--mode", default="fused", choices=["fused", "strict", "debug"], help="how eager ops are run on tpu"
+    )
     parser.add_argument("--size", type=int, default=64, help="height and width of the images")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=32)

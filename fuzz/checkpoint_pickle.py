@@ -68,7 +68,10 @@ def mutate(data, longest, seed):
 
 def instrument(module):
     """Makes the functions and methods of a module tell atheris which lines they ran."""
-    for owner in (module, *(c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__)):
+    for owner in (
+        module,
+        *(c for c in vars(module).values() if isinstance(c, type) and c.__module__ == module.__name__),
+    ):
         for function in list(vars(owner).values()):
             if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
                 atheris.instrument_func(function)

@@ -16,7 +16,9 @@ import threading
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CARGO_LINE = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|error|errors|skipped|xfailed|xpassed)\b")
-PYTEST_LINE = re.compile(r"^(=+ )?(\d+ (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)(, )?)+ in [\d.]+s")
+PYTEST_LINE = re.compile(
+    r"^(=+ )?(\d+ (passed|failed|errors?|skipped|xfailed|xpassed|deselected|warnings?)(, )?)+ in [\d.]+s"
+)
 
 
 def plugin():

@@ -44,7 +44,10 @@ TOPOLOGIES = {
 }
 WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W9", "W10", "W11", "W8")
 # Share of the time that each part may have taken when it ends.
-ENDS = {"gpu": {"conformance": 0.45, "workloads": 1.0}, "tpu": {"modes": 0.15, "steps": 0.4, "conformance": 0.7, "workloads": 1.0}}
+ENDS = {
+    "gpu": {"conformance": 0.45, "workloads": 1.0},
+    "tpu": {"modes": 0.15, "steps": 0.4, "conformance": 0.7, "workloads": 1.0},
+}
 # So many names are replayed at once; what a batch found counts when it is over.
 BATCH = 8
 IDENTIFY = """
@@ -91,7 +94,12 @@ class Check:
     def run(self, command, seconds, env=None):
         """Runs a command to its end or for so long; gives its exit status, None where it was stopped, and its output."""
         process = subprocess.Popen(
-            command, env={**self.env, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            command,
+            env={**self.env, **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
             start_new_session=True,
         )
         try:
@@ -137,8 +145,22 @@ def conformance(check, folder):
             batch = names[done : done + BATCH]
             pattern = "^(" + "|".join(map(re.escape, batch)) + ")$"
             command = [
-                sys.executable, str(replay), "--module", "pytpu", "--device", "tpu", "--data", str(cases), "--cat", "op|mod|opt|sched",
-                "--ops", pattern, "--jobs", str(check.options.jobs), "--json", str(result),
+                sys.executable,
+                str(replay),
+                "--module",
+                "pytpu",
+                "--device",
+                "tpu",
+                "--data",
+                str(cases),
+                "--cat",
+                "op|mod|opt|sched",
+                "--ops",
+                pattern,
+                "--jobs",
+                str(check.options.jobs),
+                "--json",
+                str(result),
             ]
             status, output = check.run(command, check.left("conformance"))
             if status is None:
@@ -149,7 +171,9 @@ def conformance(check, folder):
             result.unlink()
             passed, total, done = passed + found["pass"], total + found["cases"], done + len(batch)
             failing += [name for name, op in found["ops"].items() if op["fails"]]
-    check.row("conformance", f"{passed} of {total} cases right, {done} of {len(names)} names, seed {check.options.seed}")
+    check.row(
+        "conformance", f"{passed} of {total} cases right, {done} of {len(names)} names, seed {check.options.seed}"
+    )
     if failing:
         check.row("conformance, not all right", ", ".join(sorted(failing)[:20]) + (" ..." if len(failing) > 20 else ""))
 
@@ -159,11 +183,21 @@ def workloads(check, folder):
     bench = folder / "bench.py"
     if not bench.exists():
         return check.row("workloads", f"left out: no {bench}")
-    ours = {mode: ([sys.executable, str(bench), "--module", "pytpu", "--device", "tpu", "--mode", mode], None) for mode in ("fused", "strict")}
+    ours = {
+        mode: ([sys.executable, str(bench), "--module", "pytpu", "--device", "tpu", "--mode", mode], None)
+        for mode in ("fused", "strict")
+    }
     peers = dict(ours)
     if importable(check, "torch"):
-        on = "cuda" if check.options.machine == "gpu" and importable(check, "torch; assert torch.cuda.is_available()") else "cpu"
-        peers[f"torch {on}"] = ([sys.executable, str(bench), "--module", "torch", "--device", on, "--mode", "eager"], {"PYTHONPATH": ""})
+        on = (
+            "cuda"
+            if check.options.machine == "gpu" and importable(check, "torch; assert torch.cuda.is_available()")
+            else "cpu"
+        )
+        peers[f"torch {on}"] = (
+            [sys.executable, str(bench), "--module", "torch", "--device", on, "--mode", "eager"],
+            {"PYTHONPATH": ""},
+        )
     else:
         check.row("workloads, torch", "left out: not installed")
     if (folder / "jax_bench.py").exists() and importable(check, "jax"):
@@ -186,7 +220,10 @@ def workloads(check, folder):
         if not found["fused"]:
             check.fail(workload, "no result in Fused mode")
     if ratios:
-        check.row("Strict over Fused", f"median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}, {len(ratios)} rows")
+        check.row(
+            "Strict over Fused",
+            f"median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}, {len(ratios)} rows",
+        )
 
 
 def importable(check, what):
@@ -198,7 +235,11 @@ def measure(check, command, env, workload):
     with tempfile.TemporaryDirectory() as temporary:
         result = pathlib.Path(temporary) / "rows.json"
         times = ["--min-time", "0.5", "--max-time", "2", "--min-steps", "10"]
-        check.run([*command, "--workloads", workload, "--quiet", "--json", str(result), *times], min(check.left("workloads"), 90), env)
+        check.run(
+            [*command, "--workloads", workload, "--quiet", "--json", str(result), *times],
+            min(check.left("workloads"), 90),
+            env,
+        )
         rows = json.loads(result.read_text())["rows"] if result.exists() else []
     return {row["id"]: row["value"] for row in rows if row.get("unit") == "ms" and "value" in row}
 
@@ -224,7 +265,9 @@ def steps(check, device):
             check.row(f"step of {model}", f"{text}; not planned: give --topology")
             continue
         # One process has the TPU at a time, so the plan is made after the other has ended.
-        status, output = check.run([sys.executable, str(HERE / "steps.py"), "plan", model, topology], check.left("steps"))
+        status, output = check.run(
+            [sys.executable, str(HERE / "steps.py"), "plan", model, topology], check.left("steps")
+        )
         if status != 0:
             check.row(f"step of {model}", text)
             check.outcome(f"plan of {model}", status, output)
@@ -244,7 +287,9 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=max(1, min(8, (os.cpu_count() or 2) // 2)), help="processes that share the device")
+    parser.add_argument(
+        "--jobs", type=int, default=max(1, min(8, (os.cpu_count() or 2) // 2)), help="processes that share the device"
+    )
     parser.add_argument("--topology", help="the machine to plan for, where the device's name does not say")
     parser.add_argument("--any-device", action="store_true", help="run on whatever device the plugin has")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 """Training steps for `run.py`, a process each: their losses in a mode, their time and memory on the device, or their plan.
 
-    python steps.py losses fused
-    python steps.py measure gpt
-    python steps.py plan gpt v5e:2x2
+python steps.py losses fused
+python steps.py measure gpt
+python steps.py plan gpt v5e:2x2
 """
 
 import json

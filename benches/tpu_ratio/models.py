@@ -70,8 +70,15 @@ def gpt(size, dtype):
 def digits():
     size = sizes.DIGITS
     model = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(512, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
     )
     batch = torch.zeros(size.batch, 1, 8, 8), torch.zeros(size.batch, dtype=torch.int64)
     trained(model, batch, F.cross_entropy, torch.float32)
@@ -100,8 +107,14 @@ def resnet50():
             blocks.append(Bottleneck(channels, width, 2 if stage > 0 and i == 0 else 1, i == 0))
             channels = 4 * width
     model = nn.Sequential(
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1), *blocks,
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000),
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(channels, 1000),
     )
     n = sizes.RESNET50.batch
     batch = torch.zeros(n, 3, 224, 224, dtype=torch.bfloat16), torch.zeros(n, dtype=torch.int64)
@@ -130,8 +143,17 @@ class Layer(nn.Module):
         width, heads, kv, d = size.width, size.heads, size.kv_heads, size.head_dim
         linear = lambda i, o: nn.Linear(i, o, bias=False)
         self.ln1, self.ln2 = nn.RMSNorm(width, eps=1e-6), nn.RMSNorm(width, eps=1e-6)
-        self.q, self.k, self.v, self.o = linear(width, heads * d), linear(width, kv * d), linear(width, kv * d), linear(heads * d, width)
-        self.gate, self.up, self.down = linear(width, size.hidden), linear(width, size.hidden), linear(size.hidden, width)
+        self.q, self.k, self.v, self.o = (
+            linear(width, heads * d),
+            linear(width, kv * d),
+            linear(width, kv * d),
+            linear(heads * d, width),
+        )
+        self.gate, self.up, self.down = (
+            linear(width, size.hidden),
+            linear(width, size.hidden),
+            linear(size.hidden, width),
+        )
 
     def forward(self, x, keys, values, place, turn, seen):
         b, head_dim = x.shape[0], keys.shape[-1]

@@ -50,13 +50,21 @@ def theirs(row, topology):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", choices=[[], *models.ROWS], metavar="row", help=f"of {', '.join(models.ROWS)}")
+    parser.add_argument(
+        "rows", nargs="*", choices=[[], *models.ROWS], metavar="row", help=f"of {', '.join(models.ROWS)}"
+    )
     parser.add_argument("--short", action="store_true", help="rows that compile in under a minute")
     parser.add_argument("--topology", default=",".join(TOPOLOGIES))
-    parser.add_argument("--lower", action="store_true", help="write ratios that are below their bounds as the new bounds")
+    parser.add_argument(
+        "--lower", action="store_true", help="write ratios that are below their bounds as the new bounds"
+    )
     options = parser.parse_args()
     bounds = json.loads(BOUNDS.read_text()) if BOUNDS.exists() else {}
-    print(f"{'row':14} {'topology':10} programs  {'cycles, ours':>14} {'JAX':>12}  " + " ".join(f"{c:>15}" for c in COLUMNS) + "   bound")
+    print(
+        f"{'row':14} {'topology':10} programs  {'cycles, ours':>14} {'JAX':>12}  "
+        + " ".join(f"{c:>15}" for c in COLUMNS)
+        + "   bound"
+    )
     above = 0
     for row in options.rows or (SHORT if options.short else models.ROWS):
         for topology in options.topology.split(","):
@@ -71,7 +79,9 @@ def main():
             above += is_above
             print(
                 f"{row:14} {topology:10} {len(programs):8}  {total['cycles']:14,.0f} {twin.cycles:12,.0f}  "
-                + " ".join(f"{ratios[c]:15.3f}" for c in COLUMNS) + f"   {bound:.3f}" + (" ABOVE" if is_above else ""),
+                + " ".join(f"{ratios[c]:15.3f}" for c in COLUMNS)
+                + f"   {bound:.3f}"
+                + (" ABOVE" if is_above else ""),
                 flush=True,
             )
     if options.lower:

@@ -7,4 +7,6 @@ SMALL_GPT = Size(layers=2, heads=4, width=128, vocabulary=512, block=128, batch=
 RESNET50 = Size(batch=64)
 DIGITS = Size(batch=64)
 ATTENTION = Size(batch=8, block=1024, width=768)
-LLAMA = Size(layers=4, width=2048, heads=32, kv_heads=8, head_dim=64, hidden=8192, vocabulary=32000, block=2048, batch=8)
+LLAMA = Size(
+    layers=4, width=2048, heads=32, kv_heads=8, head_dim=64, hidden=8192, vocabulary=32000, block=2048, batch=8
+)

@@ -1,6 +1,6 @@
 """Steps of one of the models, for the command that plans scripts:
 
-    python -m pytpu.aot benches/tpu_ratio/step.py --topology v5e:2x2,v6e:2x2 --markdown -- gpt2_bf16
+python -m pytpu.aot benches/tpu_ratio/step.py --topology v5e:2x2,v6e:2x2 --markdown -- gpt2_bf16
 """
 
 import pathlib

@@ -86,12 +86,18 @@ def gpt(size, dtype):
     matrix = lambda o, i: {"w": spec(o, i, dtype=dtype), "b": spec(o, dtype=dtype)}
     norm = lambda: {"w": spec(width, dtype=dtype), "b": spec(width, dtype=dtype)}
     block = lambda: {
-        "ln1": norm(), "qkv": matrix(3 * width, width), "proj": matrix(width, width),
-        "ln2": norm(), "up": matrix(4 * width, width), "down": matrix(width, 4 * width),
+        "ln1": norm(),
+        "qkv": matrix(3 * width, width),
+        "proj": matrix(width, width),
+        "ln2": norm(),
+        "up": matrix(4 * width, width),
+        "down": matrix(width, 4 * width),
     }
     params = {
-        "token": spec(vocabulary, width, dtype=dtype), "position": spec(size.block, width, dtype=dtype),
-        "blocks": [block() for _ in range(n)], "ln": norm(),
+        "token": spec(vocabulary, width, dtype=dtype),
+        "position": spec(size.block, width, dtype=dtype),
+        "blocks": [block() for _ in range(n)],
+        "ln": norm(),
     }
 
     def loss(p, x, y):
@@ -113,7 +119,9 @@ def gpt(size, dtype):
 
 
 def conv(x, w, stride=1, pad=0):
-    return lax.conv_general_dilated(x, w, (stride, stride), [(pad, pad)] * 2, dimension_numbers=("NCHW", "OIHW", "NCHW"))
+    return lax.conv_general_dilated(
+        x, w, (stride, stride), [(pad, pad)] * 2, dimension_numbers=("NCHW", "OIHW", "NCHW")
+    )
 
 
 def max_pool(x, window, stride, pad):
@@ -151,8 +159,12 @@ def resnet50():
     for stage, (width, count) in enumerate(zip((64, 128, 256, 512), (3, 4, 6, 3))):
         for i in range(count):
             q = {
-                "conv1": weight(width, channels, 1), "bn1": norm(width), "conv2": weight(width, width, 3), "bn2": norm(width),
-                "conv3": weight(4 * width, width, 1), "bn3": norm(4 * width),
+                "conv1": weight(width, channels, 1),
+                "bn1": norm(width),
+                "conv2": weight(width, width, 3),
+                "bn2": norm(width),
+                "conv3": weight(4 * width, width, 1),
+                "bn3": norm(4 * width),
             }
             running += [stats(width), stats(width), stats(4 * width)]
             if i == 0:
@@ -211,10 +223,22 @@ def llama_decode():
     width, heads, kv, d = size.width, size.heads, size.kv_heads, size.head_dim
     w = lambda *shape: spec(*shape, dtype=dtype)
     layer = lambda: {
-        "ln1": w(width), "q": w(heads * d, width), "k": w(kv * d, width), "v": w(kv * d, width), "o": w(width, heads * d),
-        "ln2": w(width), "gate": w(size.hidden, width), "up": w(size.hidden, width), "down": w(width, size.hidden),
+        "ln1": w(width),
+        "q": w(heads * d, width),
+        "k": w(kv * d, width),
+        "v": w(kv * d, width),
+        "o": w(width, heads * d),
+        "ln2": w(width),
+        "gate": w(size.hidden, width),
+        "up": w(size.hidden, width),
+        "down": w(width, size.hidden),
     }
-    params = {"token": w(size.vocabulary, width), "layers": [layer() for _ in range(size.layers)], "ln": w(width), "head": w(size.vocabulary, width)}
+    params = {
+        "token": w(size.vocabulary, width),
+        "layers": [layer() for _ in range(size.layers)],
+        "ln": w(width),
+        "head": w(size.vocabulary, width),
+    }
     cache = [{"k": w(size.batch, size.block, kv, d), "v": w(size.batch, size.block, kv, d)} for _ in range(size.layers)]
 
     def rms_norm(x, weight):
@@ -262,7 +286,9 @@ def text(row):
     make, precision = ROWS[row]
     with jax.default_matmul_precision(precision):
         step, args, donated = make()
-        lowered = jax.jit(step, donate_argnums=donated, keep_unused=True).trace(*args).lower(lowering_platforms=("tpu",))
+        lowered = (
+            jax.jit(step, donate_argnums=donated, keep_unused=True).trace(*args).lower(lowering_platforms=("tpu",))
+        )
     return lowered.as_text()
 
 

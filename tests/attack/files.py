@@ -31,15 +31,44 @@ OPCODES = (
     *(bytes([b]) for b in b"0121(aetRbosuQN})].\x88\x89\x81\x85\x86\x87\x8f\x90\x91\x92\x93\x94\x97\x98"),
     *(b"J" + struct.pack("<i", n) for n in (-1, 2**31 - 1, -(2**31))),
     *(b"\x8a" + bytes([len(d)]) + d for d in (b"", b"\xff" * 8, b"\0" * 8 + b"\1", b"\xff" * 7 + b"\x7f")),
-    *(b"c" + n.replace(b" ", b"\n") + b"\n" for n in (
-        b"torch Tensor", b"torch Size", b"torch device", b"torch._utils _rebuild_tensor_v2", b"torch._tensor _rebuild_from_type_v2",
-        b"torch._utils _rebuild_parameter_with_state", b"collections Counter", b"collections OrderedDict", b"__builtin__ set",
-        b"builtins bytearray", b"_codecs encode", b"builtins complex", b"torch float32", b"torch FloatStorage", b"torch.storage TypedStorage",
-        b"torch.nn.parameter Parameter", b"posix system", b"builtins eval",
-    )),
+    *(
+        b"c" + n.replace(b" ", b"\n") + b"\n"
+        for n in (
+            b"torch Tensor",
+            b"torch Size",
+            b"torch device",
+            b"torch._utils _rebuild_tensor_v2",
+            b"torch._tensor _rebuild_from_type_v2",
+            b"torch._utils _rebuild_parameter_with_state",
+            b"collections Counter",
+            b"collections OrderedDict",
+            b"__builtin__ set",
+            b"builtins bytearray",
+            b"_codecs encode",
+            b"builtins complex",
+            b"torch float32",
+            b"torch FloatStorage",
+            b"torch.storage TypedStorage",
+            b"torch.nn.parameter Parameter",
+            b"posix system",
+            b"builtins eval",
+        )
+    ),
     *(b"X" + struct.pack("<I", len(t)) + t for t in (b"cpu", b"tpu:7", b"storage", b"")),
-    b"G\x7f\xf0\0\0\0\0\0\0", b"C\2ab", b"icollections\nCounter\n", b"\x82\1", b"K\0", b"h\0", b"h\5", b"q\1", b"\x95" + b"\xff" * 8,
-    b"B\xff\xff\xff\x7f", b"\x8d" + b"\xff" * 8, b"\x96" + b"\xff" * 6 + b"\0\0", b"r\xff\xff\xff\0", b"j\xff\xff\xff\x7f",
+    b"G\x7f\xf0\0\0\0\0\0\0",
+    b"C\2ab",
+    b"icollections\nCounter\n",
+    b"\x82\1",
+    b"K\0",
+    b"h\0",
+    b"h\5",
+    b"q\1",
+    b"\x95" + b"\xff" * 8,
+    b"B\xff\xff\xff\x7f",
+    b"\x8d" + b"\xff" * 8,
+    b"\x96" + b"\xff" * 6 + b"\0\0",
+    b"r\xff\xff\xff\0",
+    b"j\xff\xff\xff\x7f",
 )
 
 
@@ -51,11 +80,22 @@ def make_seeds(folder=SEEDS):
     torch.manual_seed(0)
     base = torch.arange(24.0)
     tensors = {
-        "w": torch.randn(5, 7), "b": torch.arange(11), "h": torch.ones(3).to(torch.bfloat16), "v": base[3:9], "t": base.view(4, 6).t(),
-        "c": torch.ones(2, dtype=torch.complex64), "e": torch.zeros(0, 3), "z": torch.tensor(2.5, dtype=torch.float64),
+        "w": torch.randn(5, 7),
+        "b": torch.arange(11),
+        "h": torch.ones(3).to(torch.bfloat16),
+        "v": base[3:9],
+        "t": base.view(4, 6).t(),
+        "c": torch.ones(2, dtype=torch.complex64),
+        "e": torch.zeros(0, 3),
+        "z": torch.tensor(2.5, dtype=torch.float64),
         "m": torch.tensor([True, False]),
     }
-    mixed = {"a": [1, 2.5, "x", None, (True, b"ab")], "p": torch.nn.Parameter(torch.randn(3, 3)), "s": {1, 2}, "n": {"q": torch.ones(2, 2)}}
+    mixed = {
+        "a": [1, 2.5, "x", None, (True, b"ab")],
+        "p": torch.nn.Parameter(torch.randn(3, 3)),
+        "s": {1, 2},
+        "n": {"q": torch.ones(2, 2)},
+    }
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).state_dict()
     for name, made in (("tensors", tensors), ("mixed", mixed), ("module", module)):
         torch.save(made, folder / f"{name}.zip.pt")
@@ -104,7 +144,9 @@ def damaged(data, r, head=None):
             digits = [k for k in range(min(len(b), 3000)) if 48 <= b[k] <= 57]
             if digits:
                 k = r.choice(digits)
-                b[k : k + 1] = r.choice((b"9", b"-1", b"99999999999999999999", b"0", b"1e5", b"18446744073709551615", b"4294967296"))
+                b[k : k + 1] = r.choice(
+                    (b"9", b"-1", b"99999999999999999999", b"0", b"1e5", b"18446744073709551615", b"4294967296")
+                )
     return bytes(b)
 
 
@@ -200,16 +242,38 @@ def _fingerprint():
     import pytpu as torch
     from pytpu import serialization
 
-    classes = (torch.Tensor, torch.Size, torch.nn.Parameter, collections.Counter, collections.OrderedDict, torch.dtype, torch.device)
+    classes = (
+        torch.Tensor,
+        torch.Size,
+        torch.nn.Parameter,
+        collections.Counter,
+        collections.OrderedDict,
+        torch.dtype,
+        torch.device,
+    )
     functions = [f for f in serialization._SAFE.values() if hasattr(f, "__code__")]
     # Python adds names of slots to classes that are pickled.
-    state = [sorted((k, id(v)) for k, v in vars(c).items() if k != "__slotnames__" and not k.startswith("_abc")) for c in classes]
+    state = [
+        sorted((k, id(v)) for k, v in vars(c).items() if k != "__slotnames__" and not k.startswith("_abc"))
+        for c in classes
+    ]
     return state + [(id(f.__code__), f.__defaults__, f.__kwdefaults__, sorted(vars(f))) for f in functions]
 
 
 FORBIDDEN = (
-    "os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "exec", "compile", "os.remove", "os.rename", "socket.connect", "os.mkdir",
-    "ctypes.dlopen", "os.putenv", "os.chmod",
+    "os.system",
+    "subprocess.Popen",
+    "os.exec",
+    "os.posix_spawn",
+    "exec",
+    "compile",
+    "os.remove",
+    "os.rename",
+    "socket.connect",
+    "os.mkdir",
+    "ctypes.dlopen",
+    "os.putenv",
+    "os.chmod",
 )
 
 
@@ -243,7 +307,9 @@ class Watch:
                 self._watched = False
             _used(loaded)
         except Exception as error:
-            if isinstance(error, SystemError) or any(word in str(error) for word in ("internal error", "panick", "index out of bounds: the len")):
+            if isinstance(error, SystemError) or any(
+                word in str(error) for word in ("internal error", "panick", "index out of bounds: the len")
+            ):
                 found.append(f"internal error: {error}"[:300])
         except BaseException as error:
             found.append(f"{type(error).__name__}: {error}"[:300])

@@ -128,18 +128,35 @@ def _of_storages():
 def _of_sizes():
     double = b"G" + struct.pack(">d", 1.5)
     for name, arguments in {
-        "beyond by size": (0, (5,), (1,)), "beyond by offset": (4, (1,), (1,)), "offset -1": (-1, (1,), (1,)),
-        "offset -2**63": (-(2**63), (4,), (1,)), "size -1": (0, (-1,), (1,)), "stride -1": (3, (4,), (-1,)), "huge": (0, (2**62,), (1,)),
-        "overflow": (0, (2**32, 2**32), (2**32, 1)), "overflow of stride": (2**62, (2,), (2**62,)), "wrap": (2**61, (4,), (2**61,)),
-        "wrap of size": (0, (2**61 + 1,), (8,)), "wrap of offset": (2**64 - 4, (4,), (1,)), "empty beyond": (2**62, (0,), (1,)),
-        "empty huge": (0, (0, 2**62), (1, 2**62)), "nine dimensions": (0, (1,) * 9, (1,) * 9), "lengths differ": (0, (2, 2), (1,)),
-        "size is text": (0, text("ab"), numbers(1)), "offset is float": (double, (1,), (1,)), "offset is bool": (b"\x88", (1,), (1,)),
-        "size holds itself": (0, b"]q\x05h\x05ah\x05", numbers(1)), "stride 0": (0, (2**40,), (0,)),
+        "beyond by size": (0, (5,), (1,)),
+        "beyond by offset": (4, (1,), (1,)),
+        "offset -1": (-1, (1,), (1,)),
+        "offset -2**63": (-(2**63), (4,), (1,)),
+        "size -1": (0, (-1,), (1,)),
+        "stride -1": (3, (4,), (-1,)),
+        "huge": (0, (2**62,), (1,)),
+        "overflow": (0, (2**32, 2**32), (2**32, 1)),
+        "overflow of stride": (2**62, (2,), (2**62,)),
+        "wrap": (2**61, (4,), (2**61,)),
+        "wrap of size": (0, (2**61 + 1,), (8,)),
+        "wrap of offset": (2**64 - 4, (4,), (1,)),
+        "empty beyond": (2**62, (0,), (1,)),
+        "empty huge": (0, (0, 2**62), (1, 2**62)),
+        "nine dimensions": (0, (1,) * 9, (1,) * 9),
+        "lengths differ": (0, (2, 2), (1,)),
+        "size is text": (0, text("ab"), numbers(1)),
+        "offset is float": (double, (1,), (1,)),
+        "offset is bool": (b"\x88", (1,), (1,)),
+        "size holds itself": (0, b"]q\x05h\x05ah\x05", numbers(1)),
+        "stride 0": (0, (2**40,), (0,)),
         "strides 0": (0, (2**31, 2**31), (0, 0)),
     }.items():
         yield f"rebuild {name}", rebuilt(*arguments)
     yield "rebuild not a storage", REBUILD + group(number(5), number(0), numbers(1), numbers(1), b"\x89", b"}") + b"R"
-    yield "rebuild requires_grad text", REBUILD + group(storage(), number(0), numbers(4), numbers(1), text("x"), b"}") + b"R"
+    yield (
+        "rebuild requires_grad text",
+        REBUILD + group(storage(), number(0), numbers(4), numbers(1), text("x"), b"}") + b"R",
+    )
     yield "rebuild no arguments", REBUILD + b")R"
     yield "NEWOBJ_EX", REBUILD + b")}\x92"
 
@@ -154,9 +171,18 @@ def _of_types():
     yield "from_type kind set", made(REBUILD, SET, FOUR)
     tensor = REBUILD + FOUR + b"R"
     for name, value in (
-        ("__class__", named("torch", "Size")), ("__class__", named("collections", "Counter")), ("data", tensor), ("grad", tensor),
-        ("requires_grad", b"\x88"), ("__dict__", b"}"), ("grad_fn", b"N"), ("shape", numbers(9)), ("_backward_hooks", b"}"),
-        ("__torch_function__", ENCODE), ("__torch_function__", SET), ("numpy", named("builtins", "bytearray")),
+        ("__class__", named("torch", "Size")),
+        ("__class__", named("collections", "Counter")),
+        ("data", tensor),
+        ("grad", tensor),
+        ("requires_grad", b"\x88"),
+        ("__dict__", b"}"),
+        ("grad_fn", b"N"),
+        ("shape", numbers(9)),
+        ("_backward_hooks", b"}"),
+        ("__torch_function__", ENCODE),
+        ("__torch_function__", SET),
+        ("numpy", named("builtins", "bytearray")),
     ):
         what = value.split(b"\n")[1].decode() if value[:1] == b"c" else ""
         yield f"from_type slot {name} {what}".strip(), made(REBUILD, TENSOR, FOUR, slots(name, value))
@@ -164,18 +190,28 @@ def _of_types():
 
 
 def _of_build():
-    size, counter, ordered = named("torch", "Size"), named("collections", "Counter"), named("collections", "OrderedDict")
+    size, counter, ordered = (
+        named("torch", "Size"),
+        named("collections", "Counter"),
+        named("collections", "OrderedDict"),
+    )
     parameter = named("torch._utils", "_rebuild_parameter")
     tensor = REBUILD + FOUR + b"R"
     for name, target, state in (
-        ("Tensor class", TENSOR, slots("__add__", SET)), ("Tensor class attributes", TENSOR, attributes("foo", number(1))),
-        ("Counter class", counter, slots("update", SET)), ("OrderedDict class", ordered, slots("update", SET)),
-        ("Size class", size, slots("numel", SET)), ("function defaults", REBUILD, slots("__defaults__", numbers(1))),
-        ("function attributes", REBUILD, attributes("x", number(1))), ("function code", REBUILD, slots("__code__", number(1))),
+        ("Tensor class", TENSOR, slots("__add__", SET)),
+        ("Tensor class attributes", TENSOR, attributes("foo", number(1))),
+        ("Counter class", counter, slots("update", SET)),
+        ("OrderedDict class", ordered, slots("update", SET)),
+        ("Size class", size, slots("numel", SET)),
+        ("function defaults", REBUILD, slots("__defaults__", numbers(1))),
+        ("function attributes", REBUILD, attributes("x", number(1))),
+        ("function code", REBUILD, slots("__code__", number(1))),
         ("function kwdefaults", parameter, slots("__kwdefaults__", attributes("requires_grad", number(1)))),
-        ("dtype", named("torch", "float32"), slots("itemsize", number(1))), ("storage", storage(), slots("tensor", tensor)),
+        ("dtype", named("torch", "float32"), slots("itemsize", number(1))),
+        ("storage", storage(), slots("tensor", tensor)),
         ("device", named("torch", "device") + group(text("cpu")) + b"R", slots("type", text("x"))),
-        ("tensor", tensor, slots("data", tensor)), ("tensor by set_", tensor, numbers(1, 2, 3)),
+        ("tensor", tensor, slots("data", tensor)),
+        ("tensor by set_", tensor, numbers(1, 2, 3)),
         ("OrderedDict", ordered + b")R", attributes("update", SET)),
     ):
         yield f"BUILD {name}", target + state + b"b"

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-PROGRAM = '''
+PROGRAM = """
 import gc, io, multiprocessing, signal, sys, time
 # A shell that runs this in the background ignores the signal, and its children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -94,7 +94,7 @@ deadline = time.time() + 10
 while multiprocessing.active_children() and time.time() < deadline:
     time.sleep(0.05)
 print("works", len(multiprocessing.active_children()), flush=True)
-'''
+"""
 # Seconds after which a process counts as hanging.
 LIMIT = 120
 KINDS = ["compile_programs", "train_on_tpu", "backward_on_cpu", "load_with_workers", "save_and_load", "decompose"]
@@ -103,8 +103,12 @@ KINDS = ["compile_programs", "train_on_tpu", "backward_on_cpu", "load_with_worke
 def interrupt(kind, delay, whole_group):
     """Interrupt one process after `delay` seconds of work. Return what went wrong, or None, and the seconds it took to react."""
     process = subprocess.Popen(
-        [sys.executable, "-X", "faulthandler", "-c", PROGRAM, kind], text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "TORCHTPU_CACHE": "0"},
+        [sys.executable, "-X", "faulthandler", "-c", PROGRAM, kind],
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TORCHTPU_CACHE": "0"},
     )
     killed = threading.Event()
 

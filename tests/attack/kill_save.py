@@ -93,7 +93,9 @@ def full_disk(how, folder):
         output = save(how, path, 2, 100_000, limit)
         assert output.startswith("refused"), output
         lost += not _is_whole(how, path, {1.0})
-    assert not [name for name in os.listdir(folder) if name.startswith(f".{how}.full.")], "a save that failed leaves nothing behind"
+    assert not [name for name in os.listdir(folder) if name.startswith(f".{how}.full.")], (
+        "a save that failed leaves nothing behind"
+    )
     return int(lost > 0)
 
 

@@ -37,15 +37,61 @@ SPECIAL_METHODS_LEFT_OUT = set(
     __sizeof__""".split()
 )
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
-DTYPES = FLOATS[:1] * 4 + FLOATS + [torch.int64] * 3 + [
-    torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
-]
+DTYPES = (
+    FLOATS[:1] * 4
+    + FLOATS
+    + [torch.int64] * 3
+    + [
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+        torch.complex64,
+        torch.complex128,
+    ]
+)
 HUGE = [2**31 - 1, 2**31, 2**32, 2**40, 2**62, 2**63 - 1, -(2**63), -(2**31), 10**9, 2**63, 2**64, 10**30]
 NUMBERS = [0.0, 1.0, -1.0, 0.5, 2.5, 1e308, 1e-320, float("nan"), float("inf"), -float("inf"), 1 + 1j, True, 2**63 - 1]
 TEXTS = [
-    "", "mean", "sum", "none", "floor", "trunc", "constant", "reflect", "replicate", "circular", "nearest", "bilinear", "bicubic",
-    "fro", "nuc", "reduced", "complete", "U", "L", "left", "right", "amax", "prod", "linear", "tanh", "ij", "ij,jk->ik", "...i,...i->...",
-    "ii->i", "ortho", "cpu", "cpu:7", "tpu:7", "meta", "\x00", "é", "\ud800", "x" * 1000,
+    "",
+    "mean",
+    "sum",
+    "none",
+    "floor",
+    "trunc",
+    "constant",
+    "reflect",
+    "replicate",
+    "circular",
+    "nearest",
+    "bilinear",
+    "bicubic",
+    "fro",
+    "nuc",
+    "reduced",
+    "complete",
+    "U",
+    "L",
+    "left",
+    "right",
+    "amax",
+    "prod",
+    "linear",
+    "tanh",
+    "ij",
+    "ij,jk->ik",
+    "...i,...i->...",
+    "ii->i",
+    "ortho",
+    "cpu",
+    "cpu:7",
+    "tpu:7",
+    "meta",
+    "\x00",
+    "é",
+    "\ud800",
+    "x" * 1000,
 ]
 INTERNAL = re.compile(
     r"PanicException|internal error, please|unreachable|index out of bounds|Option::unwrap|Result::unwrap|attempt to |range end index|"
@@ -72,8 +118,13 @@ class Odd:
 def callables():
     """Every public callable of the places where users look, by place and name."""
     places = {
-        "torch": torch, "Tensor": torch.Tensor, "functional": torch.nn.functional, "linalg": torch.linalg, "fft": torch.fft,
-        "special": torch.special, "ops": torch._C._ops,
+        "torch": torch,
+        "Tensor": torch.Tensor,
+        "functional": torch.nn.functional,
+        "linalg": torch.linalg,
+        "fft": torch.fft,
+        "special": torch.special,
+        "ops": torch._C._ops,
     }
     found = []
     for place, module in places.items():
@@ -117,7 +168,9 @@ class Arguments:
         if dtype.is_floating_point or dtype.is_complex:
             values = generator.standard_normal(shape)
             if rng.random() < 0.15:
-                values = np.where(generator.random(shape) < 0.3, rng.choice([np.nan, np.inf, -np.inf, 0.0, 1e300, 1e-310]), values)
+                values = np.where(
+                    generator.random(shape) < 0.3, rng.choice([np.nan, np.inf, -np.inf, 0.0, 1e300, 1e-310]), values
+                )
         elif dtype is torch.bool or rng.random() < 0.85:
             values = generator.integers(0, 4, shape)
         else:
@@ -151,8 +204,21 @@ class Arguments:
         if p < 0.77:
             return rng.choice(DTYPES)
         if p < 0.83:
-            odd = [object(), {}, b"abc", 10**400, range(3), lambda *a: None, slice(None), np.zeros((2, 2)), np.array(["a"]), Odd(2)]
-            return rng.choice(odd + [Odd(None), Odd(2**70), torch.Size([1, 2]), iter([]), torch.device("meta"), torch.channels_last])
+            odd = [
+                object(),
+                {},
+                b"abc",
+                10**400,
+                range(3),
+                lambda *a: None,
+                slice(None),
+                np.zeros((2, 2)),
+                np.array(["a"]),
+                Odd(2),
+            ]
+            return rng.choice(
+                odd + [Odd(None), Odd(2**70), torch.Size([1, 2]), iter([]), torch.device("meta"), torch.channels_last]
+            )
         if depth < 3:
             return rng.choice([list, tuple])(self.anything(depth + 1) for _ in range(rng.choice([0, 1, 2, 3, 9])))
         return [self.integer() for _ in range(rng.choice([1, 2, 9]))]
@@ -169,17 +235,29 @@ class Arguments:
             if self.last is not None and rng.random() < 0.35:
                 return self.last
             like = self.last is not None and rng.random() < 0.4
-            self.last = self.tensor(list(self.last.shape), self.last.dtype if rng.random() < 0.6 else None) if like else self.tensor()
+            self.last = (
+                self.tensor(list(self.last.shape), self.last.dtype if rng.random() < 0.6 else None)
+                if like
+                else self.tensor()
+            )
             return self.last
         if text.startswith("Tensor"):
             return [self.of_type("Tensor") for _ in range(rng.choice([0, 1, 2, 2, 3]))]
         if re.match(r"(Sym)?[iI]nt\[", text):
             size = re.search(r"\[(\d*)\]", text).group(1)
-            return [self.integer() for _ in range(int(size) if size and rng.random() < 0.85 else rng.choice([0, 1, 2, 3, 9]))]
+            return [
+                self.integer()
+                for _ in range(int(size) if size and rng.random() < 0.85 else rng.choice([0, 1, 2, 3, 9]))
+            ]
         simple = {
-            "int": self.integer, "SymInt": self.integer, "bool": lambda: rng.random() < 0.5, "str": lambda: rng.choice(TEXTS),
-            "float": lambda: rng.choice(NUMBERS[:10]), "Scalar": lambda: rng.choice(NUMBERS + HUGE[:6]),
-            "ScalarType": lambda: rng.choice(DTYPES), "Device": lambda: rng.choice(["cpu", self.device, torch.device("meta")]),
+            "int": self.integer,
+            "SymInt": self.integer,
+            "bool": lambda: rng.random() < 0.5,
+            "str": lambda: rng.choice(TEXTS),
+            "float": lambda: rng.choice(NUMBERS[:10]),
+            "Scalar": lambda: rng.choice(NUMBERS + HUGE[:6]),
+            "ScalarType": lambda: rng.choice(DTYPES),
+            "Device": lambda: rng.choice(["cpu", self.device, torch.device("meta")]),
             "float[]": lambda: [rng.choice(NUMBERS[:10]) for _ in range(rng.choice([1, 2, 3]))],
             "Scalar[]": lambda: [rng.choice(NUMBERS) for _ in range(2)],
         }
@@ -224,7 +302,9 @@ def make_call(functions, seed, index, device):
         if place == "Tensor" or rng.random() < 0.6:
             args[:1] = [arguments.tensor()]
         for _ in range(rng.choice([0, 0, 0, 1, 2])):
-            keywords[rng.choice(["dim", "out", "dtype", "keepdim", "reduction", "mode", "size", "p", "weight"])] = arguments.anything()
+            keywords[rng.choice(["dim", "out", "dtype", "keepdim", "reduction", "mode", "size", "p", "weight"])] = (
+                arguments.anything()
+            )
     return place, name, function, args, keywords, rng.random() < 0.3
 
 
@@ -300,8 +380,14 @@ def run_piece(seed, start, count, device, folder, end):
     command = [sys.executable, __file__, "--worker", str(seed), str(start), str(count), device, str(log)]
     log.touch()
     process = subprocess.Popen(
-        command, preexec_fn=limits, env={**os.environ, "TORCHTPU_CACHE": "0"}, cwd=folder, start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command,
+        preexec_fn=limits,
+        env={**os.environ, "TORCHTPU_CACHE": "0"},
+        cwd=folder,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     size, since, outcome = 0, time.time(), None
     while process.poll() is None and outcome is None:
@@ -359,7 +445,13 @@ def main():
         seed, index, device = int(args.repeat[0]), int(args.repeat[1]), args.repeat[2]
         functions = callables()
         place, name, _, call_args, keywords, run_backward = make_call(functions, seed, index, device)
-        print(f"{place}.{name}", describe(call_args), {k: describe(v) for k, v in keywords.items()}, "backward" * run_backward, flush=True)
+        print(
+            f"{place}.{name}",
+            describe(call_args),
+            {k: describe(v) for k, v in keywords.items()},
+            "backward" * run_backward,
+            flush=True,
+        )
         print(run_call(functions, seed, index, device))
         return 0
     total, findings = attack(args.seconds, args.seed, args.devices.split(","))

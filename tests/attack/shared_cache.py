@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-PROGRAM = '''
+PROGRAM = """
 import random, sys
 import pytpu as torch
 
@@ -28,7 +28,7 @@ for _ in range(int(sys.argv[2])):
     if not torch.allclose(got, want):
         sys.exit(f"{n}: {got} instead of {want}")
 print("right")
-'''
+"""
 TIMEOUT_SECONDS = 120
 
 
@@ -40,8 +40,11 @@ def environment(folder, limit_bytes):
 
 def start(folder, seed, count=8, limit_bytes=2 << 30):
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(seed), str(count)], env=environment(folder, limit_bytes), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-c", PROGRAM, str(seed), str(count)],
+        env=environment(folder, limit_bytes),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -111,7 +114,17 @@ def damage(path, kind, rng):
         path.chmod(0o666 if kind == "writable by others" else 0o600)
 
 
-DAMAGES = ["flipped bit", "cut", "zeros", "empty", "folder", "pipe", "endless file", "link to itself", "writable by others"]
+DAMAGES = [
+    "flipped bit",
+    "cut",
+    "zeros",
+    "empty",
+    "folder",
+    "pipe",
+    "endless file",
+    "link to itself",
+    "writable by others",
+]
 
 
 def run_with_damage(folder, rng):

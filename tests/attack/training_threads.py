@@ -1,6 +1,6 @@
 """16 threads train at once on both devices. Each result must be the one that the same training gives alone, to the bit.
 
-    python tests/attack/training_threads.py --seconds 30
+python tests/attack/training_threads.py --seconds 30
 """
 
 import argparse

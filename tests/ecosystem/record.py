@@ -27,7 +27,11 @@ def numbers(name, threads):
         env = environment(pathlib.Path(home)) | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         run = subprocess.run(
             [sys.executable, str(libraries.program(name)), "--device", "cpu"],
-            env=env, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=env,
+            cwd=home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     if run.returncode:
         sys.exit(f"{name} fails on real torch:\n{run.stderr}")
@@ -40,7 +44,8 @@ def main():
     for name in sys.argv[1:] or libraries.LIBRARIES:
         first, second = numbers(name, 1), numbers(name, 2)
         chaotic = [
-            key for key, number in first["numbers"].items()
+            key
+            for key, number in first["numbers"].items()
             if key not in first["less_exact"] and differs(second["numbers"][key], number, 5e-6)
         ]
         if chaotic:

@@ -71,7 +71,9 @@ def prepare(folder, lines):
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     site = subprocess.run(
         [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        check=True, stdout=subprocess.PIPE, text=True,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     ).stdout.strip()
     stamp = folder / "installed" / hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
     if not stamp.exists():
@@ -97,7 +99,11 @@ def catches(path):
     """Return the lines of a program that catch errors."""
     nodes = ast.walk(ast.parse(path.read_text()))
     caught = (ast.Try, ast.TryStar) if hasattr(ast, "TryStar") else (ast.Try,)
-    return [node.lineno for node in nodes if isinstance(node, caught) or "suppress" in (getattr(node, "id", ""), getattr(node, "attr", ""))]
+    return [
+        node.lineno
+        for node in nodes
+        if isinstance(node, caught) or "suppress" in (getattr(node, "id", ""), getattr(node, "attr", ""))
+    ]
 
 
 def compare(found, wanted, device):
@@ -129,8 +135,14 @@ def run(python, name, device, shown=False):
         command = [str(python), "-m", "pytpu", str(program), "--device", device]
         try:
             done = subprocess.run(
-                command, env=env, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                errors="replace", timeout=SECONDS[device],
+                command,
+                env=env,
+                cwd=home,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                timeout=SECONDS[device],
             )
         except subprocess.TimeoutExpired:
             return f"no end after {SECONDS[device]} s", SECONDS[device]

@@ -62,8 +62,13 @@ def main():
             program = FOLDER / "documentation" / f"use_{name}.py"
             for way, command in {"own": [program], "spawned": [FOLDER / "documentation" / "spawn.py", program]}.items():
                 done = subprocess.run(
-                    [str(python), *map(str, command)], env=env, cwd=scratch, timeout=600,
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    [str(python), *map(str, command)],
+                    env=env,
+                    cwd=scratch,
+                    timeout=600,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
                 )
                 right = done.returncode == 0 and done.stdout.splitlines() == wanted
                 passed, failed = passed + right, failed + (not right)

@@ -37,14 +37,19 @@ def attention():
         for b, h, kv, l, s, e, ev in SHAPES:
             g = torch.randn(b, h, l, ev).to(dtype)
             masks = {
-                "none": None, "causal": None, "trained": torch.randn(l, s), "added": torch.randn(b, 1, l, s),
-                "seen": torch.rand(b, h, l, s) > 0.3, "keys": torch.rand(1, 1, 1, s) > 0.3,
+                "none": None,
+                "causal": None,
+                "trained": torch.randn(l, s),
+                "added": torch.randn(b, 1, l, s),
+                "seen": torch.rand(b, h, l, s) > 0.3,
+                "keys": torch.rand(1, 1, 1, s) > 0.3,
             }
             masks["seen"][0, 0, 0] = False  # a row that sees nothing
             for rows_first in (False, True):
                 lay = lambda n, m, d: torch.randn(*((b, m, n, d) if rows_first else (b, n, m, d)))
                 inputs = [lay(h, l, e), lay(kv, s, e), lay(kv, s, ev)]
                 for name, mask in masks.items():
+
                     def run(device, wide):
                         x = leaves(inputs, dtype, wide, device)
                         m = mask
@@ -54,7 +59,9 @@ def attention():
                         elif m is not None:
                             m = m.to(device)
                         q, k, v = (t.transpose(1, 2) for t in x) if rows_first else x
-                        y = F.scaled_dot_product_attention(q, k, v, attn_mask=m, is_causal=name == "causal", enable_gqa=h != kv)
+                        y = F.scaled_dot_product_attention(
+                            q, k, v, attn_mask=m, is_causal=name == "causal", enable_gqa=h != kv
+                        )
                         y.backward(g.to(y.dtype).to(device))
                         return [y.detach(), *(t.grad for t in x), *([m.grad] if name == "trained" else [])]
 
@@ -68,7 +75,11 @@ def dropout():
         q, k = (torch.randn(2, 3, 16, 8).to(dtype) for _ in range(2))
         v = torch.eye(16).expand(2, 3, 16, 16).to(dtype)
         want = 2 * F.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=True)
-        got = F.scaled_dot_product_attention(*(t.to("tpu") for t in (q, k, v)), dropout_p=0.5, is_causal=True).cpu().float()
+        got = (
+            F.scaled_dot_product_attention(*(t.to("tpu") for t in (q, k, v)), dropout_p=0.5, is_causal=True)
+            .cpu()
+            .float()
+        )
         kept = got != 0
         assert 0.3 < (kept.sum() / (want != 0).sum()).item() < 0.7
         check([got], [torch.where(kept, want, 0.0)], dtype, ("dropout", dtype))
@@ -80,6 +91,7 @@ def batch_norm():
     for dtype in TOLERANCE:
         for training in (True, False):
             for affine in (True, False):
+
                 def run(device, wide):
                     inputs = leaves([x, w, b] if affine else [x], dtype, wide, device)
                     mean, var = torch.zeros(6).to(device), torch.ones(6).to(device)
@@ -90,8 +102,12 @@ def batch_norm():
                 check(run("tpu", False), run("cpu", True), dtype, (dtype, training, affine))
     # Two passes keep the variance of float32 beside a large mean.
     x = torch.randn(8, 2, 9) + 1000
-    check([F.batch_norm(x.to("tpu"), None, None, training=True)], [F.batch_norm(x.double(), None, None, training=True) + 0.0],
-          torch.float16, "large mean")
+    check(
+        [F.batch_norm(x.to("tpu"), None, None, training=True)],
+        [F.batch_norm(x.double(), None, None, training=True) + 0.0],
+        torch.float16,
+        "large mean",
+    )
 
 
 def cross_entropy():
@@ -100,6 +116,7 @@ def cross_entropy():
     for weight in (None, weights):
         for smoothing in (0.0, 0.1):
             for reduction in ("mean", "sum", "none"):
+
                 def run(device):
                     (x,) = leaves([scores], torch.float32, True, device)
                     w = None if weight is None else weight.to(device)
@@ -133,7 +150,11 @@ def network():
     def losses(device):
         torch.manual_seed(0)
         model = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 5)
+            torch.nn.Conv2d(1, 4, 3, padding=1),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.Linear(64, 5),
         ).to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         x, y = torch.randn(8, 1, 4, 4), torch.randint(0, 5, (8,))
@@ -152,15 +173,29 @@ def network():
     assert abs(total - total_got) < 1e-3 and all(abs(a - b) < 1e-3 for a, b in zip(buffers, buffers_got))
 
 
-@pytest.mark.parametrize("function", [attention, dropout, batch_norm, cross_entropy, differentiated_twice, network], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [attention, dropout, batch_norm, cross_entropy, differentiated_twice, network], ids=lambda f: f.__name__
+)
 def test_accelerator_lowering_equals_cpu(function, tmp_path):
-    environment = {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_LOWERINGS": "accelerator", "TORCHTPU_DUMP_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, __file__, function.__name__], env=environment, capture_output=True, text=True)
+    environment = {
+        **os.environ,
+        "TORCHTPU_CACHE": "0",
+        "TORCHTPU_LOWERINGS": "accelerator",
+        "TORCHTPU_DUMP_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, __file__, function.__name__], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     texts = [path.read_text() for path in tmp_path.glob("*.mlir")]
     assert texts and not any("torchtpu.kernel" in text for text in texts)
     if function is attention:
-        assert any("bf16>) -> tensor" in line and line.rstrip().endswith("xf32>") for t in texts for line in t.splitlines() if "dot_general" in line)
+        assert any(
+            "bf16>) -> tensor" in line and line.rstrip().endswith("xf32>")
+            for t in texts
+            for line in t.splitlines()
+            if "dot_general" in line
+        )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,9 @@ def test_outputs_gradients_and_predictions_are_those_of_all_log_probabilities(cu
     assert 0 < rare.sum().item() < 20
     assert torch.equal(predicted[~rare], head[~rare])
     assert torch.equal(predicted[rare], every.argmax(1)[rare])
-    assert torch.equal(layer.predict(x[rare]), predicted[rare]) and torch.equal(layer.predict(x[~rare]), predicted[~rare])
+    assert torch.equal(layer.predict(x[rare]), predicted[rare]) and torch.equal(
+        layer.predict(x[~rare]), predicted[~rare]
+    )
 
 
 def test_a_cluster_without_targets_gets_no_gradient(device):

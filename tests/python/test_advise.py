@@ -29,8 +29,12 @@ def advise(folder, script, *arguments, **env):
     (folder / "train.py").write_text(script)
     env = {**os.environ, "TORCHTPU_PJRT_PLUGIN": "/nonexistent/plugin.so", **env}
     return subprocess.run(
-        [sys.executable, "-m", "pytpu.advise", "train.py", "--json", "out.json", *arguments], capture_output=True, text=True, env=env,
-        cwd=folder, timeout=1200,
+        [sys.executable, "-m", "pytpu.advise", "train.py", "--json", "out.json", *arguments],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=folder,
+        timeout=1200,
     )
 
 
@@ -77,7 +81,8 @@ def test_heads_of_64_are_compared_with_heads_of_128(transformer):
     assert advice["what"] == "attention, 2 times: 2 heads of 64" and advice["change"] == "1 head of 128"
     costs = Costs(V5E)
     before, after = (
-        costs.of(Attention(2, 128, 128, heads, heads, d, "bfloat16", is_causal=True, has_gradient=True)) for heads, d in ((2, 64), (1, 128))
+        costs.of(Attention(2, 128, 128, heads, heads, d, "bfloat16", is_causal=True, has_gradient=True))
+        for heads, d in ((2, 64), (1, 128))
     )
     assert (advice["before"], advice["after"]) in [(before.cycles, after.cycles), (before.seconds, after.seconds)]
     assert advice["share"] == pytest.approx(2 * (before.seconds - after.seconds) / step["seconds"])
@@ -104,7 +109,10 @@ def test_a_read_inside_of_a_step_divides_it(transformer):
 def test_gradients_that_are_results_are_named_with_both_lines(transformer):
     folder, text, _, rules = transformer
     (advice,) = rules["gradients"]
-    assert advice["places"] == [place(folder, TRANSFORMER, "optimizer.step()"), place(folder, TRANSFORMER, "optimizer.zero_grad()")]
+    assert advice["places"] == [
+        place(folder, TRANSFORMER, "optimizer.step()"),
+        place(folder, TRANSFORMER, "optimizer.zero_grad()"),
+    ]
     parameters = 2 * (1001 * 128) + 2 * (4 * 128 * 128 + 4 * 128)
     assert advice["what"].startswith(_advice._bytes(2 * parameters))
     assert "channels_last" not in text and "float32" not in rules
@@ -116,7 +124,12 @@ def test_small_advice_is_shown_on_request_only(transformer, tmp_path):
     _, rules = found(tmp_path)
     shown = [a for advice in rules.values() for a in advice]
     assert shown and all(a["rule"] == "reads" or max(a["share"], a["memory_share"]) >= 0.01 for a in shown)
-    small = [a for advice in all_rules.values() for a in advice if a["rule"] != "reads" and max(a["share"], a["memory_share"]) < 0.01]
+    small = [
+        a
+        for advice in all_rules.values()
+        for a in advice
+        if a["rule"] != "reads" and max(a["share"], a["memory_share"]) < 0.01
+    ]
     assert small and not {(a["rule"], a["change"]) for a in small} & {(a["rule"], a["change"]) for a in shown}
 
 
@@ -143,9 +156,21 @@ def test_channels_of_a_small_network(tmp_path):
     assert advice["change"] == "16 to 128 channels" and advice["unit"] == "cycles"
     costs = Costs(V5E)
     before, after = (
-        costs.of(Convolution(
-            8, 16, (16, 16), n, (3, 3), "bfloat16", stride=(1, 1), padding=(1, 1), dilation=(1, 1), gradients=(True, True)
-        )) for n in (130, 128)
+        costs.of(
+            Convolution(
+                8,
+                16,
+                (16, 16),
+                n,
+                (3, 3),
+                "bfloat16",
+                stride=(1, 1),
+                padding=(1, 1),
+                dilation=(1, 1),
+                gradients=(True, True),
+            )
+        )
+        for n in (130, 128)
     )
     assert (advice["before"], advice["after"]) == (before.cycles, after.cycles) and before.cycles > after.cycles
     assert advice["share"] == pytest.approx((before.seconds - after.seconds) / step["seconds"])
@@ -169,7 +194,8 @@ def test_float32_products_run_again_with_fewer_passes(tmp_path):
     assert out.returncode == 0, out.stderr
     step, rules = found(tmp_path)
     assert {a["change"] for a in rules["float32"]} == {
-        'torch.set_float32_matmul_precision("high"), 3 passes', 'torch.set_float32_matmul_precision("medium"), 1 pass'
+        'torch.set_float32_matmul_precision("high"), 3 passes',
+        'torch.set_float32_matmul_precision("medium"), 1 pass',
     }
     for advice in rules["float32"]:
         assert advice["places"] == [place(tmp_path, LINEAR, "model(x)")]
@@ -199,8 +225,10 @@ def test_the_largest_batch_is_found_by_compiling(tmp_path):
     (advice,) = found(tmp_path)[1]["batch"]
     assert re.match(r"a batch of 64 takes \d+ % of HBM", advice["what"])
     exact = re.match(r"The largest that fits is (\d+)", advice["change"])
-    low, high = (int(exact[1]), int(exact[1]) + 1) if exact else map(
-        int, re.match(r"One of (\d+) fits, one of (\d+) does not", advice["change"]).groups()
+    low, high = (
+        (int(exact[1]), int(exact[1]) + 1)
+        if exact
+        else map(int, re.match(r"One of (\d+) fits, one of (\d+) does not", advice["change"]).groups())
     )
     assert 64 < low < high <= 1.2 * low
     assert does_fit(low) and not does_fit(high)
@@ -263,8 +291,13 @@ def test_the_command_says_what_is_wrong(tmp_path):
 
 def test_a_script_from_the_standard_input_runs_in_each_trial(tmp_path):
     out = subprocess.run(
-        [sys.executable, "-m", "pytpu.advise", "-", "--no-batch", "--all"], input=LINEAR, capture_output=True, text=True, cwd=tmp_path,
-        env={**os.environ, "TORCHTPU_PJRT_PLUGIN": "/nonexistent/plugin.so"}, timeout=600,
+        [sys.executable, "-m", "pytpu.advise", "-", "--no-batch", "--all"],
+        input=LINEAR,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "TORCHTPU_PJRT_PLUGIN": "/nonexistent/plugin.so"},
+        timeout=600,
     )
     assert out.returncode == 0 and "float32 products run in 6 passes" in out.stdout, out.stdout + out.stderr
 

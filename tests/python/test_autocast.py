@@ -236,7 +236,10 @@ def test_losses_are_in_full(name, device):
 
 
 def test_what_is_not_here_is_said():
-    for name, text in (("cuda", "^CUDA is not available .* Disabling autocast.$"), ("mps", "device_type of 'mps'.*Disabling")):
+    for name, text in (
+        ("cuda", "^CUDA is not available .* Disabling autocast.$"),
+        ("mps", "device_type of 'mps'.*Disabling"),
+    ):
         with pytest.warns(UserWarning, match=text):
             block = torch.autocast(name, dtype=torch.float16)
         x = torch.ones(2, 2)
@@ -300,7 +303,11 @@ def test_steps_with_infinities_are_left_out(device):
     assert values == [0.875, 0.875, 0.75, 0.625, 0.625, 0.5]
     state = scaler.state_dict()
     assert state == {
-        "scale": 4.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2, "_growth_tracker": 1
+        "scale": 4.0,
+        "growth_factor": 2.0,
+        "backoff_factor": 0.5,
+        "growth_interval": 2,
+        "_growth_tracker": 1,
     }
     other = torch.amp.GradScaler(device)
     other.load_state_dict(state)

@@ -75,10 +75,25 @@ def function(forward, backward):
 @pytest.mark.parametrize(
     "forward, backward, error, text",
     [
-        (lambda ctx, a: ctx.save_for_backward(a, 3), None, TypeError, "can only save variables, but argument 1 is of type int"),
+        (
+            lambda ctx, a: ctx.save_for_backward(a, 3),
+            None,
+            TypeError,
+            "can only save variables, but argument 1 is of type int",
+        ),
         (lambda ctx, a: (ctx.mark_dirty(torch.ones(1)), a * 1)[1], None, RuntimeError, "Some elements marked as dirty"),
-        (lambda ctx, a: a * 1, lambda ctx, g: (g, g), RuntimeError, r"incorrect number of gradients \(expected 1, got 2\)"),
-        (lambda ctx, a: a * 1, lambda ctx, g: torch.ones(7).double(), RuntimeError, r"invalid gradient at index 0 - got \[7\]"),
+        (
+            lambda ctx, a: a * 1,
+            lambda ctx, g: (g, g),
+            RuntimeError,
+            r"incorrect number of gradients \(expected 1, got 2\)",
+        ),
+        (
+            lambda ctx, a: a * 1,
+            lambda ctx, g: torch.ones(7).double(),
+            RuntimeError,
+            r"invalid gradient at index 0 - got \[7\]",
+        ),
         (lambda ctx, a: a * 1, lambda ctx, g: 3, RuntimeError, r"expected Variable or None \(got int\)"),
         (lambda ctx, a: a * 1, Function.backward, NotImplementedError, "either the backward or vjp method"),
     ],
@@ -322,7 +337,10 @@ def test_mistakes_in_saved_tensor_hooks():
     with pytest.raises(TypeError, match="expected to be a Tensor but got result of type int"):
         y.backward()
     z = x * 1
-    with graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t), pytest.raises(RuntimeError, match="modifying its input"):
+    with (
+        graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t),
+        pytest.raises(RuntimeError, match="modifying its input"),
+    ):
         z * z
     with graph.disable_saved_tensors_hooks("none here"), pytest.raises(RuntimeError, match="none here"):
         with graph.saved_tensors_hooks(boom, boom):

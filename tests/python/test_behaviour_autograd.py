@@ -186,8 +186,12 @@ def test_affine_grid_can_be_differentiated_twice_over(device):
     grid.backward(torch.ones_like(grid))
     assert torch.allclose(theta.grad, 2 * first)
     for align in (False, True):
-        assert torch.autograd.gradcheck(lambda t: torch.nn.functional.affine_grid(t, [1, 1, 2, 3], align_corners=align), theta)
-        assert torch.autograd.gradgradcheck(lambda t: torch.nn.functional.affine_grid(t, [1, 1, 2, 3], align_corners=align), theta)
+        assert torch.autograd.gradcheck(
+            lambda t: torch.nn.functional.affine_grid(t, [1, 1, 2, 3], align_corners=align), theta
+        )
+        assert torch.autograd.gradgradcheck(
+            lambda t: torch.nn.functional.affine_grid(t, [1, 1, 2, 3], align_corners=align), theta
+        )
 
 
 @pytest.mark.parametrize("fast", [False, True])
@@ -317,5 +321,9 @@ def test_hooks_before_a_step_of_two_results_get_two_gradients():
     var.grad_fn.register_prehook(lambda g: got.append(len(g)))
     (var + mean).sum().backward()
     assert got == [2]
-    for f in (lambda x: torch.var_mean(x, 0), lambda x: torch.var_mean(x, (0, 1), correction=0), lambda x: torch.var_mean(x, 1, keepdim=True)):
+    for f in (
+        lambda x: torch.var_mean(x, 0),
+        lambda x: torch.var_mean(x, (0, 1), correction=0),
+        lambda x: torch.var_mean(x, 1, keepdim=True),
+    ):
         assert torch.autograd.gradcheck(f, x) and torch.autograd.gradgradcheck(f, x)

@@ -255,7 +255,9 @@ def test_a_meta_number_is_formatted_as_a_tensor():
 
 
 def test_storage_of_another_dtype_is_refused():
-    with pytest.raises(RuntimeError, match="Expected a Storage of type float or an UntypedStorage, but got type Double"):
+    with pytest.raises(
+        RuntimeError, match="Expected a Storage of type float or an UntypedStorage, but got type Double"
+    ):
         torch.ones(2).set_(torch.ones(2, dtype=torch.float64).storage())
     with pytest.raises(RuntimeError, match="Could not set tensor of type double to a tensor of type float"):
         torch.ones(2).set_(torch.ones(2, dtype=torch.float64))

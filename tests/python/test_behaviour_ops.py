@@ -54,7 +54,12 @@ def test_numbers_between_tensors_are_called_deprecated_once():
 
 
 def test_numbers_elsewhere_are_refused_as_before():
-    for call in (lambda: X.add(X, 0.5), lambda: torch.true_divide(X, 0.5, X), lambda: torch.addmm(M, M, M, 2), lambda: torch.add(X, 1, 2, X)):
+    for call in (
+        lambda: X.add(X, 0.5),
+        lambda: torch.true_divide(X, 0.5, X),
+        lambda: torch.addmm(M, M, M, 2),
+        lambda: torch.add(X, 1, 2, X),
+    ):
         with pytest.raises(TypeError):
             call()
 
@@ -106,7 +111,12 @@ def test_search_sees_negated_values(device):
     rows = torch.tensor([-3.0, -2, 0, 2, 3], device=device)
     for f in (lambda v: torch.searchsorted(rows, v), lambda v: torch.bucketize(v, rows)):
         assert f(n).tolist() == f(n.clone()).tolist() == [1, 4]
-    assert torch.searchsorted(torch.tensor([-1j, 1j], device=device).conj().imag.flip(0), torch.tensor([0.0], device=device)).item() == 1
+    assert (
+        torch.searchsorted(
+            torch.tensor([-1j, 1j], device=device).conj().imag.flip(0), torch.tensor([0.0], device=device)
+        ).item()
+        == 1
+    )
 
 
 def test_similarity_promotes(device):
@@ -167,16 +177,28 @@ def test_padding_of_no_channels_is_refused():
     [
         (lambda: torch.addmm(M.double(), M, M), "self and mat2 must have the same dtype, but got Double and Float"),
         (lambda: torch.addbmm(M.double(), B, B), "self and mat2 must have the same dtype, but got Double and Float"),
-        (lambda: torch.addmv(X.double(), M, X), "addmv input tensors must have the same dtype, but got Double, Float, and Float"),
+        (
+            lambda: torch.addmv(X.double(), M, X),
+            "addmv input tensors must have the same dtype, but got Double, Float, and Float",
+        ),
         (lambda: torch.baddbmm(B.half(), B, B), "Input dtypes must be the same"),
         (lambda: torch.addr(M, X, X, alpha=2j), "value cannot be converted to type float without overflow"),
         (lambda: torch.linalg.vector_norm(X, 1j), "Expected a non-complex scalar as the order of norm"),
         (lambda: torch.linalg.norm(X, 1j), "Expected a non-complex scalar as the order of norm"),
-        (lambda: torch.meshgrid(torch.tensor([1]), X, indexing="ij"), "meshgrid expects all tensors to have the same dtype"),
-        (lambda: torch.gradient(M, spacing=(X,)), "expected spacing to be unspecified, a scalar, or a list of length equal to"),
+        (
+            lambda: torch.meshgrid(torch.tensor([1]), X, indexing="ij"),
+            "meshgrid expects all tensors to have the same dtype",
+        ),
+        (
+            lambda: torch.gradient(M, spacing=(X,)),
+            "expected spacing to be unspecified, a scalar, or a list of length equal to",
+        ),
         (lambda: torch.gradient(M, spacing=(1.0,)), "but got a list of length 1"),
         (lambda: M.diff(prepend=X), "diff expects prepend or append to be the same dimension as input"),
-        (lambda: F.max_unpool1d(torch.ones(1, 1, 2, dtype=torch.int32), torch.tensor([[[0, 1]]]), 2), "\"max_unpool2d\" not implemented for 'Int'"),
+        (
+            lambda: F.max_unpool1d(torch.ones(1, 1, 2, dtype=torch.int32), torch.tensor([[[0, 1]]]), 2),
+            "\"max_unpool2d\" not implemented for 'Int'",
+        ),
         (lambda: torch.linalg.multi_dot([M]), "expected at least 2 tensors"),
     ],
 )
@@ -282,13 +304,28 @@ def test_fake_quantisation_of_channels(device):
 @pytest.mark.parametrize(
     "call, text",
     [
-        (lambda: torch.fake_quantize_per_tensor_affine(X, 0.1, 300, 0, 255), "`zero_point` must be between `quant_min` and `quant_max`."),
+        (
+            lambda: torch.fake_quantize_per_tensor_affine(X, 0.1, 300, 0, 255),
+            "`zero_point` must be between `quant_min` and `quant_max`.",
+        ),
         (lambda: torch.fake_quantize_per_tensor_affine(X, 0.1, 0, 5, -5), "`quant_min` should be less than or"),
         (lambda: torch.fake_quantize_per_tensor_affine(X.int(), 0.1, 0, 0, 5), "not implemented for 'Int'"),
-        (lambda: torch.fake_quantize_per_channel_affine(M, X, X.long(), 0, 0, 15), "Zero-point must be Int32, Float or Half, found Long"),
-        (lambda: torch.fake_quantize_per_channel_affine(M, X.double(), X.int(), 0, 0, 15), "Scale must be Float or BFloat16, found Double"),
-        (lambda: torch.fake_quantize_per_channel_affine(M, X, X.int()[:1], 0, 0, 15), "need to have the same dimensions"),
-        (lambda: torch.fake_quantize_per_channel_affine(torch.ones(2, 3), X, X.int(), 1, 0, 15), "are not consistent with input tensor"),
+        (
+            lambda: torch.fake_quantize_per_channel_affine(M, X, X.long(), 0, 0, 15),
+            "Zero-point must be Int32, Float or Half, found Long",
+        ),
+        (
+            lambda: torch.fake_quantize_per_channel_affine(M, X.double(), X.int(), 0, 0, 15),
+            "Scale must be Float or BFloat16, found Double",
+        ),
+        (
+            lambda: torch.fake_quantize_per_channel_affine(M, X, X.int()[:1], 0, 0, 15),
+            "need to have the same dimensions",
+        ),
+        (
+            lambda: torch.fake_quantize_per_channel_affine(torch.ones(2, 3), X, X.int(), 1, 0, 15),
+            "are not consistent with input tensor",
+        ),
     ],
 )
 def test_fake_quantisation_refuses(call, text):

@@ -81,7 +81,9 @@ def test_times_of_statements():
     assert sum(m.raw_times) >= 0.02 and blocks == [(m.number_per_run, t) for t in m.raw_times]
     assert len(benchmark.Timer("sum(range(100))").adaptive_autorange(max_run_time=1).raw_times) > 3
     before = torch.get_num_threads()
-    m = benchmark.Timer("seen.add(torch.get_num_threads())", globals={"seen": (counts := set())}, num_threads=before + 1).timeit(2)
+    m = benchmark.Timer(
+        "seen.add(torch.get_num_threads())", globals={"seen": (counts := set())}, num_threads=before + 1
+    ).timeit(2)
     assert counts == {before + 1} and torch.get_num_threads() == before
 
 

@@ -104,8 +104,16 @@ def test_gradients_flow_through_assignment():
         ((0, -7), IndexError, "index -7 is out of bounds for dimension 1 with size 3"),
         ((0,) * 5, IndexError, "too many indices for tensor of dimension 4"),
         (slice(None, None, -1), ValueError, "step must be greater than zero"),
-        (1.0, IndexError, "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices"),
-        (torch.tensor([True, False, True]), IndexError, "The shape of the mask [3] at index 0 does not match the shape of the indexed tensor"),
+        (
+            1.0,
+            IndexError,
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices",
+        ),
+        (
+            torch.tensor([True, False, True]),
+            IndexError,
+            "The shape of the mask [3] at index 0 does not match the shape of the indexed tensor",
+        ),
         (torch.tensor([9]), IndexError, "index 9 is out of bounds for dimension 0 with size 2"),
         (torch.tensor([1.0]), IndexError, "tensors used as indices must be long"),
     ],

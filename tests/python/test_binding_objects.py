@@ -122,14 +122,19 @@ def test_torch_function_is_asked_for_items_of_lists_and_by_functions_in_python()
     assert torch.einsum("ij,ij->ij", o, t) == torch.einsum("ij,ij->ij", [o, t]) == ("einsum", ["Other", "Tensor"])
     assert torch.split(o, 1) == ("split", ["Other"]) and torch.unique(o) == ("unique", ["Other"])
     assert torch.meshgrid(o, t) == ("meshgrid", ["Other", "Tensor"]) and torch.norm(o) == ("norm", ["Other"])
-    assert F.softmax(o, dim=0) == ("softmax", ["Other"]) and F.interpolate(o, scale_factor=2) == ("interpolate", ["Other"])
+    assert F.softmax(o, dim=0) == ("softmax", ["Other"]) and F.interpolate(o, scale_factor=2) == (
+        "interpolate",
+        ["Other"],
+    )
     assert F.mse_loss(t, o) == F.mse_loss(t, target=o) == ("mse_loss", ["Tensor", "Other"])
     with pytest.raises(TypeError, match="expected Tensor as element 1 in argument 0, but got int"):
         torch.cat([t, 1])
 
     x = t.as_subclass(Logged)
     Logged.calls.clear()
-    assert type(torch.stack([t, x])) is Logged and type(F.softmax(x, 0)) is Logged and type(torch.split(x, 1)[0]) is Logged
+    assert (
+        type(torch.stack([t, x])) is Logged and type(F.softmax(x, 0)) is Logged and type(torch.split(x, 1)[0]) is Logged
+    )
     F.cross_entropy(x, torch.tensor([0, 1]))
     assert Logged.calls == ["stack", "softmax", "split", "cross_entropy"]
 
@@ -150,7 +155,11 @@ def test_data_keeps_the_graph_that_exists():
     assert p.grad.tolist() == [2.0, 2.0] and p.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64],
+    ids=str,
+)
 def test_pickle(dtype):
     x = torch.arange(6).reshape(2, 3).to(dtype)
     y = pickle.loads(pickle.dumps(x))
@@ -174,7 +183,13 @@ def test_copies():
 
 def test_save_and_load():
     base = torch.arange(10.0)
-    state = {"w": base[2:6].reshape(2, 2), "v": base, "n": 3, "p": torch.nn.Parameter(torch.ones(2)), "b": torch.ones(2, dtype=torch.bfloat16)}
+    state = {
+        "w": base[2:6].reshape(2, 2),
+        "v": base,
+        "n": 3,
+        "p": torch.nn.Parameter(torch.ones(2)),
+        "b": torch.ones(2, dtype=torch.bfloat16),
+    }
     f = io.BytesIO()
     torch.save(state, f)
     f.seek(0)
@@ -237,7 +252,9 @@ def test_numpy_refuses():
 )
 @pytest.mark.parametrize("make", [torch.from_numpy, torch.tensor, torch.as_tensor])
 def test_refused_numpy_dtypes_are_named_as_numpys_classes(make, array, name):
-    with pytest.raises(TypeError, match=f"^can't convert np.ndarray of type numpy.{name}. The only supported types are: "):
+    with pytest.raises(
+        TypeError, match=f"^can't convert np.ndarray of type numpy.{name}. The only supported types are: "
+    ):
         make(array)
 
 
@@ -576,7 +593,9 @@ def test_threads_share_tensors():
     assert results == [2.0 * 512 * 1024] * 8
 
 
-LEGACY = pathlib.Path(__file__).parent / "goldens" / "legacy_format.pt"  # torch.save of PyTorch 2.15, without its zip archive
+LEGACY = (
+    pathlib.Path(__file__).parent / "goldens" / "legacy_format.pt"
+)  # torch.save of PyTorch 2.15, without its zip archive
 
 
 def test_files_of_pytorchs_old_format_are_read(device):
@@ -584,7 +603,9 @@ def test_files_of_pytorchs_old_format_are_read(device):
     assert read["epoch"] == 3 and read["flags"].tolist() == [True, False] and read["half"].dtype == torch.float16
     assert read["whole"].device.type == device and read["whole"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert read["view"].tolist() == [[1, 4], [2, 5]]
-    assert read["model"]["weight"].shape == (3, 2) and read["model"]["bias"].sum().item() == pytest.approx(0.1839, abs=1e-4)
+    assert read["model"]["weight"].shape == (3, 2) and read["model"]["bias"].sum().item() == pytest.approx(
+        0.1839, abs=1e-4
+    )
     assert read["optimizer"]["state"][0]["momentum_buffer"].cpu().eq(1).all()
     with open(LEGACY, "rb") as file:
         assert torch.load(file)["view"].tolist() == [[1, 4], [2, 5]]
@@ -616,7 +637,10 @@ def test_storages_are_the_memory_of_tensors(device):
     assert elements.long().tolist() == [0, 1, 2, 3, 4, 5]
     with pytest.raises(RuntimeError, match="slices are only supported in UntypedStorage"):
         elements[1:3]
-    assert repr(torch.ones(1).untyped_storage()) == " 0\n 0\n 128\n 63\n[torch.storage.UntypedStorage(device=cpu) of size 4]"
+    assert (
+        repr(torch.ones(1).untyped_storage())
+        == " 0\n 0\n 128\n 63\n[torch.storage.UntypedStorage(device=cpu) of size 4]"
+    )
     again = torch.empty(0, device=device).set_(elements, 1, (2, 2), (2, 1))
     assert again.tolist() == [[1, 2], [3, 4]]
 
@@ -631,7 +655,10 @@ def test_storages_can_be_written_to_and_made():
     y = torch.empty(0).set_(x.untyped_storage(), 2, (2,))
     y.zero_()
     assert x.tolist() == [5, 4, 0, 0, 1, 0] and x.storage().clone().fill_(1).tolist() == [1] * 6 and x[0] == 5
-    assert torch.UntypedStorage.from_buffer(b"ab", dtype=torch.uint8).tolist() == [97, 98] and torch.UntypedStorage(3).nbytes() == 3
+    assert (
+        torch.UntypedStorage.from_buffer(b"ab", dtype=torch.uint8).tolist() == [97, 98]
+        and torch.UntypedStorage(3).nbytes() == 3
+    )
     assert torch.TypedStorage(wrap_storage=x.untyped_storage(), dtype=torch.int32).tolist()[2] == 0
 
 
@@ -639,7 +666,9 @@ def test_typed_storages_are_deprecated_once():
     import subprocess
     import sys
 
-    script = "import pytpu as torch, warnings; warnings.simplefilter('always'); [torch.ones(1).storage() for _ in range(3)]"
+    script = (
+        "import pytpu as torch, warnings; warnings.simplefilter('always'); [torch.ones(1).storage() for _ in range(3)]"
+    )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stderr.count("TypedStorage is deprecated") == 1, done.stderr
 
@@ -660,7 +689,15 @@ def test_generators_are_copied_with_their_state(device):
 def test_what_is_named_torch_is_pickled_without_such_a_module():
     import pickle
 
-    for thing in (torch.relu, torch.add, torch.nn.functional.gelu, torch.strided, torch.channels_last, len, torch.float32):
+    for thing in (
+        torch.relu,
+        torch.add,
+        torch.nn.functional.gelu,
+        torch.strided,
+        torch.channels_last,
+        len,
+        torch.float32,
+    ):
         assert pickle.loads(pickle.dumps(thing)) is thing
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps([torch.Tensor, Logged], protocol)) == [torch.Tensor, Logged]

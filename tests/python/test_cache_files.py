@@ -35,7 +35,9 @@ print(json.dumps([loaded, m["compilations"], losses]))
 
 def run(command, path, **environment):
     env = {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_INTERPRET": "0", **environment}
-    out = subprocess.run([sys.executable, "-c", PROGRAM, command, path], capture_output=True, text=True, env=env, timeout=300)
+    out = subprocess.run(
+        [sys.executable, "-c", PROGRAM, command, path], capture_output=True, text=True, env=env, timeout=300
+    )
     assert out.returncode == 0, out.stderr
     return json.loads(out.stdout)
 

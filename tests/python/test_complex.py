@@ -76,7 +76,11 @@ def test_files_hold_complex_tensors(tmp_path):
     x = torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex128)
     torch.save({"x": x, "conj": x.conj(), "imag": x.imag}, tmp_path / "z.pt")
     got = torch.load(tmp_path / "z.pt")
-    assert got["x"].tolist() == x.tolist() and got["conj"].tolist() == x.conj().tolist() and got["imag"].tolist() == [2, -4]
+    assert (
+        got["x"].tolist() == x.tolist()
+        and got["conj"].tolist() == x.conj().tolist()
+        and got["imag"].tolist() == [2, -4]
+    )
 
 
 def test_a_cast_that_drops_imaginary_parts_warns_once():
@@ -113,9 +117,21 @@ def test_fourier_transforms_equal_numpy(device):
     z = real + 1j * rng.standard_normal((3, 7))
     for norm in (None, "ortho", "forward"):
         for name, a, kw in (
-            ("fft", z, {}), ("fft", z, {"n": 5}), ("ifft", z, {"n": 9}), ("rfft", real, {}), ("irfft", z, {"n": 10}),
-            ("irfft", z, {"n": 11}), ("hfft", z, {}), ("ihfft", real, {"n": 6}), ("fft2", z, {}), ("ifft2", z, {"s": (4, 6)}),
-            ("rfft2", real, {}), ("irfft2", z, {"s": (3, 8)}), ("fftn", z, {}), ("rfftn", real, {}), ("irfftn", z, {}),
+            ("fft", z, {}),
+            ("fft", z, {"n": 5}),
+            ("ifft", z, {"n": 9}),
+            ("rfft", real, {}),
+            ("irfft", z, {"n": 10}),
+            ("irfft", z, {"n": 11}),
+            ("hfft", z, {}),
+            ("ihfft", real, {"n": 6}),
+            ("fft2", z, {}),
+            ("ifft2", z, {"s": (4, 6)}),
+            ("rfft2", real, {}),
+            ("irfft2", z, {"s": (3, 8)}),
+            ("fftn", z, {}),
+            ("rfftn", real, {}),
+            ("irfftn", z, {}),
         ):
             want = getattr(np.fft, name)(a, norm=norm, **kw)
             got = getattr(torch.fft, name)(torch.tensor(a).to(device), norm=norm, **kw).cpu().resolve_conj().numpy()
@@ -123,7 +139,10 @@ def test_fourier_transforms_equal_numpy(device):
     assert torch.fft.fftfreq(5).tolist() == pytest.approx(np.fft.fftfreq(5).tolist())
     assert torch.fft.rfftfreq(6, 0.5).tolist() == pytest.approx(np.fft.rfftfreq(6, 0.5).tolist())
     x = torch.arange(5, device=device)
-    assert torch.fft.fftshift(x).tolist() == [3, 4, 0, 1, 2] and torch.fft.ifftshift(torch.fft.fftshift(x)).tolist() == x.tolist()
+    assert (
+        torch.fft.fftshift(x).tolist() == [3, 4, 0, 1, 2]
+        and torch.fft.ifftshift(torch.fft.fftshift(x)).tolist() == x.tolist()
+    )
 
 
 @pytest.mark.parametrize("device", ["cpu", "tpu"])

@@ -33,7 +33,12 @@ def test_flags_of_to_must_be_bools(call, got):
 
 def test_flags_of_to_have_their_places(device):
     x = torch.ones(2, device=device)
-    copies = (x.to(device, torch.float32, False, True), x.to(torch.float32, False, True), x.to(x, False, True), x.to(copy=True))
+    copies = (
+        x.to(device, torch.float32, False, True),
+        x.to(torch.float32, False, True),
+        x.to(x, False, True),
+        x.to(copy=True),
+    )
     assert all(y is not x for y in copies)
     assert x.to(device, torch.float32, True) is x.to(torch.float32, True) is x.to(x, True) is x.to(device, None) is x
 
@@ -41,6 +46,11 @@ def test_flags_of_to_have_their_places(device):
 def test_make_subclass_takes_a_bool():
     x = torch.ones(2)
     make = torch.Tensor._make_subclass
-    assert make(torch.nn.Parameter, x, True).requires_grad and not make(torch.nn.Parameter, x, require_grad=False).requires_grad
-    with pytest.raises(TypeError, match=r"_make_subclass\(\): argument 'require_grad' \(position 3\) must be bool, not Unknown"):
+    assert (
+        make(torch.nn.Parameter, x, True).requires_grad
+        and not make(torch.nn.Parameter, x, require_grad=False).requires_grad
+    )
+    with pytest.raises(
+        TypeError, match=r"_make_subclass\(\): argument 'require_grad' \(position 3\) must be bool, not Unknown"
+    ):
         make(torch.nn.Parameter, x, Unknown())

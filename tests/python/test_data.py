@@ -14,8 +14,20 @@ import pytest
 
 import pytpu as torch
 from pytpu.utils.data import (
-    BatchSampler, ConcatDataset, DataLoader, Dataset, DistributedSampler, IterableDataset, RandomSampler,
-    SequentialSampler, Subset, TensorDataset, WeightedRandomSampler, default_collate, get_worker_info, random_split,
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+    random_split,
 )
 
 
@@ -59,7 +71,11 @@ def test_shuffle_draws_as_pytorch_does():
     after = torch.rand(1)
     want = torch.randperm(10, generator=torch.Generator().manual_seed(seed)).tolist()
     torch.manual_seed(7)
-    got = [i for batch in DataLoader(TensorDataset(torch.arange(10)), batch_size=4, shuffle=True) for i in batch[0].tolist()]
+    got = [
+        i
+        for batch in DataLoader(TensorDataset(torch.arange(10)), batch_size=4, shuffle=True)
+        for i in batch[0].tolist()
+    ]
     assert got == want
     assert torch.equal(torch.rand(1), after)
 
@@ -269,9 +285,7 @@ def test_more_workers_than_processors_are_warned_of():
 
 def test_what_workers_cannot_be_given_is_an_error_at_once():
     with pytest.raises(Exception, match="(?i)pickle"):
-        list(
-            DataLoader(Squares(), num_workers=1, multiprocessing_context="spawn", collate_fn=lambda batch: batch)
-        )
+        list(DataLoader(Squares(), num_workers=1, multiprocessing_context="spawn", collate_fn=lambda batch: batch))
 
 
 def test_spawned_workers_give_what_forked_ones_do():
@@ -386,7 +400,9 @@ def test_batches_keep_their_kind():
         DataLoader([1], num_workers=1, prefetch_factor=0)
 
 
-@pytest.mark.parametrize("name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"])
+@pytest.mark.parametrize(
+    "name", ["batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"]
+)
 def test_what_a_loader_is_made_of_cannot_be_changed(name):
     class Mine(DataLoader):
         pass

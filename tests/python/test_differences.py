@@ -22,9 +22,21 @@ REFUSED = [
     ("torch.cat([])", ValueError, "expected a non-empty list of Tensors"),
     ("torch.vstack([])", RuntimeError, "vstack expects a non-empty TensorList"),
     ("torch.meshgrid([])", RuntimeError, "meshgrid expects a non-empty TensorList"),
-    ("torch.full((2,), 300, dtype=torch.uint8)", RuntimeError, "value cannot be converted to type uint8_t without overflow"),
-    ("torch.full((2,), math.nan, dtype=torch.int32)", RuntimeError, "value cannot be converted to type int without overflow"),
-    ("x.__setitem__([0, 1], i)", RuntimeError, "source and destination dtypes match, got Float for the destination and Long"),
+    (
+        "torch.full((2,), 300, dtype=torch.uint8)",
+        RuntimeError,
+        "value cannot be converted to type uint8_t without overflow",
+    ),
+    (
+        "torch.full((2,), math.nan, dtype=torch.int32)",
+        RuntimeError,
+        "value cannot be converted to type int without overflow",
+    ),
+    (
+        "x.__setitem__([0, 1], i)",
+        RuntimeError,
+        "source and destination dtypes match, got Float for the destination and Long",
+    ),
     ("x.__setitem__(0, [1, 2])", TypeError, "can't assign a list to a torch.FloatTensor"),
     ("x.reshape(1, 2, 2).index_copy(1, i, x)", IndexError, "their dimensionality must match"),
     ("x.index_fill(0, i.int(), 1.0)", IndexError, "Expected dtype int64 for index"),
@@ -38,18 +50,34 @@ REFUSED = [
     ("F.nll_loss(i.reshape(1, 2), i[:1])", NotImplementedError, "\"nll_loss_out_frame\" not implemented for 'Long'"),
     ("F.binary_cross_entropy(x.abs() / 9, x.double())", RuntimeError, "Found dtype Double but expected Float"),
     ("F.binary_cross_entropy(x, x).item()", RuntimeError, "all elements of input should be between 0 and 1"),
-    ("F.conv1d(i.reshape(1, 1, 2), i.reshape(1, 1, 2), x[0, :1])", RuntimeError, "and bias type (float) should be the same"),
-    ("F.pad(x.reshape(1, 1, 2, 2), (1, 1), 'reflect')", NotImplementedError, "Padding size 2 is not supported for 4D input tensor"),
+    (
+        "F.conv1d(i.reshape(1, 1, 2), i.reshape(1, 1, 2), x[0, :1])",
+        RuntimeError,
+        "and bias type (float) should be the same",
+    ),
+    (
+        "F.pad(x.reshape(1, 1, 2, 2), (1, 1), 'reflect')",
+        NotImplementedError,
+        "Padding size 2 is not supported for 4D input tensor",
+    ),
     ("torch.multinomial(x.abs(), 1, out=x.clone())", RuntimeError, "multinomial expects Long tensor out, got: Float"),
     ("torch.arange(2, dtype=torch.bool)", NotImplementedError, "\"arange_cpu\" not implemented for 'Bool'"),
     ("torch.linspace(0, 1, 3, dtype=torch.bool)", NotImplementedError, "\"linspace_cpu\" not implemented for 'Bool'"),
     ("torch.kthvalue(x[0] > 0, 1)", NotImplementedError, "\"kthvalue_cpu\" not implemented for 'Bool'"),
     ("torch.median(x > 0)", NotImplementedError, "\"median_cpu\" not implemented for 'Bool'"),
     ("torch.median(x > 0, 0)", NotImplementedError, "\"median_out\" not implemented for 'Bool'"),
-    ("torch.baddbmm(x[None], x[None], x)", IndexError, "Dimension out of range (expected to be in range of [-2, 1], but got 2)"),
+    (
+        "torch.baddbmm(x[None], x[None], x)",
+        IndexError,
+        "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
+    ),
     ("torch.neg(x, out=x.long())", RuntimeError, "Found dtype Long but expected Float"),
     ("(x > 0) // (x > 0)", NotImplementedError, "\"div_floor_cpu\" not implemented for 'Bool'"),
-    ("torch.Tensor.float_power_(x, 2)", RuntimeError, "has dtype Float but the operation's result requires dtype Double"),
+    (
+        "torch.Tensor.float_power_(x, 2)",
+        RuntimeError,
+        "has dtype Float but the operation's result requires dtype Double",
+    ),
 ]
 
 
@@ -159,7 +187,9 @@ def test_sixteen_bits_meet_a_number_in_full_precision(device):
         rounded = torch.tensor(number, device=device).bfloat16()
         assert torch.equal(wide + number, wide + rounded)
         assert torch.equal(wide < number, wide < rounded)
-    assert torch.equal(torch.lerp(wide, wide.flip(0), 0.3), torch.lerp(wide.float(), wide.flip(0).float(), 0.3).bfloat16())
+    assert torch.equal(
+        torch.lerp(wide, wide.flip(0), 0.3), torch.lerp(wide.float(), wide.flip(0).float(), 0.3).bfloat16()
+    )
 
 
 def test_gradients_of_sixteen_bits_and_a_number(device):
@@ -212,10 +242,16 @@ def test_a_view_of_another_dtype_shares_memory(device):
 
 
 VIEWS_REFUSED = [
-    ("i[:, 1:].view(torch.int64)", "self.size(-1) must be divisible by 2 to view Int as Long (different element sizes), but got 3"),
+    (
+        "i[:, 1:].view(torch.int64)",
+        "self.size(-1) must be divisible by 2 to view Int as Long (different element sizes), but got 3",
+    ),
     ("i.t().view(torch.int16)", "self.stride(-1) must be 1 to view Int as Short (different element sizes), but got 4"),
     ("i[0, 0].view(torch.int16)", "self.dim() cannot be 0 to view Int as Short (different element sizes)"),
-    ("i[0, 1:3].view(torch.int64)", "self.storage_offset() must be divisible by 2 to view Int as Long (different element sizes), but got 1"),
+    (
+        "i[0, 1:3].view(torch.int64)",
+        "self.storage_offset() must be divisible by 2 to view Int as Long (different element sizes), but got 1",
+    ),
     ("c.conj().view(torch.float32)", "torch.Tensor.view is not supported for conjugate view tensors when converting"),
 ]
 
@@ -229,7 +265,18 @@ def test_views_of_another_dtype_are_refused(device, expression, words):
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize("expression", ["i // z", "i % z", "torch.fmod(i, z)", "i // 0", "i % 0", "i.clone().remainder_(z)", "i.div(z, rounding_mode='trunc')"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "i // z",
+        "i % z",
+        "torch.fmod(i, z)",
+        "i // 0",
+        "i % 0",
+        "i.clone().remainder_(z)",
+        "i.div(z, rounding_mode='trunc')",
+    ],
+)
 def test_integer_division_by_zero_is_an_error(device, expression):
     names = {"i": torch.tensor([5, 6], device=device), "z": torch.tensor([2, 0], device=device), "torch": torch}
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
@@ -350,7 +397,10 @@ def test_indexed_dimensions_lie_as_pytorchs(device):
 
 def test_bounds_that_a_dtype_does_not_reach(device):
     x = torch.tensor([0, 1, 5, 250], dtype=torch.uint8, device=device)
-    assert x.clamp(-1, 1).tolist() == [0, 1, 1, 1] and x.clamp(min=-300).tolist() == x.clamp(max=300).tolist() == x.tolist()
+    assert (
+        x.clamp(-1, 1).tolist() == [0, 1, 1, 1]
+        and x.clamp(min=-300).tolist() == x.clamp(max=300).tolist() == x.tolist()
+    )
     assert F.hardtanh(x, -1, 1).tolist() == [0, 1, 1, 1]
     with pytest.raises(RuntimeError, match="Clamp max value -1 is outside the representable range of Byte"):
         x.clamp(max=-1)
@@ -536,7 +586,9 @@ OVERLAPPING = [
 @pytest.mark.parametrize("write", OVERLAPPING)
 def test_writing_over_what_is_read_is_refused(device, write):
     x = torch.arange(6.0, device=device)
-    with pytest.raises(RuntimeError, match="unsupported operation: some elements of the input tensor and the written-to tensor"):
+    with pytest.raises(
+        RuntimeError, match="unsupported operation: some elements of the input tensor and the written-to tensor"
+    ):
         eval(write, {"x": x, "i": torch.tensor([0, 1], device=device)})
     assert x.tolist() == [0, 1, 2, 3, 4, 5]
 
@@ -559,8 +611,14 @@ def test_a_number_may_be_written_to_repeated_elements(device):
     x = torch.ones(3, device=device)
     x.expand(2, 3)[:] = 5
     assert x.tolist() == [5, 5, 5]
-    for write in (lambda e: e.add_(1), lambda e: e.copy_(torch.ones(2, 3, device=device)), lambda e: e.__setitem__(slice(None), x)):
-        with pytest.raises(RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"):
+    for write in (
+        lambda e: e.add_(1),
+        lambda e: e.copy_(torch.ones(2, 3, device=device)),
+        lambda e: e.__setitem__(slice(None), x),
+    ):
+        with pytest.raises(
+            RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+        ):
             write(x.expand(2, 3))
 
 

@@ -54,7 +54,16 @@ def test_draws_are_those_of_pytorch(case, close):
     x = d.sample((3,))
     assert not x.requires_grad
     # Logarithms may differ in the last place.
-    exact = case["name"] in ("Bernoulli", "Binomial", "Categorical", "Geometric", "Multinomial", "Poisson", "Normal", "Gamma")
+    exact = case["name"] in (
+        "Bernoulli",
+        "Binomial",
+        "Categorical",
+        "Geometric",
+        "Multinomial",
+        "Poisson",
+        "Normal",
+        "Gamma",
+    )
     want = torch.tensor(case["sample"]).numpy()
     close(x, want, rtol=0 if exact else 2e-5, atol=0 if exact else 1e-6)
 
@@ -268,7 +277,10 @@ def test_parameters_and_values_are_checked(device):
 @pytest.mark.parametrize(
     "make, text",
     [
-        (lambda: D.Normal("a", 1.0), "Input arguments must all be instances of Number, torch.Tensor or objects implementing"),
+        (
+            lambda: D.Normal("a", 1.0),
+            "Input arguments must all be instances of Number, torch.Tensor or objects implementing",
+        ),
         (lambda: D.Bernoulli(0.1, 0.2), "Either `probs` or `logits` must be specified, but not both."),
         (lambda: D.Categorical(), "Either `probs` or `logits` must be specified, but not both."),
         (lambda: D.Categorical(torch.tensor(1.0)), "`probs` parameter must be at least one-dimensional."),
@@ -291,7 +303,10 @@ def test_parameters_and_values_are_checked(device):
             lambda: D.LowRankMultivariateNormal(torch.zeros(2), torch.ones(3, 1), torch.ones(2)),
             "cov_factor must be a batch of matrices with shape 2 x m",
         ),
-        (lambda: D.Wishart(torch.tensor(1.0), torch.eye(3)), "Value of df=1.0 expected to be greater than ndim - 1 = 2."),
+        (
+            lambda: D.Wishart(torch.tensor(1.0), torch.eye(3)),
+            "Value of df=1.0 expected to be greater than ndim - 1 = 2.",
+        ),
         (lambda: D.TransformedDistribution(D.Normal(0.0, 1.0), 3), "transforms must be a Transform or list, but was 3"),
         (
             lambda: D.TransformedDistribution(D.Normal(0.0, 1.0), [D.StickBreakingTransform()]),
@@ -346,7 +361,9 @@ def test_subclasses():
         def __init__(self, scale):
             super().__init__(torch.zeros_like(scale), scale)
 
-    with pytest.raises(NotImplementedError, match="Subclass Centred of Normal that defines a custom __init__ method must also"):
+    with pytest.raises(
+        NotImplementedError, match="Subclass Centred of Normal that defines a custom __init__ method must also"
+    ):
         Centred(torch.ones(2)).expand((3, 2))
 
     class Shifted(D.Normal):
@@ -414,7 +431,9 @@ def test_entropies_of_exponential_families_follow_from_their_normalizers():
 
     rate = torch.tensor([0.5, 2.0])
     assert torch.allclose(Rate(rate).entropy(), D.Exponential(rate).entropy())
-    assert torch.allclose(D.kl_divergence(Rate(rate), Rate(rate * 2)), D.kl_divergence(D.Exponential(rate), D.Exponential(rate * 2)))
+    assert torch.allclose(
+        D.kl_divergence(Rate(rate), Rate(rate * 2)), D.kl_divergence(D.Exponential(rate), D.Exponential(rate * 2))
+    )
 
 
 # ------------------------------------------------------------------------------------------------ made of others
@@ -433,7 +452,9 @@ def test_independent_dimensions(device):
 
 def test_mixtures(device, close):
     weights = D.Categorical(torch.tensor([0.25, 0.75], device=device))
-    d = D.MixtureSameFamily(weights, D.Normal(torch.tensor([-1.0, 2.0], device=device), torch.tensor([0.5, 1.0], device=device)))
+    d = D.MixtureSameFamily(
+        weights, D.Normal(torch.tensor([-1.0, 2.0], device=device), torch.tensor([0.5, 1.0], device=device))
+    )
     assert repr(d).startswith("MixtureSameFamily(\n  Categorical(probs: torch.Size([2])")
     close(d.mean, 1.25)
     close(d.variance, 0.25 * (0.25 + 1) + 0.75 * (1 + 4) - 1.25**2)
@@ -444,7 +465,10 @@ def test_mixtures(device, close):
 
     close(d.log_prob(x), [math.log(0.25 * normal(v, -1, 0.5) + 0.75 * normal(v, 2, 1)) for v in (0.0, 1.0)])
     many = d.sample((MANY,))
-    assert abs(many.mean() - 1.25) < 0.07 and abs((many < 0).float().mean() - d.cdf(torch.tensor(0.0, device=device))) < 0.02
+    assert (
+        abs(many.mean() - 1.25) < 0.07
+        and abs((many < 0).float().mean() - d.cdf(torch.tensor(0.0, device=device))) < 0.02
+    )
     vectors = D.Independent(D.Normal(torch.zeros(3, 2, 4, device=device), torch.ones(3, 2, 4, device=device)), 1)
     d = D.MixtureSameFamily(weights, vectors)
     assert d.batch_shape == (3,) and d.event_shape == (4,) and d.mean.shape == (3, 4)
@@ -480,7 +504,9 @@ ONES = [
     transforms.AffineTransform(1.0, -2.0),
     transforms.AffineTransform(torch.tensor(1.0, dtype=torch.float64), torch.tensor(3.0, dtype=torch.float64)),
     transforms.CumulativeDistributionTransform(D.Normal(torch.tensor(0.0, dtype=torch.float64), 1.0)),
-    transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(0.0, 2.0), transforms.PowerTransform(0.5)]),
+    transforms.ComposeTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(0.0, 2.0), transforms.PowerTransform(0.5)]
+    ),
     transforms.ExpTransform().inv,
 ]
 
@@ -512,7 +538,10 @@ VECTORS = [
 def test_bijections_of_vectors(t, inside, outside):
     x = torch.randn(2, *inside, dtype=torch.float64, requires_grad=True)
     y = t(x)
-    assert y.shape == (2, *outside) == tuple(t.forward_shape(x.shape)) and tuple(t.inverse_shape(y.shape)) == (2, *inside)
+    assert y.shape == (2, *outside) == tuple(t.forward_shape(x.shape)) and tuple(t.inverse_shape(y.shape)) == (
+        2,
+        *inside,
+    )
     assert t.codomain.check(y).all() and torch.allclose(t.inv(y), x)
     # The determinant of the derivative of as many entries of y as x has.
     flat = y.reshape(2, -1)
@@ -542,7 +571,9 @@ def test_transforms_that_are_no_bijections():
     x = torch.randn(2, 3, 3)
     lower = transforms.LowerCholeskyTransform()
     assert constraints.lower_cholesky.check(lower(x)).all() and torch.allclose(lower(lower.inv(lower(x))), lower(x))
-    assert not lower.bijective and not transforms.SoftmaxTransform().bijective and not transforms.AbsTransform().bijective
+    assert (
+        not lower.bijective and not transforms.SoftmaxTransform().bijective and not transforms.AbsTransform().bijective
+    )
     assert constraints.simplex.check(transforms.SoftmaxTransform()(x)).all()
     assert transforms.AbsTransform()(torch.tensor([-2.0])).tolist() == [2]
     with pytest.raises(NotImplementedError):
@@ -559,7 +590,9 @@ def test_positive_definite_matrices():
 
 def test_pieces_have_their_own_transforms():
     x = torch.tensor([[0.5, 1.0, 2.0], [1.5, 3.0, 0.25]])
-    cat = transforms.CatTransform([transforms.ExpTransform(), transforms.AffineTransform(0.0, 2.0)], dim=-1, lengths=[1, 2])
+    cat = transforms.CatTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(0.0, 2.0)], dim=-1, lengths=[1, 2]
+    )
     y = cat(x)
     assert torch.allclose(y, torch.cat([x[:, :1].exp(), x[:, 1:] * 2], -1)) and torch.allclose(cat.inv(y), x)
     assert torch.allclose(cat.log_abs_det_jacobian(x, y), torch.cat([x[:, :1], torch.full((2, 2), math.log(2))], -1))
@@ -576,7 +609,9 @@ def test_cached_transforms_give_back_the_very_argument():
     t = transforms.TanhTransform(cache_size=1)
     x = torch.tensor([30.0])
     assert t.inv(t(x)) is x and transforms.TanhTransform().inv(transforms.TanhTransform()(x)).isinf()
-    composed = transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(1.0, 2.0)], cache_size=1)
+    composed = transforms.ComposeTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(1.0, 2.0)], cache_size=1
+    )
     y = composed(x)
     assert composed.inv(y) is x and composed.with_cache(1) is composed
     again = pickle.loads(pickle.dumps(composed))

@@ -40,7 +40,9 @@ def test_the_runner_notices_wrong_missing_and_extra_numbers():
     assert run.compare({"numbers": {"loss": 2.0}}, wanted, "cpu") == "cpu.draw is missing"
     assert run.compare({"numbers": {"loss": 2.0}}, wanted, "tpu") is None
     assert run.compare({"numbers": {"loss": 2.0, "cpu.draw": 9.0}}, wanted, "tpu") is None
-    assert run.compare({"numbers": {"loss": 2.0, "cpu.draw": 1.0, "new": 1.0}}, wanted, "cpu") == "new was never recorded"
+    assert (
+        run.compare({"numbers": {"loss": 2.0, "cpu.draw": 1.0, "new": 1.0}}, wanted, "cpu") == "new was never recorded"
+    )
 
 
 def test_the_runner_finds_programs_that_catch_errors(tmp_path):

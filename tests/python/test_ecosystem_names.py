@@ -174,7 +174,9 @@ def test_accelerate_is_told_the_device_unless_it_was():
 
 
 def test_errors_are_pytorchs():
-    with pytest.raises(RuntimeError, match=r"^torch.register_privateuse1_backend\(\) has already been set! Current backend: tpu$"):
+    with pytest.raises(
+        RuntimeError, match=r"^torch.register_privateuse1_backend\(\) has already been set! Current backend: tpu$"
+    ):
         torch.utils.backend_registration.rename_privateuse1_backend("npu")
     with pytest.raises(ValueError, match="^cpu doesn't match the current accelerator tpu.$"):
         torch.accelerator.get_memory_info("cpu")
@@ -209,7 +211,9 @@ def test_options_of_the_compiler_are_part_of_a_program():
 
     def compilations():
         before = torch.tpu.metrics()
-        assert (x.sin() * 2).sum().item() == pytest.approx(sum(2 * torch.sin(torch.tensor(float(k))).item() for k in range(6)))
+        assert (x.sin() * 2).sum().item() == pytest.approx(
+            sum(2 * torch.sin(torch.tensor(float(k))).item() for k in range(6))
+        )
         after = torch.tpu.metrics()
         return sum(after[k] - before[k] for k in ("compilations", "disk_cache_hits"))
 
@@ -235,7 +239,10 @@ def test_splash_attention_sees_its_window(device, close):
     distance = place[:, None] - place
     for causal in (True, False):
         seen = (distance <= 2) & (distance >= (0 if causal else -2))
-        close(splash(q, k, v, is_causal=causal, local_window_size=2), attention(q, k, v, attn_mask=seen.to(device)).cpu().numpy())
+        close(
+            splash(q, k, v, is_causal=causal, local_window_size=2),
+            attention(q, k, v, attn_mask=seen.to(device)).cpu().numpy(),
+        )
     shared = splash(q, k[:, :2], v[:, :2], enable_gqa=True, scale=0.5)
     close(shared, attention(q, k[:, :2], v[:, :2], is_causal=True, scale=0.5, enable_gqa=True).cpu().numpy())
 
@@ -244,7 +251,9 @@ def test_splash_attention_sees_its_window(device, close):
 def test_optimizers_without_state_step_as_those_of_torch_optim(device, close, kind):
     make, reference = {
         "AdamW": (
-            lambda: torch.tpu.optimizers.AdamW(lr=0.1, weight_decay=0.2, beta1=0.8, beta2=0.9, use_bfloat16_moments=False),
+            lambda: torch.tpu.optimizers.AdamW(
+                lr=0.1, weight_decay=0.2, beta1=0.8, beta2=0.9, use_bfloat16_moments=False
+            ),
             lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.2, betas=(0.8, 0.9)),
         ),
         "Sgd": (
@@ -400,7 +409,11 @@ def test_grouped_products_are_those_of_each_group(device, close):
     g = torch.randn(m, n)
     gx, gw = torch.autograd.grad(y, [x, w], g.to(device))
     close(gw, torch.stack([a[i:j].t() @ g[i:j] for i, j in parts]).numpy(), rtol=1e-4, atol=1e-4)
-    close(gx, torch.cat([g[i:j] @ b[e].t() for e, (i, j) in enumerate(parts)] + [torch.zeros(m - 290, k)]).numpy(), atol=1e-5)
+    close(
+        gx,
+        torch.cat([g[i:j] @ b[e].t() for e, (i, j) in enumerate(parts)] + [torch.zeros(m - 290, k)]).numpy(),
+        atol=1e-5,
+    )
     close(grouped(w.detach().transpose(1, 2), x.detach().t(), offs=offs), want.t().numpy(), atol=1e-5)
     sums = grouped(x.detach().t(), g.to(device), offs=offs, out_dtype=torch.float32)
     close(sums, gw.detach().cpu().numpy(), rtol=1e-4, atol=1e-4)

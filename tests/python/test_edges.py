@@ -27,7 +27,10 @@ def test_integer_powers_wrap_around(device):
     assert power([3], [255], torch.uint8) == [171]
     assert power([3, -3, 2, 1, -1, 0], [99, 99, -1, -5, -5, 3], torch.int8) == [-101, 101, 0, 1, -1, 0]
     assert power([2, 1, -1, -1], [-1, -70, -70, -71], torch.int64) == [0, 1, 1, -1]
-    assert (torch.tensor([3, -7], dtype=torch.int32, device=device) ** 33).tolist() == [_int32(3**33), _int32((-7) ** 33)]
+    assert (torch.tensor([3, -7], dtype=torch.int32, device=device) ** 33).tolist() == [
+        _int32(3**33),
+        _int32((-7) ** 33),
+    ]
 
 
 def _int32(n):
@@ -40,11 +43,11 @@ def test_powers_of_truth_values(device):
     assert (b**False).tolist() == [True, True]
     assert (b**2).tolist() == [1, 0]
     for f in (lambda: b**b, lambda: True**b):
-        with pytest.raises(NotImplementedError, match='"pow" not implemented for \'Bool\''):
+        with pytest.raises(NotImplementedError, match="\"pow\" not implemented for 'Bool'"):
             f()
-    with pytest.raises(NotImplementedError, match='"lshift_cpu" not implemented for \'Bool\''):
+    with pytest.raises(NotImplementedError, match="\"lshift_cpu\" not implemented for 'Bool'"):
         b << b
-    with pytest.raises(NotImplementedError, match='"rshift_cpu" not implemented for \'Bool\''):
+    with pytest.raises(NotImplementedError, match="\"rshift_cpu\" not implemented for 'Bool'"):
         b >> b
     assert b.tolist() == [True, False]
 
@@ -181,7 +184,7 @@ def _rolls(x, i):
 
 
 def _windows(x, i):
-    return x.as_strided((3, 2), (13, 2), i) + x.flatten()[i :].as_strided((3, 2), (12, 1))
+    return x.as_strided((3, 2), (13, 2), i) + x.flatten()[i:].as_strided((3, 2), (12, 1))
 
 
 def _gradients(x, i):
@@ -292,7 +295,9 @@ def test_leaves_that_are_views_are_not_written(device):
     base = torch.zeros(3, 4, device=device)
     x = base.view(4, 3).requires_grad_()
     for write in (lambda: x.add_(1), lambda: x[0].add_(1), lambda: x.__setitem__(0, 1), lambda: x[:].mul_(2)):
-        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place"):
+        with pytest.raises(
+            RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place"
+        ):
             write()
     with torch.no_grad():
         x[0] = 1

@@ -34,7 +34,16 @@ def char_gpt_losses(device, steps=50):
     model = gpt.GPT(len(letters), block=32, layers=3, heads=4, width=64, dropout=0.1).to(device)
     optimizer = gpt.optimizer_for(model, 1e-3)
     losses = []
-    gpt.train(model, data, optimizer, gpt.schedule_for(optimizer, steps), steps, 16, device, lambda _, loss: losses.append(loss))
+    gpt.train(
+        model,
+        data,
+        optimizer,
+        gpt.schedule_for(optimizer, steps),
+        steps,
+        16,
+        device,
+        lambda _, loss: losses.append(loss),
+    )
     return [float(loss) for loss in losses]
 
 

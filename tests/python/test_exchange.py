@@ -19,14 +19,23 @@ from pytpu.safetensors import SafetensorError, safe_open
 from pytpu.utils import dlpack
 
 DTYPES = [
-    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.uint8, torch.bool,
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
 ]
 
 
 def tensors():
     return {str(d): torch.arange(6).reshape(2, 3).to(d) for d in DTYPES} | {
-        "scalar": torch.tensor(1.5), "empty": torch.zeros(0, 3),
+        "scalar": torch.tensor(1.5),
+        "empty": torch.zeros(0, 3),
     }
 
 
@@ -70,8 +79,14 @@ def damaged(header, data=b""):
         (damaged(b"\xff\xfe"), "invalid UTF-8 in header"),
         (damaged({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b"1234"), "file not fully covered"),
         (damaged({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, b"12345"), "file not fully covered"),
-        (damaged({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234"), "invalid shape, data type, or offset"),
-        (damaged({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, b"12345678"), "invalid offset for tensor `a`"),
+        (
+            damaged({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, b"1234"),
+            "invalid shape, data type, or offset",
+        ),
+        (
+            damaged({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, b"12345678"),
+            "invalid offset for tensor `a`",
+        ),
         (damaged({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}, b"1234"), "unknown variant `F99`"),
         (damaged({"a": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}, b"1234"), "overflow"),
     ],
@@ -92,8 +107,11 @@ def test_what_cannot_be_saved_leaves_nothing_behind(tmp_path):
     x = torch.ones(4)
     safetensors.save_file({"a": x}, path)
     for bad, error in [
-        ({"a": x, "b": x}, RuntimeError), ({"a": x, "b": x[1:]}, RuntimeError), ({"a": torch.rand(2, 2).T}, ValueError),
-        ({"a": 3}, ValueError), ([x], ValueError),
+        ({"a": x, "b": x}, RuntimeError),
+        ({"a": x, "b": x[1:]}, RuntimeError),
+        ({"a": torch.rand(2, 2).T}, ValueError),
+        ({"a": 3}, ValueError),
+        ([x], ValueError),
     ]:
         with pytest.raises(error):
             safetensors.save_file(bad, path)
@@ -118,7 +136,10 @@ def test_files_keep_permissions_and_links_stay(tmp_path):
     safetensors.save_file({"a": torch.zeros(2)}, link)
     assert link.is_symlink() and path.stat().st_mode & 0o777 == 0o604
     assert_same(safetensors.load_file(path), {"a": torch.zeros(2)})
-    for call in (lambda: safetensors.load_file(tmp_path), lambda: safetensors.save_file({"a": torch.ones(1)}, tmp_path)):
+    for call in (
+        lambda: safetensors.load_file(tmp_path),
+        lambda: safetensors.save_file({"a": torch.ones(1)}, tmp_path),
+    ):
         with pytest.raises(SafetensorError, match="is a directory") as e:
             call()
         assert str(e.value).count(str(tmp_path)) == 1
@@ -138,7 +159,7 @@ def test_modules_with_tied_weights(tmp_path):
     safetensors.save_model(a, tmp_path / "m")
     assert safetensors.load_model(b, tmp_path / "m") == (set(), [])
     assert torch.equal(a[1].weight, b[1].weight) and b[0].weight is b[1].weight
-    with pytest.raises(RuntimeError, match='Missing key'):
+    with pytest.raises(RuntimeError, match="Missing key"):
         safetensors.load_model(nn.Linear(2, 2), tmp_path / "m")
 
 
@@ -308,7 +329,9 @@ def test_files_keep_attributes_and_classes_of_tensors(tmp_path, is_new):
     assert type(back["marked"]) is Marked and back["marked"].z == 5
     back["x"].zero_()
     assert back["view"].tolist() == [0, 0]
-    with pytest.raises(pickle.UnpicklingError, match=r"Please use `torch.serialization.add_safe_globals\(\[.*Marked\]\)`"):
+    with pytest.raises(
+        pickle.UnpicklingError, match=r"Please use `torch.serialization.add_safe_globals\(\[.*Marked\]\)`"
+    ):
         torch.load(path)
     if is_new:
         assert [n.rpartition(".")[2] for n in torch.serialization.get_unsafe_globals_in_checkpoint(path)] == ["Marked"]
@@ -317,11 +340,15 @@ def test_files_keep_attributes_and_classes_of_tensors(tmp_path, is_new):
 def test_what_cannot_be_saved_or_loaded_is_refused_in_pytorchs_words(tmp_path):
     with pytest.raises(RuntimeError, match="Parent directory .*nowhere does not exist."):
         torch.save(1, tmp_path / "nowhere" / "file.pt")
-    with pytest.raises(AttributeError, match="expected 'f' to be string, path, or a file-like object with a 'write' attribute"):
+    with pytest.raises(
+        AttributeError, match="expected 'f' to be string, path, or a file-like object with a 'write' attribute"
+    ):
         torch.save(1, 3)
     with pytest.raises(AttributeError, match="Can't pickle local object '.*<lambda>'"):
         torch.save(lambda: 1, io.BytesIO())
-    with pytest.raises(AttributeError, match="'int' object has no attribute 'seek'. You can only torch.load from a file that is"):
+    with pytest.raises(
+        AttributeError, match="'int' object has no attribute 'seek'. You can only torch.load from a file that is"
+    ):
         torch.load(3)
     with pytest.raises(ValueError, match="f must be a file path in order to use the mmap argument"):
         torch.load(io.BytesIO(), mmap=True)
@@ -333,13 +360,32 @@ def test_what_cannot_be_saved_or_loaded_is_refused_in_pytorchs_words(tmp_path):
 
 HOMES = {
     "nn.modules": {
-        "Flatten": "flatten", "Unflatten": "flatten", "Upsample": "upsampling", "InstanceNorm2d": "instancenorm", "Fold": "fold",
-        "PixelShuffle": "pixelshuffle", "CosineSimilarity": "distance", "ChannelShuffle": "channelshuffle", "Linear": "linear",
-        "BatchNorm2d": "batchnorm", "ReLU": "activation", "Sequential": "container", "Dropout": "dropout",
+        "Flatten": "flatten",
+        "Unflatten": "flatten",
+        "Upsample": "upsampling",
+        "InstanceNorm2d": "instancenorm",
+        "Fold": "fold",
+        "PixelShuffle": "pixelshuffle",
+        "CosineSimilarity": "distance",
+        "ChannelShuffle": "channelshuffle",
+        "Linear": "linear",
+        "BatchNorm2d": "batchnorm",
+        "ReLU": "activation",
+        "Sequential": "container",
+        "Dropout": "dropout",
     },
     "optim": {
-        "AdamW": "adamw", "Adagrad": "adagrad", "NAdam": "nadam", "RAdam": "radam", "Rprop": "rprop", "ASGD": "asgd", "Adamax": "adamax",
-        "Adadelta": "adadelta", "SGD": "sgd", "Adam": "adam", "RMSprop": "rmsprop",
+        "AdamW": "adamw",
+        "Adagrad": "adagrad",
+        "NAdam": "nadam",
+        "RAdam": "radam",
+        "Rprop": "rprop",
+        "ASGD": "asgd",
+        "Adamax": "adamax",
+        "Adadelta": "adadelta",
+        "SGD": "sgd",
+        "Adam": "adam",
+        "RMSprop": "rmsprop",
     },
 }
 
@@ -360,7 +406,11 @@ def test_a_file_names_modules_as_pytorch_does():
     torch.save(model, file)
     with zipfile.ZipFile(file) as archive:
         text = archive.read("archive/data.pkl")
-    for name in (b"torch.nn.modules.upsampling\nUpsample", b"torch.nn.modules.flatten\nFlatten", b"torch.nn.modules.instancenorm"):
+    for name in (
+        b"torch.nn.modules.upsampling\nUpsample",
+        b"torch.nn.modules.flatten\nFlatten",
+        b"torch.nn.modules.instancenorm",
+    ):
         assert name in text
     file.seek(0)
     assert repr(torch.load(file, weights_only=False)) == repr(model)
@@ -374,7 +424,9 @@ def test_files_hold_what_pytorch_looks_for():
         return torch.load(file, weights_only=False), module.__getstate__()
 
     lstm, saved = state(nn.LSTM(2, 3))
-    assert [w.shape for w in saved["_flat_weights"]] == [w.shape for w in lstm._flat_weights] and "_flat_weights" not in vars(lstm)
+    assert [w.shape for w in saved["_flat_weights"]] == [
+        w.shape for w in lstm._flat_weights
+    ] and "_flat_weights" not in vars(lstm)
     layers = [nn.TransformerEncoderLayer(4, 2, 8, activation=a) for a in ("relu", "gelu", torch.sin)]
     assert [layer.activation_relu_or_gelu for layer in layers] == [1, 2, 0]
     normed, saved = state(nn.utils.spectral_norm(nn.Linear(2, 2)))
@@ -404,9 +456,15 @@ def test_buffers_are_shared():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"offset": 3}, r"buffer length \(13 bytes\) after offset \(3 bytes\) must be a multiple of element size \(4\)"),
+        (
+            {"offset": 3},
+            r"buffer length \(13 bytes\) after offset \(3 bytes\) must be a multiple of element size \(4\)",
+        ),
         ({"count": 9}, r"requested buffer length \(9 \* 4 bytes\) after offset \(0 bytes\) must not be greater than"),
-        ({"offset": 17}, r"offset \(17 bytes\) must be non-negative and no greater than buffer length \(16 bytes\) minus 1"),
+        (
+            {"offset": 17},
+            r"offset \(17 bytes\) must be non-negative and no greater than buffer length \(16 bytes\) minus 1",
+        ),
         ({"offset": -1}, r"offset \(-1 bytes\) must be non-negative"),
         ({"count": 0}, r"both buffer length \(16\) and count \(0\) must not be 0"),
     ],

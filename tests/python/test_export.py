@@ -39,7 +39,9 @@ def test_arguments_and_results_keep_their_structure():
     assert isinstance(got["rest"][1], tuple) and got["rest"][1][0].tolist() == [1, 1, 1] and got["rest"][1][1] is None
     with pytest.raises(RuntimeError, match="other arguments that are no tensors"):
         exported(torch.ones(3), more={"y": torch.ones(3)}, scale=4)
-    with pytest.raises(RuntimeError, match=r"takes \(float32\[3\], float32\[3\]\), but got \(float32\[4\], float32\[3\]\)"):
+    with pytest.raises(
+        RuntimeError, match=r"takes \(float32\[3\], float32\[3\]\), but got \(float32\[4\], float32\[3\]\)"
+    ):
         exported(torch.ones(4), more={"y": torch.ones(3)}, scale=3)
 
 
@@ -74,7 +76,9 @@ def test_damaged_files_are_refused(model, tmp_path):
         torch.tpu.export(model, torch.zeros(1, 2, dtype=torch.long)).save(tmp_path / "no" / "folder")
 
 
-@pytest.mark.skipif(not torch.tpu.aot.is_available() and os.environ.get("CI") != "true", reason="libtpu is not installed")
+@pytest.mark.skipif(
+    not torch.tpu.aot.is_available() and os.environ.get("CI") != "true", reason="libtpu is not installed"
+)
 def test_an_exported_program_compiles_for_tpus(model, tmp_path):
     torch.tpu.export(model, torch.zeros(2, 5, dtype=torch.long)).save(tmp_path / "x")
     report = torch.tpu.load_export(tmp_path / "x").compile("v6e:2x2")

@@ -64,7 +64,9 @@ def save(request):
 @pytest.mark.parametrize("name", ["kill_save", "files"])
 def test_attacks_find_nothing(name):
     arguments = {"kill_save": ["2", "1"], "files": ["zip,legacy,pickle,safetensors", "250", "3"]}[name]
-    done = subprocess.run([sys.executable, HERE.parent / "attack" / f"{name}.py", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, HERE.parent / "attack" / f"{name}.py", *arguments], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].endswith(("0 files lost", "0 findings"))
 
@@ -85,7 +87,9 @@ def test_an_error_in_the_middle_keeps_the_old_file(tmp_path, save, monkeypatch):
 def test_a_file_is_flushed_before_it_takes_the_place(tmp_path, save, monkeypatch):
     calls = []
     fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(_replace_file.os, "fsync", lambda fd: (calls.append(("fsync", stat.S_ISDIR(os.fstat(fd).st_mode))), fsync(fd)))
+    monkeypatch.setattr(
+        _replace_file.os, "fsync", lambda fd: (calls.append(("fsync", stat.S_ISDIR(os.fstat(fd).st_mode))), fsync(fd))
+    )
     monkeypatch.setattr(_replace_file.os, "replace", lambda a, b: (calls.append("replace"), replace(a, b)))
     save(torch.ones(3), tmp_path / "a")
     assert calls == [("fsync", False), "replace", ("fsync", True)]
@@ -159,8 +163,11 @@ def test_only_old_files_of_gone_processes_of_this_boot_are_removed(tmp_path):
     child.wait()
     gone = leftover(tmp_path, child.pid)
     kept = [
-        leftover(tmp_path, child.pid, age=3000), leftover(tmp_path, os.getpid()), leftover(tmp_path, 1),
-        leftover(tmp_path, child.pid, boot="0" * 16), leftover(tmp_path, child.pid, boot="f" * 16),
+        leftover(tmp_path, child.pid, age=3000),
+        leftover(tmp_path, os.getpid()),
+        leftover(tmp_path, 1),
+        leftover(tmp_path, child.pid, boot="0" * 16),
+        leftover(tmp_path, child.pid, boot="f" * 16),
     ]
     other = tmp_path / ".model.pt.torchtmp"
     other.write_bytes(b"")
@@ -249,7 +256,11 @@ def test_large_records_are_read_and_checked(tmp_path):
     torch.save({"x": x, "half": x.to(torch.bfloat16), "v": x[5:]}, path)
     for file in (path, io.BytesIO(path.read_bytes())):
         back = torch.load(file)
-        assert torch.equal(back["x"], x) and torch.equal(back["half"], x.to(torch.bfloat16)) and torch.equal(back["v"], x[5:])
+        assert (
+            torch.equal(back["x"], x)
+            and torch.equal(back["half"], x.to(torch.bfloat16))
+            and torch.equal(back["v"], x[5:])
+        )
         assert back["v"].data_ptr() == back["x"].data_ptr() + 40
     data = bytearray(path.read_bytes())
     data[1_000_000] ^= 1
@@ -311,7 +322,9 @@ def test_old_files_in_other_streams(tmp_path):
 def test_old_files_keep_shared_memory_and_devices(device):
     x = torch.arange(6.0, device=device)
     file = io.BytesIO()
-    torch.save([x, x[2:4], torch.nn.Parameter(torch.ones(2, device=device))], file, _use_new_zipfile_serialization=False)
+    torch.save(
+        [x, x[2:4], torch.nn.Parameter(torch.ones(2, device=device))], file, _use_new_zipfile_serialization=False
+    )
     for map_location in (None, "cpu", "tpu"):
         file.seek(0)
         a, b, p = torch.load(file, map_location=map_location)
@@ -440,7 +453,9 @@ def test_devices_that_are_not_here_are_refused():
     cuda = "Attempting to deserialize object on a CUDA device but torch.cuda.is_available.. is False. If you are running on a CPU-only"
     with pytest.raises(RuntimeError, match=cuda):
         load_to("cuda:9")
-    with pytest.raises(RuntimeError, match="don't know how to restore data location of torch.storage.UntypedStorage .tagged with foo."):
+    with pytest.raises(
+        RuntimeError, match="don't know how to restore data location of torch.storage.UntypedStorage .tagged with foo."
+    ):
         load_to("foo")
     with pytest.raises(TypeError, match="'int' object is not callable"):
         load_to(5)
@@ -458,7 +473,9 @@ def test_files_from_a_gpu_need_map_location():
         for name in z.namelist():
             other.writestr(name, z.read(name).replace(b"X\x03\0\0\0cpu", b"X\x06\0\0\0cuda:0"))
     out.seek(0)
-    with pytest.raises(RuntimeError, match="use torch.load with map_location=torch.device.'cpu'. to map your storages to the CPU"):
+    with pytest.raises(
+        RuntimeError, match="use torch.load with map_location=torch.device.'cpu'. to map your storages to the CPU"
+    ):
         torch.load(out)
     for map_location in ("cpu", torch.device("cpu"), {"cuda:0": "cpu"}, lambda storage, location: storage):
         out.seek(0)
@@ -467,7 +484,9 @@ def test_files_from_a_gpu_need_map_location():
 
 def test_packages_for_other_devices(monkeypatch):
     monkeypatch.setattr(serialization._file_places, "_packages", [])
-    serialization.register_package(5, lambda s: "mine:0", lambda s, location: s.to(device="meta") if location == "mine:0" else None)
+    serialization.register_package(
+        5, lambda s: "mine:0", lambda s, location: s.to(device="meta") if location == "mine:0" else None
+    )
     file = io.BytesIO()
     torch.save(torch.ones(2), file)
     assert b"mine:0" in file.getvalue()
@@ -482,7 +501,11 @@ def test_packages_for_other_devices(monkeypatch):
 @pytest.mark.parametrize("is_new", [True, False])
 def test_storages_are_saved_and_share_memory_with_tensors(is_new):
     x, file = torch.arange(3.0), io.BytesIO()
-    torch.save([x, x.storage(), torch.ones(2, dtype=torch.uint8).untyped_storage()], file, _use_new_zipfile_serialization=is_new)
+    torch.save(
+        [x, x.storage(), torch.ones(2, dtype=torch.uint8).untyped_storage()],
+        file,
+        _use_new_zipfile_serialization=is_new,
+    )
     file.seek(0)
     tensor, typed, other = torch.load(file)
     assert type(typed) is torch.TypedStorage and typed.dtype == torch.float32 and typed.tolist() == [0, 1, 2]
@@ -490,7 +513,9 @@ def test_storages_are_saved_and_share_memory_with_tensors(is_new):
     tensor[0] = 7
     assert typed[0] == 7
     if is_new:
-        with pytest.raises(RuntimeError, match="Cannot save multiple tensors or storages that view the same data as different types"):
+        with pytest.raises(
+            RuntimeError, match="Cannot save multiple tensors or storages that view the same data as different types"
+        ):
             torch.save([x, x.untyped_storage()], file)
 
 
@@ -508,7 +533,11 @@ def test_a_key_that_stands_twice_is_refused(tmp_path):
         data = struct.pack("<Q", len(header)) + header.encode() + bytes(4)
         path = tmp_path / "a.safetensors"
         path.write_bytes(data)
-        for call in (lambda: safetensors.load(data), lambda: safetensors.load_file(path), lambda: safetensors.safe_open(path, "pt")):
+        for call in (
+            lambda: safetensors.load(data),
+            lambda: safetensors.load_file(path),
+            lambda: safetensors.safe_open(path, "pt"),
+        ):
             with pytest.raises(SafetensorError, match="the key `(a|dtype)` stands twice"):
                 call()
 
@@ -521,10 +550,22 @@ def test_a_size_beyond_all_tensors_is_refused():
 
 def test_the_writer_of_files_and_that_of_bytes_agree(tmp_path):
     dtypes = [
-        torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
-        torch.bool, torch.complex64,
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint8,
+        torch.bool,
+        torch.complex64,
     ]
-    made = {f"{d} é\"\\\n": torch.arange(5).to(d) for d in dtypes} | {"empty": torch.zeros(0, 3), "scalar": torch.tensor(2.0)}
+    made = {f'{d} é"\\\n': torch.arange(5).to(d) for d in dtypes} | {
+        "empty": torch.zeros(0, 3),
+        "scalar": torch.tensor(2.0),
+    }
     for metadata in (None, {}, {"key": "value é\x01"}):
         safetensors.save_file(made, tmp_path / "a", metadata)
         assert (tmp_path / "a").read_bytes() == safetensors.save(made, metadata)
@@ -556,14 +597,17 @@ def test_the_package_safetensors_learns_the_name_of_the_device(tmp_path):
     # A package of that name, with the part of its interface that matters: names of devices that it knows.
     package = tmp_path / "safetensors"
     package.mkdir()
-    (package / "__init__.py").write_text(textwrap.dedent("""
+    (package / "__init__.py").write_text(
+        textwrap.dedent("""
         def safe_open(filename, framework, device="cpu", *, backend="mmap"):
             if device != "cpu" and not isinstance(device, int):
                 raise ValueError(f"device {device} is invalid")
             return device
-    """))
+    """)
+    )
     script = tmp_path / "program.py"
-    script.write_text(textwrap.dedent("""
+    script.write_text(
+        textwrap.dedent("""
         import torch, safetensors
         assert safetensors.safe_open("f", "pt") == "cpu" and safetensors.safe_open("f", "pt", device="tpu") == 0
         assert safetensors.safe_open("f", "pt", "tpu:0", backend="pread") == 0
@@ -573,7 +617,13 @@ def test_the_package_safetensors_learns_the_name_of_the_device(tmp_path):
             safetensors.safe_open("f", "pt", "cuda")
         except ValueError:
             print("done")
-    """))
-    done = subprocess.run([sys.executable, "-m", "pytpu", script], capture_output=True, text=True, env={**os.environ, "PYTHONSAFEPATH": ""},
-                          cwd=tmp_path)
+    """)
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytpu", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONSAFEPATH": ""},
+        cwd=tmp_path,
+    )
     assert done.stdout == "done\n", done.stderr

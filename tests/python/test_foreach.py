@@ -80,14 +80,20 @@ def test_a_tensor_of_no_dimensions_goes_to_all(device):
 def test_reductions_copies_and_products(device):
     xs = tensors(device, -1, 1)
     same(torch._foreach_norm(xs), [x.norm() for x in xs])
-    same(torch._foreach_norm(xs, 1, dtype=torch.float64), [torch.linalg.vector_norm(x, 1, dtype=torch.float64) for x in xs])
+    same(
+        torch._foreach_norm(xs, 1, dtype=torch.float64),
+        [torch.linalg.vector_norm(x, 1, dtype=torch.float64) for x in xs],
+    )
     same(torch._foreach_norm(xs, float("inf")), [x.abs().max() for x in xs])
     same(torch._foreach_powsum(xs, 3), [(x.abs() ** 3).sum() for x in xs])
     same(torch._foreach_max(xs), [x.max() for x in xs])
     copies = torch._foreach_clone(xs)
     same(torch._foreach_zero_(xs), [torch.zeros(size, device=device) for size in SIZES])
     same(torch._foreach_copy_(xs, [c.double() for c in copies]), list(copies))
-    same(torch._foreach_mm([x[:, :2] for x in [torch.eye(2, 2).to(device)]], [torch.ones(2, 3, device=device)]), [torch.ones(2, 3, device=device)])
+    same(
+        torch._foreach_mm([x[:, :2] for x in [torch.eye(2, 2).to(device)]], [torch.ones(2, 3, device=device)]),
+        [torch.ones(2, 3, device=device)],
+    )
 
 
 def test_gradients_reach_every_tensor(device):
@@ -113,14 +119,34 @@ REFUSED = [
     ("torch._foreach_abs([])", RuntimeError, "Tensor list must have at least one tensor."),
     ("torch._foreach_add_([], 1)", RuntimeError, "Tensor list must have at least one tensor."),
     ("torch._foreach_add(xs, xs[:1])", RuntimeError, "Tensor lists must have the same number of tensors, got 3 and 1"),
-    ("torch._foreach_addcmul(xs, xs, xs[:1], value=2)", RuntimeError, "Tensor lists must have the same number of tensors, got 3 and 1"),
+    (
+        "torch._foreach_addcmul(xs, xs, xs[:1], value=2)",
+        RuntimeError,
+        "Tensor lists must have the same number of tensors, got 3 and 1",
+    ),
     ("torch._foreach_mul(xs, [1.0])", RuntimeError, "Tensor list must have same number of elements as scalar list."),
-    ("torch._foreach_mul(xs, torch.ones(2))", RuntimeError, "scalar tensor expected to be 0 dim but it has 1 dimensions and 2 elements."),
-    ("torch._foreach_addcdiv(xs, xs, xs, torch.ones(2))", RuntimeError, "Expected length of scalars to match input of length 3 but got 2 instead."),
-    ("torch._foreach_addcdiv(xs, xs, xs, torch.ones(1, 3))", RuntimeError, "Expected packed scalar Tensor to be of dimension 1. Got 2 instead."),
+    (
+        "torch._foreach_mul(xs, torch.ones(2))",
+        RuntimeError,
+        "scalar tensor expected to be 0 dim but it has 1 dimensions and 2 elements.",
+    ),
+    (
+        "torch._foreach_addcdiv(xs, xs, xs, torch.ones(2))",
+        RuntimeError,
+        "Expected length of scalars to match input of length 3 but got 2 instead.",
+    ),
+    (
+        "torch._foreach_addcdiv(xs, xs, xs, torch.ones(1, 3))",
+        RuntimeError,
+        "Expected packed scalar Tensor to be of dimension 1. Got 2 instead.",
+    ),
     ("torch._foreach_add(xs[0], 1)", TypeError, "received an invalid combination of arguments"),
     ("torch._foreach_abs(xs, 1)", TypeError, "takes 1 positional argument but 2 were given"),
-    ("torch._foreach_add_([w], 1.0)", RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation."),
+    (
+        "torch._foreach_add_([w], 1.0)",
+        RuntimeError,
+        "a leaf Variable that requires grad is being used in an in-place operation.",
+    ),
     ("torch._foreach_sqrt_([i])", RuntimeError, "result type Float can't be cast to the desired output type Long"),
 ]
 

@@ -55,7 +55,11 @@ def test_accumulation_goes_into_the_assigned_object(device):
 @pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")
 def test_another_gradient_lets_the_assigned_object_go():
     x = torch.ones(2, requires_grad=True)
-    for change in (lambda: (x**2).sum().backward(create_graph=True), lambda: setattr(x, "grad", None), lambda: delattr(x, "grad")):
+    for change in (
+        lambda: (x**2).sum().backward(create_graph=True),
+        lambda: setattr(x, "grad", None),
+        lambda: delattr(x, "grad"),
+    ):
         x.grad = torch.ones(2).as_subclass(Special)
         seen = weakref.ref(x.grad)
         change()

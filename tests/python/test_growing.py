@@ -80,7 +80,9 @@ def test_sums_over_what_grows_are_computed_where_they_are_exact(device):
     assert abs(total - sums) < 1e-4
 
 
-@pytest.mark.skipif(not torch.tpu.aot.is_available() and os.environ.get("CI") != "true", reason="libtpu is not installed")
+@pytest.mark.skipif(
+    not torch.tpu.aot.is_available() and os.environ.get("CI") != "true", reason="libtpu is not installed"
+)
 def test_a_planned_loop_compiles_as_many_programs():
     with torch.tpu.plan("v5e:2x2") as plan:
         ids, mask = torch.ones(1, 4, dtype=torch.long, device="tpu"), torch.ones(1, 4, dtype=torch.long, device="tpu")

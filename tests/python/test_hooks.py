@@ -75,7 +75,9 @@ def test_hooks_may_return_a_tuple_of_none():
 def test_other_outputs_than_tensors_and_tuples_warn():
     m = Doubled(lambda a, b: [a, b])
     m.register_full_backward_hook(lambda *args: None)
-    with pytest.warns(UserWarning, match="module output should be a Tensor or a tuple of Tensors but received <class 'list'>"):
+    with pytest.warns(
+        UserWarning, match="module output should be a Tensor or a tuple of Tensors but received <class 'list'>"
+    ):
         m(torch.ones(1, requires_grad=True))
 
 
@@ -137,7 +139,9 @@ def test_allowing_mutation_does_not_nest():
         pass
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode, lambda: torch.set_grad_enabled(False)])
+@pytest.mark.parametrize(
+    "mode", [torch.no_grad, torch.enable_grad, torch.inference_mode, lambda: torch.set_grad_enabled(False)]
+)
 def test_decorating_a_class_warns(mode):
     with pytest.warns(FutureWarning, match="Decorating classes is deprecated"):
 

@@ -25,7 +25,17 @@ BY_THE_EXTENSION = {
 }
 # Wrappers in PyTorch whose qualified name says how they were made, deprecated spellings, and classes that stand for others.
 OTHERWISE = {
-    "torch": {"ScriptFunction", "ScriptModule", "lu", "sym_sqrt", "symeig", "unique", "unique_consecutive", "stft", "Storage"},
+    "torch": {
+        "ScriptFunction",
+        "ScriptModule",
+        "lu",
+        "sym_sqrt",
+        "symeig",
+        "unique",
+        "unique_consecutive",
+        "stft",
+        "Storage",
+    },
     "torch.accelerator": {"current_device_idx", "set_device_idx"},
     "torch.autograd": {"Variable", "is_multithreading_enabled"},
     "torch.autograd.variable": {"Variable"},
@@ -34,8 +44,16 @@ OTHERWISE = {
     "torch.nn.attention": {"SDPBackend"},
     "torch.nn.attention.flex_attention": {"FlexKernelOptions"},
     "torch.quantization": {
-        "convert", "fuse_modules", "get_default_qat_qconfig", "get_default_qconfig", "prepare", "prepare_qat", "quantize",
-        "quantize_dynamic", "quantize_qat", "swap_module",
+        "convert",
+        "fuse_modules",
+        "get_default_qat_qconfig",
+        "get_default_qconfig",
+        "prepare",
+        "prepare_qat",
+        "quantize",
+        "quantize_dynamic",
+        "quantize_qat",
+        "swap_module",
     },
     "torch.storage": {"Storage"},
     "torch.utils.dlpack": {"to_dlpack"},
@@ -94,9 +112,16 @@ for found in pkgutil.walk_packages(pytpu.__path__, "pytpu."):
 
 
 def test_modules_are_called_torch():
-    assert torch.__name__ == "torch" and torch.nn.__name__ == "torch.nn" and torch.optim.lr_scheduler.__name__ == "torch.optim.lr_scheduler"
+    assert (
+        torch.__name__ == "torch"
+        and torch.nn.__name__ == "torch.nn"
+        and torch.optim.lr_scheduler.__name__ == "torch.optim.lr_scheduler"
+    )
     assert sys.modules["torch.nn"] is sys.modules["pytpu.nn"] is nn
-    for wrong, text in (("torch.nn", "module 'torch.nn' has no attribute 'missing'"), ("torch.utils", "module 'torch.utils' has no")):
+    for wrong, text in (
+        ("torch.nn", "module 'torch.nn' has no attribute 'missing'"),
+        ("torch.utils", "module 'torch.utils' has no"),
+    ):
         with pytest.raises(AttributeError, match=text):
             importlib.import_module(wrong).missing
     with pytest.raises(ImportError, match="cannot import name 'missing' from 'torch.nn'"):
@@ -149,7 +174,15 @@ def _globals(data):
 def _objects():
     torch.manual_seed(0)
     yield from (torch.relu, nn.functional.gelu, nn.functional.relu, torch.special.entr, torch.fft.fft, torch.linalg.inv)
-    yield from (torch.Tensor, torch.float32, torch.strided, torch.device("cpu"), torch.Size([2, 3]), torch.no_grad, torch.einsum)
+    yield from (
+        torch.Tensor,
+        torch.float32,
+        torch.strided,
+        torch.device("cpu"),
+        torch.Size([2, 3]),
+        torch.no_grad,
+        torch.einsum,
+    )
     yield from (torch.return_types.max, nn.Linear, torch.optim.SGD, torch.testing.assert_close, torch.profiler.profile)
 
 
@@ -162,9 +195,14 @@ def test_classes_functions_and_constants_are_pickled_by_name(protocol):
 
 
 def test_a_pickled_model_names_only_what_pytorch_has(device):
-    model = nn.Sequential(nn.Linear(2, 3), nn.Flatten(), nn.BatchNorm1d(3), nn.LSTM(3, 4), nn.InstanceNorm2d(2, affine=True)).to(device)
+    model = nn.Sequential(
+        nn.Linear(2, 3), nn.Flatten(), nn.BatchNorm1d(3), nn.LSTM(3, 4), nn.InstanceNorm2d(2, affine=True)
+    ).to(device)
     data = pickle.dumps(model, 2)
-    assert all(name.partition(" ")[0].partition(".")[0] in ("torch", "collections", "_codecs", "__builtin__") for name in _globals(data))
+    assert all(
+        name.partition(" ")[0].partition(".")[0] in ("torch", "collections", "_codecs", "__builtin__")
+        for name in _globals(data)
+    )
     assert "torch.nn.modules.flatten Flatten" in _globals(data) and "torch._utils _rebuild_parameter" in _globals(data)
     again = pickle.loads(data)
     for (name, x), y in zip(model.state_dict().items(), again.state_dict().values()):
@@ -209,7 +247,9 @@ def test_a_process_that_imported_pytpu_reads_pickles_by_torchs_names(tmp_path):
     path = tmp_path / "model.pickle"
     path.write_bytes(pickle.dumps(nn.Linear(2, 2)))
     code = f"import pytpu, pickle; print(type(pickle.load(open({str(path)!r}, 'rb'))))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "<class 'torch.nn.modules.linear.Linear'>\n"
+    assert (
+        subprocess.check_output([sys.executable, "-c", code], text=True) == "<class 'torch.nn.modules.linear.Linear'>\n"
+    )
 
 
 def test_torch_save_names_moved_classes_as_pytorch_does():
@@ -225,19 +265,34 @@ def test_torch_save_names_moved_classes_as_pytorch_does():
 
 
 def test_functions_of_special_and_linalg_are_their_own():
-    pairs = [("erf", "erf"), ("expit", "sigmoid"), ("psi", "digamma"), ("digamma", "digamma"), ("round", "round"), ("softmax", "softmax")]
+    pairs = [
+        ("erf", "erf"),
+        ("expit", "sigmoid"),
+        ("psi", "digamma"),
+        ("digamma", "digamma"),
+        ("round", "round"),
+        ("softmax", "softmax"),
+    ]
     for name, of_torch in pairs:
         f = getattr(torch.special, name)
-        assert f is not getattr(torch, of_torch) and f.__name__ == f"special_{name}" and f.__module__ == "torch._C._special"
+        assert (
+            f is not getattr(torch, of_torch)
+            and f.__name__ == f"special_{name}"
+            and f.__module__ == "torch._C._special"
+        )
     assert torch.special.psi is not torch.special.digamma and torch.linalg.matmul is not torch.matmul
     x = torch.tensor([0.25, 0.5])
-    assert torch.equal(torch.special.expit(x), torch.sigmoid(x)) and torch.equal(torch.special.round(x, decimals=1), torch.round(x, decimals=1))
+    assert torch.equal(torch.special.expit(x), torch.sigmoid(x)) and torch.equal(
+        torch.special.round(x, decimals=1), torch.round(x, decimals=1)
+    )
     assert torch.linalg.matmul(x, x) == torch.matmul(x, x)
 
 
 def test_named_objects_of_the_extension():
     assert torch.is_tensor.__name__ == torch.is_tensor.__qualname__ == "is_tensor"
-    assert torch.Generator.__module__ == "torch._C" and repr(torch.Generator()).startswith("<torch._C.Generator object at 0x")
+    assert torch.Generator.__module__ == "torch._C" and repr(torch.Generator()).startswith(
+        "<torch._C.Generator object at 0x"
+    )
     x = torch.ones(2)
     assert torch.fill_.__name__ == "fill_" and torch.zero_(torch.fill_(x, 2)) is x and x.sum() == 0
 

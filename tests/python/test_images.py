@@ -33,7 +33,9 @@ def test_interpolation_refuses_what_does_not_fit(device):
     x = torch.ones(1, 2, 4, 4, device=device)
     with pytest.raises(ValueError, match="only one of size or scale_factor should be defined"):
         F.interpolate(x, size=2, scale_factor=2)
-    with pytest.raises(RuntimeError, match=r"Input and output sizes should be greater than 0, but got input \(H: 4, W: 4\) output"):
+    with pytest.raises(
+        RuntimeError, match=r"Input and output sizes should be greater than 0, but got input \(H: 4, W: 4\) output"
+    ):
         F.interpolate(x, size=(0, 4))
     with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
         F.interpolate(x.int(), size=2, mode="bicubic")
@@ -66,7 +68,9 @@ def test_unfolding_and_folding_count_overlaps(device, close):
     columns = nn.Unfold((3, 2), padding=1, stride=(1, 2))(x)
     assert columns.shape == (2, 18, 18)
     back = nn.Fold((6, 5), (3, 2), padding=1, stride=(1, 2))(columns)
-    counts = F.fold(F.unfold(torch.ones_like(x), (3, 2), padding=1, stride=(1, 2)), (6, 5), (3, 2), padding=1, stride=(1, 2))
+    counts = F.fold(
+        F.unfold(torch.ones_like(x), (3, 2), padding=1, stride=(1, 2)), (6, 5), (3, 2), padding=1, stride=(1, 2)
+    )
     close(back, (x * counts).detach().cpu().numpy())
     back.sum().backward()
     close(x.grad, counts.cpu().numpy())

@@ -32,7 +32,13 @@ def run(*command, cwd=None, stdin="", path=None, check=True, **env):
     environment.pop("PYTHONPATH", None)
     environment["PYTHONPATH"] = os.pathsep.join(map(str, [*(path or []), PACKAGE.parent]))
     out = subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, cwd=cwd, input=stdin, env=environment, timeout=120
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        input=stdin,
+        env=environment,
+        timeout=120,
     )
     if check:
         assert out.returncode == 0, out.stderr
@@ -177,7 +183,9 @@ def test_install_refuses_when_another_torch_was_imported(other_torch):
         "print(torch.__version__, pytpu.ones(2).sum().item())"
     )
     out = run("-c", code, path=[other_torch]).stdout
-    assert out.startswith("pytpu.install(): another torch has been imported already, from ") and out.endswith("other 2.0\n")
+    assert out.startswith("pytpu.install(): another torch has been imported already, from ") and out.endswith(
+        "other 2.0\n"
+    )
 
 
 def test_another_torch_keeps_its_name(other_torch):

@@ -89,9 +89,12 @@ def test_an_index_out_of_range_is_told_with_the_line_of_the_call():
 
 
 def test_strict_and_debug_mode_compile_no_single_op():
-    losses = {mode: run(f"""
+    losses = {
+        mode: run(f"""
         torch.tpu.set_eager_mode("{mode}")
         print(json.dumps([train(4), counts()]))
-    """) for mode in ("strict", "debug")}
+    """)
+        for mode in ("strict", "debug")
+    }
     assert losses["strict"][1][1:] == losses["debug"][1][1:] == [0, 0]
     assert losses["strict"][0] == losses["debug"][0]

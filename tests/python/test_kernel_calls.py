@@ -36,24 +36,47 @@ def compute(device):
         for i in range(4):
             m, k, n, b = rng.randint(20, 70), rng.randint(20, 70), rng.randint(20, 70), rng.randint(1, 3)
             name = f"{dtype} {b} x {m} x {k} x {n}"
-            with_gradients(f"matmul {name}", results, torch.matmul, draw(b, m, k, dtype=dtype), draw(b, k, n, dtype=dtype))
             with_gradients(
-                f"linear {name}", results, F.linear, draw(b, m, k, dtype=dtype), draw(n, k, dtype=dtype), draw(n, dtype=dtype)
+                f"matmul {name}", results, torch.matmul, draw(b, m, k, dtype=dtype), draw(b, k, n, dtype=dtype)
             )
-            with_gradients(f"linear {name} alone", results, F.linear, draw(b, m, k, dtype=dtype), draw(n, k, dtype=dtype))
+            with_gradients(
+                f"linear {name}",
+                results,
+                F.linear,
+                draw(b, m, k, dtype=dtype),
+                draw(n, k, dtype=dtype),
+                draw(n, dtype=dtype),
+            )
+            with_gradients(
+                f"linear {name} alone", results, F.linear, draw(b, m, k, dtype=dtype), draw(n, k, dtype=dtype)
+            )
         with_gradients(
-            f"linear {dtype} with one for all", results, F.linear,
-            draw(30, 40, dtype=dtype), draw(50, 40, dtype=dtype), draw(1, dtype=dtype),
+            f"linear {dtype} with one for all",
+            results,
+            F.linear,
+            draw(30, 40, dtype=dtype),
+            draw(50, 40, dtype=dtype),
+            draw(1, dtype=dtype),
         )
         parts = draw(60, 3 * 50, dtype=dtype)
         with_gradients(f"matmul {dtype} of parts", results, lambda x: x[:, 50:100] @ x[:50, 100:], parts)
-        with_gradients(f"matmul {dtype} of turned parts", results, lambda x: x[:, :50].T @ x[:, 50:].relu(), parts.detach())
+        with_gradients(
+            f"matmul {dtype} of turned parts", results, lambda x: x[:, :50].T @ x[:, 50:].relu(), parts.detach()
+        )
         with_gradients(f"matmul {dtype} of every other", results, lambda x: x[::2, ::3] @ x[10:, 100:], parts.detach())
         with_gradients(
-            f"linear {dtype} of parts", results, lambda x, w: F.linear(x[20:, :50], w[:40]), parts.detach(), draw(60, 50, dtype=dtype)
+            f"linear {dtype} of parts",
+            results,
+            lambda x, w: F.linear(x[20:, :50], w[:40]),
+            parts.detach(),
+            draw(60, 50, dtype=dtype),
         )
         with_gradients(
-            f"matmul {dtype} of one row repeated", results, lambda x, w: x.expand(70, 50) @ w, draw(1, 50, dtype=dtype), draw(50, 40, dtype=dtype)
+            f"matmul {dtype} of one row repeated",
+            results,
+            lambda x, w: x.expand(70, 50) @ w,
+            draw(1, 50, dtype=dtype),
+            draw(50, 40, dtype=dtype),
         )
     for i in range(24):
         spatial, groups = rng.choice([1, 2, 2, 3]), rng.choice([1, 1, 2])
@@ -67,21 +90,32 @@ def compute(device):
         x = draw(batch, c, *sizes, dtype=dtype)
         name = f"{dtype} {list(x.shape)} to {o}, {kernel}, {stride}, {padding}, {dilation}, {groups}"
         with_gradients(
-            f"conv {name}", results, lambda x, w: plain(x, w, None, stride, padding, dilation, groups),
-            x, draw(o, c // groups, *kernel, dtype=dtype),
+            f"conv {name}",
+            results,
+            lambda x, w: plain(x, w, None, stride, padding, dilation, groups),
+            x,
+            draw(o, c // groups, *kernel, dtype=dtype),
         )
         with_gradients(
-            f"transposed {name}", results, lambda x, w: transposed(x, w, None, stride, padding, 0, groups, dilation),
-            x.detach(), draw(c, o // groups, *kernel, dtype=dtype),
+            f"transposed {name}",
+            results,
+            lambda x, w: transposed(x, w, None, stride, padding, 0, groups, dilation),
+            x.detach(),
+            draw(c, o // groups, *kernel, dtype=dtype),
         )
     causal = {"is_causal": True}
     seen = (torch.rand(40, 30) > 0.3).to(device)
     added = torch.randn(2, 1, 1, 30).to(device)
     for kwargs in ({}, causal, {"attn_mask": seen}, {"attn_mask": added}, {"scale": 0.3}):
         with_gradients(
-            f"attention {sorted(kwargs)}", results, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **kwargs),
-            draw(2, 3, 40, 16), draw(2, 3, 30, 16), draw(2, 3, 30, 12),
+            f"attention {sorted(kwargs)}",
+            results,
+            lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **kwargs),
+            draw(2, 3, 40, 16),
+            draw(2, 3, 30, 16),
+            draw(2, 3, 30, 12),
         )
+
         def of_a_layer(x, kwargs=kwargs):
             q, k, v = [z.view(2, 40, 4, 12).transpose(1, 2) for z in x.split(48, dim=2)]
             if "attn_mask" in kwargs:
@@ -91,14 +125,20 @@ def compute(device):
         with_gradients(f"attention {sorted(kwargs)} of a layer", results, of_a_layer, draw(2, 40, 3 * 48))
     for kernel, stride, padding in ((2, 2, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0)):
         x = draw(3, 9, 33, 37)
-        with_gradients(f"max pool {kernel}, {stride}, {padding}", results, lambda x: F.max_pool2d(x, kernel, stride, padding), x)
+        with_gradients(
+            f"max pool {kernel}, {stride}, {padding}", results, lambda x: F.max_pool2d(x, kernel, stride, padding), x
+        )
     with_gradients("max pool to 4 x 4", results, lambda x: F.adaptive_max_pool2d(x, 4), draw(3, 30, 16, 16))
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         x, w, b = draw(7, 33, 129, dtype=dtype), draw(129, dtype=dtype), draw(129, dtype=dtype)
         for approximate in ("none", "tanh"):
-            with_gradients(f"gelu {dtype} {approximate}", results, lambda x: F.gelu(x, approximate=approximate), x.detach())
+            with_gradients(
+                f"gelu {dtype} {approximate}", results, lambda x: F.gelu(x, approximate=approximate), x.detach()
+            )
         with_gradients(f"layer_norm {dtype}", results, lambda x, w, b: F.layer_norm(x, (129,), w, b), x.detach(), w, b)
-        with_gradients(f"layer_norm {dtype} w", results, lambda x, w: F.layer_norm(x, (129,), w), x.detach(), w.detach())
+        with_gradients(
+            f"layer_norm {dtype} w", results, lambda x, w: F.layer_norm(x, (129,), w), x.detach(), w.detach()
+        )
         with_gradients(f"layer_norm {dtype} alone", results, lambda x: F.layer_norm(x, (33, 129)), x.detach())
         with_gradients(f"rms_norm {dtype}", results, lambda x, w: F.rms_norm(x, (129,), w), x.detach(), w.detach())
         with_gradients(f"rms_norm {dtype} alone", results, lambda x: F.rms_norm(x, (129,)), x.detach())
@@ -111,14 +151,24 @@ def compute(device):
         for shape, classes in (((300, 90), 90), ((5, 70, 9, 11), 70), ((20000,), 20000)):
             scores, weights = draw(*shape, dtype=dtype), draw(classes, dtype=dtype).abs()
             target = torch.randint(0, classes, (*shape[:1], *shape[2:]) if len(shape) > 1 else ()).to(device)
-            for kwargs in ({}, {"weight": weights}, {"label_smoothing": 0.2}, {"weight": weights, "label_smoothing": 0.2}, {"ignore_index": 3}):
+            for kwargs in (
+                {},
+                {"weight": weights},
+                {"label_smoothing": 0.2},
+                {"weight": weights, "label_smoothing": 0.2},
+                {"ignore_index": 3},
+            ):
                 with_gradients(
-                    f"cross_entropy {dtype} {shape} {sorted(kwargs)}", results,
-                    lambda x, target=target, kwargs=kwargs: F.cross_entropy(x, target, **kwargs), scores.detach(),
+                    f"cross_entropy {dtype} {shape} {sorted(kwargs)}",
+                    results,
+                    lambda x, target=target, kwargs=kwargs: F.cross_entropy(x, target, **kwargs),
+                    scores.detach(),
                 )
                 with_gradients(
-                    f"cross_entropy {dtype} {shape} {sorted(kwargs)} a row", results,
-                    lambda x, target=target, kwargs=kwargs: F.cross_entropy(x, target, reduction="none", **kwargs), scores.detach(),
+                    f"cross_entropy {dtype} {shape} {sorted(kwargs)} a row",
+                    results,
+                    lambda x, target=target, kwargs=kwargs: F.cross_entropy(x, target, reduction="none", **kwargs),
+                    scores.detach(),
                 )
         # Only some of the gradients are wanted.
         y = F.layer_norm(x.detach(), (129,), w, b.detach())
@@ -134,7 +184,13 @@ def compute(device):
                 o.step()
             for name, t in (("p", p), ("m", o.state[p]["exp_avg"]), ("v", o.state[p]["exp_avg_sq"])):
                 results[f"{optimizer.__name__} {dtype} {name}"] = t.detach().float().cpu().numpy()
-    for kwargs in ({}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "dampening": 0.5}, {"maximize": True}):
+    for kwargs in (
+        {},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True},
+        {"momentum": 0.9, "dampening": 0.5},
+        {"maximize": True},
+    ):
         for dtype in (torch.float32, torch.float64, torch.bfloat16):
             p, g = draw(150, 129, dtype=dtype).requires_grad_(), draw(150, 129, dtype=dtype)
             o = torch.optim.SGD([p], lr=0.1, weight_decay=0.1, **kwargs)
@@ -164,17 +220,42 @@ np.savez({str(path)!r}, **compute("tpu"))
 
 def test_calls_give_what_the_compiler_and_device_cpu_give(tmp_path):
     with_calls = in_a_process(tmp_path / "with.npz", TORCHTPU_DUMP_DIR=str(tmp_path / "with"))
-    without = in_a_process(tmp_path / "without.npz", TORCHTPU_XLA_KERNELS="0", TORCHTPU_DUMP_DIR=str(tmp_path / "without"))
+    without = in_a_process(
+        tmp_path / "without.npz", TORCHTPU_XLA_KERNELS="0", TORCHTPU_DUMP_DIR=str(tmp_path / "without")
+    )
     torch.manual_seed(0)
     on_cpu = compute("cpu")
     assert with_calls.keys() == without.keys() == on_cpu.keys()
     programs = {folder: "".join(p.read_text() for p in (tmp_path / folder).iterdir()) for folder in ("with", "without")}
     if "XLA:CPU" in torch.tpu.get_device_name():
         for kernel in (
-            "matmul", "linear", "conv", "conv_input_grad", "conv_weight_grad", "attention", "attention_backward",
-            "max_pool", "max_pool_backward", "gelu", "gelu_backward", "layer_norm", "layer_norm_backward", "softmax",
-            "softmax_backward", "sin", "cos", "tan", "cross_entropy", "cross_entropy_backward", "sum_rows", "adamw", "sgd",
-            "matmul.windows", "linear.windows", "attention.windows", "attention_backward.windows",
+            "matmul",
+            "linear",
+            "conv",
+            "conv_input_grad",
+            "conv_weight_grad",
+            "attention",
+            "attention_backward",
+            "max_pool",
+            "max_pool_backward",
+            "gelu",
+            "gelu_backward",
+            "layer_norm",
+            "layer_norm_backward",
+            "softmax",
+            "softmax_backward",
+            "sin",
+            "cos",
+            "tan",
+            "cross_entropy",
+            "cross_entropy_backward",
+            "sum_rows",
+            "adamw",
+            "sgd",
+            "matmul.windows",
+            "linear.windows",
+            "attention.windows",
+            "attention_backward.windows",
         ):
             assert f'kernel = "{kernel}"' in programs["with"], kernel
     assert "custom_call" not in programs["without"]
@@ -258,7 +339,12 @@ assert y == 64 ** 3, y
     on_cpu = "XLA:CPU" in torch.tpu.get_device_name()
     for use, mode in (("1", "fused"), ("1", "strict"), ("1", "debug"), ("0", "fused")):
         folder = tmp_path / (use + mode)
-        environment = {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_XLA_KERNELS": use, "TORCHTPU_DUMP_DIR": str(folder)}
+        environment = {
+            **os.environ,
+            "TORCHTPU_CACHE": "0",
+            "TORCHTPU_XLA_KERNELS": use,
+            "TORCHTPU_DUMP_DIR": str(folder),
+        }
         subprocess.run([sys.executable, "-c", script, mode], check=True, env=environment)
         programs = "".join(p.read_text() for p in folder.iterdir())
         assert ('kernel = "matmul"' in programs) == (use == "1" and on_cpu), (use, mode)
@@ -312,7 +398,10 @@ np.savez(sys.argv[2], loss=loss.item(), **{n.replace(".", ""): p.detach().cpu().
 """
     results = {}
     for device in ("cpu", "tpu"):
-        path, environment = tmp_path / f"{device}.npz", {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_DUMP_DIR": str(tmp_path / "dump")}
+        path, environment = (
+            tmp_path / f"{device}.npz",
+            {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_DUMP_DIR": str(tmp_path / "dump")},
+        )
         subprocess.run([sys.executable, "-c", script, device, str(path), optimizer], check=True, env=environment)
         with np.load(path) as arrays:
             results[device] = dict(arrays)

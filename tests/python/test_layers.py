@@ -29,7 +29,7 @@ def test_conv2d_is_cross_correlation(device, close):
     want = np.zeros((1, 3, 4, 4), np.float32)
     for i in range(4):
         for j in range(4):
-            want[0, :, i, j] = (padded[0, :, i:i + 3, j:j + 3] * w).sum((1, 2, 3)) + b
+            want[0, :, i, j] = (padded[0, :, i : i + 3, j : j + 3] * w).sum((1, 2, 3)) + b
     close(layer(torch.tensor(x, device=device)), want, rtol=1e-4, atol=1e-5)
 
 
@@ -194,7 +194,10 @@ def test_ctc_of_other_lengths_compiles_nothing():
         (nn.L1Loss(), lambda x, y: np.abs(x - y).mean()),
         (nn.MSELoss(), lambda x, y: ((x - y) ** 2).mean()),
         (nn.SmoothL1Loss(), lambda x, y: np.where(abs(x - y) < 1, (x - y) ** 2 / 2, abs(x - y) - 0.5).mean()),
-        (nn.HuberLoss(delta=0.5), lambda x, y: np.where(abs(x - y) < 0.5, (x - y) ** 2 / 2, 0.5 * (abs(x - y) - 0.25)).mean()),
+        (
+            nn.HuberLoss(delta=0.5),
+            lambda x, y: np.where(abs(x - y) < 0.5, (x - y) ** 2 / 2, 0.5 * (abs(x - y) - 0.25)).mean(),
+        ),
         (nn.BCEWithLogitsLoss(), lambda x, y: (np.log1p(np.exp(-abs(x))) + np.maximum(x, 0) - x * y).mean()),
         (nn.PoissonNLLLoss(), lambda x, y: (np.exp(x) - y * x).mean()),
     ],
@@ -294,15 +297,21 @@ RECURRENT = {
         [-0.00274, -0.000206, -0.001099, 0.001855, -0.004341, -0.000172],
     ),
     "LSTM with projections": (
-        lambda: nn.LSTM(3, 2, proj_size=1), -0.143924, [0.000141, -0.006256],
+        lambda: nn.LSTM(3, 2, proj_size=1),
+        -0.143924,
+        [0.000141, -0.006256],
         [3.7e-05, 0.000259, 0.001734, 0.000147, 0.011094, 0.000972],
     ),
     "GRU": (
-        lambda: nn.GRU(3, 2, num_layers=2), 4.347747, [0.715801, -0.158193, 0.706759, 0.021328],
+        lambda: nn.GRU(3, 2, num_layers=2),
+        4.347747,
+        [0.715801, -0.158193, 0.706759, 0.021328],
         [-0.002896, -0.018757, -0.006226, -0.029422, -0.009522, -0.019407],
     ),
     "RNN": (
-        lambda: nn.RNN(3, 2, nonlinearity="relu"), 7.992409, [1.261799, 0.53552, 0.953698, 1.130466],
+        lambda: nn.RNN(3, 2, nonlinearity="relu"),
+        7.992409,
+        [1.261799, 0.53552, 0.953698, 1.130466],
         [0.866969, 0.180207, 1.504672, 0.509626],
     ),
 }
@@ -322,7 +331,9 @@ def test_recurrent_layers(name, device, close):
     close(list(layer.parameters())[1].grad.flatten()[:6], grad[:6], atol=2e-6)
 
 
-@pytest.mark.parametrize("make", [lambda: nn.LSTM(3, 4, 2, bidirectional=True), lambda: nn.GRU(3, 4), lambda: nn.RNN(3, 4)])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.LSTM(3, 4, 2, bidirectional=True), lambda: nn.GRU(3, 4), lambda: nn.RNN(3, 4)]
+)
 @pytest.mark.parametrize("lengths", [[5, 3, 1], [2, 5, 4]])
 def test_packed_sequences_are_those_of_each_alone(make, lengths, device):
     from pytpu.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -343,7 +354,9 @@ def test_packed_sequences_are_those_of_each_alone(make, lengths, device):
     assert all((x.grad[n:, i] == 0).all() for i, n in enumerate(lengths))
 
 
-@pytest.mark.parametrize("make", [lambda: nn.LSTM(3, 4, 2, bidirectional=True), lambda: nn.GRU(3, 4), lambda: nn.LSTM(3, 4, proj_size=2)])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.LSTM(3, 4, 2, bidirectional=True), lambda: nn.GRU(3, 4), lambda: nn.LSTM(3, 4, proj_size=2)]
+)
 def test_packed_sequences_on_a_device_equal_those_of_the_host(make):
     from pytpu.nn.utils.rnn import pack_padded_sequence
 
@@ -433,7 +446,9 @@ def test_an_encoder_gives_zeros_for_padding_where_nothing_is_recorded(device):
 )
 def test_an_encoder_says_why_it_keeps_padding(settings, reason):
     layer = torch.nn.TransformerEncoderLayer(8, 2, 8, **settings)
-    with pytest.warns(UserWarning, match="enable_nested_tensor is True, but self.use_nested_tensor is False because.*" + reason):
+    with pytest.warns(
+        UserWarning, match="enable_nested_tensor is True, but self.use_nested_tensor is False because.*" + reason
+    ):
         torch.nn.TransformerEncoder(layer, 1)
 
 
@@ -447,22 +462,30 @@ def test_what_recurrent_layers_and_packing_refuse():
         nn.GRU(2, 3)(torch.ones(1, 1, 1, 2))
     with pytest.raises(RuntimeError, match="Expected padding_side to be one of left or right, but got zzz."):
         rnn.pad_sequence([torch.ones(1)], padding_side="zzz")
-    with pytest.raises(RuntimeError, match="pad_sequence: Expected iterable for input sequences, but got arg of type: <class 'int'>"):
+    with pytest.raises(
+        RuntimeError, match="pad_sequence: Expected iterable for input sequences, but got arg of type: <class 'int'>"
+    ):
         rnn.pad_sequence(3)
     packed = rnn.pack_sequence([torch.ones(2), torch.ones(1)])
-    assert packed.half().data.dtype == torch.float16 and packed.long().data.dtype == torch.int64 and not packed.is_pinned()
+    assert (
+        packed.half().data.dtype == torch.float16 and packed.long().data.dtype == torch.int64 and not packed.is_pinned()
+    )
 
 
 def test_elements_of_what_has_no_shape_yet_are_not_counted():
     layer = nn.LazyLinear(3)
-    with pytest.raises(ValueError, match="Attempted to use an uninitialized parameter in .*numel.*parameter.UninitializedParameter"):
+    with pytest.raises(
+        ValueError, match="Attempted to use an uninitialized parameter in .*numel.*parameter.UninitializedParameter"
+    ):
         layer.weight.numel()
     layer(torch.ones(1, 2))
     assert layer.weight.numel() == 6
 
 
 def test_words_of_warnings():
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1, enable_nested_tensor=False)
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1, enable_nested_tensor=False
+    )
     padding = torch.zeros(1, 3, dtype=torch.bool)
     with pytest.warns(UserWarning, match="Support for mismatched src_key_padding_mask and mask is deprecated"):
         encoder(torch.ones(1, 3, 4), mask=torch.zeros(3, 3), src_key_padding_mask=padding)

@@ -41,7 +41,9 @@ def test_schemas_spell_annotations(annotation, spelled):
 
 
 def test_schemas_spell_defaults_and_writes():
-    def f(x: torch.Tensor, *, k: float = 1.5, s: str = "a", d: Optional[int] = None, t: torch.dtype = torch.float32) -> None:
+    def f(
+        x: torch.Tensor, *, k: float = 1.5, s: str = "a", d: Optional[int] = None, t: torch.dtype = torch.float32
+    ) -> None:
         pass
 
     expected = '(Tensor(a0!) x, *, float k=1.5, str s="a", SymInt? d=None, ScalarType t=float32) -> ()'
@@ -74,13 +76,17 @@ def test_an_operator_runs_on_tpu(op):
 
 
 def test_arguments_are_checked(op):
-    with pytest.raises(RuntimeError, match="missing value for argument 'x'. Declaration: tests::doubled.Tensor x, SymInt k=2. ->"):
+    with pytest.raises(
+        RuntimeError, match="missing value for argument 'x'. Declaration: tests::doubled.Tensor x, SymInt k=2. ->"
+    ):
         op()
     with pytest.raises(RuntimeError, match=r"expected at most 2 argument\(s\) but received 3 argument\(s\)"):
         op(torch.ones(1), 1, 2)
     with pytest.raises(RuntimeError, match="Unknown keyword argument 'z' for operator 'tests::doubled'"):
         op(torch.ones(1), z=2)
-    with pytest.raises(RuntimeError, match="Expected a value of type 'int' for argument 'k' but instead found type 'str'"):
+    with pytest.raises(
+        RuntimeError, match="Expected a value of type 'int' for argument 'k' but instead found type 'str'"
+    ):
         op(torch.ones(1), "a")
 
 
@@ -143,7 +149,9 @@ def test_kernels_are_for_devices():
         return x + 1
 
     assert placed(torch.zeros(1)).item() == 1
-    with pytest.raises(NotImplementedError, match="Could not run 'tests::placed' with arguments from the 'TPU' backend"):
+    with pytest.raises(
+        NotImplementedError, match="Could not run 'tests::placed' with arguments from the 'TPU' backend"
+    ):
         placed(torch.zeros(1, device="tpu"))
     placed.register_kernel("tpu", lambda x: x + 2)
     assert placed(torch.zeros(1, device="tpu")).item() == 2

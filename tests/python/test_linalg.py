@@ -179,7 +179,9 @@ def test_ldl(device, dtype, close):
 # ---- solving
 
 
-@pytest.mark.parametrize("a, b", [((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 3, 3), (2, 3)), ((2, 3, 3), (3, 2)), ((2, 3, 3), (2, 3, 4))])
+@pytest.mark.parametrize(
+    "a, b", [((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 3, 3), (2, 3)), ((2, 3, 3), (3, 2)), ((2, 3, 3), (2, 3, 4))]
+)
 def test_solve(a, b, device, dtype, close):
     a, b = matrix(*a, dtype=dtype, device=device), matrix(*b, dtype=dtype, device=device)
     x = torch.linalg.solve(a, b)
@@ -207,7 +209,9 @@ def test_inverse_and_determinant(device, dtype, close):
 
 def test_singular_matrices(device):
     a = torch.zeros(2, 2, device=device)
-    with pytest.raises(torch.linalg.LinAlgError, match="The diagonal element 1 is zero, the inversion could not be completed"):
+    with pytest.raises(
+        torch.linalg.LinAlgError, match="The diagonal element 1 is zero, the inversion could not be completed"
+    ):
         torch.linalg.inv(a)
     with pytest.raises(torch._C._LinAlgError, match="The solver failed because the input matrix is singular"):
         torch.linalg.solve(a, torch.ones(2, device=device))

@@ -89,7 +89,11 @@ def test_what_is_missing_is_left_out_and_said(wheel, tmp_path):
 
 def test_the_steps_are_those_of_cpu_in_each_mode_and_measured():
     run = lambda *arguments: subprocess.run(
-        [sys.executable, BENCH / "steps.py", *arguments], capture_output=True, text=True, timeout=300, env=dict(os.environ)
+        [sys.executable, BENCH / "steps.py", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=dict(os.environ),
     )
     done = run("losses", "strict")
     assert done.returncode == 0 and "are those of cpu to" in done.stdout, done.stderr

@@ -131,7 +131,9 @@ def test_nanquantile_leaves_nan_out(device, close):
     assert torch.quantile(x, 0.4, dim=1).isnan().tolist() == [True, True, False]
 
 
-@pytest.mark.parametrize("q, text", [(2.0, "must be in the range"), (torch.tensor([0.5, -1.0]), "must be in the range")])
+@pytest.mark.parametrize(
+    "q, text", [(2.0, "must be in the range"), (torch.tensor([0.5, -1.0]), "must be in the range")]
+)
 def test_quantile_refuses_what_is_no_fraction(q, text):
     with pytest.raises(RuntimeError, match=text):
         torch.quantile(torch.ones(3), q)
@@ -247,7 +249,9 @@ def test_gcd_and_lcm(device):
 def test_frexp_is_pythons(device):
     v = [1.0, -0.75, 3e-5, 1024.0, 0.0, math.inf]
     m, e = torch.frexp(torch.tensor(v, device=device, dtype=torch.float64))
-    assert [(x, y) for x, y in zip(m.tolist(), e.tolist())] == [math.frexp(x) if math.isfinite(x) else (x, 0) for x in v]
+    assert [(x, y) for x, y in zip(m.tolist(), e.tolist())] == [
+        math.frexp(x) if math.isfinite(x) else (x, 0) for x in v
+    ]
 
 
 def test_numbers_out_of_range_become_the_least_integer():
@@ -275,7 +279,12 @@ def test_polynomials_take_numbers_and_need_no_gradient(device):
     x = torch.tensor([0.5, -2.0], device=device, requires_grad=True)
     y = torch.special.hermite_polynomial_h(x, 3)
     assert y.tolist() == [8 * 0.125 - 12 * 0.5, 8 * -8.0 + 24.0] and not y.requires_grad
-    assert torch.special.legendre_polynomial_p(0.5, torch.tensor([0, 1, 2, -1], device=device)).tolist() == [1, 0.5, -0.125, 0]
+    assert torch.special.legendre_polynomial_p(0.5, torch.tensor([0, 1, 2, -1], device=device)).tolist() == [
+        1,
+        0.5,
+        -0.125,
+        0,
+    ]
     with pytest.raises(TypeError, match="invalid combination of arguments"):
         torch.special.hermite_polynomial_h(1.0, 2)
 
@@ -318,7 +327,12 @@ def test_masked_reductions_leave_out(device, close):
     x, mask = torch.from_numpy(a).to(device), torch.from_numpy(keep).to(device)
     m = np.ma.masked_array(a, ~keep)
     for name, want in {
-        "sum": m.sum(1), "prod": m.prod(1), "mean": m.mean(1), "amax": m.max(1), "amin": m.min(1), "var": m.var(1, ddof=1),
+        "sum": m.sum(1),
+        "prod": m.prod(1),
+        "mean": m.mean(1),
+        "amax": m.max(1),
+        "amin": m.min(1),
+        "var": m.var(1, ddof=1),
         "std": m.std(1, ddof=1),
     }.items():
         close(getattr(torch.masked, name)(x, 1, mask=mask), want.filled(np.nan), rtol=1e-4, atol=1e-5)

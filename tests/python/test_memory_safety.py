@@ -23,7 +23,9 @@ def _python(code, limit=None, timeout=120):
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
     code = "import pytpu as torch\n" + code
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout, preexec_fn=limited)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout, preexec_fn=limited
+    )
 
 
 # ---- devices
@@ -117,7 +119,9 @@ def test_a_numpy_array_keeps_its_memory_when_the_tensor_gets_another(change, siz
     assert (n == 123.0).all()
 
 
-@pytest.mark.parametrize("move", [lambda m: m.double(), lambda m: m.to("tpu"), lambda m: m.half()], ids=["double", "tpu", "half"])
+@pytest.mark.parametrize(
+    "move", [lambda m: m.double(), lambda m: m.to("tpu"), lambda m: m.half()], ids=["double", "tpu", "half"]
+)
 def test_the_array_of_a_frozen_parameter_outlives_a_move_of_the_module(move):
     m = torch.nn.Linear(500, 400, bias=False).requires_grad_(False)
     n = m.weight.numpy()
@@ -186,7 +190,9 @@ print((torch.ones(3) + 1).tolist())
 """,
         limit=2 << 30,
     )
-    assert done.returncode == 0 and done.stdout.splitlines() == ["raised False", "[2.0, 2.0, 2.0]"], done.stdout + done.stderr
+    assert done.returncode == 0 and done.stdout.splitlines() == ["raised False", "[2.0, 2.0, 2.0]"], (
+        done.stdout + done.stderr
+    )
 
 
 def test_want_of_memory_for_safetensors_raises():
@@ -203,7 +209,9 @@ print((torch.ones(3) + 1).tolist())
 """,
         limit=2 << 30,
     )
-    assert done.returncode == 0 and done.stdout.splitlines() == ["raised False", "[2.0, 2.0, 2.0]"], done.stdout + done.stderr
+    assert done.returncode == 0 and done.stdout.splitlines() == ["raised False", "[2.0, 2.0, 2.0]"], (
+        done.stdout + done.stderr
+    )
 
 
 def test_want_of_memory_for_a_list_of_numbers_raises():
@@ -218,7 +226,9 @@ print((torch.ones(3) + 1).tolist())
 """,
         limit=(2 << 30),
     )
-    assert done.returncode == 0 and done.stdout.splitlines() == ["raised False", "[2.0, 2.0, 2.0]"], done.stdout + done.stderr
+    assert done.returncode == 0 and done.stdout.splitlines() == ["raised False", "[2.0, 2.0, 2.0]"], (
+        done.stdout + done.stderr
+    )
 
 
 # ---- loops end
@@ -266,7 +276,11 @@ def test_zeta_far_left_of_zero_ends(close):
     close(zeta(torch.tensor(3.0).double(), torch.tensor([-3.25, -100.75]).double()), [-61.9776, 62.0126], rtol=1e-5)
 
 
-@pytest.mark.parametrize("view", [lambda x: x.view(3), lambda x: x[:], lambda x: x.unsqueeze(0).squeeze(0)], ids=["view", "slice", "unsqueeze"])
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x.view(3), lambda x: x[:], lambda x: x.unsqueeze(0).squeeze(0)],
+    ids=["view", "slice", "unsqueeze"],
+)
 def test_a_chain_of_views_takes_linear_time(view):
     def seconds(n):
         x = torch.ones(3)
@@ -469,7 +483,9 @@ except RecursionError:
 print((x * 2).sum().item())
 """
     )
-    assert done.stdout.splitlines() == ["[3001.0, 3001.0, 3001.0]", "too deep", "6.0"], done.stdout + done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["[3001.0, 3001.0, 3001.0]", "too deep", "6.0"], (
+        done.stdout + done.stderr[-2000:]
+    )
 
 
 # ---- arguments that change, or contain themselves

@@ -36,7 +36,14 @@ class Tied(nn.Module):
 
 def test_state_dict_keys_are_in_order_of_registration():
     assert list(Net().state_dict()) == [
-        "scale", "table", "fc.weight", "fc.bias", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var",
+        "scale",
+        "table",
+        "fc.weight",
+        "fc.bias",
+        "bn.weight",
+        "bn.bias",
+        "bn.running_mean",
+        "bn.running_var",
         "bn.num_batches_tracked",
     ]
 
@@ -45,7 +52,11 @@ def test_names_of_parameters_buffers_and_modules():
     net = Net()
     assert [n for n, _ in net.named_parameters()] == ["scale", "fc.weight", "fc.bias", "bn.weight", "bn.bias"]
     assert [n for n, _ in net.named_buffers()] == [
-        "table", "scratch", "bn.running_mean", "bn.running_var", "bn.num_batches_tracked",
+        "table",
+        "scratch",
+        "bn.running_mean",
+        "bn.running_var",
+        "bn.num_batches_tracked",
     ]
     assert [n for n, _ in net.named_modules()] == ["", "fc", "bn"]
     assert net.get_submodule("fc") is net.fc
@@ -285,11 +296,15 @@ def test_backward_hooks_without_inputs_that_need_gradients_are_warned_of():
     model = nn.Linear(2, 1)
     seen = []
     model.register_full_backward_hook(lambda m, grad_input, grad_output: seen.append(grad_input))
-    with pytest.warns(UserWarning, match="Full backward hook is firing when gradients are computed with respect to module outputs"):
+    with pytest.warns(
+        UserWarning, match="Full backward hook is firing when gradients are computed with respect to module outputs"
+    ):
         model(torch.ones(1, 2)).sum().backward()
     assert seen == [(None,)]
 
 
 def test_a_module_without_data_says_how_to_get_some():
-    with pytest.raises(NotImplementedError, match=r"no data! Please use torch.nn.Module.to_empty\(\) instead of torch.nn.Module.to\(\)"):
+    with pytest.raises(
+        NotImplementedError, match=r"no data! Please use torch.nn.Module.to_empty\(\) instead of torch.nn.Module.to\(\)"
+    ):
         nn.Linear(2, 2, device="meta").to("cpu")

@@ -60,7 +60,13 @@ def test_a_name_is_there(path):
 
 
 def test_names_that_are_only_names_refuse_with_their_name():
-    for make in (torch.fx.Tracer, torch.distributed.ProcessGroup, torch.SymInt, torch._C.Graph, torch.optim.adamw.adamw):
+    for make in (
+        torch.fx.Tracer,
+        torch.distributed.ProcessGroup,
+        torch.SymInt,
+        torch._C.Graph,
+        torch.optim.adamw.adamw,
+    ):
         with pytest.raises(NotImplementedError, match=f"^torch\\..*{make.__name__}: "):
             make()
     with pytest.raises(NotImplementedError, match="FullyShardedDataParallel: training in several processes"):
@@ -80,7 +86,9 @@ def test_libraries_in_cpp_are_refused_as_files_that_cannot_be_loaded():
 
 def test_operators_of_torchvision_are_declared():
     nms = torch.ops.torchvision.nms
-    with pytest.raises(NotImplementedError, match="Could not run 'torchvision::nms' with arguments from the 'CPU' backend"):
+    with pytest.raises(
+        NotImplementedError, match="Could not run 'torchvision::nms' with arguments from the 'CPU' backend"
+    ):
         nms(torch.ones(2, 4), torch.ones(2), 0.5)
 
     @torch.library.register_fake("torchvision::nms")
@@ -204,10 +212,22 @@ def test_functions_that_can_be_overridden_are_listed():
     assert torch.Tensor.add in functions[torch.Tensor] and torch.ones not in functions[torch]
     assert torch.ones in overrides.get_ignored_functions() and torch.ones not in overrides.get_testing_overrides()
     assert overrides.get_testing_overrides()[torch.add](1, other=2) == -1
-    assert overrides.is_tensor_method_or_property(torch.Tensor.add) and not overrides.is_tensor_method_or_property(torch.add)
+    assert overrides.is_tensor_method_or_property(torch.Tensor.add) and not overrides.is_tensor_method_or_property(
+        torch.add
+    )
     assert overrides.is_tensor_method_or_property(torch.Tensor.shape.__get__)
-    names = [overrides.resolve_name(f) for f in (torch.add, torch.Tensor.add, torch.nn.functional.relu, torch.linalg.inv, torch.ones, len)]
-    assert names == ["torch.add", "torch.Tensor.add", "torch.nn.functional.relu", "torch.linalg.inv", "torch.ones", None]
+    names = [
+        overrides.resolve_name(f)
+        for f in (torch.add, torch.Tensor.add, torch.nn.functional.relu, torch.linalg.inv, torch.ones, len)
+    ]
+    assert names == [
+        "torch.add",
+        "torch.Tensor.add",
+        "torch.nn.functional.relu",
+        "torch.linalg.inv",
+        "torch.ones",
+        None,
+    ]
 
 
 def test_operators_of_a_library_by_a_decorator():
@@ -230,7 +250,9 @@ def test_opcheck_finds_what_is_wrong_with_an_operator():
 
     x = torch.ones(3)
     found = torch.library.opcheck(double, (x,), raise_exception=False)
-    assert found["test_schema"] == found["test_aot_dispatch_dynamic"] == "SUCCESS" and "no fake impl" in str(found["test_faketensor"])
+    assert found["test_schema"] == found["test_aot_dispatch_dynamic"] == "SUCCESS" and "no fake impl" in str(
+        found["test_faketensor"]
+    )
     double.register_fake(lambda x: torch.empty_like(x))
     assert set(torch.library.opcheck(double, (x,)).values()) == {"SUCCESS"}
     with pytest.raises(torch.library.OpCheckError, match="test_autograd_registration failed with .* has no gradient"):
@@ -268,7 +290,9 @@ def test_flops_of_operators_of_ones_own():
 def test_torchscript_is_named_where_a_member_is_missing():
     scripted = torch.jit.script(nn.Linear(2, 2))
     for name in ("save", "graph", "code"):
-        with pytest.raises(AttributeError, match=f"'Linear' object has no attribute '{name}': TorchScript is not supported"):
+        with pytest.raises(
+            AttributeError, match=f"'Linear' object has no attribute '{name}': TorchScript is not supported"
+        ):
             getattr(scripted, name)
     with pytest.raises(AttributeError, match="has no attribute 'other'$"):
         scripted.other
@@ -317,11 +341,16 @@ def test_masks_of_attention_by_corner():
     attention = nn.functional.scaled_dot_product_attention
     assert torch.equal(attention(q, k, k, attn_mask=causal_upper_left(2, 3)), attention(q, k, k, is_causal=True))
     lower = torch.tensor([[True, True, False], [True, True, True]])
-    torch.testing.assert_close(attention(q, k, k, attn_mask=causal_lower_right(2, 3)), attention(q, k, k, attn_mask=lower))
+    torch.testing.assert_close(
+        attention(q, k, k, attn_mask=causal_lower_right(2, 3)), attention(q, k, k, attn_mask=lower)
+    )
 
 
 def test_checkpoint_wrappers_keep_names_and_gradients():
-    from pytpu.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing, checkpoint_wrapper
+    from pytpu.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+        apply_activation_checkpointing,
+        checkpoint_wrapper,
+    )
 
     plain = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))
     wrapped = checkpoint_wrapper(nn.Sequential(*plain))

@@ -421,8 +421,20 @@ def test_one_cycle_state_is_what_pytorch_writes():
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
     # As PyTorch 2.15 writes it.
     assert schedule.state_dict()["_schedule_phases"] == [
-        {"end_step": 2.0, "start_lr": "initial_lr", "end_lr": "max_lr", "start_momentum": "max_momentum", "end_momentum": "base_momentum"},
-        {"end_step": 9, "start_lr": "max_lr", "end_lr": "min_lr", "start_momentum": "base_momentum", "end_momentum": "max_momentum"},
+        {
+            "end_step": 2.0,
+            "start_lr": "initial_lr",
+            "end_lr": "max_lr",
+            "start_momentum": "max_momentum",
+            "end_momentum": "base_momentum",
+        },
+        {
+            "end_step": 9,
+            "start_lr": "max_lr",
+            "end_lr": "min_lr",
+            "start_momentum": "base_momentum",
+            "end_momentum": "max_momentum",
+        },
     ]
     rates = []
     for _ in range(9):

@@ -7,7 +7,16 @@ import pytest
 
 import pytpu as torch
 
-ADDED = ("maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay", "amsgrad", "nesterov")
+ADDED = (
+    "maximize",
+    "foreach",
+    "capturable",
+    "differentiable",
+    "fused",
+    "decoupled_weight_decay",
+    "amsgrad",
+    "nesterov",
+)
 KINDS = "ASGD Adadelta Adagrad Adamax NAdam RAdam RMSprop Rprop Adam AdamW SGD LBFGS Adafactor".split()
 
 
@@ -49,7 +58,9 @@ def test_state_of_older_versions_is_completed(kind, device):
             assert isinstance(other.state[q][name], torch.Tensor)
 
 
-@pytest.mark.parametrize("params, text", [(None, "'NoneType' object is not iterable"), (5, "'int' object is not iterable")])
+@pytest.mark.parametrize(
+    "params, text", [(None, "'NoneType' object is not iterable"), (5, "'int' object is not iterable")]
+)
 def test_parameters_must_be_iterable(params, text):
     with pytest.raises(TypeError, match=text):
         torch.optim.AdamW(params)

@@ -98,7 +98,22 @@ def test_conversions_by_type_keep_the_subclass(device):
     assert type(x.type(torch.float64)) is Plain and x.type(torch.float64).dtype == torch.float64
 
 
-PROPERTIES = ("T", "mT", "H", "real", "data", "grad", "shape", "device", "dtype", "ndim", "requires_grad", "is_leaf", "grad_fn", "layout")
+PROPERTIES = (
+    "T",
+    "mT",
+    "H",
+    "real",
+    "data",
+    "grad",
+    "shape",
+    "device",
+    "dtype",
+    "ndim",
+    "requires_grad",
+    "is_leaf",
+    "grad_fn",
+    "layout",
+)
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
@@ -141,15 +156,33 @@ def test_properties_are_told_of_as_objects_of_the_class():
     assert x.shape is None and x.requires_grad is None
     x.requires_grad = True
     T = torch.Tensor
-    assert seen == [(T.shape.__get__, (Asked,), 1), (T.requires_grad.__get__, (Asked,), 1), (T.requires_grad.__set__, (Asked,), 2)]
+    assert seen == [
+        (T.shape.__get__, (Asked,), 1),
+        (T.requires_grad.__get__, (Asked,), 1),
+        (T.requires_grad.__set__, (Asked,), 2),
+    ]
 
 
 HAND_WRITTEN = {
-    "to": lambda x: x.to(torch.float64), "item": lambda x: x.item(), "tolist": lambda x: x.tolist(), "size": lambda x: x.size(0),
-    "dim": lambda x: x.ndimension(), "numel": lambda x: x.nelement(), "stride": lambda x: x.stride(), "unique": lambda x: x.unique(),
-    "norm": lambda x: x.norm(), "nonzero": lambda x: x.nonzero(), "allclose": lambda x: x.allclose(x), "__complex__": lambda x: complex(x),
-    "is_contiguous": lambda x: x.is_contiguous(), "__len__": lambda x: len(x), "__bool__": lambda x: bool(x),
-    "__float__": lambda x: float(x), "__int__": lambda x: int(x), "__contains__": lambda x: 1 in x, "unbind": lambda x: list(x),
+    "to": lambda x: x.to(torch.float64),
+    "item": lambda x: x.item(),
+    "tolist": lambda x: x.tolist(),
+    "size": lambda x: x.size(0),
+    "dim": lambda x: x.ndimension(),
+    "numel": lambda x: x.nelement(),
+    "stride": lambda x: x.stride(),
+    "unique": lambda x: x.unique(),
+    "norm": lambda x: x.norm(),
+    "nonzero": lambda x: x.nonzero(),
+    "allclose": lambda x: x.allclose(x),
+    "__complex__": lambda x: complex(x),
+    "is_contiguous": lambda x: x.is_contiguous(),
+    "__len__": lambda x: len(x),
+    "__bool__": lambda x: bool(x),
+    "__float__": lambda x: float(x),
+    "__int__": lambda x: int(x),
+    "__contains__": lambda x: 1 in x,
+    "unbind": lambda x: list(x),
     "__index__": lambda x: [5, 6][x.to(torch.int64)],
 }
 
@@ -182,7 +215,12 @@ def test_modes_see_factories_properties_and_items():
         *("tensor", "as_tensor", "asarray", "scalar_tensor"),
         *("item", "shape.__get__", "__len__", "dim", "unbind", "grad.__set__"),
     ]
-    assert [k for _, k in seen[:made]] == [{"requires_grad": True, "dtype": torch.float64}, {"dtype": torch.int64}, {}, {}]
+    assert [k for _, k in seen[:made]] == [
+        {"requires_grad": True, "dtype": torch.float64},
+        {"dtype": torch.int64},
+        {},
+        {},
+    ]
     assert x.requires_grad and x.dtype == torch.float64
 
 
@@ -196,7 +234,13 @@ def test_functions_that_modes_see_are_those_of_torch():
 
     x = torch.ones(1)
     with Log():
-        results = [torch.tensor([1]), torch.as_tensor([1]), torch.asarray([1]), torch.special.expit(x), torch.linalg.matmul(x, x)]
+        results = [
+            torch.tensor([1]),
+            torch.as_tensor([1]),
+            torch.asarray([1]),
+            torch.special.expit(x),
+            torch.linalg.matmul(x, x),
+        ]
     assert results == [-1] * 5
     assert seen == [torch.tensor, torch.as_tensor, torch.asarray, torch.special.expit, torch.linalg.matmul]
 
@@ -290,7 +334,10 @@ def test_operators_that_overrides_decline_are_tried_reflected():
         (lambda x: x.shape, "Multiple dispatch failed for 'torch.Tensor.shape.__get__'"),
         (lambda x: setattr(x, "grad", None), "Multiple dispatch failed for 'torch.Tensor.grad.__set__'"),
         (lambda x: x[0], "Multiple dispatch failed for 'torch.Tensor.__getitem__'"),
-        (lambda x: torch.nn.functional.relu(x), "no implementation found for 'torch.nn.functional.relu' on types that implement "),
+        (
+            lambda x: torch.nn.functional.relu(x),
+            "no implementation found for 'torch.nn.functional.relu' on types that implement ",
+        ),
     ],
 )
 def test_calls_that_all_decline_are_named(call, text):
@@ -306,7 +353,14 @@ def test_overrides_that_call_themselves_end_with_a_recursion_error():
             return func(*args, **(kwargs or {}))
 
     x = torch.ones(1).as_subclass(Endless)
-    for call in (lambda: x.shape, lambda: x.size(), lambda: len(x), lambda: x + 1, lambda: x[0], lambda: setattr(x, "grad", None)):
+    for call in (
+        lambda: x.shape,
+        lambda: x.size(),
+        lambda: len(x),
+        lambda: x + 1,
+        lambda: x[0],
+        lambda: setattr(x, "grad", None),
+    ):
         with pytest.raises(RecursionError):
             call()
 

@@ -66,7 +66,9 @@ def test_a_module_is_an_operator_in_all_modes(device, mode):
     with torch.tpu.set_eager_mode(mode):
         a, b = op(x.neg(), y)
         c, _ = torch.ops.test.both(a, b)
-        assert torch.equal(a.cpu(), torch.tensor([3.0, 2.0, 1.0, 0.0])) and torch.equal(b.cpu(), torch.tensor([0.0, -3.0, -6.0, -9.0]))
+        assert torch.equal(a.cpu(), torch.tensor([3.0, 2.0, 1.0, 0.0])) and torch.equal(
+            b.cpu(), torch.tensor([0.0, -3.0, -6.0, -9.0])
+        )
         assert torch.equal(c.cpu(), (a + b).cpu()) and a.device.type == device
 
 
@@ -125,13 +127,28 @@ def test_static_arguments_differ_by_type_and_sign():
         ("", "there is no function"),
         ("module {", "expected `}` but found the end"),
         ("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32>", "the function @main has no body"),
-        ("func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }", "has sizes that are not known"),
-        ("func.func @main(%x: tensor<2xf8E4M3FN>) -> tensor<2xf8E4M3FN> { return %x : tensor<2xf8E4M3FN> }", "has elements that tensors cannot have"),
-        ("func.func @main(%x: tensor<2xui32>) -> tensor<2xui32> { return %x : tensor<2xui32> }", "no dtype of tensors is ui32"),
+        (
+            "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
+            "has sizes that are not known",
+        ),
+        (
+            "func.func @main(%x: tensor<2xf8E4M3FN>) -> tensor<2xf8E4M3FN> { return %x : tensor<2xf8E4M3FN> }",
+            "has elements that tensors cannot have",
+        ),
+        (
+            "func.func @main(%x: tensor<2xui32>) -> tensor<2xui32> { return %x : tensor<2xui32> }",
+            "no dtype of tensors is ui32",
+        ),
         ("func.func @main() -> tensor<2xf32> { }", "must take at least one tensor"),
-        ("module attributes {mhlo.num_partitions = 4 : i32} { func.func @main(%x: tensor<2xf32>) { return } }", "for several devices"),
+        (
+            "module attributes {mhlo.num_partitions = 4 : i32} { func.func @main(%x: tensor<2xf32>) { return } }",
+            "for several devices",
+        ),
         ("sdy.mesh @mesh = <[]>", "expected a function or the end but found `sdy.mesh`"),
-        ("#map = affine_map<(d0) -> (d0)>\nfunc.func @main(%x: tensor<2xf32>) { return }", "the alias #map is not supported"),
+        (
+            "#map = affine_map<(d0) -> (d0)>\nfunc.func @main(%x: tensor<2xf32>) { return }",
+            "the alias #map is not supported",
+        ),
         ('func.func @main(%x: tensor<2xf32> {a = "}) { return }', "a text has no end"),
         ("func.func @a(%x: tensor<2xf32>) { return } func.func @b(%x: tensor<2xf32>) { return }", "no function @main"),
     ],
@@ -163,7 +180,9 @@ def test_a_shape_rule_is_compared_with_the_module():
     rule = lambda x, y, power=1: torch.empty(*x.shape, 2, device="meta")
     op = torch.tpu.stablehlo_op("test::rule", product, infer=rule)
     x = torch.ones(3)
-    with pytest.raises(RuntimeError, match=r"test::rule: `infer` says float32\[3, 2\], but the module returns float32\[3\]"):
+    with pytest.raises(
+        RuntimeError, match=r"test::rule: `infer` says float32\[3, 2\], but the module returns float32\[3\]"
+    ):
         op(x, x)
     assert op(x.to("meta"), x.to("meta")).shape == (3, 2)
     right = torch.tpu.stablehlo_op("test::rule", product, infer=lambda x, y, power=1: [torch.empty_like(x)])
@@ -185,16 +204,22 @@ def test_an_operator_without_a_gradient_says_so(device):
     x = torch.ones(4, device=device, requires_grad=True)
     y = both()(x, x)[0]
     assert y.requires_grad and "GeneratedBackwardFor_test_both_default" in str(y.grad_fn)
-    with pytest.raises(RuntimeError, match="Trying to backward through test.both.default but no autograd formula was registered"):
+    with pytest.raises(
+        RuntimeError, match="Trying to backward through test.both.default but no autograd formula was registered"
+    ):
         y.sum().backward()
     with torch.no_grad():
         assert not both()(x, x)[0].requires_grad
 
 
 def test_a_registered_gradient_is_used(device):
-    op = torch.tpu.stablehlo_op("test::square", lambda x, k: product(x, x).replace("multiply %0, %y", "multiply %x, %x").replace(", %y: tensor<3xf32>", ""))
+    op = torch.tpu.stablehlo_op(
+        "test::square",
+        lambda x, k: product(x, x).replace("multiply %0, %y", "multiply %x, %x").replace(", %y: tensor<3xf32>", ""),
+    )
     op.register_autograd(
-        lambda ctx, g: (2 * g * ctx.saved_tensors[0], None), setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0])
+        lambda ctx, g: (2 * g * ctx.saved_tensors[0], None),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
     )
     x = torch.tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
     y = op(x, 5)
@@ -205,7 +230,12 @@ def test_a_registered_gradient_is_used(device):
 
 def test_a_cpu_form_stands_for_the_module(device):
     calls = []
-    op = torch.tpu.stablehlo_op("test::stand_in", "no module", infer=lambda x: torch.empty_like(x), cpu=lambda x: calls.append(x.device.type) or x + 1)
+    op = torch.tpu.stablehlo_op(
+        "test::stand_in",
+        "no module",
+        infer=lambda x: torch.empty_like(x),
+        cpu=lambda x: calls.append(x.device.type) or x + 1,
+    )
     assert op(torch.ones(2, device=device)).tolist() == [2.0, 2.0] and calls == [device]
 
 
@@ -239,7 +269,13 @@ def test_a_module_is_compiled_for_a_planned_device():
 def run(code, *args, **env):
     """Run a program in a process of its own and return what it prints."""
     path = os.pathsep.join([str(pathlib.Path(torch.__file__).parent.parent), *args])
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path, **env}, timeout=300)
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, **env},
+        timeout=300,
+    )
     assert out.returncode == 0, out.stderr
     return out.stdout
 
@@ -256,7 +292,9 @@ if jax is not None:
     def jax_softmax(x, rows=8):
         block = pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))
         shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
-        return pl.pallas_call(softmax_kernel, grid=(x.shape[0] // rows,), in_specs=[block], out_specs=block, out_shape=shape)(x)
+        return pl.pallas_call(
+            softmax_kernel, grid=(x.shape[0] // rows,), in_specs=[block], out_specs=block, out_shape=shape
+        )(x)
 
 
 @needs_jax
@@ -288,7 +326,9 @@ def test_a_pallas_kernel_compiles_for_five_generations_beside_our_ops():
 def test_flash_attention_and_its_gradient_compile_for_a_planned_device():
     from jax.experimental.pallas.ops.tpu import flash_attention
 
-    op = pallas.custom_jax_kernel(functools.partial(flash_attention.flash_attention, causal=True, sm_scale=0.088), "test::flash")
+    op = pallas.custom_jax_kernel(
+        functools.partial(flash_attention.flash_attention, causal=True, sm_scale=0.088), "test::flash"
+    )
     with torch.tpu.plan("v5e:2x2") as plan:
         q, k, v = (torch.ones(1, 2, 256, 128, device="tpu", dtype=torch.bfloat16).requires_grad_() for _ in range(3))
         op(q, k, v).float().sum().backward()
@@ -335,7 +375,9 @@ def test_scratch_memory_and_prefetched_indices_are_interpreted(device):
         block = pl.BlockSpec((8, 128), lambda i: (i, 0))
         out = jax.ShapeDtypeStruct(x.shape, x.dtype)
         scratch = [pltpu.VMEM((8, 128), jnp.float32)]
-        return pl.pallas_call(add_up, grid=(x.shape[0] // 8,), in_specs=[block], out_specs=block, out_shape=out, scratch_shapes=scratch)(x)
+        return pl.pallas_call(
+            add_up, grid=(x.shape[0] // 8,), in_specs=[block], out_specs=block, out_shape=out, scratch_shapes=scratch
+        )(x)
 
     def take(i_ref, x_ref, o_ref):
         o_ref[...] = x_ref[...]
@@ -347,19 +389,26 @@ def test_scratch_memory_and_prefetched_indices_are_interpreted(device):
             in_specs=[pl.BlockSpec((8, 128), lambda n, i: (i[n], 0))],
             out_specs=pl.BlockSpec((8, 128), lambda n, i: (n, 0)),
         )
-        return pl.pallas_call(take, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((8 * i.shape[0], 128), x.dtype))(i, x)
+        return pl.pallas_call(take, grid_spec=spec, out_shape=jax.ShapeDtypeStruct((8 * i.shape[0], 128), x.dtype))(
+            i, x
+        )
 
     x = torch.randn(32, 128, device=device)
     got = pallas.custom_jax_kernel(running, "test::running")(x)
     assert torch.allclose(got, x.view(4, 8, 128).cumsum(0).view(32, 128), atol=1e-5)
     i = torch.tensor([3, 0, 3], dtype=torch.int32, device=device)
-    assert torch.equal(pallas.custom_jax_kernel(gather, "test::gather")(i, x), x.view(4, 8, 128)[i.long()].view(24, 128))
+    assert torch.equal(
+        pallas.custom_jax_kernel(gather, "test::gather")(i, x), x.view(4, 8, 128)[i.long()].view(24, 128)
+    )
 
 
 @needs_jax
 def test_dtypes_are_static_arguments_of_jax(device):
     op = pallas.custom_jax_kernel(lambda x, dtype: x.astype(dtype), "test::dtype")
-    assert [op(torch.ones(2, device=device), d).dtype for d in (torch.bfloat16, torch.int32)] == [torch.bfloat16, torch.int32]
+    assert [op(torch.ones(2, device=device), d).dtype for d in (torch.bfloat16, torch.int32)] == [
+        torch.bfloat16,
+        torch.int32,
+    ]
 
 
 @needs_jax
@@ -382,7 +431,11 @@ def test_trees_go_in_and_out(device):
     r = tree({"b": {"c": x}, "a": x + 1}, [x, x, 1.0], (x, 2 * x), scale=0.5)
     want = (x + 1) @ x * 0.5 + 2 * x + 1
     assert torch.equal(r["y"].cpu(), want.cpu()) and list(r) == ["y", "rest", "number"] and r["rest"][1] is None
-    assert torch.equal(r["rest"][0].cpu(), x.cpu()) and torch.equal(r["rest"][2]["n"].cpu(), want.argmax(-1).cpu().int()) and r["number"].item() == 3
+    assert (
+        torch.equal(r["rest"][0].cpu(), x.cpu())
+        and torch.equal(r["rest"][2]["n"].cpu(), want.argmax(-1).cpu().int())
+        and r["number"].item() == 3
+    )
     meta = tree({"b": {"c": x.to("meta")}, "a": x.to("meta")}, [x.to("meta")], (x.to("meta"), x.to("meta")))
     assert meta["y"].device.type == "meta" and meta["rest"][2]["n"].dtype == torch.int32 and meta["number"].shape == ()
 
@@ -392,7 +445,11 @@ def test_results_keep_their_form(device):
     x = torch.ones(2, device=device)
     kernel = pallas.custom_jax_kernel
     assert type(kernel(lambda x: x + 1)(x)) is torch.Tensor
-    assert type(kernel(lambda x: (x, x))(x)) is tuple and type(kernel(lambda x: (x,))(x)) is tuple and type(kernel(lambda x: [x])(x)) is list
+    assert (
+        type(kernel(lambda x: (x, x))(x)) is tuple
+        and type(kernel(lambda x: (x,))(x)) is tuple
+        and type(kernel(lambda x: [x])(x)) is list
+    )
     with pytest.raises(TypeError, match="results must be arrays in tuples, lists and dicts, but got a set"):
         kernel(lambda x: {1, 2})(x)
     with pytest.raises(TypeError, match="must return at least one array"):
@@ -404,7 +461,11 @@ def test_64_bit_types_are_kept(device):
     op = pallas.custom_jax_kernel(lambda x, i: (jnp.sin(x), i + 2**40), "test::wide")
     x, i = torch.rand(3, dtype=torch.float64), torch.tensor([1, 2, 3])
     s, j = op(x.to(device), i.to(device))
-    assert s.dtype == torch.float64 and torch.allclose(s.cpu(), x.sin(), atol=1e-15, rtol=0) and j.tolist() == [2**40 + k for k in (1, 2, 3)]
+    assert (
+        s.dtype == torch.float64
+        and torch.allclose(s.cpu(), x.sin(), atol=1e-15, rtol=0)
+        and j.tolist() == [2**40 + k for k in (1, 2, 3)]
+    )
     narrow = pallas.custom_jax_kernel(lambda x: jnp.arange(3) + x, "test::narrow")(x.float().to(device))
     assert narrow.dtype == torch.float32
 
@@ -445,9 +506,15 @@ def test_what_forward_has_anyway_is_not_kept_twice():
     taken(x, w)
     export = _jax_export.exported(lambda x, w: jnp.exp(x), *taken.call, "cpu", grad="vjp")
     # The gradient of `exp` reads its result.
-    assert ["output", 0] in export["inputs"] and export["visible"] == 1 and export["text"].count("tensor<3xf32> {jax.result_info") == 1
+    assert (
+        ["output", 0] in export["inputs"]
+        and export["visible"] == 1
+        and export["text"].count("tensor<3xf32> {jax.result_info") == 1
+    )
     export = _jax_export.exported(lambda x, w: x * w, *taken.call, "cpu", grad="vjp")
-    assert sorted(i for i in export["inputs"] if i[0] == "input") == [["input", 0], ["input", 1]] and export["results"] == [0, 1]
+    assert sorted(i for i in export["inputs"] if i[0] == "input") == [["input", 0], ["input", 1]] and export[
+        "results"
+    ] == [0, 1]
     op(x, w).sum().backward()
     assert torch.allclose(x.grad, (x.exp() * w.sin()).detach()) and torch.allclose(w.grad, (x.exp() * w.cos()).detach())
 
@@ -479,7 +546,9 @@ def test_a_pallas_kernel_without_a_gradient_runs_and_says_so_in_backward(device)
     x = torch.randn(8, 128, device=device, requires_grad=True)
     y = op(x)
     assert torch.allclose(y.detach(), torch.softmax(x.detach(), -1), atol=1e-6)
-    with pytest.raises(RuntimeError, match="Trying to backward through test.no_gradient.default(.|\n)*note: JAX does not differentiate"):
+    with pytest.raises(
+        RuntimeError, match="Trying to backward through test.no_gradient.default(.|\n)*note: JAX does not differentiate"
+    ):
         y.sum().backward()
 
 
@@ -514,7 +583,9 @@ def test_a_planned_device_updates_donated_memory_in_place():
         o_ref[...] = x_ref[...] + 1
 
     def update(x):
-        return pl.pallas_call(increment, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={0: 0})(x)
+        return pl.pallas_call(increment, out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={0: 0})(
+            x
+        )
 
     op = pallas.custom_jax_kernel(update, "test::in_place", donate_argnums=0)
     with torch.tpu.plan("v5e:2x2") as plan:
@@ -561,7 +632,10 @@ def test_a_function_is_mapped_over_a_dimension(device):
     with pytest.raises(NotImplementedError, match="made with vmap=False"):
         product.vmap()
     op = pallas.custom_jax_kernel(lambda x, w: jnp.sin(x @ w), "test::twice_mapped").vmap((0, None)).vmap((0, None))
-    x, w = torch.randn(2, 3, 4, dtype=torch.float64, device=device), torch.randn(4, dtype=torch.float64, device=device, requires_grad=True)
+    x, w = (
+        torch.randn(2, 3, 4, dtype=torch.float64, device=device),
+        torch.randn(4, dtype=torch.float64, device=device, requires_grad=True),
+    )
     assert torch.allclose(op(x, w), torch.sin(x @ w)) and torch.autograd.gradcheck(lambda w: op(x, w), (w,))
 
 
@@ -610,7 +684,9 @@ def test_an_error_of_jax_names_the_operator(device):
     op = pallas.custom_jax_kernel(lambda x: jnp.dot(x, jnp.ones(3)), "test::jax_error")
     with pytest.raises(TypeError) as error:
         op(torch.ones(2, device=device))
-    assert any("while exporting the operator test::jax_error, defined at " + __file__ in n for n in error.value.__notes__)
+    assert any(
+        "while exporting the operator test::jax_error, defined at " + __file__ in n for n in error.value.__notes__
+    )
 
 
 def test_without_jax_the_error_says_what_to_install(tmp_path):
@@ -624,7 +700,10 @@ try:
 except ImportError as error:
     print(error)
 """
-    assert run(code, str(tmp_path), PYTHONSAFEPATH="1").strip() == "torch.tpu.pallas exports JAX functions and needs JAX: pip install jax"
+    assert (
+        run(code, str(tmp_path), PYTHONSAFEPATH="1").strip()
+        == "torch.tpu.pallas exports JAX functions and needs JAX: pip install jax"
+    )
 
 
 KERNELS = """
@@ -656,7 +735,11 @@ def test_the_second_process_imports_no_jax(tmp_path):
     cache = str(tmp_path / "cache")
     first = run(CACHED, str(tmp_path), TORCHTPU_CACHE_DIR=cache).splitlines()
     second = run(CACHED, str(tmp_path), TORCHTPU_CACHE_DIR=cache).splitlines()
-    assert first[-1] == "True" and second[-1] == "False" and first[:-1] == second[:-1] == [str([2.876553, 5.048826, 5.265495, 3.241814])] * 2
+    assert (
+        first[-1] == "True"
+        and second[-1] == "False"
+        and first[:-1] == second[:-1] == [str([2.876553, 5.048826, 5.265495, 3.241814])] * 2
+    )
     # What the function calls is part of the key.
     (tmp_path / "helpers.py").write_text("factor = 5.0")
     third = run(CACHED, str(tmp_path), TORCHTPU_CACHE_DIR=cache).splitlines()
@@ -712,7 +795,10 @@ def test_a_file_holds_the_operator(tmp_path, device):
     want = p["w"].clone().requires_grad_()
     (torch.sin(x @ want) * 0.5).sum().backward()
     assert torch.allclose(moved["w"].grad.cpu(), want.grad, atol=1e-6)
-    with pytest.raises(RuntimeError, match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), but for \(float32\[3, 2\], float32\[4, 3\]\)"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"has no kernel for the arguments \(float32\[3, 2\], float32\[2, 3\]\), but for \(float32\[3, 2\], float32\[4, 3\]\)",
+    ):
         loaded(p, x[:2], k=0.5)
     with pytest.raises(RuntimeError, match="other static arguments"):
         loaded(p, x, k=0.25)
@@ -757,7 +843,12 @@ def test_damaged_files_are_refused(tmp_path):
     file = tmp_path / "op.kernel"
     pallas.custom_jax_kernel(lambda x: x + 1, "test::damaged").save(file, torch.ones(2))
     good = file.read_bytes()
-    for bad, why in ((good[:-1], "is damaged"), (good[:200], "is damaged"), (b"", "is not a file"), (b"x" + good, "is not a file")):
+    for bad, why in (
+        (good[:-1], "is damaged"),
+        (good[:200], "is damaged"),
+        (b"", "is not a file"),
+        (b"x" + good, "is not a file"),
+    ):
         file.write_bytes(bad)
         with pytest.raises(ValueError, match=why):
             pallas.load(file)
@@ -797,7 +888,12 @@ def test_static_arguments_compared_in_python_block_no_thread():
             time.sleep(0.001)  # gives the interpreter lock up
             return True
 
-    op, x = torch.tpu.stablehlo_op("test::slow_equality", lambda x, k: product(x, x).replace(", %y: tensor<2xf32>", "").replace("%y", "%x")), torch.ones(2)
+    op, x = (
+        torch.tpu.stablehlo_op(
+            "test::slow_equality", lambda x, k: product(x, x).replace(", %y: tensor<2xf32>", "").replace("%y", "%x")
+        ),
+        torch.ones(2),
+    )
     threads = [threading.Thread(target=lambda: [op(x, Setting()) for _ in range(20)], daemon=True) for _ in range(4)]
     [t.start() for t in threads]
     [t.join(60) for t in threads]
@@ -825,7 +921,9 @@ def test_an_operator_that_was_replaced_is_freed():
     import gc
     import weakref
 
-    op = torch.tpu.stablehlo_op("test::freed", "no module", infer=lambda x, k: torch.empty_like(x), cpu=lambda x, k: x + 1)
+    op = torch.tpu.stablehlo_op(
+        "test::freed", "no module", infer=lambda x, k: torch.empty_like(x), cpu=lambda x, k: x + 1
+    )
     op.register_autograd(lambda ctx, g: (g, None))
     op(torch.ones(2, requires_grad=True), "k"), op(torch.ones(2), "k"), op(torch.ones(2, device="meta"), "k")
     gone = weakref.ref(op)
@@ -881,7 +979,13 @@ x = torch.arange(8.0, device="tpu")
 print(add(x, x).tolist(), scale(x, 3.0).tolist(), torch_tpu._internal.pallas.custom_jax_kernel is torch.tpu.pallas.custom_jax_kernel)
 """
     path = str(pathlib.Path(torch.__file__).parent.parent)
-    out = subprocess.run([sys.executable, "-m", "pytpu", "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=300)
+    out = subprocess.run(
+        [sys.executable, "-m", "pytpu", "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=300,
+    )
     assert out.returncode == 0, out.stderr
     assert out.stdout.strip() == f"{[2.0 * i for i in range(8)]} {[3.0 * i for i in range(8)]} True"
 
@@ -906,7 +1010,9 @@ def test_the_tutorial_runs_and_its_mosaic_text_is_that_of_its_pallas_kernel(caps
     # It is, operation by operation, what Pallas makes of the tutorial's kernel, and that kernel, interpreted, gives the same numbers as
     # the form for the processor.
     for shape, rows in (((16, 128), 8), ((64, 256), 16)):
-        assert operations(text(torch.empty(*shape), rows)) == operations(text_of_pallas(names["softmax_kernel"], shape, rows))
+        assert operations(text(torch.empty(*shape), rows)) == operations(
+            text_of_pallas(names["softmax_kernel"], shape, rows)
+        )
         x = torch.randn(shape)
         assert torch.allclose(fast(x, rows), softmax(x, rows=rows), atol=1e-6)
         assert torch.allclose(fast(x.to("tpu"), rows).cpu(), softmax(x.to("tpu"), rows=rows).cpu(), atol=1e-6)
@@ -922,9 +1028,13 @@ def text_of_pallas(kernel, shape, rows):
 
     block = pl.BlockSpec((rows, shape[1]), lambda i: (i, 0))
     out = jax.ShapeDtypeStruct(shape, jnp.float32)
-    call = pl.pallas_call(kernel, grid=(shape[0] // rows,), in_specs=[block], out_specs=block, out_shape=out, name="softmax")
+    call = pl.pallas_call(
+        kernel, grid=(shape[0] // rows,), in_specs=[block], out_specs=block, out_shape=out, name="softmax"
+    )
     module = jax.jit(call).trace(out).lower(lowering_platforms=("tpu",)).as_text()
-    config = re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m[1], 16)), re.search(r'backend_config = "([^"]*)"', module)[1])
+    config = re.sub(
+        r"\\([0-9A-F]{2})", lambda m: chr(int(m[1], 16)), re.search(r'backend_config = "([^"]*)"', module)[1]
+    )
     body = base64.b64decode(json.loads(config)["custom_call_config"]["body"])
     context = mlir.JaxIrContext()
     context.allow_unregistered_dialects = True
@@ -987,6 +1097,11 @@ def test_an_error_of_mosaic_names_the_operator_and_its_place():
         report = plan.report()
     del y
     (error,) = report.programs[0].errors.values()
-    assert f"the program calls the custom kernel test::broken, defined at {__file__}, line {text.__code__.co_firstlineno}" in error
+    assert (
+        f"the program calls the custom kernel test::broken, defined at {__file__}, line {text.__code__.co_firstlineno}"
+        in error
+    )
     with torch.tpu.plan("v5e:2x2"), pytest.raises(TypeError, match="expected `cost` to be a dict"):
-        pallas.mosaic_op("test::broken", text, lambda x: torch.empty_like(x), cpu=abs, cost=3)(torch.ones(8, 128, device="tpu"))
+        pallas.mosaic_op("test::broken", text, lambda x: torch.empty_like(x), cpu=abs, cost=3)(
+            torch.ones(8, 128, device="tpu")
+        )

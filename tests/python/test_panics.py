@@ -68,9 +68,30 @@ ENTRIES = {
 """
 
 _ENTRIES = [
-    "function", "function with keywords", "function with out", "function of a list", "method", "method in place", "method written by hand",
-    "number slot", "reflected slot", "in-place slot", "unary slot", "comparison", "item", "item by a tensor", "item set", "iteration",
-    "getter", "getter of a part", "setter", "function served by PyO3", "backward", "hook", "user function", "repr",
+    "function",
+    "function with keywords",
+    "function with out",
+    "function of a list",
+    "method",
+    "method in place",
+    "method written by hand",
+    "number slot",
+    "reflected slot",
+    "in-place slot",
+    "unary slot",
+    "comparison",
+    "item",
+    "item by a tensor",
+    "item set",
+    "iteration",
+    "getter",
+    "getter of a part",
+    "setter",
+    "function served by PyO3",
+    "backward",
+    "hook",
+    "user function",
+    "repr",
 ]
 
 
@@ -79,7 +100,9 @@ def _python(code, **options):
 
 
 def test_a_panic_in_any_entry_is_a_runtime_error():
-    code = _RUN + f"""
+    code = (
+        _RUN
+        + f"""
 for name in {_ENTRIES!r}:
     panics.arm(True)
     try:
@@ -92,6 +115,7 @@ for name in {_ENTRIES!r}:
     assert (torch.ones(3) + 1).tolist() == [2.0] * 3, name
 print("all", len({_ENTRIES!r}))
 """
+    )
     done = _python(code)
     assert done.stdout.split() == ["all", str(len(_ENTRIES))], done.stdout + done.stderr
 

@@ -112,6 +112,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
         with pytest.raises(ValueError, match=text):
             parametrize.register_parametrization(layer, "weight", Returns(value))
         assert type(layer) is nn.Linear and list(layer.state_dict()) == ["weight", "bias"]
+
     class Longer(Returns):
         def right_inverse(self, x):
             return x * 2
@@ -123,7 +124,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
     parametrize.register_parametrization(layer, "weight", Symmetric())
     with pytest.raises(ValueError, match="parametrization\\(module.weight\\).shape: torch.Size\\(\\[1, 3\\]\\)"):
         parametrize.register_parametrization(layer, "weight", Returns(lambda x: x[:1]))
-    with pytest.raises(ValueError, match="does not have a parameter, a buffer, or a parametrized element with name 'w'"):
+    with pytest.raises(
+        ValueError, match="does not have a parameter, a buffer, or a parametrized element with name 'w'"
+    ):
         parametrize.register_parametrization(layer, "w", Symmetric())
     with pytest.raises(ValueError, match="does not have a parametrization on bias"):
         parametrize.remove_parametrizations(layer, "bias")
@@ -222,8 +225,11 @@ def test_a_removed_spectral_norm_leaves_nothing_behind():
 
 
 def test_weight_norm_of_nothing():
-    with pytest.warns(FutureWarning), pytest.raises(
-        TypeError, match=r"norm_except_dim\(\): argument 'v' \(position 1\) must be Tensor, not NoneType"
+    with (
+        pytest.warns(FutureWarning),
+        pytest.raises(
+            TypeError, match=r"norm_except_dim\(\): argument 'v' \(position 1\) must be Tensor, not NoneType"
+        ),
     ):
         nn.utils.weight_norm(nn.Linear(2, 3, bias=False), "bias")
 
@@ -363,7 +369,11 @@ def test_what_has_no_orthogonal_map():
     for layer, options, text in [
         (nn.Linear(2, 3), {"name": "w"}, "has no parameter or buffer with name 'w'"),
         (nn.Linear(2, 3), {"name": "bias"}, "Expected a matrix or batch of matrices. Got a tensor of 1 dimensions."),
-        (nn.Linear(2, 3), {"orthogonal_map": "exp"}, 'has to be one of "matrix_exp", "cayley", "householder". Got: exp'),
+        (
+            nn.Linear(2, 3),
+            {"orthogonal_map": "exp"},
+            'has to be one of "matrix_exp", "cayley", "householder". Got: exp',
+        ),
         (nn.Linear(2, 2, dtype=torch.complex64), {"orthogonal_map": "householder"}, "does not support complex tensors"),
     ]:
         with pytest.raises(ValueError, match=text):
@@ -373,7 +383,9 @@ def test_what_has_no_orthogonal_map():
     with pytest.raises(NotImplementedError, match="not possible to assign to the matrix exponential or the Cayley"):
         layer.weight = torch.eye(2)
     layer = parametrizations.orthogonal(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match=r"matrices of shape torch.Size\(\[2, 2\]\). Got a tensor of shape torch.Size\(\[3\]\)"):
+    with pytest.raises(
+        ValueError, match=r"matrices of shape torch.Size\(\[2, 2\]\). Got a tensor of shape torch.Size\(\[3\]\)"
+    ):
         layer.weight = torch.ones(3)
 
 
@@ -382,7 +394,9 @@ def test_the_dimension_of_a_weight_norm_may_be_counted_from_the_end(device):
     for make, size in kinds:
         m = make(nn.Conv2d(2, 3, 2).to(device), dim=-2)
         assert m.state_dict()[size].shape == (1, 1, 2, 1)
-        with pytest.raises(IndexError, match=r"Dimension out of range \(expected to be in range of \[-4, 3\], but got 4\)"):
+        with pytest.raises(
+            IndexError, match=r"Dimension out of range \(expected to be in range of \[-4, 3\], but got 4\)"
+        ):
             make(nn.Conv2d(2, 3, 2), dim=4)
 
 

@@ -211,7 +211,10 @@ def test_checkpoints_take_less_memory():
 
     def temporary_bytes(checkpoints, use_reentrant):
         with torch.tpu.plan(V5E) as plan:
-            layers = [torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to("tpu") for _ in range(6)]
+            layers = [
+                torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to("tpu")
+                for _ in range(6)
+            ]
             for _ in range(2):
                 x = torch.ones(16384, 64).to("tpu").requires_grad_()
                 y = x
@@ -262,7 +265,9 @@ def test_what_does_not_fit_is_said():
         y = torch.ones(200, 200).to("tpu") * 2
     assert not plan.programs[0].reports[V5E].fits()
     text = str(plan.report())
-    assert "which does not fit" in text and re.search(r"float32\[200, 200\] \(0.000 GB\) of mm \(.*test_plan.py:\d+\)", text)
+    assert "which does not fit" in text and re.search(
+        r"float32\[200, 200\] \(0.000 GB\) of mm \(.*test_plan.py:\d+\)", text
+    )
 
 
 def test_what_the_compiler_refuses_is_told_with_the_largest_values():
@@ -270,7 +275,11 @@ def test_what_the_compiler_refuses_is_told_with_the_largest_values():
         x = torch.empty(50_000, 50_000, device="tpu").requires_grad_()
         y = (x @ x).sin() @ x
     errors = [e for p in plan.programs for e in p.errors.values()]
-    assert errors and "exceeds available HBM (15.75G)" in errors[-1] and "float32[50000, 50000] (10.000 GB) of mm" in errors[-1]
+    assert (
+        errors
+        and "exceeds available HBM (15.75G)" in errors[-1]
+        and "float32[50000, 50000] (10.000 GB) of mm" in errors[-1]
+    )
     assert re.search(rf"of mm \({re.escape(__file__)}:{line_of('(x @ x).sin() @ x')}\)", errors[-1])
     assert "torch.utils.checkpoint" in errors[-1] and "refused" in str(plan.report())
     del y
@@ -279,7 +288,9 @@ def test_what_the_compiler_refuses_is_told_with_the_largest_values():
 def test_a_function_is_compiled_for_several_machines():
     model = mlp("cpu")
     weight = model[0].weight.detach().clone()
-    report = torch.tpu.aot.compile(lambda w, x: torch.relu(x @ w.t()), weight, torch.ones(8, 32), topology=[V5E, "v6e:2x2"])
+    report = torch.tpu.aot.compile(
+        lambda w, x: torch.relu(x @ w.t()), weight, torch.ones(8, 32), topology=[V5E, "v6e:2x2"]
+    )
     (program,) = report.programs
     assert set(program.reports) == {V5E, "v6e:2x2"}
     for r in program.reports.values():
@@ -311,7 +322,13 @@ def test_stablehlo_is_compiled_with_options():
 def run(*arguments, script=None, cwd=None, **env):
     env = {**os.environ, "TORCHTPU_PJRT_PLUGIN": "/nonexistent/plugin.so", **env}
     return subprocess.run(
-        [sys.executable, "-m", "pytpu.aot", *arguments], capture_output=True, text=True, env=env, cwd=cwd, input=script, timeout=600
+        [sys.executable, "-m", "pytpu.aot", *arguments],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=cwd,
+        input=script,
+        timeout=600,
     )
 
 
@@ -336,11 +353,24 @@ finally:
 def test_the_command_needs_no_plugin_and_stops_after_its_steps(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     out = run(
-        "script.py", "--topology", f"{V5E},v6e:2x2", "--steps", "2", "--json", "out.json", "--html", "out.html", "--", "--width", "8",
+        "script.py",
+        "--topology",
+        f"{V5E},v6e:2x2",
+        "--steps",
+        "2",
+        "--json",
+        "out.json",
+        "--html",
+        "out.html",
+        "--",
+        "--width",
+        "8",
         cwd=tmp_path,
     )
     assert out.returncode == 0, out.stderr
-    assert "ended at 2" in out.stdout and "steps 1 to 2: program 0" in out.stdout and "v6e:2x2 (TPU v6 lite)" in out.stdout
+    assert (
+        "ended at 2" in out.stdout and "steps 1 to 2: program 0" in out.stdout and "v6e:2x2 (TPU v6 lite)" in out.stdout
+    )
     fields = json.loads((tmp_path / "out.json").read_text())
     assert [s["programs"] for s in fields["steps"]] == [[0], [0]] and len(fields["programs"]) == 1
     assert "<svg" in (tmp_path / "out.html").read_text()

@@ -76,7 +76,12 @@ def test_parts_follow_the_whole():
     B.fp32_precision = "ieee"
     assert [p.fp32_precision for p in (B.cuda.matmul, B.cudnn, B.cudnn.conv, B.mkldnn, B.mkldnn.rnn)] == ["ieee"] * 5
     B.fp32_precision = "bf16"
-    assert [p.fp32_precision for p in (B.cuda.matmul, B.cudnn, B.mkldnn, B.mkldnn.matmul)] == ["none", "none", "bf16", "bf16"]
+    assert [p.fp32_precision for p in (B.cuda.matmul, B.cudnn, B.mkldnn, B.mkldnn.matmul)] == [
+        "none",
+        "none",
+        "bf16",
+        "bf16",
+    ]
     B.fp32_precision = "tf32"
     B.cuda.matmul.fp32_precision = "ieee"
     assert (B.cuda.matmul.fp32_precision, B.cudnn.conv.fp32_precision) == ("ieee", "tf32")

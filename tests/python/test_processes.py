@@ -191,7 +191,8 @@ def test_shared_memory_keeps_views_and_is_given_back():
 
 def test_a_child_waits_for_no_lock_of_another_thread():
     """Threads are recording on the device while others fork: the child is told so or does nothing, and ends."""
-    run(textwrap.dedent("""
+    run(
+        textwrap.dedent("""
         import os, signal, threading, time
         import pytpu as torch
         t = torch.ones(5, device="tpu")
@@ -233,4 +234,5 @@ def test_a_child_waits_for_no_lock_of_another_thread():
         for thread in threads:
             thread.join()
         print("fine")
-        """))
+        """)
+    )

@@ -79,7 +79,9 @@ def test_a_schedule_says_which_steps_are_recorded():
     n, w, r, s = (ProfilerAction(i) for i in range(4))
     assert [schedule(i) for i in range(12)] == [n, n, w, r, s, n, w, r, s, n, n, n]
     ready = []
-    with profiler.profile(schedule=schedule, on_trace_ready=lambda p: ready.append((p.step_num, [e.name for e in p.events()]))) as prof:
+    with profiler.profile(
+        schedule=schedule, on_trace_ready=lambda p: ready.append((p.step_num, [e.name for e in p.events()]))
+    ) as prof:
         for i in range(10):
             with record_function(f"block {i}"):
                 pass

@@ -30,7 +30,9 @@ def test_a_pruned_parameter_is_masked_trained_and_made_one_again(layer, device):
     assert prune.l1_unstructured(layer, "weight", 0.25) is layer
     assert prune.is_pruned(layer) and prune.is_pruned(nn.Sequential(layer))
     assert list(layer.state_dict()) == ["bias", "weight_orig", "weight_mask"]
-    assert layer.weight_orig is weight and isinstance(weight, nn.Parameter) and not isinstance(layer.weight, nn.Parameter)
+    assert (
+        layer.weight_orig is weight and isinstance(weight, nn.Parameter) and not isinstance(layer.weight, nn.Parameter)
+    )
     assert layer.weight_mask.tolist() == [[0, 0, 0, 1], [1] * 4, [1] * 4]
     assert layer.weight.tolist()[0] == [0, 0, 0, -4]
     x = torch.tensor([[1.0, 2, 3, 4]], device=device)
@@ -43,7 +45,9 @@ def test_a_pruned_parameter_is_masked_trained_and_made_one_again(layer, device):
     assert layer.weight[0].tolist() == [0, 0, 0, -8] and weight[0].tolist() == [1, -2, 3, -8]
     assert prune.remove(layer, "weight") is layer
     assert layer.weight is weight and weight[0].tolist() == [0, 0, 0, -8]
-    assert list(layer.state_dict()) == ["bias", "weight"] and not layer._forward_pre_hooks and not prune.is_pruned(layer)
+    assert (
+        list(layer.state_dict()) == ["bias", "weight"] and not layer._forward_pre_hooks and not prune.is_pruned(layer)
+    )
     with pytest.raises(ValueError, match=r"Parameter 'weight' of module Linear\(.*\) has to be pruned before"):
         prune.remove(layer, "weight")
 
@@ -93,7 +97,11 @@ def test_what_is_pruned_again_is_pruned_more(layer, device):
     assert layer.weight_mask.tolist() == [[0] * 4, [0] * 4, [0, 1, 0, 1]]
     assert only(layer._forward_pre_hooks) is container and len(container) == 5 and container[0] is hook
     assert [type(method).__name__ for method in container] == [
-        "L1Unstructured", "LnStructured", "L1Unstructured", "Identity", "CustomFromMask"
+        "L1Unstructured",
+        "LnStructured",
+        "L1Unstructured",
+        "Identity",
+        "CustomFromMask",
     ]
     before = layer.weight_mask.clone()
     with pytest.raises(ValueError, match="amount=3 should be smaller than the number of parameters to prune=2"):
@@ -119,7 +127,10 @@ def test_several_parameters_are_pruned_as_one(layer, device):
     assert masks() == [[[0, 0, 0, 1], [1] * 4, [1] * 4], [0, 0, 1], [[0, 1], [1, 1]]]
     # 13 are left: of these 3.5, 4, 5, by other scores 20 instead of 3.5.
     prune.global_unstructured(
-        iter(parameters), prune.L1Unstructured, {(other, "weight"): torch.tensor([[1.0, 8], [8, 0]], device=device)}, amount=3 / 13
+        iter(parameters),
+        prune.L1Unstructured,
+        {(other, "weight"): torch.tensor([[1.0, 8], [8, 0]], device=device)},
+        amount=3 / 13,
     )
     assert masks() == [[[0, 0, 0, 0], [1, 1, 1, 0], [1] * 4], [0, 0, 1], [[0, 1], [1, 0]]]
     with pytest.raises(TypeError, match='Only "unstructured" PRUNING_TYPE supported .* of type structured'):

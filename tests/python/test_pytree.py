@@ -36,7 +36,9 @@ def test_specs_compare_and_print():
     spec = pytree.tree_structure({"a": [1, 2], "b": (3,)})
     assert spec == pytree.tree_structure({"a": [5, 6], "b": (7,)})
     assert spec != pytree.tree_structure({"a": [5, 6], "b": [7]})
-    assert repr(spec) == "TreeSpec(dict, ['a', 'b'], [TreeSpec(list, None, [*,\n    *]),\n  TreeSpec(tuple, None, [*])])"
+    assert (
+        repr(spec) == "TreeSpec(dict, ['a', 'b'], [TreeSpec(list, None, [*,\n    *]),\n  TreeSpec(tuple, None, [*])])"
+    )
     assert (spec.num_nodes, spec.num_children, spec.is_leaf()) == (6, 2, False)
 
 

@@ -10,13 +10,23 @@ SobolEngine = torch.quasirandom.SobolEngine
 def test_the_first_points_are_those_of_the_sequence():
     engine = SobolEngine(dimension=5)
     assert engine.draw(3).tolist() == [[0.0] * 5, [0.5] * 5, [0.75, 0.25, 0.25, 0.25, 0.75]]
-    assert engine.num_generated == 3 and engine.quasi.tolist() == [805306368, 268435456, 268435456, 268435456, 805306368]
+    assert engine.num_generated == 3 and engine.quasi.tolist() == [
+        805306368,
+        268435456,
+        268435456,
+        268435456,
+        805306368,
+    ]
     assert repr(engine) == "SobolEngine(dimension=5)"
 
 
 def test_direction_numbers_of_all_dimensions():
     state = SobolEngine(SobolEngine.MAXDIM).sobolstate
-    assert state.shape == (21201, 30) and state.sum().item() == 341565579072477 and state[:, 29].sum().item() == 11373497268355
+    assert (
+        state.shape == (21201, 30)
+        and state.sum().item() == 341565579072477
+        and state[:, 29].sum().item() == 11373497268355
+    )
     assert state[-1, :6].tolist() == [536870912, 268435456, 939524096, 738197504, 503316480, 117440512]
 
 

@@ -12,7 +12,15 @@ import pytpu.nn.functional as F
 
 # Constants are the worst case: all roundings go the same way.
 CONSTANT = torch.tensor(0.7).double().item()
-SHAPES = [(2, 4, 16, 16, 16), (4, 64, 64, 64), (8, 3, 224, 224), (1000, 1000), (3, 100_000, 7), (1009, 1013), (500_000,)]
+SHAPES = [
+    (2, 4, 16, 16, 16),
+    (4, 64, 64, 64),
+    (8, 3, 224, 224),
+    (1000, 1000),
+    (3, 100_000, 7),
+    (1009, 1013),
+    (500_000,),
+]
 
 
 def off(got, want):

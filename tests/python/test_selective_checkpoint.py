@@ -52,11 +52,17 @@ def _alternating():
 
 
 POLICIES = {
-    "matrix products and attention": [aten.mm.default, aten.addmm.default, aten._scaled_dot_product_efficient_attention.default],
+    "matrix products and attention": [
+        aten.mm.default,
+        aten.addmm.default,
+        aten._scaled_dot_product_efficient_attention.default,
+    ],
     "everything": lambda ctx, op, *args, **kwargs: CheckpointPolicy.MUST_SAVE,
     "nothing": lambda ctx, op, *args, **kwargs: CheckpointPolicy.PREFER_RECOMPUTE,
     "everything on the host": lambda ctx, op, *args, **kwargs: CheckpointPolicy.MUST_CPU_OFFLOAD,
-    "dropout and convolution": lambda ctx, op, *args, **kwargs: op in (aten.convolution.default, aten.native_dropout.default),
+    "dropout and convolution": lambda ctx, op, *args, **kwargs: (
+        op in (aten.convolution.default, aten.native_dropout.default)
+    ),
     "every other operator": None,
 }
 

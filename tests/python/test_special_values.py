@@ -73,40 +73,109 @@ def test_a_tpu_that_is_not_there_is_refused():
 
 C99 = {
     "acos": [
-        (0, NAN, PI / 2, NAN), (1, INF, PI / 2, -INF), (1, NAN, NAN, NAN), (-INF, 1, PI, -INF), (INF, 1, 0, -INF),
-        (-INF, INF, 3 * PI / 4, -INF), (INF, INF, PI / 4, -INF), (INF, NAN, NAN, None), (NAN, 1, NAN, NAN), (NAN, INF, NAN, -INF),
+        (0, NAN, PI / 2, NAN),
+        (1, INF, PI / 2, -INF),
+        (1, NAN, NAN, NAN),
+        (-INF, 1, PI, -INF),
+        (INF, 1, 0, -INF),
+        (-INF, INF, 3 * PI / 4, -INF),
+        (INF, INF, PI / 4, -INF),
+        (INF, NAN, NAN, None),
+        (NAN, 1, NAN, NAN),
+        (NAN, INF, NAN, -INF),
     ],
     "acosh": [
-        (0, 0, 0, PI / 2), (1, INF, INF, PI / 2), (1, NAN, NAN, NAN), (-INF, 1, INF, PI), (INF, 1, INF, 0),
-        (-INF, INF, INF, 3 * PI / 4), (INF, INF, INF, PI / 4), (INF, NAN, INF, NAN), (NAN, 1, NAN, NAN), (NAN, INF, INF, NAN),
+        (0, 0, 0, PI / 2),
+        (1, INF, INF, PI / 2),
+        (1, NAN, NAN, NAN),
+        (-INF, 1, INF, PI),
+        (INF, 1, INF, 0),
+        (-INF, INF, INF, 3 * PI / 4),
+        (INF, INF, INF, PI / 4),
+        (INF, NAN, INF, NAN),
+        (NAN, 1, NAN, NAN),
+        (NAN, INF, INF, NAN),
     ],
     "asinh": [
-        (1, INF, INF, PI / 2), (1, NAN, NAN, NAN), (INF, 1, INF, 0), (INF, INF, INF, PI / 4), (INF, NAN, INF, NAN),
-        (NAN, 0, NAN, 0), (NAN, 1, NAN, NAN), (NAN, INF, None, NAN),
+        (1, INF, INF, PI / 2),
+        (1, NAN, NAN, NAN),
+        (INF, 1, INF, 0),
+        (INF, INF, INF, PI / 4),
+        (INF, NAN, INF, NAN),
+        (NAN, 0, NAN, 0),
+        (NAN, 1, NAN, NAN),
+        (NAN, INF, None, NAN),
     ],
     "atanh": [
-        (0, NAN, 0, NAN), (1, 0, INF, 0), (1, INF, 0, PI / 2), (1, NAN, NAN, NAN), (INF, 1, 0, PI / 2), (INF, INF, 0, PI / 2),
-        (INF, NAN, 0, NAN), (NAN, 1, NAN, NAN), (NAN, INF, None, PI / 2),
+        (0, NAN, 0, NAN),
+        (1, 0, INF, 0),
+        (1, INF, 0, PI / 2),
+        (1, NAN, NAN, NAN),
+        (INF, 1, 0, PI / 2),
+        (INF, INF, 0, PI / 2),
+        (INF, NAN, 0, NAN),
+        (NAN, 1, NAN, NAN),
+        (NAN, INF, None, PI / 2),
     ],
     "cosh": [
-        (0, INF, NAN, None), (0, NAN, NAN, None), (1, INF, NAN, NAN), (1, NAN, NAN, NAN), (INF, 0, INF, 0), (INF, 1, INF, INF),
-        (INF, INF, INF, NAN), (INF, NAN, INF, NAN), (NAN, 0, NAN, None), (NAN, 1, NAN, NAN),
+        (0, INF, NAN, None),
+        (0, NAN, NAN, None),
+        (1, INF, NAN, NAN),
+        (1, NAN, NAN, NAN),
+        (INF, 0, INF, 0),
+        (INF, 1, INF, INF),
+        (INF, INF, INF, NAN),
+        (INF, NAN, INF, NAN),
+        (NAN, 0, NAN, None),
+        (NAN, 1, NAN, NAN),
     ],
     "sinh": [
-        (0, INF, 0, NAN), (0, NAN, 0, NAN), (1, INF, NAN, NAN), (1, NAN, NAN, NAN), (INF, 0, INF, 0), (INF, 1, INF, INF),
-        (INF, INF, INF, NAN), (INF, NAN, INF, NAN), (NAN, 0, NAN, 0), (NAN, 1, NAN, NAN),
+        (0, INF, 0, NAN),
+        (0, NAN, 0, NAN),
+        (1, INF, NAN, NAN),
+        (1, NAN, NAN, NAN),
+        (INF, 0, INF, 0),
+        (INF, 1, INF, INF),
+        (INF, INF, INF, NAN),
+        (INF, NAN, INF, NAN),
+        (NAN, 0, NAN, 0),
+        (NAN, 1, NAN, NAN),
     ],
     "tanh": [
-        (0, INF, 0, NAN), (0, NAN, 0, NAN), (1, INF, NAN, NAN), (1, NAN, NAN, NAN), (INF, 1, 1, 0), (INF, INF, 1, None),
-        (INF, NAN, 1, None), (NAN, 0, NAN, 0), (NAN, 1, NAN, NAN),
+        (0, INF, 0, NAN),
+        (0, NAN, 0, NAN),
+        (1, INF, NAN, NAN),
+        (1, NAN, NAN, NAN),
+        (INF, 1, 1, 0),
+        (INF, INF, 1, None),
+        (INF, NAN, 1, None),
+        (NAN, 0, NAN, 0),
+        (NAN, 1, NAN, NAN),
     ],
     "log": [
-        (-0.0, 0, -INF, PI), (0, 0, -INF, 0), (1, INF, INF, PI / 2), (1, NAN, NAN, NAN), (-INF, 1, INF, PI), (INF, 1, INF, 0),
-        (-INF, INF, INF, 3 * PI / 4), (INF, INF, INF, PI / 4), (INF, NAN, INF, NAN), (NAN, 1, NAN, NAN), (NAN, INF, INF, NAN),
+        (-0.0, 0, -INF, PI),
+        (0, 0, -INF, 0),
+        (1, INF, INF, PI / 2),
+        (1, NAN, NAN, NAN),
+        (-INF, 1, INF, PI),
+        (INF, 1, INF, 0),
+        (-INF, INF, INF, 3 * PI / 4),
+        (INF, INF, INF, PI / 4),
+        (INF, NAN, INF, NAN),
+        (NAN, 1, NAN, NAN),
+        (NAN, INF, INF, NAN),
     ],
     "log1p": [
-        (-1, 0, -INF, 0), (1, INF, INF, PI / 2), (1, NAN, NAN, NAN), (-INF, 1, INF, PI), (INF, 1, INF, 0),
-        (-INF, INF, INF, 3 * PI / 4), (INF, INF, INF, PI / 4), (INF, NAN, INF, NAN), (NAN, 1, NAN, NAN), (NAN, INF, INF, NAN),
+        (-1, 0, -INF, 0),
+        (1, INF, INF, PI / 2),
+        (1, NAN, NAN, NAN),
+        (-INF, 1, INF, PI),
+        (INF, 1, INF, 0),
+        (-INF, INF, INF, 3 * PI / 4),
+        (INF, INF, INF, PI / 4),
+        (INF, NAN, INF, NAN),
+        (NAN, 1, NAN, NAN),
+        (NAN, INF, INF, NAN),
     ],
 }
 
@@ -134,7 +203,9 @@ def test_zero_to_the_power_of_zero_is_one_for_complex_numbers(device):
     assert torch.pow(torch.tensor([0j], device=device), torch.tensor([0j], device=device)).tolist() == [1]
 
 
-@pytest.mark.parametrize("dtype, sizes", [(torch.complex64, (5e-38, 1e-30, 1e30, 1e38)), (torch.complex128, (1e-307, 1e307))])
+@pytest.mark.parametrize(
+    "dtype, sizes", [(torch.complex64, (5e-38, 1e-30, 1e30, 1e38)), (torch.complex128, (1e-307, 1e307))]
+)
 def test_quotients_of_very_small_and_very_large_complex_numbers_are_right(device, dtype, sizes):
     for size in sizes:
         z = torch.tensor([complex(size, size), complex(size, -size / 2)], dtype=dtype, device=device)
@@ -154,9 +225,15 @@ def test_singular_values_of_very_large_and_very_small_numbers_are_right(device, 
         np.testing.assert_allclose((s.cpu() / size).numpy(), torch.linalg.svdvals(a).numpy(), rtol=1e-5)
         np.testing.assert_allclose(((u * (s / size)) @ vh).cpu().numpy(), a.numpy(), atol=1e-5)
         assert torch.linalg.matrix_rank((a * size).to(device)).item() == 2
-        np.testing.assert_allclose((torch.linalg.norm((a * size).to(device), 2) / size).item(), torch.linalg.norm(a, 2).item(), rtol=1e-5)
+        np.testing.assert_allclose(
+            (torch.linalg.norm((a * size).to(device), 2) / size).item(), torch.linalg.norm(a, 2).item(), rtol=1e-5
+        )
         h = (a @ a.mH) * size
-        np.testing.assert_allclose((torch.linalg.eigvalsh(h.to(device)).cpu() / size).numpy(), torch.linalg.eigvalsh(a @ a.mH).numpy(), rtol=1e-5)
+        np.testing.assert_allclose(
+            (torch.linalg.eigvalsh(h.to(device)).cpu() / size).numpy(),
+            torch.linalg.eigvalsh(a @ a.mH).numpy(),
+            rtol=1e-5,
+        )
 
 
 def test_singular_values_of_infinities_are_nan_and_of_nan_an_error(device):
@@ -181,9 +258,25 @@ def test_a_threshold_is_not_rounded_to_16_bits(device):
 def test_activations_of_bfloat16_are_those_of_float32_rounded(device):
     nn = torch.nn
     layers = (
-        nn.ReLU(), nn.GELU(), nn.ELU(), nn.Hardtanh(), nn.Hardswish(), nn.Hardsigmoid(), nn.LeakyReLU(), nn.SELU(), nn.Softplus(),
-        nn.Softshrink(), nn.Hardshrink(), nn.Threshold(0.1, 20), nn.SiLU(), nn.Mish(), nn.LogSigmoid(), nn.Tanhshrink(), nn.CELU(),
-        nn.ReLU6(), nn.Softsign(),
+        nn.ReLU(),
+        nn.GELU(),
+        nn.ELU(),
+        nn.Hardtanh(),
+        nn.Hardswish(),
+        nn.Hardsigmoid(),
+        nn.LeakyReLU(),
+        nn.SELU(),
+        nn.Softplus(),
+        nn.Softshrink(),
+        nn.Hardshrink(),
+        nn.Threshold(0.1, 20),
+        nn.SiLU(),
+        nn.Mish(),
+        nn.LogSigmoid(),
+        nn.Tanhshrink(),
+        nn.CELU(),
+        nn.ReLU6(),
+        nn.Softsign(),
     )
     x = (torch.randn(10_000) * 4).bfloat16().to(device)
     for layer in layers:

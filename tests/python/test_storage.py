@@ -51,17 +51,28 @@ def test_a_storage_that_is_not_mapped_has_no_file_name(tmp_path):
 def test_classes_of_storages():
     assert torch.Storage is torch.FloatStorage and issubclass(torch.FloatStorage, torch.TypedStorage)
     assert type(torch.FloatStorage(3)) is torch.TypedStorage and torch.FloatStorage.dtype == torch.float32
-    assert isinstance(torch.ones(1).storage(), torch.FloatStorage) and not isinstance(torch.ones(1).storage(), torch.LongStorage)
+    assert isinstance(torch.ones(1).storage(), torch.FloatStorage) and not isinstance(
+        torch.ones(1).storage(), torch.LongStorage
+    )
     assert torch.UntypedStorage(size=3).nbytes() == 3 and torch.UntypedStorage([1, 300]).tolist() == [1, 44]
-    assert torch.TypedStorage([1.5]).dtype == torch.float32 and torch.TypedStorage(3, dtype=torch.int32, device="meta").device.type == "meta"
-    with pytest.raises(RuntimeError, match=r"from a sequence \(str\), but one of the items was of type str instead of int"):
+    assert (
+        torch.TypedStorage([1.5]).dtype == torch.float32
+        and torch.TypedStorage(3, dtype=torch.int32, device="meta").device.type == "meta"
+    )
+    with pytest.raises(
+        RuntimeError, match=r"from a sequence \(str\), but one of the items was of type str instead of int"
+    ):
         torch.UntypedStorage("ab")
     storage = torch.ones(1).untyped_storage()
     with pytest.raises(RuntimeError, match="Argument 'dtype' must be specified"):
         torch.TypedStorage(wrap_storage=storage)
     with pytest.raises(RuntimeError, match="No positional arguments should be given when using 'wrap_storage'"):
         torch.TypedStorage(3, wrap_storage=storage, dtype=torch.float32)
-    assert storage.float().tolist() == [0, 0, 128, 63] and storage.get_device() == -1 and storage.to(device="cpu") is storage
+    assert (
+        storage.float().tolist() == [0, 0, 128, 63]
+        and storage.get_device() == -1
+        and storage.to(device="cpu") is storage
+    )
 
 
 # ---- slices and elements
@@ -75,7 +86,12 @@ def test_a_slice_shares_memory():
     assert part.data_ptr() == storage.data_ptr() + 4 and storage[0:4].data_ptr() == x.data_ptr()
     part.fill_(0)
     assert x.tolist() == [1, 0, 1, 1]
-    assert (storage[-4:].nbytes(), storage[10:2].nbytes(), storage[:100].nbytes(), storage[None:4].nbytes()) == (4, 0, 16, 4)
+    assert (storage[-4:].nbytes(), storage[10:2].nbytes(), storage[:100].nbytes(), storage[None:4].nbytes()) == (
+        4,
+        0,
+        16,
+        4,
+    )
     inner = storage[4:12][4:8]
     del storage, x, part
     gc.collect()
@@ -106,7 +122,9 @@ def test_elements_are_read_and_set():
     storage[0], storage[4:8] = 300, 1
     assert storage.tolist()[:8] == [44, 0, 128, 63, 1, 1, 1, 1]
     for value, name in (([1, 2], "list"), ("a", "str"), (1.5, "float")):
-        with pytest.raises(RuntimeError, match=f"can only set storage content with a int types, but got {name} instead"):
+        with pytest.raises(
+            RuntimeError, match=f"can only set storage content with a int types, but got {name} instead"
+        ):
             storage[0] = value
     with pytest.raises(RuntimeError, match="out of bounds"):
         storage[99] = 1
@@ -180,7 +198,8 @@ BYTES = bytes(range(16))
 @pytest.mark.parametrize(
     ("arguments", "want"),
     [
-        ({"dtype": torch.uint8}, BYTES), ({"dtype": torch.int32, "byte_order": "little"}, BYTES),
+        ({"dtype": torch.uint8}, BYTES),
+        ({"dtype": torch.int32, "byte_order": "little"}, BYTES),
         ({"dtype": torch.int32, "byte_order": "native"}, BYTES),
         ({"dtype": torch.int32, "byte_order": "big"}, [3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12]),
         ({"dtype": torch.int16, "byte_order": "big", "count": 2, "offset": 3}, [4, 3, 6, 5]),
@@ -198,9 +217,21 @@ def test_buffers_are_copied_in_their_byte_order(arguments, want):
         ({}, RuntimeError, "argument 'dtype' cannot be None"),
         ({"dtype": torch.int32}, RuntimeError, "function missing required argument 'byte_order'"),
         ({"dtype": torch.int32, "byte_order": "x"}, ValueError, "invalid byte_order 'x'"),
-        ({"dtype": torch.uint8, "offset": 17}, ValueError, "offset must be non-negative and no greater than buffer length"),
-        ({"dtype": torch.int16, "byte_order": "big", "offset": 3}, ValueError, r"buffer size \(16\) must be a multiple of element size \(2\)"),
-        ({"dtype": torch.int16, "byte_order": "big", "count": 30}, ValueError, "buffer has only 8 elements after offset 0"),
+        (
+            {"dtype": torch.uint8, "offset": 17},
+            ValueError,
+            "offset must be non-negative and no greater than buffer length",
+        ),
+        (
+            {"dtype": torch.int16, "byte_order": "big", "offset": 3},
+            ValueError,
+            r"buffer size \(16\) must be a multiple of element size \(2\)",
+        ),
+        (
+            {"dtype": torch.int16, "byte_order": "big", "count": 30},
+            ValueError,
+            "buffer has only 8 elements after offset 0",
+        ),
     ],
 )
 def test_buffers_that_do_not_fit(arguments, error, text):

@@ -103,7 +103,9 @@ def test_an_event_that_is_not_completed_has_no_time(monkeypatch):
 
 def test_events_belong_to_one_kind_of_device():
     on_cpu, on_tpu = (torch.Event(device, enable_timing=True) for device in ("cpu", "tpu"))
-    with pytest.raises(RuntimeError, match="^Event device type TPU does not match recording stream's device type CPU.$"):
+    with pytest.raises(
+        RuntimeError, match="^Event device type TPU does not match recording stream's device type CPU.$"
+    ):
         on_tpu.record(torch.Stream("cpu"))
     on_cpu.record()
     on_tpu.record()
@@ -141,9 +143,17 @@ def test_streams_are_chosen_for_a_block_and_a_thread():
 
 
 def test_the_arguments_are_those_of_cuda():
-    assert torch.tpu.Event(True)._timed and not torch.tpu.Event()._timed and torch.tpu.Event(True, False, False).device.type == "tpu"
+    assert (
+        torch.tpu.Event(True)._timed
+        and not torch.tpu.Event()._timed
+        and torch.tpu.Event(True, False, False).device.type == "tpu"
+    )
     stream = torch.tpu.Stream(0, -1)
-    assert stream.device == torch.device("tpu", 0) and stream.priority == -1 and isinstance(stream.record_event(), torch.tpu.Event)
+    assert (
+        stream.device == torch.device("tpu", 0)
+        and stream.priority == -1
+        and isinstance(stream.record_event(), torch.tpu.Event)
+    )
 
 
 def test_a_program_with_two_streams_gives_what_it_gives_with_one():

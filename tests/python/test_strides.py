@@ -38,7 +38,15 @@ def test_values_do_not_depend_on_the_order_of_dimensions(device):
     plain = [x.exp(), x + x[0], x.clone(), torch.where(x > 5, x, -x), F.gelu(x), x.double() * 2, x > 7]
     turned = x.permute(2, 0, 1).contiguous().permute(1, 2, 0)
     assert turned.stride() != x.stride()
-    y = [turned.exp(), turned + x[0], turned.clone(), torch.where(turned > 5, turned, -turned), F.gelu(turned), turned.double() * 2, turned > 7]
+    y = [
+        turned.exp(),
+        turned + x[0],
+        turned.clone(),
+        torch.where(turned > 5, turned, -turned),
+        F.gelu(turned),
+        turned.double() * 2,
+        turned > 7,
+    ]
     for a, b in zip(plain, y):
         assert torch.allclose(a, b) if a.dtype != torch.bool else torch.equal(a, b)
         assert b.stride() == turned.stride() and torch.allclose(a.reshape(-1).float(), b.reshape(-1).float())
@@ -55,7 +63,9 @@ def test_is_contiguous_tells_formats_apart(device):
     y, z = channels_last(device, 2, 3, 4, 5), torch.ones(2, 3, 4, 5, device=device)
     assert y.is_contiguous(memory_format=torch.channels_last) and not y.is_contiguous()
     assert z.is_contiguous() and not z.is_contiguous(memory_format=torch.channels_last)
-    assert z.is_contiguous(memory_format=torch.preserve_format) and not y.is_contiguous(memory_format=torch.preserve_format)
+    assert z.is_contiguous(memory_format=torch.preserve_format) and not y.is_contiguous(
+        memory_format=torch.preserve_format
+    )
 
 
 def test_contiguous_of_what_is_contiguous_is_the_same_tensor(device):
@@ -136,7 +146,12 @@ def test_a_channels_last_network_trains_to_the_same_numbers(device):
     def losses(memory_format):
         torch.manual_seed(0)
         net = torch.nn.Sequential(
-            torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(16, 5)
+            torch.nn.Conv2d(3, 4, 3),
+            torch.nn.BatchNorm2d(4),
+            torch.nn.ReLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Flatten(),
+            torch.nn.Linear(16, 5),
         ).to(device, memory_format=memory_format)
         x = torch.randn(8, 3, 6, 6).to(device, memory_format=memory_format)
         target = torch.arange(8, device=device) % 5

@@ -86,9 +86,14 @@ def test_switches_of_cuda_have_names_and_types():
             attempt()
     with pytest.raises(RuntimeError, match="set_allow_tf32_cublas expects a bool, but got str"):
         matmul.allow_tf32 = "ieee"
-    with pytest.raises(TypeError, match="allow_fp16_reduced_precision_reduction expects a bool or a tuple/list of bools"):
+    with pytest.raises(
+        TypeError, match="allow_fp16_reduced_precision_reduction expects a bool or a tuple/list of bools"
+    ):
         matmul.allow_fp16_reduced_precision_reduction = "ieee"
-    with pytest.warns(FutureWarning, match="sdp_kernel.* is deprecated"), torch.backends.cuda.sdp_kernel(enable_flash=False):
+    with (
+        pytest.warns(FutureWarning, match="sdp_kernel.* is deprecated"),
+        torch.backends.cuda.sdp_kernel(enable_flash=False),
+    ):
         assert not torch.backends.cuda.flash_sdp_enabled()
     assert torch.backends.cuda.flash_sdp_enabled()
 
@@ -341,20 +346,37 @@ def test_isinstance_looks_into_containers():
     of = torch.jit.isinstance
     x = torch.ones(1)
     for value, kind in (
-        ([x], List[torch.Tensor]), ((1, "a"), Tuple[int, str]), ({"a": [1]}, Dict[str, List[int]]), (None, Optional[int]),
-        ([None, 1], List[Optional[int]]), (1, Union[int, str]), (1, int | None), ([1], (List[str], List[int])), (1, int),
+        ([x], List[torch.Tensor]),
+        ((1, "a"), Tuple[int, str]),
+        ({"a": [1]}, Dict[str, List[int]]),
+        (None, Optional[int]),
+        ([None, 1], List[Optional[int]]),
+        (1, Union[int, str]),
+        (1, int | None),
+        ([1], (List[str], List[int])),
+        (1, int),
     ):
         assert of(value, kind), (value, kind)
     for value, kind in (
-        ([1], List[float]), ((1, "a"), Tuple[int]), ({"a": ["b"]}, Dict[str, List[int]]), (["a"], Optional[List[int]]),
-        ((1, 2), List[int]), ({1}, set[int]), ([1], (List[str], List[float])), (1.5, Union[int, str]),
+        ([1], List[float]),
+        ((1, "a"), Tuple[int]),
+        ({"a": ["b"]}, Dict[str, List[int]]),
+        (["a"], Optional[List[int]]),
+        ((1, 2), List[int]),
+        ({1}, set[int]),
+        ([1], (List[str], List[float])),
+        (1.5, Union[int, str]),
     ):
         assert not of(value, kind), (value, kind)
     with pytest.warns(UserWarning, match="The inner type of a container is lost"):
         assert of([], List[int])
-    with pytest.raises(RuntimeError, match=r"use List without a contained type. Please add a contained type, e.g. List\[int\]"):
+    with pytest.raises(
+        RuntimeError, match=r"use List without a contained type. Please add a contained type, e.g. List\[int\]"
+    ):
         of([1], List)
-    with pytest.raises(RuntimeError, match=r"use dict without contained types. Please add contained type, e.g. dict\[int, int\]"):
+    with pytest.raises(
+        RuntimeError, match=r"use dict without contained types. Please add contained type, e.g. dict\[int, int\]"
+    ):
         of({}, (int, dict))
     with pytest.raises(RuntimeError, match="must be a type or a tuple of types"):
         of(1, "int")
@@ -506,12 +528,19 @@ def test_a_condition_chooses_a_function(device):
 def test_names_from_other_times(device):
     x = torch.arange(6.0, device=device).view(2, 3)
     assert torch.functional.einsum is torch.einsum and set(torch.functional.__all__) <= set(dir(torch))
-    assert x.to_dense() is x and x.to_dense(torch.float64).dtype == torch.float64 and (x.sparse_dim(), x.dense_dim()) == (0, 2)
+    assert (
+        x.to_dense() is x
+        and x.to_dense(torch.float64).dtype == torch.float64
+        and (x.sparse_dim(), x.dense_dim()) == (0, 2)
+    )
     with pytest.raises(RuntimeError, match="coalesce expected sparse coordinate tensor layout but got Strided"):
         x.coalesce()
     with pytest.warns(UserWarning, match="non-inplace resize is deprecated"):
         assert x.resize(3, 2).shape == (3, 2)
-    with pytest.warns(UserWarning), pytest.raises(RuntimeError, match=r"requested resize to 5 \(5 elements in total\), but the given"):
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(RuntimeError, match=r"requested resize to 5 \(5 elements in total\), but the given"),
+    ):
         x.resize_as(torch.ones(5))
     assert x.__div__(2).tolist() == (x / 2).tolist() and x[0, 1].__nonzero__() is True
     assert torch.norm_except_dim(x, 1, 1).tolist() == [[3, 5, 7]] and torch.norm_except_dim(x, 2, -1).shape == ()

@@ -26,7 +26,9 @@ def written(tmp_path):
 
 
 def test_scalars_come_back_with_step_and_time(written, device):
-    events = written(lambda w: [w.add_scalar("loss", torch.tensor(i / 2, device=device), i, walltime=100.0 + i) for i in range(3)])
+    events = written(
+        lambda w: [w.add_scalar("loss", torch.tensor(i / 2, device=device), i, walltime=100.0 + i) for i in range(3)]
+    )
     assert [(e.step, e.wall_time, e.value) for e in events.Scalars("loss")] == [(0, 100, 0), (1, 101, 0.5), (2, 102, 1)]
 
 
@@ -115,7 +117,9 @@ def test_texts_come_back(written):
     assert tensor_util.make_ndarray(events.Tensors("note/text_summary")[0].tensor_proto)[0].decode() == "*ça va*"
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8", "int8", "int32", "int64", "complex64", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "uint8", "int8", "int32", "int64", "complex64", "bool"]
+)
 def test_tensors_come_back_in_their_dtype(written, dtype):
     x = (torch.rand(2, 3) * 5).to(getattr(torch, dtype))
     read = tensor_util.make_ndarray(written(lambda w: w.add_tensor("x", x)).Tensors("x")[0].tensor_proto)
@@ -125,7 +129,9 @@ def test_tensors_come_back_in_their_dtype(written, dtype):
 def test_precision_recall_curves_are_exact():
     labels, predictions = np.array([1, 1, 0, 0]), np.array([0.9, 0.4, 0.6, 0.1])
     tp, fp, tn, fn, precision, recall = summary.compute_curve(labels, predictions, num_thresholds=3)
-    assert tp.tolist() == [2, 1, 0] and fp.tolist() == [2, 1, 0] and tn.tolist() == [0, 1, 2] and fn.tolist() == [0, 1, 2]
+    assert (
+        tp.tolist() == [2, 1, 0] and fp.tolist() == [2, 1, 0] and tn.tolist() == [0, 1, 2] and fn.tolist() == [0, 1, 2]
+    )
     assert precision[:2].tolist() == [0.5, 0.5] and recall.tolist() == [1, 0.5, 0]
 
 
@@ -140,7 +146,10 @@ def test_plugins_are_named(written):
     events = written(write)
     plugins = {tag: events.SummaryMetadata(tag).plugin_data.plugin_name for tag in events.Tags()["tensors"]}
     assert plugins == {
-        "pr": "pr_curves", "custom_scalars__config__": "custom_scalars", "mesh_VERTEX": "mesh", "mesh_FACE": "mesh",
+        "pr": "pr_curves",
+        "custom_scalars__config__": "custom_scalars",
+        "mesh_VERTEX": "mesh",
+        "mesh_FACE": "mesh",
     }
     np.testing.assert_array_equal(tensor_util.make_ndarray(events.Tensors("mesh_VERTEX")[0].tensor_proto), v.numpy())
 

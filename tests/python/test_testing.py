@@ -93,7 +93,9 @@ def test_tensors_are_made(device):
     assert torch.testing.make_tensor(2, dtype=torch.complex64, device=device).is_complex()
     assert torch.testing.make_tensor((), dtype=torch.bool, device=device).shape == ()
     make = {"device": device, "dtype": torch.uint8}
-    with pytest.raises(ValueError, match=r"specified by `low` and `high` is \[300, 400\), but torch.uint8 only supports \[0, 256\)"):
+    with pytest.raises(
+        ValueError, match=r"specified by `low` and `high` is \[300, 400\), but torch.uint8 only supports \[0, 256\)"
+    ):
         torch.testing.make_tensor(3, low=300, high=400, **make)
     with pytest.raises(ValueError, match="`requires_grad=True` is not supported for boolean and integral dtypes"):
         torch.testing.make_tensor(3, requires_grad=True, **make)

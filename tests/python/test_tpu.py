@@ -165,7 +165,11 @@ for n in range(2, 50):
 def test_programs_that_never_repeat_are_told_of_once(changes):
     run = subprocess.run(
         [sys.executable, "-c", NEVER_THE_SAME.format(changes=changes)],
-        capture_output=True, text=True, check=True, timeout=300, env={**os.environ, "TORCHTPU_CACHE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+        env={**os.environ, "TORCHTPU_CACHE": "0"},
     )
     assert run.stderr.count("torchtpu: warning") == changes
     assert ("torch.tpu.explain()" in run.stderr) == changes
@@ -205,7 +209,9 @@ def _forgotten_graphs():
     return {
         **{name: lambda f=getattr(w, name): f() for name in ("exp", "tanh", "sigmoid", "relu", "max", "norm", "sqrt")},
         "softmax": lambda: w.softmax(-1),
-        "cross_entropy": lambda: torch.nn.functional.cross_entropy(x @ w, torch.zeros(4, dtype=torch.long, device="tpu")),
+        "cross_entropy": lambda: torch.nn.functional.cross_entropy(
+            x @ w, torch.zeros(4, dtype=torch.long, device="tpu")
+        ),
         "detach": lambda: chain(torch.Tensor.detach),
         "data": lambda: chain(lambda y: y.data),
         "view": lambda: chain(lambda y: y.view(2, 12).detach().view(4, 6)),

@@ -42,8 +42,16 @@ def load(pickle_, **kwargs):
 def shared_state():
     """What files must leave as it is: classes and functions of the process."""
     classes = (
-        torch.Tensor, torch.Size, torch.nn.Parameter, torch.device, torch.dtype, torch.UntypedStorage, torch.TypedStorage,
-        collections.Counter, collections.OrderedDict, set,
+        torch.Tensor,
+        torch.Size,
+        torch.nn.Parameter,
+        torch.device,
+        torch.dtype,
+        torch.UntypedStorage,
+        torch.TypedStorage,
+        collections.Counter,
+        collections.OrderedDict,
+        set,
     )
     functions = [f for f in serialization._SAFE.values() if hasattr(f, "__code__")]
     return (
@@ -95,7 +103,9 @@ def _message(data):
 def test_a_file_cannot_replace_methods_of_tensors():
     for name in ("backward", "__add__", "grad", "requires_grad", "shape", "__torch_function__"):
         before = torch.Tensor.__dict__.get(name)
-        with pytest.raises(pickle.UnpicklingError, match="Can only build Tensor, Parameter, OrderedDict or types allowlisted"):
+        with pytest.raises(
+            pickle.UnpicklingError, match="Can only build Tensor, Parameter, OrderedDict or types allowlisted"
+        ):
             load(hostile.TENSOR + hostile.slots(name, hostile.SET) + b"b")
         assert torch.Tensor.__dict__.get(name) is before
 
@@ -114,19 +124,27 @@ def test_words_of_refusals():
         "manager to allowlist this global if you trust this class/function.\n\nCheck the documentation of torch.load to learn more about "
         "types accepted by default with weights_only https://pytorch.org/docs/stable/generated/torch.load.html."
     )
-    with pytest.raises(pickle.UnpicklingError, match="Trying to load unsupported GLOBAL sys.exit whose module sys is blocked."):
+    with pytest.raises(
+        pickle.UnpicklingError, match="Trying to load unsupported GLOBAL sys.exit whose module sys is blocked."
+    ):
         load(hostile.named("sys", "exit"))
-    with pytest.raises(pickle.UnpicklingError, match="WeightsUnpickler error: \n\nUnsupported operand 105\n\nCheck the documentation"):
+    with pytest.raises(
+        pickle.UnpicklingError, match="WeightsUnpickler error: \n\nUnsupported operand 105\n\nCheck the documentation"
+    ):
         load(b"(ios\nsystem\n")
     with pytest.raises(pickle.UnpicklingError, match="Trying to call reduce for unrecognized function 5"):
         load(b"K\x05)R")
-    with pytest.raises(pickle.UnpicklingError, match="Can only create new object for nn.Parameter or classes allowlisted .* but got 5"):
+    with pytest.raises(
+        pickle.UnpicklingError, match="Can only create new object for nn.Parameter or classes allowlisted .* but got 5"
+    ):
         load(b"K\x05)\x81")
     with pytest.raises(pickle.UnpicklingError, match="Can only append to lists, but got <class 'dict'>"):
         load(b"}K\x05a")
     with pytest.raises(pickle.UnpicklingError, match="Can only extend lists, but got <class 'dict'>"):
         load(b"}(K\x05e")
-    with pytest.raises(pickle.UnpicklingError, match="Can only SETITEM for dict, collections.OrderedDict, collections.Counter, but got"):
+    with pytest.raises(
+        pickle.UnpicklingError, match="Can only SETITEM for dict, collections.OrderedDict, collections.Counter, but got"
+    ):
         load(b"]K\x00K\x05s")
 
 
@@ -153,7 +171,10 @@ def test_a_pickle_that_ends_early_is_refused(cut):
 
 
 def test_unknown_protocols_warn():
-    with pytest.warns(UserWarning, match="Detected pickle protocol 3 in the checkpoint, which was not the default pickle protocol used by"):
+    with pytest.warns(
+        UserWarning,
+        match="Detected pickle protocol 3 in the checkpoint, which was not the default pickle protocol used by",
+    ):
         assert torch.load(io.BytesIO(hostile.checkpoint(b"\x80\x03N."))) is None
 
 
@@ -203,22 +224,40 @@ def test_arrays_are_read_when_numpy_is_allowed():
         back = torch.load(file)
     assert back["a"].tolist() == [0, 1, 2] and back["x"] == 2.5 and type(back["x"]) is np.float64
     file.seek(0)
-    with torch.serialization.safe_globals(allowed[:-1]), pytest.raises(pickle.UnpicklingError, match="Can only build .*Float64DType"):
+    with (
+        torch.serialization.safe_globals(allowed[:-1]),
+        pytest.raises(pickle.UnpicklingError, match="Can only build .*Float64DType"),
+    ):
         torch.load(file)
 
 
 def test_blocked_modules_cannot_be_allowed():
-    with torch.serialization.safe_globals([os.system]), pytest.raises(pickle.UnpicklingError, match="whose module posix is blocked"):
+    with (
+        torch.serialization.safe_globals([os.system]),
+        pytest.raises(pickle.UnpicklingError, match="whose module posix is blocked"),
+    ):
         load(hostile.named("posix", "system") + hostile.group(hostile.text("true")) + b"R")
 
 
 def test_plain_containers_of_tensors_come_back(device):
     x = torch.arange(6.0, device=device).reshape(2, 3)
     made = {
-        "tensor": x, "view": x[:, 1], "parameter": torch.nn.Parameter(x.clone()), "list": [1, -2, 3.5, "é\U0001f600", None, True, 2**70, -1],
-        "bytes": b"\x00\xff", "array": bytearray(b"ab"), "set": {1, 2}, "complex": 1 + 2j, "tuple": ((), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)),
-        "counter": collections.Counter("aab"), "ordered": collections.OrderedDict(a=1), "size": x.shape, "dtype": torch.bfloat16,
-        "device": torch.device("cpu"), (1, "key"): 0, 2**65: 1,
+        "tensor": x,
+        "view": x[:, 1],
+        "parameter": torch.nn.Parameter(x.clone()),
+        "list": [1, -2, 3.5, "é\U0001f600", None, True, 2**70, -1],
+        "bytes": b"\x00\xff",
+        "array": bytearray(b"ab"),
+        "set": {1, 2},
+        "complex": 1 + 2j,
+        "tuple": ((), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4)),
+        "counter": collections.Counter("aab"),
+        "ordered": collections.OrderedDict(a=1),
+        "size": x.shape,
+        "dtype": torch.bfloat16,
+        "device": torch.device("cpu"),
+        (1, "key"): 0,
+        2**65: 1,
     }
     file = io.BytesIO()
     torch.save(made, file)
@@ -237,10 +276,15 @@ def test_plain_containers_of_tensors_come_back(device):
 def evasions():
     call = hostile.group(hostile.text("true")) + b"R"
     system, text = hostile.named("posix", "system"), hostile.text
-    memoised = text("posix") + b"\x940" + text("system") + b"\x940" + text("torch") + b"0" + text("Size") + b"0h\x00h\x01\x93"
+    memoised = (
+        text("posix") + b"\x940" + text("system") + b"\x940" + text("torch") + b"0" + text("Size") + b"0h\x00h\x01\x93"
+    )
     return {
-        "GLOBAL": system + call, "INST": b"(" + text("true") + b"iposix\nsystem\n", "memoised": memoised + call,
-        "STACK_GLOBAL": text("posix") + text("system") + b"\x93" + call, "EXT": b"\x82\xf0" + call,
+        "GLOBAL": system + call,
+        "INST": b"(" + text("true") + b"iposix\nsystem\n",
+        "memoised": memoised + call,
+        "STACK_GLOBAL": text("posix") + text("system") + b"\x93" + call,
+        "EXT": b"\x82\xf0" + call,
         "short strings": text("torch") + b"0" + text("Size") + b"0" + b"\x8c\x05posix\x8c\x06system\x93" + call,
     }
 
@@ -306,13 +350,19 @@ def test_the_environment_changes_the_default(monkeypatch):
     torch.save(Point(), file)
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     file.seek(0)
-    with pytest.warns(UserWarning, match="TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not explicitly"):
+    with pytest.warns(
+        UserWarning,
+        match="TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not explicitly",
+    ):
         assert type(torch.load(file)) is Point
     file.seek(0)
     with pytest.raises(pickle.UnpicklingError):
         torch.load(file, weights_only=True)
     monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
-    with pytest.raises(RuntimeError, match="Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set"):
+    with pytest.raises(
+        RuntimeError,
+        match="Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set",
+    ):
         torch.load(file)
 
 
@@ -330,12 +380,17 @@ def test_a_pickle_module_needs_trust():
 
 def keys():
     deep = b"})" + b"\x85" * 300_000 + b"Ns"
-    doubled = b")q\x00" + b"".join(b"(h" + bytes([i - 1]) + b"h" + bytes([i - 1]) + b"tq" + bytes([i]) for i in range(1, 40))
+    doubled = b")q\x00" + b"".join(
+        b"(h" + bytes([i - 1]) + b"h" + bytes([i - 1]) + b"tq" + bytes([i]) for i in range(1, 40)
+    )
     equal = b"".join(hostile.number(i * (2**61 - 1)) for i in range(1, 70_000))
     pairs = b"".join(hostile.number(i * (2**61 - 1)) + b"N" for i in range(1, 70_000))
     return {
-        "deep": deep, "doubled": doubled + b"}h\x27Ns", "doubled in a set": doubled + hostile.SET + b"]h\x27a\x85R",
-        "equal hashes": b"}(" + pairs + b"u", "equal hashes in a set": hostile.SET + b"](" + equal + b"e\x85R",
+        "deep": deep,
+        "doubled": doubled + b"}h\x27Ns",
+        "doubled in a set": doubled + hostile.SET + b"]h\x27a\x85R",
+        "equal hashes": b"}(" + pairs + b"u",
+        "equal hashes in a set": hostile.SET + b"](" + equal + b"e\x85R",
     }
 
 
@@ -404,7 +459,9 @@ def test_compressed_bombs_are_refused(tmp_path):
     path = tmp_path / "bomb.pt"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:
         z.writestr("a/version", "3")
-        z.writestr("a/data.pkl", b"\x80\x02" + hostile.rebuilt(0, (100 << 20,), (1,), hostile.storage(count=100 << 20)) + b".")
+        z.writestr(
+            "a/data.pkl", b"\x80\x02" + hostile.rebuilt(0, (100 << 20,), (1,), hostile.storage(count=100 << 20)) + b"."
+        )
         with z.open("a/data/0", "w", force_zip64=True) as f:
             for _ in range(400):
                 f.write(bytes(1 << 20))
@@ -430,8 +487,17 @@ def test_compressed_checkpoints_are_read():
 def test_claims_of_old_files_are_not_believed():
     head = b"".join(pickle.dumps(p, 2) for p in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
     for count in (2**31, 2**60, -1, 2**70):
-        saved = hostile.group(hostile.text("storage"), hostile.named("torch", "FloatStorage"), hostile.text("0"), hostile.text("cpu"),
-                              hostile.number(count), b"N") + b"Q"
+        saved = (
+            hostile.group(
+                hostile.text("storage"),
+                hostile.named("torch", "FloatStorage"),
+                hostile.text("0"),
+                hostile.text("cpu"),
+                hostile.number(count),
+                b"N",
+            )
+            + b"Q"
+        )
         objects = b"\x80\x02" + hostile.rebuilt(0, (1,), (1,), saved) + b"."
         with pytest.raises((RuntimeError, TypeError), match="unexpected EOF|must be an int that is not negative"):
             torch.load(io.BytesIO(head + objects + pickle.dumps(["0"], 2) + struct.pack("<Q", 4)))
@@ -470,8 +536,19 @@ def test_numbers_of_conjugated_views_are_not_lost():
     # PyTorch keeps the bits of such views in the file.
     for bit, want in (("conj", [1 - 2j]), ("neg", [-1 - 2j])):
         memory = hostile.storage(dtype="ComplexFloatStorage", count=1)
-        tensor = hostile.REBUILD + hostile.group(memory, hostile.number(0), hostile.numbers(1), hostile.numbers(1), b"\x89", b"}",
-                                                 hostile.attributes(bit, b"\x88")) + b"R"
+        tensor = (
+            hostile.REBUILD
+            + hostile.group(
+                memory,
+                hostile.number(0),
+                hostile.numbers(1),
+                hostile.numbers(1),
+                b"\x89",
+                b"}",
+                hostile.attributes(bit, b"\x88"),
+            )
+            + b"R"
+        )
         data = struct.pack("<2f", 1, 2)
         got = torch.load(io.BytesIO(hostile.checkpoint(b"\x80\x02" + tensor + b".", data)))
         assert got.tolist() == want
@@ -481,7 +558,9 @@ def test_odd_arguments_of_parameters_are_refused():
     tensor = hostile.REBUILD + hostile.FOUR + b"R"
     for requires_grad in (tensor, b"K\x01", b"N"):
         with pytest.raises(RuntimeError, match="requires_grad must be a bool"):
-            load(hostile.named("torch._utils", "_rebuild_parameter") + hostile.group(tensor, requires_grad, b"}") + b"R")
+            load(
+                hostile.named("torch._utils", "_rebuild_parameter") + hostile.group(tensor, requires_grad, b"}") + b"R"
+            )
 
 
 def test_sizes_of_text_in_old_files_are_not_believed(tmp_path):

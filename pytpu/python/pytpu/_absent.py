@@ -42,7 +42,11 @@ def absent_class(name, why="it is not part of this package", base=object):
     def refuse(self, *args, **kwargs):
         raise NotImplementedError(f"{name}: {why}")
 
-    body = {"__module__": module, "__init__": refuse, "__doc__": f"A name only. Raises ``NotImplementedError`` when it is made: {why}."}
+    body = {
+        "__module__": module,
+        "__init__": refuse,
+        "__doc__": f"A name only. Raises ``NotImplementedError`` when it is made: {why}.",
+    }
     return type(last, (base,), body)
 
 

@@ -108,7 +108,9 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, struct.error, ValueError, OverflowError, NotImplementedError, EOFError) as error:
-            raise _failed(f"reading zip archive: {error or 'not a ZIP archive'}. The file might be corrupted.") from None
+            raise _failed(
+                f"reading zip archive: {error or 'not a ZIP archive'}. The file might be corrupted."
+            ) from None
         infos = self._zip.infolist()
         if not infos or "/" not in infos[0].filename:
             first = infos[0].filename if infos else ""

@@ -154,7 +154,11 @@ def _submodules_of(module, package, own=None):
             missing = AttributeError(f"module '{module.__name__}' has no attribute '{name}'", name=name, obj=module)
         if name[:2] != "__":
             full = f"{package}.{name}"
-            if full in sys.modules or full[len(_ROOT) + 1 :] in MADE or PathFinder.find_spec(full, module.__path__) is not None:
+            if (
+                full in sys.modules
+                or full[len(_ROOT) + 1 :] in MADE
+                or PathFinder.find_spec(full, module.__path__) is not None
+            ):
                 from importlib import import_module
 
                 return import_module(full)

@@ -165,9 +165,15 @@ def _set_nothing(*args):
     """Accept a switch of PyTorch's compiler of TorchScript, which is not here."""
 
 
-_jit_set_profiling_executor = _jit_set_profiling_mode = _jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _set_nothing
-_jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_bailout_depth = _jit_set_inline_everything_mode = _set_nothing
-_jit_set_num_profiled_runs = _jit_set_fusion_strategy = _debug_set_fusion_group_inlining = _debug_set_autodiff_subgraph_inlining = _set_nothing
+_jit_set_profiling_executor = _jit_set_profiling_mode = _jit_override_can_fuse_on_cpu = (
+    _jit_override_can_fuse_on_gpu
+) = _set_nothing
+_jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_bailout_depth = _jit_set_inline_everything_mode = (
+    _set_nothing
+)
+_jit_set_num_profiled_runs = _jit_set_fusion_strategy = _debug_set_fusion_group_inlining = (
+    _debug_set_autodiff_subgraph_inlining
+) = _set_nothing
 
 
 def _module(name, **names):

@@ -174,11 +174,22 @@ def _get_layout(name):
 
 
 REBUILD = {
-    **{f"torch._utils.{f.__name__}": f for f in (
-        _rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_meta_tensor_no_storage, _rebuild_parameter,
-        _rebuild_parameter_with_state, _rebuild_device_tensor_from_cpu_tensor, _rebuild_device_tensor_from_numpy, _rebuild_sparse_tensor,
-        _rebuild_qtensor, _rebuild_wrapper_subclass,
-    )},
+    **{
+        f"torch._utils.{f.__name__}": f
+        for f in (
+            _rebuild_tensor,
+            _rebuild_tensor_v2,
+            _rebuild_tensor_v3,
+            _rebuild_meta_tensor_no_storage,
+            _rebuild_parameter,
+            _rebuild_parameter_with_state,
+            _rebuild_device_tensor_from_cpu_tensor,
+            _rebuild_device_tensor_from_numpy,
+            _rebuild_sparse_tensor,
+            _rebuild_qtensor,
+            _rebuild_wrapper_subclass,
+        )
+    },
     "torch._tensor._rebuild_from_type_v2": _rebuild_from_type_v2,
     "torch.device": _device,
     "torch.serialization._get_layout": _get_layout,

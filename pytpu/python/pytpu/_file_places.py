@@ -67,7 +67,9 @@ def _target(location):
         return location
     if kind == "meta":
         return "meta"
-    raise RuntimeError(f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})")
+    raise RuntimeError(
+        f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
+    )
 
 
 def placement(map_location):
@@ -154,7 +156,9 @@ class Storages:
         if not isinstance(dtype, _C.dtype):
             raise TypeError(f"expected the class of a storage, but got {kind}")
         if type(count) is not int or not 0 <= count * dtype.itemsize < 1 << 63:
-            raise TypeError(f"the number of elements of a storage must be an int that is not negative, but got {count!r:.40}")
+            raise TypeError(
+                f"the number of elements of a storage must be an int that is not negative, but got {count!r:.40}"
+            )
         storage = TypedStorage._of(self._read(key, dtype, count))
         self._place(storage, location)
         self.by_key[key] = storage

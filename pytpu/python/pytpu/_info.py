@@ -28,7 +28,9 @@ class finfo:
     def __init__(self, type=None):
         self._dtype = _C.get_default_dtype() if type is None else type
         if not isinstance(self._dtype, _C.dtype) or not (self._dtype.is_floating_point or self._dtype.is_complex):
-            raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{_shown(type)}'")
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{_shown(type)}'"
+            )
         self.dtype = _name(self._dtype.to_real())
         if self.dtype not in _FLOAT:
             raise NotImplementedError(f"\"min\" not implemented for '{self._dtype._scalar_type}'")

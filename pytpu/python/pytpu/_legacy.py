@@ -22,7 +22,11 @@ class tensortype(type):
             )
         if cls.is_cuda:
             raise AssertionError("Torch not compiled with CUDA enabled")
-        if len(args) == 1 and not isinstance(args[0], Size) and (isinstance(args[0], bool) or not isinstance(args[0], int)):
+        if (
+            len(args) == 1
+            and not isinstance(args[0], Size)
+            and (isinstance(args[0], bool) or not isinstance(args[0], int))
+        ):
             return cls._of(args[0])
         sizes = args[0] if len(args) == 1 and isinstance(args[0], Size) else args or (0,)
         return torch.empty(*sizes, dtype=cls.dtype)

@@ -56,7 +56,12 @@ def _register(chooser, registry, base, connector):
         said = getattr(self, "_precision_flag", None) or getattr(self, "_precision_input", None)
         given = getattr(self, "_precision_plugin_flag", None) or getattr(self, "_precision_instance", None)
         is_alone = isinstance(self.strategy, connector.SingleDeviceStrategy)
-        if isinstance(self.accelerator, accelerator) and is_alone and given is None and said in ("16-mixed", "bf16-mixed"):
+        if (
+            isinstance(self.accelerator, accelerator)
+            and is_alone
+            and given is None
+            and said in ("16-mixed", "bf16-mixed")
+        ):
             # Lightning would cast on "cuda", as for all devices that it does not list.
             return connector.MixedPrecision(said, "tpu")
         return precision(self)

@@ -173,7 +173,9 @@ def map_file(filename, shared, nbytes):
         there = os.fstat(descriptor).st_size
         if there < nbytes:
             if not shared:
-                raise RuntimeError(f"file <{filename}> size <{there}> is smaller than the required mapping size <{nbytes}>")
+                raise RuntimeError(
+                    f"file <{filename}> size <{there}> is smaller than the required mapping size <{nbytes}>"
+                )
             os.ftruncate(descriptor, nbytes)
         mapped = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
     finally:
@@ -181,7 +183,9 @@ def map_file(filename, shared, nbytes):
     return _Bytes(mapped).part(0, nbytes)
 
 
-def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False):
+def from_file(
+    filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=None, requires_grad=False
+):
     """A tensor on the first ``size`` elements of a file; what is written to it reaches the file with ``shared`` alone.
 
     Raises:

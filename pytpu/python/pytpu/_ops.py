@@ -3,7 +3,9 @@
 from ._absent import absent_class
 from .ops import OpOverload, OpOverloadPacket  # noqa: F401
 
-HigherOrderOperator = absent_class("torch._ops.HigherOrderOperator", "operators that take functions are written as functions here")
+HigherOrderOperator = absent_class(
+    "torch._ops.HigherOrderOperator", "operators that take functions are written as functions here"
+)
 OperatorBase = OpOverload
 
 

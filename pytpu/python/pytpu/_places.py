@@ -140,7 +140,10 @@ NAMES = {
         "nn.modules.pixelshuffle": "PixelShuffle PixelUnshuffle",
         "nn.modules.upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
     },
-    "nn.parallel.scatter_gather": {"nn.parallel.parallel_apply": "parallel_apply", "nn.parallel.replicate": "replicate"},
+    "nn.parallel.scatter_gather": {
+        "nn.parallel.parallel_apply": "parallel_apply",
+        "nn.parallel.replicate": "replicate",
+    },
     "nn.utils": {"nn.utils.init": "skip_init"},
     "nn.utils.orthogonal": {"nn.utils.parametrizations": "_Orthogonal orthogonal"},
     "onnx": {"onnx._internal.torchscript_exporter.utils": "register_custom_op_symbolic unregister_custom_op_symbolic"},

@@ -92,7 +92,9 @@ class Stream:
         return hash((self.device.type, self.stream_id))
 
     def __repr__(self):
-        return f"torch.Stream device_type={self.device.type}, device_index={self.device_index}, stream_id={self.stream_id}"
+        return (
+            f"torch.Stream device_type={self.device.type}, device_index={self.device_index}, stream_id={self.stream_id}"
+        )
 
 
 class Event:

@@ -1,6 +1,5 @@
 """Methods of ``Tensor`` that are rarely called, or read better in Python; they are attached to the type at the end."""
 
-
 import functools
 
 from . import _C
@@ -92,7 +91,9 @@ def __format__(self, spec):
 @method
 def float_power_(self, exponent):
     """The power in double precision, written over this tensor, which has to be in double precision itself."""
-    is_complex = self.is_complex() or isinstance(exponent, complex) or isinstance(exponent, Tensor) and exponent.is_complex()
+    is_complex = (
+        self.is_complex() or isinstance(exponent, complex) or isinstance(exponent, Tensor) and exponent.is_complex()
+    )
     wide = _C.complex128 if is_complex else _C.float64
     if self.dtype != wide:
         names = [d._scalar_type for d in (self.dtype, wide)]
@@ -104,9 +105,7 @@ def float_power_(self, exponent):
 
 def _mapped(name, self, others, function):
     if self.requires_grad:
-        raise RuntimeError(
-            f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
-        )
+        raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
     for t in (self, *others):
         if not t.is_cpu:
             raise TypeError(f"{name} is only implemented on CPU tensors")
@@ -144,7 +143,9 @@ def dim_order(self, *, ambiguity_check=False):
         is_open = 1 in self.shape or any(a == b for a, b in zip(strides, strides[1:]))
         formats = [] if ambiguity_check is True else ambiguity_check
         if is_open and sum(self.is_contiguous(memory_format=f) for f in formats) != 1:
-            raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.")
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+            )
         if len(set(strides)) < len(strides):
             raise RuntimeError("The tensor does not have unique dim order.")
     if self.is_contiguous():
@@ -345,6 +346,7 @@ def _type(self, dtype=None, non_blocking=False):
 _type.__name__ = "type"
 method(_type)
 
+
 @method
 def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
     """A tensor of the data, with this tensor's dtype and device unless others are given."""
@@ -356,7 +358,9 @@ def new_tensor(self, data, *, dtype=None, device=None, requires_grad=False):
             "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor).",
             stacklevel=2,
         )
-        new = data.detach().to(self.device if device is None else device, self.dtype if dtype is None else dtype, copy=True)
+        new = data.detach().to(
+            self.device if device is None else device, self.dtype if dtype is None else dtype, copy=True
+        )
         return new.requires_grad_(requires_grad)
     return _C.tensor(
         data,
@@ -555,9 +559,19 @@ def fill_diagonal_(self, fill_value, wrap=False):
 
 def _c_name(dtype):
     """The name of a dtype as messages of C++ show it."""
-    names = {"uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
-             "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
-             "complex64": "c10::complex<float>", "complex128": "c10::complex<double>"}
+    names = {
+        "uint8": "unsigned char",
+        "int8": "signed char",
+        "int16": "short int",
+        "int32": "int",
+        "int64": "long int",
+        "float16": "c10::Half",
+        "bfloat16": "c10::BFloat16",
+        "float32": "float",
+        "float64": "double",
+        "complex64": "c10::complex<float>",
+        "complex128": "c10::complex<double>",
+    }
     name = str(dtype).removeprefix("torch.")
     return names.get(name, name)
 
@@ -685,9 +699,7 @@ def is_same_size(self, other):
 
 @method
 def is_set_to(self, other):
-    return (
-        self.data_ptr() == other.data_ptr() and self.shape == other.shape and self.stride() == other.stride()
-    )
+    return self.data_ptr() == other.data_ptr() and self.shape == other.shape and self.stride() == other.stride()
 
 
 @method_of_all

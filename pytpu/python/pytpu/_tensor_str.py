@@ -26,7 +26,9 @@ set_printoptions = functions.set_printoptions
 
 def get_printoptions():
     """Return the options as a dictionary."""
-    return {name: getattr(PRINT_OPTS, name) for name in ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")}
+    return {
+        name: getattr(PRINT_OPTS, name) for name in ("precision", "threshold", "edgeitems", "linewidth", "sci_mode")
+    }
 
 
 def _tensor_str(self, indent):

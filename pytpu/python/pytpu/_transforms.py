@@ -26,7 +26,11 @@ def _stand_in(x):
 
 def _chosen(argnums, args):
     """The places of the arguments to differentiate by, and whether they came as a tuple."""
-    if not isinstance(argnums, (int, tuple)) or isinstance(argnums, tuple) and not all(isinstance(i, int) for i in argnums):
+    if (
+        not isinstance(argnums, (int, tuple))
+        or isinstance(argnums, tuple)
+        and not all(isinstance(i, int) for i in argnums)
+    ):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
     is_tuple = isinstance(argnums, tuple)
     if is_tuple and not argnums:
@@ -154,7 +158,9 @@ def _outputs(result, name):
     leaves, spec = pytree.tree_flatten(result)
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
-            raise RuntimeError(f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(leaf)}")
+            raise RuntimeError(
+                f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(leaf)}"
+            )
     return leaves, spec
 
 

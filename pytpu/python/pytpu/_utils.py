@@ -32,7 +32,14 @@ def storage_bytes(flat, is_untyped=False):
         kind, count = f"ctorch\n{flat.dtype._scalar_type}Storage\n".encode(), flat.numel()
     location = pickle.dumps(str(flat.device), 2)[2:-3]
     # protocol 2, a tuple ("storage", kind, "0", location, count, None), taken for a persistent id
-    object_ = b"\x80\x02(X\x07\x00\x00\x00storage" + kind + b"X\x01\x00\x00\x000" + location + pickle.dumps(count, 2)[2:-1] + b"NtQ."
+    object_ = (
+        b"\x80\x02(X\x07\x00\x00\x00storage"
+        + kind
+        + b"X\x01\x00\x00\x000"
+        + location
+        + pickle.dumps(count, 2)[2:-1]
+        + b"NtQ."
+    )
     return b"".join((_HEAD, object_, _KEYS, count.to_bytes(8, "little"), _C._to_bytes(flat)))
 
 

@@ -128,7 +128,9 @@ class _Budget:
     def charge(self, amount):
         self.work -= amount
         if self.work < 0:
-            raise pickle.UnpicklingError("the keys and calls in this pickle take too much work for its size. The file might be corrupted.")
+            raise pickle.UnpicklingError(
+                "the keys and calls in this pickle take too much work for its size. The file might be corrupted."
+            )
 
     def allocate(self, count):
         """Charges bytes that a call asks for; returns whether there are enough."""
@@ -190,7 +192,9 @@ class _Budget:
                 weight += 1
                 if isinstance(item, tuple):
                     if len(levels) >= self._MAX_DEPTH:
-                        raise pickle.UnpicklingError("a key in this pickle is nested too deeply. The file might be corrupted.")
+                        raise pickle.UnpicklingError(
+                            "a key in this pickle is nested too deeply. The file might be corrupted."
+                        )
                     levels.append(iter(item))
                     break
             else:

@@ -16,10 +16,25 @@ from .tpu import (
 from .tpu import set_device as set_device_index
 
 __all__ = [
-    "current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index", "empty_cache",
-    "get_device_capability", "get_memory_info", "is_available", "set_stream",
-    "max_memory_allocated", "memory_allocated", "memory_reserved", "memory_stats", "reset_peak_memory_stats",
-    "set_device_idx", "set_device_index", "synchronize",
+    "current_accelerator",
+    "current_device_idx",
+    "current_device_index",
+    "current_stream",
+    "device_count",
+    "device_index",
+    "empty_cache",
+    "get_device_capability",
+    "get_memory_info",
+    "is_available",
+    "set_stream",
+    "max_memory_allocated",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_idx",
+    "set_device_index",
+    "synchronize",
 ]
 
 

@@ -44,7 +44,9 @@ def main(argv=None):
     def run(change=_trial.Change(), is_quiet=True, seconds=None):
         # A step may take minutes to compile.
         print(f"running the script with {change}", file=sys.stderr, flush=True)
-        return _trial.run(options.script, arguments, machine, options.steps, change, text=text, is_quiet=is_quiet, seconds=seconds)
+        return _trial.run(
+            options.script, arguments, machine, options.steps, change, text=text, is_quiet=is_quiet, seconds=seconds
+        )
 
     try:
         first = run(is_quiet=False)
@@ -74,9 +76,15 @@ def main(argv=None):
         fields = {
             "topology": options.topology,
             "step": {
-                "seconds": step.seconds, "compute_seconds": step.compute_seconds, "memory_seconds": step.memory_seconds,
-                "peak_share": step.peak_share, "total_bytes": step.total_bytes, "memory_bytes": step.memory_bytes,
-                "programs": len(step.planned.programs), "ops": step.ops, "compile_seconds": step.compile_seconds,
+                "seconds": step.seconds,
+                "compute_seconds": step.compute_seconds,
+                "memory_seconds": step.memory_seconds,
+                "peak_share": step.peak_share,
+                "total_bytes": step.total_bytes,
+                "memory_bytes": step.memory_bytes,
+                "programs": len(step.planned.programs),
+                "ops": step.ops,
+                "compile_seconds": step.compile_seconds,
             },
             "advice": [a.to_dict() for a in shown],
         }

@@ -22,9 +22,17 @@ def _parser():
     parser = _command.parser("aot", "Report what a training script would cost on TPUs that are not here.")
     parser.add_argument("--topology", default="v5e:2x2", help="machines, separated by commas (default: v5e:2x2)")
     parser.add_argument("--html", metavar="FILE", help="write the report there as a page")
-    parser.add_argument("--save", metavar="FOLDER", help="write the compiled programs there, a file for each machine: torch.tpu.load_cache reads it")
-    parser.add_argument("--markdown", action="store_true", help="print a table of the last step instead, a row for each machine")
-    parser.add_argument("--reads", choices=("zeros", "raise"), default="zeros", help="what a read by the host gives (default: zeros)")
+    parser.add_argument(
+        "--save",
+        metavar="FOLDER",
+        help="write the compiled programs there, a file for each machine: torch.tpu.load_cache reads it",
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="print a table of the last step instead, a row for each machine"
+    )
+    parser.add_argument(
+        "--reads", choices=("zeros", "raise"), default="zeros", help="what a read by the host gives (default: zeros)"
+    )
     return parser
 
 

@@ -3,8 +3,18 @@
 from .functions import compile as compile
 
 __all__ = [
-    "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "nonstrict_trace", "reset", "set_stance",
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "cudagraph_mark_step_begin",
+    "disable",
+    "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
+    "list_backends",
+    "nonstrict_trace",
+    "reset",
+    "set_stance",
 ]
 
 
@@ -46,7 +56,14 @@ class set_stance:
     """A setting of the compiler, in a ``with``, as a decorator or for good; it changes nothing."""
 
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
-        known = ("default", "eager_on_recompile", "fail_on_recompile", "force_eager", "aot_eager_then_compile", "eager_then_compile")
+        known = (
+            "default",
+            "eager_on_recompile",
+            "fail_on_recompile",
+            "force_eager",
+            "aot_eager_then_compile",
+            "eager_then_compile",
+        )
         if stance not in known:
             raise RuntimeError(f"invalid torch.compile stance '{stance}'")
 

@@ -10,17 +10,86 @@ from ._tensor import overridable_method as _overridable_method
 from .overrides import _overridable
 
 __all__ = [
-    "as_strided_", "cdist", "detach_", "resize_as_", "allclose", "count_nonzero", "diff", "inner", "is_same_size", "isclose", "tensordot",
-    "asarray", "compile", "get_device_module", "get_num_interop_threads", "get_num_threads", "is_complex", "is_conj", "is_floating_point", "is_inference", "is_inference_mode_enabled", "is_neg",
-    "is_nonzero", "is_signed", "is_storage", "get_device", "set_anomaly_enabled", "is_warn_always_enabled", "set_warn_always", "numel", "set_default_tensor_type", "set_flush_denormal", "set_num_interop_threads", "set_num_threads", "set_printoptions", "typename", "fill_", "zero_",
-    "use_deterministic_algorithms", "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
-    "get_deterministic_debug_mode", "set_deterministic_debug_mode", "set_float32_matmul_precision",
-    "get_float32_matmul_precision", "broadcast_shapes", "split", "scalar_tensor",
-    "block_diag", "cartesian_prod", "combinations", "dist", "row_stack",
-    "chain_matmul", "einsum", "histogramdd", "unravel_index",
-    "cond", "is_distributed", "norm_except_dim", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
-    "view_as_complex_copy", "view_as_real_copy",
-    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "lu", "meshgrid", "nonzero", "norm", "unique", "unique_consecutive",
+    "as_strided_",
+    "cdist",
+    "detach_",
+    "resize_as_",
+    "allclose",
+    "count_nonzero",
+    "diff",
+    "inner",
+    "is_same_size",
+    "isclose",
+    "tensordot",
+    "asarray",
+    "compile",
+    "get_device_module",
+    "get_num_interop_threads",
+    "get_num_threads",
+    "is_complex",
+    "is_conj",
+    "is_floating_point",
+    "is_inference",
+    "is_inference_mode_enabled",
+    "is_neg",
+    "is_nonzero",
+    "is_signed",
+    "is_storage",
+    "get_device",
+    "set_anomaly_enabled",
+    "is_warn_always_enabled",
+    "set_warn_always",
+    "numel",
+    "set_default_tensor_type",
+    "set_flush_denormal",
+    "set_num_interop_threads",
+    "set_num_threads",
+    "set_printoptions",
+    "typename",
+    "fill_",
+    "zero_",
+    "use_deterministic_algorithms",
+    "are_deterministic_algorithms_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "get_deterministic_debug_mode",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "get_float32_matmul_precision",
+    "broadcast_shapes",
+    "split",
+    "scalar_tensor",
+    "block_diag",
+    "cartesian_prod",
+    "combinations",
+    "dist",
+    "row_stack",
+    "chain_matmul",
+    "einsum",
+    "histogramdd",
+    "unravel_index",
+    "cond",
+    "is_distributed",
+    "norm_except_dim",
+    "sym_float",
+    "sym_int",
+    "sym_ite",
+    "sym_max",
+    "sym_min",
+    "sym_not",
+    "sym_sqrt",
+    "sym_sum",
+    "view_as_complex_copy",
+    "view_as_real_copy",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "broadcast_tensors",
+    "lu",
+    "meshgrid",
+    "nonzero",
+    "norm",
+    "unique",
+    "unique_consecutive",
 ]
 
 _PROFILES = {
@@ -141,7 +210,9 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
         if device is not None and device.type != t.device.type:
             raise ValueError(f"can't alias tensor from device '{t.device}' to '{device}'.")
         if dtype is not None and dtype != t.dtype:
-            raise ValueError(f"can't alias tensor with dtype '{t.dtype._scalar_type}' into dtype '{dtype._scalar_type}'.")
+            raise ValueError(
+                f"can't alias tensor with dtype '{t.dtype._scalar_type}' into dtype '{dtype._scalar_type}'."
+            )
     if requires_grad is None and t.requires_grad and copy is not True:
         _once(
             "torch.asarray: unspecified requires_grad now defaults to obj.requires_grad instead of False. Pass "
@@ -181,8 +252,19 @@ def _aliased(obj, dtype, copy):
     except TypeError:
         return None
     if dtype is None:
-        names = {"b": "int8", "h": "int16", "i": "int32", "l": "int64", "q": "int64", "e": "float16", "f": "float32", "d": "float64",
-                 "?": "bool", "Zf": "complex64", "Zd": "complex128"}
+        names = {
+            "b": "int8",
+            "h": "int16",
+            "i": "int32",
+            "l": "int64",
+            "q": "int64",
+            "e": "float16",
+            "f": "float32",
+            "d": "float64",
+            "?": "bool",
+            "Zf": "complex64",
+            "Zd": "complex128",
+        }
         dtype = getattr(_C, names.get(view.format, "uint8"))
     from ._memory import frombuffer
 
@@ -241,11 +323,15 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
             raise TypeError(f"isclose(): argument '{name}' (position {place}) must be Tensor, not {type(t).__name__}")
     for name, place, tolerance in (("rtol", 3, rtol), ("atol", 4, atol)):
         if not isinstance(tolerance, (int, float)) and not _is_plain_number(tolerance):
-            raise TypeError(f"isclose(): argument '{name}' (position {place}) must be float, not {type(tolerance).__name__}")
+            raise TypeError(
+                f"isclose(): argument '{name}' (position {place}) must be float, not {type(tolerance).__name__}"
+            )
     if input.dtype != other.dtype:
         raise RuntimeError(f"{_scalar_type(input)} did not match {_scalar_type(other)}")
     if rtol < 0 or atol < 0:
-        raise RuntimeError(f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}")
+        raise RuntimeError(
+            f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}"
+        )
     close = input == other
     inexact = input.is_floating_point() or input.is_complex()
     if equal_nan and inexact:
@@ -764,7 +850,9 @@ def set_deterministic_debug_mode(debug_mode):
     names = ("default", "warn", "error")
     if isinstance(debug_mode, str):
         if debug_mode not in names:
-            raise RuntimeError(f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}")
+            raise RuntimeError(
+                f"invalid value of debug_mode, expected one of `default`, `warn`, `error`, but got {debug_mode}"
+            )
         debug_mode = names.index(debug_mode)
     if debug_mode not in (0, 1, 2):
         raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
@@ -802,7 +890,17 @@ def get_float32_matmul_precision():
 
 
 _COMPILE_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-_BACKENDS = ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs", "onnxrt", "openxla", "tpu", "tvm")
+_BACKENDS = (
+    "inductor",
+    "eager",
+    "aot_eager",
+    "aot_eager_decomp_partition",
+    "cudagraphs",
+    "onnxrt",
+    "openxla",
+    "tpu",
+    "tvm",
+)
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, disable=False):

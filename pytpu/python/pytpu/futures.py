@@ -47,7 +47,9 @@ class Future:
     def _complete(self, result, error):
         with self._lock:
             if self.done():
-                raise RuntimeError("Attempting to mark a completed Future as complete again. Note that a Future can only be marked completed once.")
+                raise RuntimeError(
+                    "Attempting to mark a completed Future as complete again. Note that a Future can only be marked completed once."
+                )
             self._result, self._error = result, error
             self._set.set()
             callbacks, self._callbacks = self._callbacks, []

@@ -83,12 +83,16 @@ class _Schema:
             )
         unknown = kwargs.keys() - {a.name for a in self.arguments}
         if unknown:
-            raise RuntimeError(f"Unknown keyword argument '{unknown.pop()}' for operator '{name}'. Schema: {declaration}")
+            raise RuntimeError(
+                f"Unknown keyword argument '{unknown.pop()}' for operator '{name}'. Schema: {declaration}"
+            )
         values = []
         for i, a in enumerate(self.arguments):
             if not a.keyword_only and i < len(args):
                 if a.name in kwargs:
-                    raise RuntimeError(f"{name}() got multiple values for argument '{a.name}'. Declaration: {declaration}")
+                    raise RuntimeError(
+                        f"{name}() got multiple values for argument '{a.name}'. Declaration: {declaration}"
+                    )
                 value = args[i]
             elif a.name in kwargs:
                 value = kwargs[a.name]
@@ -625,7 +629,11 @@ def opcheck(op, args, kwargs=None, *, test_utils=_TESTS, raise_exception=True, a
     unknown = set(tests) - set(_TESTS)
     if unknown:
         raise ValueError(f"opcheck: unknown tests {sorted(unknown)}, expected names of {_TESTS}")
-    name = op._qualname if isinstance(op, CustomOpDef) else getattr(getattr(op, "overloadpacket", op), "_qualified_op_name", op)
+    name = (
+        op._qualname
+        if isinstance(op, CustomOpDef)
+        else getattr(getattr(op, "overloadpacket", op), "_qualified_op_name", op)
+    )
     found = {}
     for test in tests:
         try:
@@ -633,7 +641,9 @@ def opcheck(op, args, kwargs=None, *, test_utils=_TESTS, raise_exception=True, a
             found[test] = "SUCCESS"
         except Exception as error:
             if raise_exception:
-                raise OpCheckError(f"opcheck(op, ...): {test} failed with {error} (scroll up for stack trace)") from error
+                raise OpCheckError(
+                    f"opcheck(op, ...): {test} failed with {error} (scroll up for stack trace)"
+                ) from error
             found[test] = error
     return found
 
@@ -654,7 +664,9 @@ def _test_schema(op, args, kwargs, atol, rtol):
     with torch.no_grad():
         result = op(*positional, **{a.name: given[a.name] for a in op.schema.arguments if a.keyword_only})
     for a in op.schema.arguments:
-        if not a.mutated and not all(_equal(x, y) for x, y in zip(_tensors([given[a.name]]), _tensors([before[a.name]]))):
+        if not a.mutated and not all(
+            _equal(x, y) for x, y in zip(_tensors([given[a.name]]), _tensors([before[a.name]]))
+        ):
             raise RuntimeError(f"Argument {a.name} is not defined as mutable but was mutated")
     storages = {t._storage_id() for a in op.schema.arguments if not a.mutated for t in _tensors([given[a.name]])}
     if op.opaque and any(t._storage_id() in storages for t in _tensors([result])):
@@ -671,7 +683,11 @@ def _test_autograd_registration(op, args, kwargs, atol, rtol):
         return
     if op.opaque and op.backward is None:
         raise RuntimeError(f"{op.name} has no gradient: register one with register_autograd")
-    outputs = [t for t in _tensors([op(*_copied(tuple(args)), **{k: _copied(v) for k, v in kwargs.items()})]) if t.is_floating_point()]
+    outputs = [
+        t
+        for t in _tensors([op(*_copied(tuple(args)), **{k: _copied(v) for k, v in kwargs.items()})])
+        if t.is_floating_point()
+    ]
     if outputs and not any(t.requires_grad for t in outputs) and not op.schema.mutates:
         raise RuntimeError(f"the results of {op.name} do not require a gradient, though its arguments do")
 
@@ -689,7 +705,9 @@ def _test_faketensor(op, args, kwargs, atol, rtol):
         raise RuntimeError(f"the kernel for meta gives {len(fake)} tensors, the real one {len(real)}")
     for r, f in zip(real, fake):
         if (r.shape, r.dtype) != (f.shape, f.dtype):
-            raise RuntimeError(f"the kernel for meta gives {tuple(f.shape)} {f.dtype}, the real one {tuple(r.shape)} {r.dtype}")
+            raise RuntimeError(
+                f"the kernel for meta gives {tuple(f.shape)} {f.dtype}, the real one {tuple(r.shape)} {r.dtype}"
+            )
 
 
 def _test_aot_dispatch_dynamic(op, args, kwargs, atol, rtol):

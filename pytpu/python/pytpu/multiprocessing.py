@@ -15,9 +15,18 @@ from . import _sharing
 from ._C import Tensor as _Tensor
 from .nn.parameter import Parameter as _Parameter
 
-__all__ = [*_multiprocessing.__all__, "ProcessContext", "ProcessException", "ProcessExitedException",
-           "ProcessRaisedException", "spawn", "start_processes", "get_all_sharing_strategies",
-           "get_sharing_strategy", "set_sharing_strategy"]
+__all__ = [
+    *_multiprocessing.__all__,
+    "ProcessContext",
+    "ProcessException",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "spawn",
+    "start_processes",
+    "get_all_sharing_strategies",
+    "get_sharing_strategy",
+    "set_sharing_strategy",
+]
 
 
 for _kind in (_Tensor, _Parameter):
@@ -118,9 +127,7 @@ class ProcessContext:
             raise ProcessExitedException(
                 f"process {failed} terminated with signal {name}", failed, process.pid, code, name
             )
-        raise ProcessExitedException(
-            f"process {failed} terminated with exit code {code}", failed, process.pid, code
-        )
+        raise ProcessExitedException(f"process {failed} terminated with exit code {code}", failed, process.pid, code)
 
 
 def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):

@@ -82,10 +82,22 @@ class OpOverloadPacket(_Unique):
 
 # Operators that libraries name in tables and in policies of selective checkpointing, and that have no function of this name.
 _NAMES_ONLY = {
-    "_convolution", "_pin_memory", "_sparse_addmm", "_sparse_mm_reduce_impl", "_scaled_mm", "_grouped_mm", "copy_",
-    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-    "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math", "_flash_attention_forward",
-    "_efficient_attention_forward", "_softmax", "_log_softmax",
+    "_convolution",
+    "_pin_memory",
+    "_sparse_addmm",
+    "_sparse_mm_reduce_impl",
+    "_scaled_mm",
+    "_grouped_mm",
+    "copy_",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+    "_scaled_dot_product_attention_math",
+    "_flash_attention_forward",
+    "_efficient_attention_forward",
+    "_softmax",
+    "_log_softmax",
 }
 
 
@@ -93,7 +105,9 @@ def _rare_op(name):
     """The operators of aten that libraries name. They call only a few of them."""
     if name == "_to_copy":
 
-        def _to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None):
+        def _to_copy(
+            self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None
+        ):
             return self.to(device=device, dtype=dtype, non_blocking=non_blocking, copy=True)
 
         return _to_copy

@@ -130,9 +130,15 @@ def get_ignored_functions():
 
     names = [getattr(torch, name, None) for name in _IGNORED]
     F = torch.nn.functional
-    names += [getattr(F, name, None) for name in ("assert_int_or_pair", "has_torch_function", "handle_torch_function", "boolean_dispatch")]
+    names += [
+        getattr(F, name, None)
+        for name in ("assert_int_or_pair", "has_torch_function", "handle_torch_function", "boolean_dispatch")
+    ]
     T = _C.Tensor
-    names += [getattr(T, name, None) for name in ("__new__", "__init__", "__torch_function__", "__class__", "__subclasshook__", "new")]
+    names += [
+        getattr(T, name, None)
+        for name in ("__new__", "__init__", "__torch_function__", "__class__", "__subclasshook__", "new")
+    ]
     return {f for f in names if f is not None}
 
 
@@ -171,7 +177,11 @@ def _overridable_by_space():
                 continue
             if callable(value) and not isinstance(value, (classmethod, staticmethod, type)):
                 add(_C.Tensor, f"torch.Tensor.{name}", value)
-            elif hasattr(type(value), "__get__") and not callable(value) and not isinstance(value, (classmethod, staticmethod)):
+            elif (
+                hasattr(type(value), "__get__")
+                and not callable(value)
+                and not isinstance(value, (classmethod, staticmethod))
+            ):
                 add(value, f"torch.Tensor.{name}.__get__", value.__get__)
     return found, index
 
@@ -205,7 +215,12 @@ def resolve_name(f):
 
 @functools.cache
 def _tensor_methods():
-    return {f for space, functions in get_overridable_functions().items() if not hasattr(space, "__file__") for f in functions}
+    return {
+        f
+        for space, functions in get_overridable_functions().items()
+        if not hasattr(space, "__file__")
+        for f in functions
+    }
 
 
 def is_tensor_method_or_property(func):

@@ -92,7 +92,9 @@ class SobolEngine:
         ops = _C._ops
         bits = ops.randint(2, [self.dimension, self.MAXBIT], generator=generator, dtype=_C.int64, device="cpu")
         self.shift = (bits << ops.arange(self.MAXBIT, dtype=_C.int64, device="cpu")).sum(1)
-        matrices = ops.randint(2, [self.dimension, self.MAXBIT, self.MAXBIT], generator=generator, dtype=_C.int64, device="cpu").tril()
+        matrices = ops.randint(
+            2, [self.dimension, self.MAXBIT, self.MAXBIT], generator=generator, dtype=_C.int64, device="cpu"
+        ).tril()
         matrices.diagonal(0, -2, -1).fill_(1)
         # Row p of a matrix as one number; the parity of its product with a direction is bit p of the new direction, from the top.
         places = ops.arange(self.MAXBIT - 1, -1, -1, dtype=_C.int64, device="cpu")

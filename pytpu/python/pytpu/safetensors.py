@@ -12,7 +12,14 @@ import pytpu as torch
 from pytpu import _C
 
 __all__ = [
-    "SafetensorError", "load", "load_file", "load_model", "safe_open", "save", "save_file", "save_model",
+    "SafetensorError",
+    "load",
+    "load_file",
+    "load_model",
+    "safe_open",
+    "save",
+    "save_file",
+    "save_model",
 ]
 
 _native = _C._safetensors
@@ -104,9 +111,20 @@ def save(tensors, metadata=None):
 
 # The format's names, in the order in which tensors are written: the largest elements first, so that all are aligned.
 _DTYPES = {
-    torch.uint64: "U64", torch.int64: "I64", torch.float64: "F64", torch.complex64: "C64", torch.float32: "F32", torch.uint32: "U32",
-    torch.int32: "I32", torch.bfloat16: "BF16", torch.float16: "F16", torch.uint16: "U16", torch.int16: "I16", torch.int8: "I8",
-    torch.uint8: "U8", torch.bool: "BOOL",
+    torch.uint64: "U64",
+    torch.int64: "I64",
+    torch.float64: "F64",
+    torch.complex64: "C64",
+    torch.float32: "F32",
+    torch.uint32: "U32",
+    torch.int32: "I32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.uint16: "U16",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
 }
 
 
@@ -154,7 +172,7 @@ def save_file(tensors, filename, metadata=None):
     except OSError as e:
         reason = f"{e.strerror[:1].lower()}{e.strerror[1:]}" if isinstance(e, IsADirectoryError) else e.strerror
         raise SafetensorError(
-            f"Error while serializing: I/O error: {reason} (os error {e.errno}) at path \"{os.fspath(filename)}\""
+            f'Error while serializing: I/O error: {reason} (os error {e.errno}) at path "{os.fspath(filename)}"'
         ) from None
 
 
@@ -163,10 +181,14 @@ def _no_duplicates(pairs):
     if len(found) != len(pairs):
         seen = set()
         twice = next(k for k, _ in pairs if k in seen or seen.add(k))
-        raise SafetensorError(f"Error while deserializing header: invalid JSON in header: the key `{twice}` stands twice")
+        raise SafetensorError(
+            f"Error while deserializing header: invalid JSON in header: the key `{twice}` stands twice"
+        )
     shape = found.get("shape")
     if isinstance(shape, list) and any(type(n) is int and n >= 1 << 63 for n in shape):
-        raise SafetensorError(f"Error while deserializing header: invalid JSON in header: a size of {shape} is too large")
+        raise SafetensorError(
+            f"Error while deserializing header: invalid JSON in header: a size of {shape} is too large"
+        )
     return found
 
 

@@ -83,7 +83,11 @@ class _Pickler(pickle._Pickler):
             self.storages[self.keys[key]] = _whole_storage(t)
             self.kept.append(t)
         data = self.storages[self.keys[key]]
-        kind = _Global("torch.storage", "UntypedStorage") if obj.is_untyped else _Global("torch", _file_globals.STORAGE_OF[t.dtype])
+        kind = (
+            _Global("torch.storage", "UntypedStorage")
+            if obj.is_untyped
+            else _Global("torch", _file_globals.STORAGE_OF[t.dtype])
+        )
         saved = ("storage", kind, self.keys[key], _file_places.tag(t), data.numel())
         return (*saved, None) if self.is_legacy else saved
 
@@ -452,7 +456,9 @@ def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
         flat = storage._flat() if storage._tensor.is_cpu else storage._tensor
         size = f.read(8)
         if len(size) < 8 or int.from_bytes(size, "little") != flat.numel():
-            raise RuntimeError(f"storage has wrong byte size: expected {flat.numel()} got {int.from_bytes(size, 'little')}")
+            raise RuntimeError(
+                f"storage has wrong byte size: expected {flat.numel()} got {int.from_bytes(size, 'little')}"
+            )
         n = flat.numel() * flat.element_size()
         data = f.read(n)
         if len(data) != n:

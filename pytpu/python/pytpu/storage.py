@@ -250,14 +250,18 @@ class UntypedStorage(_Storage):
         with memoryview(buffer) as view, view.cast("B") as data:
             length = len(data)
             if not 0 <= offset <= length:
-                raise ValueError(f"offset must be non-negative and no greater than buffer length ({offset}) , but got {length}")
+                raise ValueError(
+                    f"offset must be non-negative and no greater than buffer length ({offset}) , but got {length}"
+                )
             there = (length - offset) // size
             if count < 0:
                 if (length - offset) % size:
                     raise ValueError(f"buffer size ({length}) must be a multiple of element size ({size})")
                 count = there
             if count > there:
-                raise ValueError(f"buffer has only {there} elements after offset {offset}, but specified a size of {count}")
+                raise ValueError(
+                    f"buffer has only {there} elements after offset {offset}, but specified a size of {count}"
+                )
             data = bytes(data[offset : offset + count * size])
         if dtype is _C.bool:
             data = bytes(map(bool, data))
@@ -522,10 +526,20 @@ class TypedStorage(_Storage):
 
 
 for _method, _dtype in (
-    ("float", _C.float32), ("double", _C.float64), ("half", _C.float16), ("bfloat16", _C.bfloat16), ("byte", _C.uint8),
-    ("char", _C.int8), ("short", _C.int16), ("int", _C.int32), ("long", _C.int64), ("bool", _C.bool),
-    ("complex_float", _C.complex64), ("complex_double", _C.complex128),
+    ("float", _C.float32),
+    ("double", _C.float64),
+    ("half", _C.float16),
+    ("bfloat16", _C.bfloat16),
+    ("byte", _C.uint8),
+    ("char", _C.int8),
+    ("short", _C.int16),
+    ("int", _C.int32),
+    ("long", _C.int64),
+    ("bool", _C.bool),
+    ("complex_float", _C.complex64),
+    ("complex_double", _C.complex128),
 ):
+
     def _convert(self, _dtype=_dtype):
         return self._to(_dtype)
 
@@ -551,12 +565,24 @@ class _OfOneDtype(type):
 
 
 for _dtype in (
-    _C.float32, _C.float64, _C.float16, _C.bfloat16, _C.uint8, _C.int8, _C.int16, _C.int32, _C.int64, _C.bool, _C.complex64,
+    _C.float32,
+    _C.float64,
+    _C.float16,
+    _C.bfloat16,
+    _C.uint8,
+    _C.int8,
+    _C.int16,
+    _C.int32,
+    _C.int64,
+    _C.bool,
+    _C.complex64,
     _C.complex128,
 ):
     _name = f"{_dtype._scalar_type}Storage"
     _fixed = {"dtype": _dtype, "_fixed": _dtype}
-    globals()[_name] = _OfOneDtype(_name, (TypedStorage,), {**_fixed, "__module__": "torch", "__doc__": f"Storages of {_dtype}."})
+    globals()[_name] = _OfOneDtype(
+        _name, (TypedStorage,), {**_fixed, "__module__": "torch", "__doc__": f"Storages of {_dtype}."}
+    )
     __all__.append(_name)
 del _dtype, _name, _fixed
 

@@ -215,7 +215,14 @@ def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=
         both = [older.get(t.dtype, (0.0, 0.0)) for t in (actual, expected)]
         rtol, atol = (max(pair) for pair in zip(*both))
     assert_close(
-        actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True, check_dtype=False, msg=msg or None
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_device=True,
+        check_dtype=False,
+        msg=msg or None,
     )
 
 
@@ -251,7 +258,9 @@ def make_tensor(
         shape = (*shape[:-1], 2 * shape[-1])
     if dtype.is_complex:
         parts = dtype.to_real()
-        result = _torch.view_as_complex(_torch.empty(*shape, 2, device=device, dtype=parts).uniform_(low, high)).detach()
+        result = _torch.view_as_complex(
+            _torch.empty(*shape, 2, device=device, dtype=parts).uniform_(low, high)
+        ).detach()
     elif is_real:
         result = _torch.empty(shape, device=device, dtype=dtype)
         # An interval may be longer than the greatest number.

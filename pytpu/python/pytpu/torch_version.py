@@ -4,7 +4,19 @@ import re
 
 # Compiled when versions are first compared, so that `import pytpu` stays quick.
 _VERSION = r"(?i)v?(\d+(?:\.\d+)*)[._-]?(?:(a|b|rc|alpha|beta|c|pre|preview|dev|post)[._-]?(\d*))?[^+]*(\+.*)?$"
-_STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "rc": -1, "pre": -1, "preview": -1, None: 0, "post": 1}
+_STAGES = {
+    "dev": -4,
+    "a": -3,
+    "alpha": -3,
+    "b": -2,
+    "beta": -2,
+    "c": -1,
+    "rc": -1,
+    "pre": -1,
+    "preview": -1,
+    None: 0,
+    "post": 1,
+}
 
 
 def _key(version):

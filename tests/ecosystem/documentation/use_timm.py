@@ -1,7 +1,8 @@
 # From the documentation of timm, "Feature extraction", "Flexible intermediate feature map extraction".
 import torch
 import timm
-m = timm.create_model('resnest26d', features_only=True, pretrained=False)
+
+m = timm.create_model("resnest26d", features_only=True, pretrained=False)
 o = m(torch.randn(2, 3, 224, 224))
 for x in o:
     print(x.shape)

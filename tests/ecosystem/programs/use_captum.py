@@ -18,13 +18,17 @@ from reporting import check_on, device, report
 
 where = device()
 torch.manual_seed(0)
-model = torch.nn.Sequential(
-    torch.nn.Conv2d(1, 4, 3, padding=1),
-    torch.nn.ReLU(),
-    torch.nn.MaxPool2d(2),
-    torch.nn.Flatten(),
-    torch.nn.Linear(64, 5),
-).to(where).eval()
+model = (
+    torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(64, 5),
+    )
+    .to(where)
+    .eval()
+)
 check_on(model, where)
 images = torch.randn(2, 1, 8, 8).to(where)
 target = torch.tensor([1, 3]).to(where)

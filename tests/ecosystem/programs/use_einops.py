@@ -35,10 +35,12 @@ for _ in range(5):
     optimizer.step()
     losses.append(loss.item())
 
-report({
-    "patches": patches.square().mean(),
-    "scores": scores.square().sum(),
-    "unpacked": (again - scores).abs().sum(),
-    "first loss": losses[0],
-    "last loss": losses[-1],
-})
+report(
+    {
+        "patches": patches.square().mean(),
+        "scores": scores.square().sum(),
+        "unpacked": (again - scores).abs().sum(),
+        "first loss": losses[0],
+        "last loss": losses[-1],
+    }
+)

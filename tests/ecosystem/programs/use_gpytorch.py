@@ -68,6 +68,12 @@ numbers["sparse first loss"], numbers["sparse last loss"] = fit(
     model, parameters, gpytorch.mlls.VariationalELBO(likelihood, model, num_data=24), x, y
 )
 numbers["length scale"] = model.covar_module.base_kernel.lengthscale
-report(numbers, less_exact={
-    "length scale": (1e-3, "the kernel matrix of close inducing points is nearly singular: in float64 the number is 0.69"),
-})
+report(
+    numbers,
+    less_exact={
+        "length scale": (
+            1e-3,
+            "the kernel matrix of close inducing points is nearly singular: in float64 the number is 0.69",
+        ),
+    },
+)

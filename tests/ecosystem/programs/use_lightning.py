@@ -43,8 +43,14 @@ check = torch.utils.data.DataLoader(data, batch_size=16)
 with tempfile.TemporaryDirectory() as folder:
     saver = ModelCheckpoint(folder, monitor="val_loss")
     trainer = L.Trainer(
-        accelerator=where.type, max_epochs=3, accumulate_grad_batches=2, gradient_clip_val=1.0, enable_progress_bar=False,
-        logger=CSVLogger(folder), log_every_n_steps=1, callbacks=[saver, EarlyStopping("val_loss")],
+        accelerator=where.type,
+        max_epochs=3,
+        accumulate_grad_batches=2,
+        gradient_clip_val=1.0,
+        enable_progress_bar=False,
+        logger=CSVLogger(folder),
+        log_every_n_steps=1,
+        callbacks=[saver, EarlyStopping("val_loss")],
     )
     model = Classifier()
     trainer.fit(model, train, check)

@@ -26,14 +26,16 @@ set_determinism(0)
 draws = np.random.RandomState(0)
 volumes = [draws.rand(20, 20, 20).astype("float32") for _ in range(4)]
 samples = [{"image": volume, "label": (volume > 0.6).astype("float32")} for volume in volumes]
-transform = Compose([
-    EnsureChannelFirstd(["image", "label"], channel_dim="no_channel"),
-    ScaleIntensityd("image"),
-    RandSpatialCropd(["image", "label"], roi_size=(16, 16, 16), random_size=False),
-    RandFlipd(["image", "label"], prob=0.5, spatial_axis=0),
-    RandRotate90d(["image", "label"], prob=0.5),
-    RandGaussianNoised("image", prob=0.5),
-])
+transform = Compose(
+    [
+        EnsureChannelFirstd(["image", "label"], channel_dim="no_channel"),
+        ScaleIntensityd("image"),
+        RandSpatialCropd(["image", "label"], roi_size=(16, 16, 16), random_size=False),
+        RandFlipd(["image", "label"], prob=0.5, spatial_axis=0),
+        RandRotate90d(["image", "label"], prob=0.5),
+        RandGaussianNoised("image", prob=0.5),
+    ]
+)
 transform.set_random_state(seed=0)
 loader = DataLoader(Dataset(samples, transform), batch_size=2)
 

@@ -9,8 +9,16 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 where = device()
 config = GPT2Config(
-    vocab_size=64, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    bos_token_id=1, eos_token_id=2,
+    vocab_size=64,
+    n_positions=32,
+    n_embd=32,
+    n_layer=2,
+    n_head=4,
+    resid_pdrop=0.0,
+    embd_pdrop=0.0,
+    attn_pdrop=0.0,
+    bos_token_id=1,
+    eos_token_id=2,
 )
 torch.manual_seed(0)
 base = GPT2LMHeadModel(config)

@@ -11,7 +11,10 @@ masks = (torch.rand(2, 1, 64, 64) > 0.5).long().to(where)
 dice = smp.losses.DiceLoss(mode="binary")
 focal = smp.losses.FocalLoss(mode="binary")
 numbers = {}
-for name, options in {"Unet": {"decoder_channels": (32, 16, 16), "encoder_depth": 3}, "FPN": {"decoder_dropout": 0.0}}.items():
+for name, options in {
+    "Unet": {"decoder_channels": (32, 16, 16), "encoder_depth": 3},
+    "FPN": {"decoder_dropout": 0.0},
+}.items():
     torch.manual_seed(0)
     model = getattr(smp, name)("resnet18", encoder_weights=None, in_channels=3, classes=1, **options).to(where)
     check_on(model, where)

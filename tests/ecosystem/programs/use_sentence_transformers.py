@@ -19,10 +19,18 @@ with tempfile.TemporaryDirectory() as folder:
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     pathlib.Path(folder, "vocab.txt").write_text("\n".join(vocabulary))
     BertTokenizer(str(pathlib.Path(folder, "vocab.txt"))).save_pretrained(folder)
-    BertModel(BertConfig(
-        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, max_position_embeddings=32,
-    )).save_pretrained(folder)
+    BertModel(
+        BertConfig(
+            vocab_size=len(vocabulary),
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=64,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            max_position_embeddings=32,
+        )
+    ).save_pretrained(folder)
     transformer = modules.Transformer(folder, max_seq_length=16)
     pooling = modules.Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
     model = SentenceTransformer(modules=[transformer, pooling, modules.Normalize()], device=str(where))

@@ -24,8 +24,15 @@ def weights(model):
 
 
 agent = DQN(
-    "MlpPolicy", "CartPole-v1", device=where, seed=0, policy_kwargs=small, learning_starts=32, batch_size=16,
-    buffer_size=256, target_update_interval=50,
+    "MlpPolicy",
+    "CartPole-v1",
+    device=where,
+    seed=0,
+    policy_kwargs=small,
+    learning_starts=32,
+    batch_size=16,
+    buffer_size=256,
+    target_update_interval=50,
 )
 agent.learn(160)
 numbers = {"dqn weights": weights(agent)}
@@ -45,8 +52,14 @@ with torch.no_grad():
     numbers["dqn values"] = loaded.q_net(torch.ones(1, 4, device=where)).square().sum()
 
 agent = PPO(
-    "MlpPolicy", DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 2), device=where, seed=0, policy_kwargs=small,
-    n_steps=32, batch_size=16, n_epochs=2,
+    "MlpPolicy",
+    DummyVecEnv([lambda: gymnasium.make("CartPole-v1")] * 2),
+    device=where,
+    seed=0,
+    policy_kwargs=small,
+    n_steps=32,
+    batch_size=16,
+    n_epochs=2,
 )
 agent.learn(64)
 numbers["cpu.ppo weights"] = weights(agent)

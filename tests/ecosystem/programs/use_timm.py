@@ -43,13 +43,15 @@ residual, residual_scores = train("resnet10t")
 torch.manual_seed(0)
 mixed, soft = Mixup(mixup_alpha=0.8, num_classes=10, mode="batch")(torch.randn(4, 3, 8, 8), torch.arange(4))
 features = timm.create_model("resnet10t", features_only=True, out_indices=(1, 2)).feature_info.channels()
-report({
-    **{f"transformer loss {i}": loss for i, loss in enumerate(transformer)},
-    "transformer scores": transformer_scores,
-    **{f"residual loss {i}": loss for i, loss in enumerate(residual)},
-    "residual scores": residual_scores,
-    "mixed labels": soft.sum(),
-    "channels": sum(features),
-    "transforms": len(create_transform(224, is_training=True).transforms),
-    "models": len(timm.list_models("vit_*")) > 100,
-})
+report(
+    {
+        **{f"transformer loss {i}": loss for i, loss in enumerate(transformer)},
+        "transformer scores": transformer_scores,
+        **{f"residual loss {i}": loss for i, loss in enumerate(residual)},
+        "residual scores": residual_scores,
+        "mixed labels": soft.sum(),
+        "channels": sum(features),
+        "transforms": len(create_transform(224, is_training=True).transforms),
+        "models": len(timm.list_models("vit_*")) > 100,
+    }
+)

@@ -3,17 +3,24 @@
 import torch
 from reporting import device, report
 from torchmetrics import MeanSquaredError, MetricCollection, PearsonCorrCoef, R2Score
-from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassConfusionMatrix, MulticlassF1Score
+from torchmetrics.classification import (
+    MulticlassAccuracy,
+    MulticlassAUROC,
+    MulticlassConfusionMatrix,
+    MulticlassF1Score,
+)
 from torchmetrics.functional import pairwise_cosine_similarity
 from torchmetrics.image import PeakSignalNoiseRatio, StructuralSimilarityIndexMeasure
 
 where = device()
 torch.manual_seed(0)
-metrics = MetricCollection({
-    "accuracy": MulticlassAccuracy(num_classes=4),
-    "f1": MulticlassF1Score(num_classes=4, average="macro"),
-    "auroc": MulticlassAUROC(num_classes=4),
-}).to(where)
+metrics = MetricCollection(
+    {
+        "accuracy": MulticlassAccuracy(num_classes=4),
+        "f1": MulticlassF1Score(num_classes=4, average="macro"),
+        "auroc": MulticlassAUROC(num_classes=4),
+    }
+).to(where)
 confusion = MulticlassConfusionMatrix(num_classes=4).to(where)
 regression = MetricCollection([MeanSquaredError(), R2Score(), PearsonCorrCoef()]).to(where)
 for _ in range(3):

@@ -7,13 +7,15 @@ from torchvision.transforms import v2
 
 where = device()
 torch.manual_seed(0)
-classic = transforms.Compose([
-    transforms.RandomResizedCrop(32),
-    transforms.RandomHorizontalFlip(),
-    transforms.ColorJitter(0.2, 0.2, 0.2),
-    transforms.ToTensor(),
-    transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
-])
+classic = transforms.Compose(
+    [
+        transforms.RandomResizedCrop(32),
+        transforms.RandomHorizontalFlip(),
+        transforms.ColorJitter(0.2, 0.2, 0.2),
+        transforms.ToTensor(),
+        transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+    ]
+)
 data = datasets.FakeData(size=16, image_size=(3, 40, 40), num_classes=5, transform=classic)
 loader = torch.utils.data.DataLoader(data, batch_size=8, shuffle=True)
 batches = [(images.to(where), labels.to(where)) for images, labels in loader]
@@ -35,12 +37,14 @@ model.eval()
 with torch.no_grad():
     scores = model(batches[0][0])
 
-report({
-    "images": batches[0][0].square().mean(),
-    "mixed images": mixed.square().mean(),
-    "mixed labels": (soft * torch.arange(5)).sum(),
-    "transformed": modern.square().mean(),
-    "grid": utils.make_grid(batches[0][0].cpu(), normalize=True).mean(),
-    **{f"loss {i}": loss for i, loss in enumerate(losses)},
-    "scores": scores.square().mean(),
-})
+report(
+    {
+        "images": batches[0][0].square().mean(),
+        "mixed images": mixed.square().mean(),
+        "mixed labels": (soft * torch.arange(5)).sum(),
+        "transformed": modern.square().mean(),
+        "grid": utils.make_grid(batches[0][0].cpu(), normalize=True).mean(),
+        **{f"loss {i}": loss for i, loss in enumerate(losses)},
+        "scores": scores.square().mean(),
+    }
+)

@@ -57,10 +57,18 @@ with tempfile.TemporaryDirectory() as folder:
         numbers["difference"] = (loaded(tokens).logits - model(tokens).logits).abs().max()
 
 torch.manual_seed(1)
-bert = BertForSequenceClassification(BertConfig(
-    vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-    hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=3,
-)).to(where)
+bert = BertForSequenceClassification(
+    BertConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        num_labels=3,
+    )
+).to(where)
 mask = torch.ones_like(tokens)
 mask[:, 12:] = 0
 output = bert(input_ids=tokens, attention_mask=mask, labels=torch.tensor([0, 1, 2, 0]).to(where))
@@ -73,8 +81,17 @@ torch.manual_seed(2)
 examples = [{"input_ids": row, "labels": row} for row in torch.randint(2, 64, (24, 16))]
 with tempfile.TemporaryDirectory() as folder:
     arguments = TrainingArguments(
-        output_dir=folder, use_cpu=where.type == "cpu", max_steps=4, save_steps=2, logging_steps=1, learning_rate=1e-2,
-        per_device_train_batch_size=8, max_grad_norm=1.0, report_to=[], disable_tqdm=True, seed=3,
+        output_dir=folder,
+        use_cpu=where.type == "cpu",
+        max_steps=4,
+        save_steps=2,
+        logging_steps=1,
+        learning_rate=1e-2,
+        per_device_train_batch_size=8,
+        max_grad_norm=1.0,
+        report_to=[],
+        disable_tqdm=True,
+        seed=3,
     )
     model = LlamaForCausalLM(config)
     begin = {name: value.clone() for name, value in model.state_dict().items()}
@@ -82,7 +99,9 @@ with tempfile.TemporaryDirectory() as folder:
     trainer.train()
     check_on(trainer.model, where)
     assert trainer.args.device.type == trainer.accelerator.device.type == where.type
-    numbers |= {f"trainer loss {entry['step']}": entry["loss"] for entry in trainer.state.log_history if "loss" in entry}
+    numbers |= {
+        f"trainer loss {entry['step']}": entry["loss"] for entry in trainer.state.log_history if "loss" in entry
+    }
     numbers["trainer evaluated"] = trainer.evaluate()["eval_loss"]
     model.load_state_dict(begin)
     trainer = Trainer(model=model, args=arguments, train_dataset=examples, eval_dataset=examples[:8])

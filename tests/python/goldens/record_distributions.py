@@ -37,7 +37,10 @@ CASES = [
     ("Laplace", {"loc": [-1.0, 0.5], "scale": [0.5, 2.0]}),
     ("LogNormal", {"loc": [-1.0, 0.5], "scale": [0.5, 1.0]}),
     ("LogisticNormal", {"loc": [[-1.0, 0.5], [0.0, 0.0]], "scale": [[0.5, 2.0], [1.0, 1.0]]}),
-    ("LowRankMultivariateNormal", {"loc": [[-1.0, 0.5], [1.0, 2.0]], "cov_factor": [[1.0], [-0.5]], "cov_diag": [0.5, 2.0]}),
+    (
+        "LowRankMultivariateNormal",
+        {"loc": [[-1.0, 0.5], [1.0, 2.0]], "cov_factor": [[1.0], [-0.5]], "cov_diag": [0.5, 2.0]},
+    ),
     ("Multinomial", {"total_count": 6, "probs": [[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]}),
     ("Multinomial", {"total_count": 3, "logits": [[1.0, 0.0, -1.0], [0.5, 0.25, 3.0]]}),
     ("MultivariateNormal", {"loc": [[-1.0, 0.5], [1.0, 2.0]], "covariance_matrix": COVARIANCE}),

@@ -27,7 +27,9 @@ def homes(root, modules):
         for key in sorted(set(vars(module)) | set(dir(module))):
             value = None if key.startswith("_") else getattr(module, key, None)
             home = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-            is_named = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and all(isinstance(h, str) for h in home)
+            is_named = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and all(
+                isinstance(h, str) for h in home
+            )
             if is_named and home[0].partition(".")[0] == "torch":
                 here[key] = ".".join(home)
     return found
@@ -45,5 +47,7 @@ if __name__ == "__main__":
         for name, home in names.items():
             if home == f"torch.{module}.{name}".replace("..", "."):
                 names[name] = ""
-    pathlib.Path(__file__).with_name("names.json").write_text(json.dumps(found, separators=(",", ":"), sort_keys=True) + "\n")
+    pathlib.Path(__file__).with_name("names.json").write_text(
+        json.dumps(found, separators=(",", ":"), sort_keys=True) + "\n"
+    )
     print(sum(map(len, found.values())), file=sys.stderr)

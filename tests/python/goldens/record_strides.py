@@ -60,4 +60,6 @@ if __name__ == "__main__":
         how = case(rng)
         operands = [operand(torch, h) for h in how]
         recorded.append({"operands": how, "strides": {k: list(v.stride()) for k, v in calls(torch, *operands).items()}})
-    (pathlib.Path(__file__).parent / "strides.json").write_text(json.dumps(recorded, separators=(",", ":")).replace('{"operands"', '\n{"operands"') + "\n")
+    (pathlib.Path(__file__).parent / "strides.json").write_text(
+        json.dumps(recorded, separators=(",", ":")).replace('{"operands"', '\n{"operands"') + "\n"
+    )

@@ -51,4 +51,6 @@ is_inductor_supported = is_dynamo_supported
 
 def explain(f, *extra_args, **extra_kwargs):
     """Raise ``NotImplementedError``: no graphs are made of Python code."""
-    raise NotImplementedError("torch._dynamo.explain: no graphs are made of Python code; torch.tpu.explain() lists what was compiled")
+    raise NotImplementedError(
+        "torch._dynamo.explain: no graphs are made of Python code; torch.tpu.explain() lists what was compiled"
+    )

@@ -30,7 +30,9 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
     # An error for a dimension that is out of range.
     lengths = {x.size(dim) for x in leaves}
     if len(lengths) != 1:
-        raise ValueError(f"Expected all tensors to have the same size along dimension {dim}, got sizes {sorted(lengths)}")
+        raise ValueError(
+            f"Expected all tensors to have the same size along dimension {dim}, got sizes {sorted(lengths)}"
+        )
     leaves = [x.movedim(dim, 0) for x in leaves]
     if reverse:
         leaves = [x.flip(0) for x in leaves]

@@ -96,7 +96,9 @@ class autocast:
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if device_type in _ABSENT and enabled:
-            text = f"User provided device_type of '{device_type}', but {device_type.upper()} is not available. Disabling"
+            text = (
+                f"User provided device_type of '{device_type}', but {device_type.upper()} is not available. Disabling"
+            )
             if device_type == "cuda":
                 text = "CUDA is not available or torch_xla is imported. Disabling autocast."
             warnings.warn(text, stacklevel=2)

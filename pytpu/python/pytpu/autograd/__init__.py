@@ -12,9 +12,26 @@ from .._function_names import keep_functions
 keep_functions(__name__)
 
 __all__ = [
-    "Function", "NestedIOFunction", "Variable", "anomaly_mode", "backward", "detect_anomaly", "enable_grad", "function",
-    "functional", "grad", "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad",
-    "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled", "variable",
+    "Function",
+    "NestedIOFunction",
+    "Variable",
+    "anomaly_mode",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "function",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
 ]
 
 
@@ -36,9 +53,7 @@ def _tuple(x):
     return (x,) if isinstance(x, (_C.Tensor, graph.GradientEdge)) else tuple(x)
 
 
-def backward(
-    tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None
-):
+def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, grad_variables=None, inputs=None):
     """Computes gradients of ``tensors`` with respect to the leaves of their graph and adds them to their ``grad``."""
     if grad_variables is not None:
         import warnings
@@ -54,7 +69,12 @@ def backward(
     if not tensors:
         raise RuntimeError("'tensors' argument to `backward()` cannot be empty.")
     if _C._has_torch_function(tensors):
-        options = {"grad_tensors": grad_tensors, "retain_graph": retain_graph, "create_graph": create_graph, "inputs": inputs}
+        options = {
+            "grad_tensors": grad_tensors,
+            "retain_graph": retain_graph,
+            "create_graph": create_graph,
+            "inputs": inputs,
+        }
         return _C._call_torch_function(backward, tensors, (tensors,), options)
     grads = (None,) * len(tensors) if grad_tensors is None else _tuple(grad_tensors)
     if len(grads) != len(tensors):
@@ -83,9 +103,16 @@ def grad(
     operands = _C._overriding((outputs, inputs), {})
     if operands is not None:
         return _C._call_torch_function(
-            grad, operands, (outputs, inputs), {
-                "grad_outputs": grad_outputs, "retain_graph": retain_graph, "create_graph": create_graph,
-                "only_inputs": only_inputs, "allow_unused": allow_unused, "is_grads_batched": is_grads_batched,
+            grad,
+            operands,
+            (outputs, inputs),
+            {
+                "grad_outputs": grad_outputs,
+                "retain_graph": retain_graph,
+                "create_graph": create_graph,
+                "only_inputs": only_inputs,
+                "allow_unused": allow_unused,
+                "is_grads_batched": is_grads_batched,
                 "materialize_grads": materialize_grads,
             },
         )

@@ -158,12 +158,12 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     if strategy == "forward-mode":
         if create_graph:
             raise NotImplementedError(
-                "torch.autograd.functional.jacobian: `create_graph=True` and `strategy=\"forward-mode\"` are not supported "
+                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
                 'together (yet). Please either set `create_graph=False` or `strategy="reverse-mode"`.'
             )
         if strict:
             raise RuntimeError(
-                "torch.autograd.functional.jacobian: `strict=True` and `strategy=\"forward-mode\"` are not supported "
+                'torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not supported '
                 'together (yet). Please either set `strict=False` or `strategy="reverse-mode"`.'
             )
         if not vectorize:
@@ -219,9 +219,7 @@ def _scalar_output(outputs, many_out, function):
     return y
 
 
-def hessian(
-    func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"
-):
+def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
     """The second derivatives of a function with one number as its result."""
     many_in, inputs = _as_tuple(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):

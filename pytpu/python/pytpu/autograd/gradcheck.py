@@ -291,14 +291,10 @@ def gradgradcheck(
 
     def gradient(*args):
         args, given = args[: len(args) - count], args[len(args) - count :]
-        args = tuple(
-            x.requires_grad_() if i in indices and not x.requires_grad else x for i, x in enumerate(args)
-        )
+        args = tuple(x.requires_grad_() if i in indices and not x.requires_grad else x for i, x in enumerate(args))
         with torch.enable_grad():
             y = [t for t in _differentiable(_tuple(func(*args))) if t.requires_grad]
-            found = torch.autograd.grad(
-                y, [args[i] for i in indices], given, create_graph=True, allow_unused=True
-            )
+            found = torch.autograd.grad(y, [args[i] for i in indices], given, create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
 
     return gradcheck(

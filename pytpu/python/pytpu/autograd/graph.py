@@ -8,8 +8,15 @@ from .. import _C
 from .._tensor import _handle
 
 __all__ = [
-    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
-    "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
 ]
 
 Node = _C.Node

@@ -142,7 +142,9 @@ class EventList(list):
         whole = self.self_cpu_time_total or 1
         rows = []
         for event in events[: None if row_limit < 0 else row_limit]:
-            name = event.key if len(event.key) < max_name_column_width else event.key[: max_name_column_width - 3] + "..."
+            name = (
+                event.key if len(event.key) < max_name_column_width else event.key[: max_name_column_width - 3] + "..."
+            )
             row = [name]
             for us in (event.self_cpu_time_total, event.cpu_time_total):
                 row += [f"{us / whole * 100:.2f}%", _duration(us)]

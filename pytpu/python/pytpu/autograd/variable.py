@@ -25,7 +25,9 @@ class Variable(metaclass=VariableMeta):
         if volatile:
             import warnings
 
-            warnings.warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", stacklevel=2)
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", stacklevel=2
+            )
         if data is None:
             data = _C.Tensor()
         if not isinstance(data, _C.Tensor):

@@ -9,7 +9,11 @@ import warnings
 
 from .. import _C
 
-_CHOICES = {"generic": ("ieee", "tf32", "bf16", "none"), "cuda": ("ieee", "tf32", "none"), "mkldnn": ("ieee", "tf32", "bf16", "none")}
+_CHOICES = {
+    "generic": ("ieee", "tf32", "bf16", "none"),
+    "cuda": ("ieee", "tf32", "none"),
+    "mkldnn": ("ieee", "tf32", "bf16", "none"),
+}
 _LEGACY = ("highest", "high", "medium")
 _SEE = "See also: https://pytorch.org/docs/main/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
 
@@ -125,7 +129,8 @@ def cudnn_allows_tf32():
         raise RuntimeError(
             "PyTorch is checking whether allow_tf32 is enabled for cuDNN without a specific operator name,but the current flag(s) "
             "indicate that cuDNN conv and cuDNN RNN have different TF32 flags.This combination indicates that you have used a mix of "
-            "the legacy and new APIs to set the TF32 flags. We suggest only using the new API to set the TF32 flag(s). " + _SEE
+            "the legacy and new APIs to set the TF32 flags. We suggest only using the new API to set the TF32 flag(s). "
+            + _SEE
         )
     return conv
 

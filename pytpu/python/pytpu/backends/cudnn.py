@@ -18,7 +18,9 @@ check_booleans(
         ),
         "fp32_precision": _precision.attribute("cuda", "all"),
     },
-    enabled="set_enabled_cudnn", benchmark="set_benchmark_cudnn", deterministic="set_deterministic_cudnn",
+    enabled="set_enabled_cudnn",
+    benchmark="set_benchmark_cudnn",
+    deterministic="set_deterministic_cudnn",
     allow_tf32="set_allow_tf32_cublas",
 )
 

@@ -79,7 +79,11 @@ def _refused(name):
     def __init__(self, *args, **kwargs):
         raise RuntimeError(f"Tried to instantiate dummy base class {name}")
 
-    return type(name, (), {"__init__": __init__, "__module__": "torch.cuda", "__doc__": "Raises `RuntimeError` when it is made."})
+    return type(
+        name,
+        (),
+        {"__init__": __init__, "__module__": "torch.cuda", "__doc__": "Raises `RuntimeError` when it is made."},
+    )
 
 
 _REFUSED = ("Event", "Stream", "ExternalStream", "CUDAGraph", "graph", "MemPool")

@@ -63,10 +63,7 @@ class Binomial(ProbsOrLogits, Distribution):
         # n log(1 + exp(logits)) without overflow; the sum is arranged so that logits of infinity give no NaN at n.
         n_softplus = n * _positive_part(logits) + n * torch.log1p(torch.exp(-torch.abs(logits)))
         return (
-            value * logits
-            - torch.lgamma(value + 1)
-            - torch.lgamma(n - value + 1)
-            - (n_softplus - torch.lgamma(n + 1))
+            value * logits - torch.lgamma(value + 1) - torch.lgamma(n - value + 1) - (n_softplus - torch.lgamma(n + 1))
         )
 
     def entropy(self):

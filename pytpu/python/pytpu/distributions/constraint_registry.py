@@ -29,9 +29,7 @@ class ConstraintRegistry:
         if isinstance(constraint, constraints.Constraint):
             constraint = type(constraint)
         if not isinstance(constraint, type) or not issubclass(constraint, constraints.Constraint):
-            raise TypeError(
-                f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}"
-            )
+            raise TypeError(f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}")
         self._registry[constraint] = factory
         return factory
 
@@ -69,12 +67,16 @@ def _to_real(constraint):
 
 @_register(constraints.positive, constraints.nonnegative, constraints.greater_than, constraints.greater_than_eq)
 def _to_greater_than(constraint):
-    return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)])
+    return transforms.ComposeTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(constraint.lower_bound, 1)]
+    )
 
 
 @_register(constraints.less_than)
 def _to_less_than(constraint):
-    return transforms.ComposeTransform([transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)])
+    return transforms.ComposeTransform(
+        [transforms.ExpTransform(), transforms.AffineTransform(constraint.upper_bound, -1)]
+    )
 
 
 @_register(constraints.interval, constraints.half_open_interval)

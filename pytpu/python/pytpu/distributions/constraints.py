@@ -133,7 +133,9 @@ class _IndependentConstraint(Constraint):
         if not isinstance(base_constraint, Constraint):
             raise AssertionError(f"base_constraint must be a Constraint, got {type(base_constraint).__name__}")
         if not isinstance(reinterpreted_batch_ndims, int) or reinterpreted_batch_ndims < 0:
-            raise AssertionError(f"reinterpreted_batch_ndims must be a non-negative int, got {reinterpreted_batch_ndims}")
+            raise AssertionError(
+                f"reinterpreted_batch_ndims must be a non-negative int, got {reinterpreted_batch_ndims}"
+            )
         self.base_constraint = base_constraint
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         super().__init__()

@@ -198,8 +198,7 @@ class Distribution:
         event_start = len(value.shape) - len(self._event_shape)
         if value.shape[event_start:] != self._event_shape:
             raise ValueError(
-                "The right-most size of value must match event_shape: "
-                f"{value.shape} vs {self._event_shape}."
+                f"The right-most size of value must match event_shape: {value.shape} vs {self._event_shape}."
             )
         expected = self._batch_shape + self._event_shape
         for i, j in zip(reversed(value.shape), reversed(expected), strict=False):

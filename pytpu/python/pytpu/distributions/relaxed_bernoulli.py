@@ -52,4 +52,6 @@ class RelaxedBernoulli(OfBase, TransformedDistribution):
     _expanded = {}
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
-        super().__init__(LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform(), validate_args=validate_args)
+        super().__init__(
+            LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform(), validate_args=validate_args
+        )

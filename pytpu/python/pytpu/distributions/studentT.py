@@ -50,7 +50,9 @@ class StudentT(Distribution):
         if self._validate_args:
             self._validate_sample(value)
         half, y = 0.5 * self.df, (value - self.loc) / self.scale
-        log_norm = self.scale.log() + 0.5 * (self.df.log() + math.log(math.pi)) + torch.lgamma(half) - torch.lgamma(half + 0.5)
+        log_norm = (
+            self.scale.log() + 0.5 * (self.df.log() + math.log(math.pi)) + torch.lgamma(half) - torch.lgamma(half + 0.5)
+        )
         return -(half + 0.5) * torch.log1p(y**2.0 / self.df) - log_norm
 
     def entropy(self):

@@ -37,7 +37,9 @@ class TransformedDistribution(Distribution):
         transform = ComposeTransform(self.transforms)
         needed = transform.domain.event_dim
         if len(base_shape) < needed:
-            raise ValueError(f"base_distribution needs to have shape with size at least {needed}, but got {base_shape}.")
+            raise ValueError(
+                f"base_distribution needs to have shape with size at least {needed}, but got {base_shape}."
+            )
         # Parameters of transforms may broadcast the base, whose elements have to be independent draws then.
         shape = transform.forward_shape(base_shape)
         broadcast = transform.inverse_shape(shape)

@@ -549,7 +549,9 @@ class AffineTransform(Transform):
 
     def __eq__(self, other):
         return (
-            isinstance(other, AffineTransform) and _same_numbers(self.loc, other.loc) and _same_numbers(self.scale, other.scale)
+            isinstance(other, AffineTransform)
+            and _same_numbers(self.loc, other.loc)
+            and _same_numbers(self.scale, other.scale)
         )
 
     __hash__ = None
@@ -785,7 +787,9 @@ class CatTransform(_Joined):
         pieces = []
         for t, a, b in zip(self.transforms, self._pieces(x, "x"), self._pieces(y, "y"), strict=True):
             jacobian = t.log_abs_det_jacobian(a, b)
-            pieces.append(_sum_rightmost(jacobian, self.event_dim - t.event_dim) if t.event_dim < self.event_dim else jacobian)
+            pieces.append(
+                _sum_rightmost(jacobian, self.event_dim - t.event_dim) if t.event_dim < self.event_dim else jacobian
+            )
         dim = self.dim if self.dim < 0 else self.dim - x.dim()
         dim += self.event_dim
         # Where the dimension belongs to the event, the determinants multiply.
@@ -821,7 +825,9 @@ class StackTransform(_Joined):
         return torch.stack([t(piece) for t, piece in zip(self.transforms, self._pieces(x, "x"), strict=True)], self.dim)
 
     def _inverse(self, y):
-        return torch.stack([t.inv(piece) for t, piece in zip(self.transforms, self._pieces(y, "y"), strict=True)], self.dim)
+        return torch.stack(
+            [t.inv(piece) for t, piece in zip(self.transforms, self._pieces(y, "y"), strict=True)], self.dim
+        )
 
     def log_abs_det_jacobian(self, x, y):
         pieces = zip(self.transforms, self._pieces(x, "x"), self._pieces(y, "y"), strict=True)

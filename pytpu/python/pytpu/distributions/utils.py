@@ -22,7 +22,9 @@ euler_constant = 0.57721566490153286060
 
 def broadcast_all(*values):
     """Tensors and numbers as tensors of one shape; numbers get the dtype and device of the first tensor."""
-    if not all(isinstance(value, (Number, torch.Tensor)) or hasattr(type(value), "__torch_function__") for value in values):
+    if not all(
+        isinstance(value, (Number, torch.Tensor)) or hasattr(type(value), "__torch_function__") for value in values
+    ):
         raise ValueError(
             "Input arguments must all be instances of Number, torch.Tensor or objects implementing __torch_function__."
         )

@@ -34,7 +34,13 @@ class Wishart(ExponentialFamily):
     support = constraints.positive_definite
     has_rsample = True
     _mean_carrier_measure = 0
-    _expanded = {"df": 0, "covariance_matrix": 2, "precision_matrix": 2, "scale_tril": 2, "_unbroadcasted_scale_tril": 2}
+    _expanded = {
+        "df": 0,
+        "covariance_matrix": 2,
+        "precision_matrix": 2,
+        "scale_tril": 2,
+        "_unbroadcasted_scale_tril": 2,
+    }
 
     def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
         given = {
@@ -63,7 +69,8 @@ class Wishart(ExponentialFamily):
         setattr(self, name, matrix.expand(batch_shape + event_shape))
         if self.df.lt(event_shape[-1]).any():
             warnings.warn(
-                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.", stacklevel=2
+                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
+                stacklevel=2,
             )
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
         self._batch_dims = [-(i + 1) for i in range(len(self._batch_shape))]
@@ -156,7 +163,9 @@ class Wishart(ExponentialFamily):
         singular = torch.ones(sample_shape, dtype=torch.bool, device=sample.device)
         for _ in range(tries):
             again = self._bartlett_sampling(sample_shape)
-            sample = torch.where(singular.reshape(singular.shape + (1,) * (sample.dim() - singular.dim())), again, sample)
+            sample = torch.where(
+                singular.reshape(singular.shape + (1,) * (sample.dim() - singular.dim())), again, sample
+            )
             singular = ~self.support.check(sample)
             if self._batch_dims:
                 singular = singular.amax(self._batch_dims)

@@ -2,7 +2,18 @@
 
 from .._absent import absent_class
 
-__all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "Transformer", "has_side_effect", "symbolic_trace", "wrap"]
+__all__ = [
+    "Graph",
+    "GraphModule",
+    "Interpreter",
+    "Node",
+    "Proxy",
+    "Tracer",
+    "Transformer",
+    "has_side_effect",
+    "symbolic_trace",
+    "wrap",
+]
 
 _WHY = "graphs of Python code are not made here"
 Interpreter = absent_class("torch.fx.interpreter.Interpreter", _WHY)
@@ -13,7 +24,6 @@ Transformer = absent_class("torch.fx.interpreter.Transformer", _WHY, Interpreter
 def has_side_effect(fn):
     """The function itself: a mark that only graphs would read."""
     return fn
-
 
 
 class Proxy:

@@ -85,7 +85,9 @@ class TracerWarning(Warning):
         """Do nothing: there are none."""
 
 
-def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False):
+def _get_trace_graph(
+    f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False
+):
     """Raise ``NotImplementedError``: no graphs are made of Python code."""
     raise NotImplementedError(f"torch.jit._get_trace_graph: {_NO_SCRIPT}")
 

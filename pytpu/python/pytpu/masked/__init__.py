@@ -9,8 +9,25 @@ from .. import _C
 from .._info import iinfo as _iinfo
 
 __all__ = [
-    "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean", "median", "norm",
-    "normalize", "prod", "softmax", "softmin", "std", "sum", "var",
+    "amax",
+    "amin",
+    "argmax",
+    "argmin",
+    "cumprod",
+    "cumsum",
+    "log_softmax",
+    "logaddexp",
+    "logsumexp",
+    "mean",
+    "median",
+    "norm",
+    "normalize",
+    "prod",
+    "softmax",
+    "softmin",
+    "std",
+    "sum",
+    "var",
 ]
 
 _inf = float("inf")
@@ -186,7 +203,9 @@ def softmax(input, dim, *, dtype=None, mask=None):
 
 def log_softmax(input, dim, *, dtype=None, mask=None):
     """Logarithm of softmax over what the mask keeps; minus infinity elsewhere."""
-    return _replaced(input, mask, _least(input.dtype)).log_softmax(_dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
+    return _replaced(input, mask, _least(input.dtype)).log_softmax(
+        _dims(dim, input.ndim)[0], dtype=dtype or input.dtype
+    )
 
 
 def softmin(input, dim, *, dtype=None, mask=None):

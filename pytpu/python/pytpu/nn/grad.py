@@ -29,7 +29,9 @@ def _of_weight(convolve):
         return _gradient(convolve, input, weight, weight, grad_output, (stride, padding, dilation, groups))
 
     gradient.__name__ = gradient.__qualname__ = f"{convolve.__name__}_weight"
-    gradient.__doc__ = f"The gradient of `{convolve.__name__}` for its weight of `weight_size`, from that of its output."
+    gradient.__doc__ = (
+        f"The gradient of `{convolve.__name__}` for its weight of `weight_size`, from that of its output."
+    )
     return gradient
 
 

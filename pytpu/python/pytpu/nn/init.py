@@ -11,7 +11,13 @@ import pytpu as torch
 from pytpu.overrides import _overridable
 
 _LINEAR = (
-    "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "linear",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
 )
 
 
@@ -176,7 +182,9 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
                 outside = (tensor < a) | (tensor > b)
                 if not outside.any():
                     return tensor
-                tensor.copy_(torch.where(outside, torch.empty_like(tensor).normal_(mean, std, generator=generator), tensor))
+                tensor.copy_(
+                    torch.where(outside, torch.empty_like(tensor).normal_(mean, std, generator=generator), tensor)
+                )
         peak = min(max(mean, a), b)
         peak_log = -0.5 * ((peak - mean) / std) ** 2
         pending = torch.ones_like(tensor, dtype=torch.bool)
@@ -236,9 +244,7 @@ def _deprecated(function):
     old = new[:-1]
 
     def renamed(*args, **kwargs):
-        warnings.warn(
-            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2
-        )
+        warnings.warn(f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.", FutureWarning, stacklevel=2)
         return function(*args, **kwargs)
 
     renamed.__name__ = renamed.__qualname__ = old

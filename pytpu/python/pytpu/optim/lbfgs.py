@@ -223,7 +223,13 @@ class LBFGS(Optimizer):
             if d.mul(t).abs().max().item() <= change or abs(loss - last_loss) < change:
                 break
         state.update(
-            d=d, t=t, old_dirs=old_dirs, old_stps=old_stps, ro=ro, H_diag=scale, prev_flat_grad=before,
+            d=d,
+            t=t,
+            old_dirs=old_dirs,
+            old_stps=old_stps,
+            ro=ro,
+            H_diag=scale,
+            prev_flat_grad=before,
             prev_loss=last_loss,
         )
         return first_loss

@@ -273,9 +273,7 @@ class LinearLR(LRScheduler):
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
         if start_factor > 1.0 or start_factor <= 0:
-            raise ValueError(
-                "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
-            )
+            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
         if end_factor > 1.0 or end_factor < 0:
             raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor = start_factor
@@ -295,9 +293,7 @@ class LinearLR(LRScheduler):
 
     def _get_closed_form_lr(self):
         done = min(self.total_iters, self.last_epoch) / self.total_iters
-        return [
-            base * (self.start_factor + (self.end_factor - self.start_factor) * done) for base in self.base_lrs
-        ]
+        return [base * (self.start_factor + (self.end_factor - self.start_factor) * done) for base in self.base_lrs]
 
 
 class ExponentialLR(LRScheduler):
@@ -552,9 +548,7 @@ class OneCycleLR(LRScheduler):
                 raise ValueError(f"Expected positive integer steps_per_epoch, but got {steps_per_epoch}")
             self.total_steps = epochs * steps_per_epoch
         else:
-            raise ValueError(
-                "You must define either total_steps OR (epochs AND steps_per_epoch)"
-            )
+            raise ValueError("You must define either total_steps OR (epochs AND steps_per_epoch)")
         if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
             raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
         if anneal_strategy not in ("cos", "linear"):
@@ -610,9 +604,7 @@ class OneCycleLR(LRScheduler):
         self._warn_outside_step()
         step = self.last_epoch
         if step > self.total_steps:
-            raise ValueError(
-                f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
-            )
+            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
         lrs = []
         for group in self.optimizer.param_groups:
             start = 0.0
@@ -726,7 +718,9 @@ class ChainedScheduler(LRScheduler):
 
     def __init__(self, schedulers, optimizer=None):
         if len(schedulers) < 1:
-            raise ValueError(f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler.")
+            raise ValueError(
+                f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler."
+            )
         optimizer = optimizer or schedulers[0].optimizer
         _check_schedulers(type(self).__name__, schedulers, optimizer)
         self._schedulers = schedulers

@@ -59,7 +59,9 @@ def _wrap_step(step):
             result = hook(self, args, kwargs)
             if result is not None:
                 if not (isinstance(result, tuple) and len(result) == 2):
-                    raise RuntimeError(f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
+                    raise RuntimeError(
+                        f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}."
+                    )
                 args, kwargs = result
         # The step of a subclass may call that of its base: the engine hears of the outer one.
         is_told = self._on_accelerator() and not self.__dict__.get("_is_stepping")
@@ -239,9 +241,7 @@ class Optimizer:
                 numbers.setdefault(id(p), len(numbers))
             packed["params"] = [numbers[id(p)] for p in group["params"]]
             groups.append(packed)
-        state = {
-            (numbers[id(k)] if isinstance(k, torch.Tensor) else k): v for k, v in self.state.items()
-        }
+        state = {(numbers[id(k)] if isinstance(k, torch.Tensor) else k): v for k, v in self.state.items()}
         result = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
             replaced = hook(self, result)
@@ -344,7 +344,9 @@ class Optimizer:
             param_group["param_names"] = names
         for param in tensors:
             if not isinstance(param, torch.Tensor):
-                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + torch.typename(param))
+                raise TypeError(
+                    "optimizer can only optimize Tensors, but one of the params is " + torch.typename(param)
+                )
             if not self.defaults.get("differentiable", None) and not (param.is_leaf or param.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
@@ -553,7 +555,9 @@ def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
     """Return whether a fused step and ops over lists are to be used: these, unless autograd records the step."""
     from ..utils._foreach_utils import _has_foreach_support
 
-    return False, not differentiable and all(p is None or _has_foreach_support([p], p.device) and p.device.type != "cpu" for p in params)
+    return False, not differentiable and all(
+        p is None or _has_foreach_support([p], p.device) and p.device.type != "cpu" for p in params
+    )
 
 
 def _get_capturable_supported_devices(supports_xla=True):

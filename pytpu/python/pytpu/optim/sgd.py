@@ -57,7 +57,9 @@ class SGD(Optimizer):
                 and not isinstance(group["lr"], torch.Tensor)
                 and group["fused"] is not False
                 # A momentum buffer starts as the gradient itself; the fused form needs all of one kind.
-                and all((s.get("momentum_buffer") is None) == (states[0].get("momentum_buffer") is None) for s in states)
+                and all(
+                    (s.get("momentum_buffer") is None) == (states[0].get("momentum_buffer") is None) for s in states
+                )
                 and not any(getattr(g, "is_sparse", False) for g in grads)
             )
             if use_fused:

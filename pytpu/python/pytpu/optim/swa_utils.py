@@ -11,7 +11,12 @@ from pytpu.nn import Module
 from .lr_scheduler import LRScheduler
 
 __all__ = [
-    "SWALR", "AveragedModel", "get_ema_avg_fn", "get_ema_multi_avg_fn", "get_swa_avg_fn", "get_swa_multi_avg_fn",
+    "SWALR",
+    "AveragedModel",
+    "get_ema_avg_fn",
+    "get_ema_multi_avg_fn",
+    "get_swa_avg_fn",
+    "get_swa_multi_avg_fn",
     "update_bn",
 ]
 

@@ -192,9 +192,7 @@ class RAdam(PerParameter):
         limit = 2 / (1 - beta2) - 1
         length = limit - 2 * t * beta2**t / (1 - beta2**t)
         if length > 5.0:
-            rectified = (
-                (length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)
-            ) ** 0.5
+            rectified = ((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)) ** 0.5
             adaptive = (1 - beta2**t) ** 0.5 / exp_avg_sq.sqrt().add_(group["eps"])
             p.add_(corrected * group["lr"] * adaptive * rectified, alpha=-1.0)
         else:

@@ -9,7 +9,16 @@ from math import pi as _pi
 from .. import _C
 
 __all__ = [
-    "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming", "hann", "kaiser",
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
     "nuttall",
 ]
 
@@ -115,7 +124,9 @@ def blackman(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad
 
 def nuttall(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """The minimal four-term Blackman-Harris window by Nuttall."""
-    return _cosines("nuttall", M, [0.3635819, 0.4891775, 0.1365995, 0.0106411], sym, dtype, layout, device, requires_grad)
+    return _cosines(
+        "nuttall", M, [0.3635819, 0.4891775, 0.1365995, 0.0106411], sym, dtype, layout, device, requires_grad
+    )
 
 
 def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):

@@ -294,7 +294,9 @@ def mem_get_info(device=None):
     if info is not None:
         return info
     if not get_device_name().startswith("XLA:CPU"):
-        raise NotImplementedError("torch.tpu.mem_get_info: the plugin of this device does not say how much memory it has")
+        raise NotImplementedError(
+            "torch.tpu.mem_get_info: the plugin of this device does not say how much memory it has"
+        )
     page = os.sysconf("SC_PAGE_SIZE")
     return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 

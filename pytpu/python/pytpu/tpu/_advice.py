@@ -20,7 +20,17 @@ LEAST_SHARE = 0.01
 LANES = 128
 # Products of fewer rows than the vector registers have do not use the matrix unit.
 SUBLANES = 8
-_PRODUCTS = ("Linear", "Addmm", "Dot", "Conv", "ConvInputGrad", "ConvWeightGrad", "Attention", "AttentionBackward", "Grouped")
+_PRODUCTS = (
+    "Linear",
+    "Addmm",
+    "Dot",
+    "Conv",
+    "ConvInputGrad",
+    "ConvWeightGrad",
+    "Attention",
+    "AttentionBackward",
+    "Grouped",
+)
 _PASSES = {"highest": 6, "high": 3, "medium": 1}
 # Programs that the search for the largest batch compiles at most.
 _MOST_BATCHES = 7
@@ -196,8 +206,15 @@ def _op(op, gradients):
         (batch, channels, *size), (out_channels, _, *kernel) = dims[:2]
         kinds = {k for k, _ in gradients}
         return Convolution(
-            batch, channels, size, out_channels, kernel, dtype, stride=attributes["stride"],
-            padding=[low for low, _ in attributes["padding"]], dilation=attributes["dilation"],
+            batch,
+            channels,
+            size,
+            out_channels,
+            kernel,
+            dtype,
+            stride=attributes["stride"],
+            padding=[low for low, _ in attributes["padding"]],
+            dilation=attributes["dilation"],
             gradients=("ConvInputGrad" in kinds, "ConvWeightGrad" in kinds),
         )
     if kind == "Attention" and all(len(d) == 4 for d in dims[:3]):
@@ -206,7 +223,15 @@ def _op(op, gradients):
         if dims[2][3] != q[3]:
             return None
         return Attention(
-            q[0], q[rows], k[rows], q[heads], k[heads], q[3], dtype, is_causal=attributes["is_causal"], has_mask=attributes["mask"],
+            q[0],
+            q[rows],
+            k[rows],
+            q[heads],
+            k[heads],
+            q[3],
+            dtype,
+            is_causal=attributes["is_causal"],
+            has_mask=attributes["mask"],
             has_gradient=any(k == "AttentionBackward" for k, _ in gradients),
         )
     return None
@@ -284,7 +309,10 @@ class Advisor:
             changed = op.with_head_dim(head_dim) if head_dim > op.head_dim else None
             if changed is not None:
                 yield from self._compared(
-                    group, changed, "heads", f"attention, {_times(group)}: {_count(op.heads, 'head', 'heads')} of {op.head_dim}",
+                    group,
+                    changed,
+                    "heads",
+                    f"attention, {_times(group)}: {_count(op.heads, 'head', 'heads')} of {op.head_dim}",
                     f"{_count(changed.heads, 'head', 'heads')} of {head_dim}",
                 )
 
@@ -299,11 +327,15 @@ class Advisor:
         if (k, n) != (op.k, op.n):
             yield from self._compared(group, op.with_sizes(k=k, n=n), "widths", what, _resized(op, k, n))
         # A vocabulary is as large as it is; a width may be rounded down.
-        down_k, down_n = (size - size % LANES if size > LANES and size % LANES <= size // 50 else size for size in (op.k, op.n))
+        down_k, down_n = (
+            size - size % LANES if size > LANES and size % LANES <= size // 50 else size for size in (op.k, op.n)
+        )
         if group.is_vocabulary:
             down_n = op.n
         if (down_k, down_n) != (op.k, op.n):
-            yield from self._compared(group, op.with_sizes(k=down_k, n=down_n), "widths", what, _resized(op, down_k, down_n))
+            yield from self._compared(
+                group, op.with_sizes(k=down_k, n=down_n), "widths", what, _resized(op, down_k, down_n)
+            )
 
     def rows(self, group):
         """Products of so few rows that they do not use the matrix unit, or read the weight for little work."""
@@ -311,8 +343,13 @@ class Advisor:
         if not isinstance(op, Product) or op.rows >= SUBLANES or min(op.k, op.n) < LANES:
             return
         yield from self._compared(
-            group, op.with_sizes(rows=SUBLANES), "rows", f"product, {_times(group)}: {op.rows} x {op.k} x {op.n}",
-            f"{SUBLANES} rows at once, such as a batch of {SUBLANES}", note="The gain is for each row", work=op.rows / SUBLANES,
+            group,
+            op.with_sizes(rows=SUBLANES),
+            "rows",
+            f"product, {_times(group)}: {op.rows} x {op.k} x {op.n}",
+            f"{SUBLANES} rows at once, such as a batch of {SUBLANES}",
+            note="The gain is for each row",
+            work=op.rows / SUBLANES,
         )
 
     def channels(self, group):
@@ -335,11 +372,20 @@ class Advisor:
             growth = changed.operations() / op.operations()
             # A network of many more channels is another one: its gain is that of fewer such layers.
             is_same = growth <= 1.7
-            found += [(is_same, a) for a in self._compared(
-                group, changed, "channels", what, f"{channels} to {out_channels} channels",
-                note="" if is_same else f"{growth:.3g} times the operations; the gain is for the same number of them",
-                work=1.0 if is_same else 1 / growth,
-            )]
+            found += [
+                (is_same, a)
+                for a in self._compared(
+                    group,
+                    changed,
+                    "channels",
+                    what,
+                    f"{channels} to {out_channels} channels",
+                    note=""
+                    if is_same
+                    else f"{growth:.3g} times the operations; the gain is for the same number of them",
+                    work=1.0 if is_same else 1 / growth,
+                )
+            ]
         # The best is enough, and best is what keeps the network as it is.
         found.sort(key=lambda pair: (pair[0] and pair[1].share >= LEAST_SHARE, pair[1].share), reverse=True)
         yield from (advice for _, advice in (found if self.shows_all else found[:1]))
@@ -352,7 +398,12 @@ class Advisor:
         places = collections.Counter()
         for program in self.step.different:
             for op in program.recorded["ops"]:
-                if op["kind"] in _PRODUCTS and not op["is_backward"] and op["inputs"][0]["dtype"] == "float32" and op["place"]:
+                if (
+                    op["kind"] in _PRODUCTS
+                    and not op["is_backward"]
+                    and op["inputs"][0]["dtype"] == "float32"
+                    and op["place"]
+                ):
                     places[_place(op)] += math.prod(op["outputs"][0]["dims"])
         if not places:
             return
@@ -361,7 +412,10 @@ class Advisor:
             if _PASSES[precision] < passes:
                 step = self._again(Change(precision=precision))
                 yield from self._whole_step(
-                    step, "float32", where, f"float32 products run in {passes} passes of bfloat16",
+                    step,
+                    "float32",
+                    where,
+                    f"float32 products run in {passes} passes of bfloat16",
                     f'torch.set_float32_matmul_precision("{precision}"), {_count(_PASSES[precision], "pass", "passes")}',
                 )
 
@@ -380,8 +434,11 @@ class Advisor:
         if programs[0] != programs[1]:
             numbers = (self.step.seconds, step.seconds, "s", 1 - step.seconds / self.step.seconds)
         yield Advice(
-            "reads", list(dict.fromkeys(lines)), f"{reads} by the host a step, where the device waits",
-            "Read every 100 steps, or after the loop", *numbers,
+            "reads",
+            list(dict.fromkeys(lines)),
+            f"{reads} by the host a step, where the device waits",
+            "Read every 100 steps, or after the loop",
+            *numbers,
             note=f"Programs a step: {programs[0]} -> {programs[1]}. The compiler cannot tell how long the device waits",
         )
 
@@ -393,8 +450,11 @@ class Advisor:
             return
         step = self._again(Change(drops_gradients=True))
         yield from self._whole_step(
-            step, "gradients", first.step_lines[:1] + first.zero_grad_lines[:1],
-            f"{_bytes(first.gradient_bytes)} of gradients are results of the program", "zero_grad() right after step()",
+            step,
+            "gradients",
+            first.step_lines[:1] + first.zero_grad_lines[:1],
+            f"{_bytes(first.gradient_bytes)} of gradients are results of the program",
+            "zero_grad() right after step()",
         )
 
     def _again(self, change):
@@ -407,7 +467,11 @@ class Advisor:
             return
         share = 1 - step.seconds / self.step.seconds if self.step.seconds else 0.0
         memory_share = 1 - step.total_bytes / self.step.total_bytes
-        note = f"HBM {_bytes(self.step.total_bytes)} -> {_bytes(step.total_bytes)}" if abs(memory_share) >= LEAST_SHARE else ""
+        note = (
+            f"HBM {_bytes(self.step.total_bytes)} -> {_bytes(step.total_bytes)}"
+            if abs(memory_share) >= LEAST_SHARE
+            else ""
+        )
         if max(share, memory_share) > 0 or self.shows_all:
             yield Advice(rule, places, what, change, self.step.seconds, step.seconds, "s", share, memory_share, note)
 
@@ -416,10 +480,16 @@ class Advisor:
         inputs = [(dtype, dims) for dtype, dims in self.step.planned.inputs if dims]
         sizes = sorted({dims[0] for _, dims in inputs})
         if len(sizes) != 1:
-            why = f"have the first dimensions {', '.join(map(str, sizes))}" if sizes else "are not copied to the device in it"
+            why = (
+                f"have the first dimensions {', '.join(map(str, sizes))}"
+                if sizes
+                else "are not copied to the device in it"
+            )
             if sizes or self.shows_all:
                 share = 100 * self.step.total_bytes / self.step.memory_bytes
-                yield Advice("batch", [], f"a step takes {share:.0f} % of HBM", f"Other batches were not tried: its inputs {why}")
+                yield Advice(
+                    "batch", [], f"a step takes {share:.0f} % of HBM", f"Other batches were not tried: its inputs {why}"
+                )
             return
         (batch,) = sizes
         search = _Search(self, batch, inputs)
@@ -513,7 +583,11 @@ class _Search:
         )
         if len(self.known) == 1:
             yield Advice(
-                "batch", [], what, f"Other sizes were not tried: {self.failure}", note="The inputs of a step were given more or fewer rows",
+                "batch",
+                [],
+                what,
+                f"Other sizes were not tried: {self.failure}",
+                note="The inputs of a step were given more or fewer rows",
             )
             return
         if low == 0:
@@ -521,7 +595,9 @@ class _Search:
             return
         found = self.known[low]
         if high is None:
-            best = f"One of {low} fits, and no larger one was tried" + (f", since {self.failure}" if self.failure else "")
+            best = f"One of {low} fits, and no larger one was tried" + (
+                f", since {self.failure}" if self.failure else ""
+            )
         elif high == low + 1:
             best = f"The largest that fits is {low}"
         else:
@@ -529,7 +605,13 @@ class _Search:
         note = f"{_bytes(found.total_bytes)} of {_bytes(found.memory_bytes)}, found by compiling {compiled} with inputs of more or fewer rows"
         if first.fits():
             yield Advice(
-                "batch", [], what, f"{best}, time of a row", first.seconds / batch, found.seconds / low, "s",
+                "batch",
+                [],
+                what,
+                f"{best}, time of a row",
+                first.seconds / batch,
+                found.seconds / low,
+                "s",
                 note=f"{note}. A step takes {_seconds(found.seconds)}",
             )
         else:

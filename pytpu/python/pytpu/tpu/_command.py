@@ -10,10 +10,14 @@ def parser(name, description):
         prog=f"python -m pytpu.{name}", description=description, epilog="What follows -- are arguments of the script."
     )
     made.add_argument("script", help="the script; - for the standard input")
-    made.add_argument("--steps", type=int, default=3, help="steps of the optimiser after which the script is ended (default: 3)")
+    made.add_argument(
+        "--steps", type=int, default=3, help="steps of the optimiser after which the script is ended (default: 3)"
+    )
     made.add_argument("--json", metavar="FILE", help="write the report there as JSON")
     made.add_argument("--hbm", type=float, metavar="GB", help="device memory to reckon with, in 10^9 bytes")
-    made.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the compiler; may be repeated")
+    made.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the compiler; may be repeated"
+    )
     return made
 
 

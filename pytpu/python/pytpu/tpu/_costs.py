@@ -96,7 +96,14 @@ class Product(_Op):
     """
 
     def __init__(self, rows, k, n, dtype, *, is_linear=True, gradients=(False, False)):
-        self.rows, self.k, self.n, self.dtype, self.is_linear, self.gradients = rows, k, n, dtype, is_linear, tuple(gradients)
+        self.rows, self.k, self.n, self.dtype, self.is_linear, self.gradients = (
+            rows,
+            k,
+            n,
+            dtype,
+            is_linear,
+            tuple(gradients),
+        )
         self.key = (rows, k, n, dtype, is_linear, self.gradients)
 
     def with_sizes(self, rows=None, k=None, n=None):
@@ -126,10 +133,31 @@ class Attention(_Op):
     Operands are stored as layers make them: ``(batch, rows, heads, head_dim)``.
     """
 
-    def __init__(self, batch, rows, columns, heads, kv_heads, head_dim, dtype, *, is_causal=False, has_mask=False, has_gradient=False):
+    def __init__(
+        self,
+        batch,
+        rows,
+        columns,
+        heads,
+        kv_heads,
+        head_dim,
+        dtype,
+        *,
+        is_causal=False,
+        has_mask=False,
+        has_gradient=False,
+    ):
         self.key = (batch, rows, columns, heads, kv_heads, head_dim, dtype, is_causal, has_mask, has_gradient)
         (
-            self.batch, self.rows, self.columns, self.heads, self.kv_heads, self.head_dim, self.dtype, self.is_causal, self.has_mask,
+            self.batch,
+            self.rows,
+            self.columns,
+            self.heads,
+            self.kv_heads,
+            self.head_dim,
+            self.dtype,
+            self.is_causal,
+            self.has_mask,
             self.has_gradient,
         ) = self.key
 
@@ -139,8 +167,16 @@ class Attention(_Op):
         if width % head_dim or kv_width % head_dim:
             return None
         return Attention(
-            self.batch, self.rows, self.columns, width // head_dim, kv_width // head_dim, head_dim, self.dtype,
-            is_causal=self.is_causal, has_mask=self.has_mask, has_gradient=self.has_gradient,
+            self.batch,
+            self.rows,
+            self.columns,
+            width // head_dim,
+            kv_width // head_dim,
+            head_dim,
+            self.dtype,
+            is_causal=self.is_causal,
+            has_mask=self.has_mask,
+            has_gradient=self.has_gradient,
         )
 
     def operands(self):
@@ -168,21 +204,47 @@ class Convolution(_Op):
     Inputs lie as the compiler lays out activations of a network, channels last; the kernel as layers have it.
     """
 
-    def __init__(self, batch, channels, size, out_channels, kernel, dtype, *, stride, padding, dilation, gradients=(False, False)):
+    def __init__(
+        self, batch, channels, size, out_channels, kernel, dtype, *, stride, padding, dilation, gradients=(False, False)
+    ):
         self.key = (
-            batch, channels, tuple(size), out_channels, tuple(kernel), dtype, tuple(stride), tuple(padding), tuple(dilation),
+            batch,
+            channels,
+            tuple(size),
+            out_channels,
+            tuple(kernel),
+            dtype,
+            tuple(stride),
+            tuple(padding),
+            tuple(dilation),
             tuple(gradients),
         )
         (
-            self.batch, self.channels, self.size, self.out_channels, self.kernel, self.dtype, self.stride, self.padding, self.dilation,
+            self.batch,
+            self.channels,
+            self.size,
+            self.out_channels,
+            self.kernel,
+            self.dtype,
+            self.stride,
+            self.padding,
+            self.dilation,
             self.gradients,
         ) = self.key
 
     def with_channels(self, channels, out_channels):
         """Return the same convolution of other channels."""
         return Convolution(
-            self.batch, channels, self.size, out_channels, self.kernel, self.dtype, stride=self.stride, padding=self.padding,
-            dilation=self.dilation, gradients=self.gradients,
+            self.batch,
+            channels,
+            self.size,
+            out_channels,
+            self.kernel,
+            self.dtype,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            gradients=self.gradients,
         )
 
     def operations(self):
@@ -198,7 +260,11 @@ class Convolution(_Op):
     def operands(self):
         x = _empty((self.batch, *self.size, self.channels), self.dtype, self.gradients[0])
         w = _empty((self.out_channels, self.channels, *self.kernel), self.dtype, self.gradients[1])
-        return [x, w, _empty((self.batch, *self._results(), self.out_channels), self.dtype)] if any(self.gradients) else [x, w]
+        return (
+            [x, w, _empty((self.batch, *self._results(), self.out_channels), self.dtype)]
+            if any(self.gradients)
+            else [x, w]
+        )
 
     def forward(self, x, w):
         import pytpu as torch

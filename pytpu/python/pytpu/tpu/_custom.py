@@ -23,7 +23,9 @@ def check_name(name):
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"Expected `name` to be of the form `namespace::name`, got {name!r}")
     if name.partition("::")[0] in ("aten", "prim"):
-        raise ValueError(f"{name}: operators of {name.partition('::')[0]} are those of the op table: others cannot take their place")
+        raise ValueError(
+            f"{name}: operators of {name.partition('::')[0]} are those of the op table: others cannot take their place"
+        )
 
 
 def place_of(fn):
@@ -106,7 +108,9 @@ class CustomOp(_C._CustomCall):
         device = "tpu" if "tpu" in devices else devices.pop()
         platform = "cpu" if device == "cpu" else _C._custom_platform() if device == "tpu" else None
         if device not in ("cpu", "tpu", "meta"):
-            raise NotImplementedError(f"Could not run '{self._name}' with arguments from the '{device.upper()}' backend.")
+            raise NotImplementedError(
+                f"Could not run '{self._name}' with arguments from the '{device.upper()}' backend."
+            )
         if platform == "cpu" and needs_grad and self._backward is None and self._cpu_has_gradient:
             return self._cpu
         served = self._serve(args, kwargs, tensors, platform, needs_grad)
@@ -153,7 +157,8 @@ class CustomOp(_C._CustomCall):
                 if backward_of is None:
                     raise RuntimeError(
                         f"Trying to backward through {name.replace('::', '.')}.default but no autograd formula was registered. "
-                        "Please use register_autograd to add one." + (f"\nnote: JAX does not differentiate the function: {why}" if why else "")
+                        "Please use register_autograd to add one."
+                        + (f"\nnote: JAX does not differentiate the function: {why}" if why else "")
                     )
                 grads = pytree.tree_unflatten(list(grads), made[0])
                 found = backward_of(ctx, *grads) if isinstance(grads, tuple) else backward_of(ctx, grads)
@@ -206,7 +211,9 @@ class BodyOp(CustomOp):
         many = found if isinstance(found, (tuple, list)) else (found,)
         for y in many:
             if not isinstance(y, torch.Tensor):
-                raise TypeError(f"{self._name}: expected `infer` to return tensors on device meta, but got {type(y).__name__}")
+                raise TypeError(
+                    f"{self._name}: expected `infer` to return tensors on device meta, but got {type(y).__name__}"
+                )
         return found
 
     def _module(self, args, kwargs, metas, found):
@@ -228,7 +235,9 @@ class BodyOp(CustomOp):
         if found is not None:
             wanted = [(tuple(y.shape), y.dtype) for y in (found if isinstance(found, (tuple, list)) else (found,))]
             if wanted != kernel.results:
-                raise RuntimeError(f"{self._name}: `infer` says {_shown(wanted)}, but the module returns {_shown(kernel.results)}")
+                raise RuntimeError(
+                    f"{self._name}: `infer` says {_shown(wanted)}, but the module returns {_shown(kernel.results)}"
+                )
             many = isinstance(found, (tuple, list))
         form = ("list" if isinstance(found, list) else "tuple") if many else "one"
         return kernel, list(range(len(tensors))), form, []

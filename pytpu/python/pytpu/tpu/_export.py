@@ -74,9 +74,13 @@ class Exported:
         structure = _structure([args, kwargs], tensors)
         given = [_described(t) for t in tensors]
         if given != self._manifest["inputs"]:
-            raise RuntimeError(f"the exported program takes {_shown(self._manifest['inputs'])}, but got {_shown(given)}")
+            raise RuntimeError(
+                f"the exported program takes {_shown(self._manifest['inputs'])}, but got {_shown(given)}"
+            )
         if structure != self._manifest["call"]:
-            raise RuntimeError("the exported program was made for a call with other arguments that are no tensors, or in another order")
+            raise RuntimeError(
+                "the exported program was made for a call with other arguments that are no tensors, or in another order"
+            )
         device = tensors[0].device if tensors else torch.device("tpu")
         if device not in self._on_device:
             self._on_device[device] = {name: t.to(device) for name, t in self.constants.items()}
@@ -162,8 +166,13 @@ def export(fn, /, *args, **kwargs):
             argument = f"constant{len(constants) - 1}"
         names.append(argument)
     manifest = {
-        "format": _FORMAT, "call": call, "inputs": [_described(t) for t in given], "results": results,
-        "outputs": [_described(t) for t in found], "arguments": names, "places": places,
+        "format": _FORMAT,
+        "call": call,
+        "inputs": [_described(t) for t in given],
+        "results": results,
+        "outputs": [_described(t) for t in found],
+        "arguments": names,
+        "places": places,
     }
     return Exported(manifest, text, constants)
 

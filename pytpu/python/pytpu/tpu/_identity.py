@@ -52,7 +52,17 @@ def of_call(name, fn, mapped, args, kwargs, tensors, platform, donated, grad):
         call = _artefact.call(args, kwargs)
         _check_statics(call)
         source = f"{fn} {_of_file(fn.partition(':')[0], {})}" if isinstance(fn, str) else _of(fn, {})
-        parts = [*_environment(), name, source, repr(mapped), repr(call), repr(described), platform, repr(donated), repr(grad)]
+        parts = [
+            *_environment(),
+            name,
+            source,
+            repr(mapped),
+            repr(call),
+            repr(described),
+            platform,
+            repr(donated),
+            repr(grad),
+        ]
     except (_Unknown, OSError, SyntaxError, RecursionError):
         return None
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -61,7 +71,11 @@ def of_call(name, fn, mapped, args, kwargs, tensors, platform, donated, grad):
 def _check_statics(value):
     """Refuse static arguments that their text does not decide, such as an object with its address."""
     if isinstance(value, list):
-        if len(value) == 3 and value[0] == "static" and value[1] not in ("int", "float", "bool", "str", "NoneType", "dtype", "complex"):
+        if (
+            len(value) == 3
+            and value[0] == "static"
+            and value[1] not in ("int", "float", "bool", "str", "NoneType", "dtype", "complex")
+        ):
             raise _Unknown
         for v in value:
             _check_statics(v)
@@ -104,7 +118,11 @@ def _of(x, seen):
         # What JAX makes of a function: `jax.jit`, `jax.custom_vjp`.
         parts = [getattr(x, name, None) for name in ("fwd", "bwd", "jvp", "nondiff_argnums")]
         return f"{type(x).__qualname__} {_of([wrapped, *parts], seen)}"
-    if type(x).__module__ in ("numpy.dtypes", "ml_dtypes") or type(x).__module__ == "numpy" and getattr(x, "shape", None) == ():
+    if (
+        type(x).__module__ in ("numpy.dtypes", "ml_dtypes")
+        or type(x).__module__ == "numpy"
+        and getattr(x, "shape", None) == ()
+    ):
         # A dtype or a number.
         return f"{type(x).__qualname__} {x!r}"
     raise _Unknown

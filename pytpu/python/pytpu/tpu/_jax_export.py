@@ -17,7 +17,20 @@ from pytpu import _C
 from ._custom import filled, on_meta
 
 # Dtypes of values that a kernel may leave to its gradient.
-_DTYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
+_DTYPES = {
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+}
 
 
 def _stay_on_cpu():
@@ -91,7 +104,9 @@ def _spec(value, leaves):
     try:
         leaves.append(jnp.asarray(value))
     except TypeError:
-        raise TypeError(f"results must be arrays in tuples, lists and dicts, but got a {type(value).__name__}") from None
+        raise TypeError(
+            f"results must be arrays in tuples, lists and dicts, but got a {type(value).__name__}"
+        ) from None
     return len(leaves) - 1
 
 
@@ -185,9 +200,7 @@ def _merged(arrays, at, parts):
 def _cotangents(outs, given):
     """Return a cotangent for each result: of numbers, those given."""
     rest = iter(given)
-    return tuple(
-        _conjugated(next(rest)) if _is_inexact(y) else np.zeros(y.shape, jax.dtypes.float0) for y in outs
-    )
+    return tuple(_conjugated(next(rest)) if _is_inexact(y) else np.zeros(y.shape, jax.dtypes.float0) for y in outs)
 
 
 def _results(count, at):
@@ -217,7 +230,12 @@ def _with_residuals(flat, avals, platform):
                     residuals.append(leaf)
                 sources.append(("output", outputs[id(leaf)]))
         everything = (*outs, *residuals)
-        traced.update(sources=sources, tree=tree, visible=len(outs), outs=[jax.ShapeDtypeStruct(y.shape, y.dtype) for y in everything])
+        traced.update(
+            sources=sources,
+            tree=tree,
+            visible=len(outs),
+            outs=[jax.ShapeDtypeStruct(y.shape, y.dtype) for y in everything],
+        )
         return everything
 
     text = _text(forward, avals, platform)

@@ -83,7 +83,9 @@ class plan:
         if topology is None and len(targets) == 1:
             (topology,) = targets
         if topology not in targets:
-            raise ValueError(f"torch.tpu.plan.save: topology: expected one of {', '.join(targets)}, but got {topology!r}")
+            raise ValueError(
+                f"torch.tpu.plan.save: topology: expected one of {', '.join(targets)}, but got {topology!r}"
+            )
         programs = [(p.stablehlo, p._options) for p in self.programs]
         if not programs:
             raise RuntimeError("torch.tpu.plan.save: the plan has no programs")

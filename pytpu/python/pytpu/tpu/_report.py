@@ -121,7 +121,8 @@ class PlannedStep:
         self.total_bytes = dict(zip(topologies, fields["total_bytes"]))
         self.resident_bytes = dict(zip(topologies, fields["resident_bytes"]))
         self.seconds = {
-            t: sum(programs[i].reports[t].seconds for i in self.programs if t in programs[i].reports) for t in topologies
+            t: sum(programs[i].reports[t].seconds for i in self.programs if t in programs[i].reports)
+            for t in topologies
         }
 
     def __repr__(self):
@@ -139,7 +140,8 @@ class PlanReport:
         self.topologies = fields["topologies"]
         self.memory_bytes = dict(zip(self.topologies, fields["memory_bytes"]))
         self.programs = [
-            PlannedProgram(p, text, ops, self.topologies, targets) for p, text, ops in zip(fields["programs"], texts, recorded)
+            PlannedProgram(p, text, ops, self.topologies, targets)
+            for p, text, ops in zip(fields["programs"], texts, recorded)
         ]
         self.steps = [PlannedStep(s, self.topologies, self.programs) for s in fields["steps"]]
         self._fields = fields
@@ -162,21 +164,50 @@ class PlanReport:
         lines = []
         for topology in self.topologies:
             kinds = [p.reports[topology].device_kind for p in self.programs if topology in p.reports]
-            lines.append(f"{topology}{f' ({kinds[0]})' if kinds else ''}, {_bytes(self.memory_bytes[topology])} a device")
+            lines.append(
+                f"{topology}{f' ({kinds[0]})' if kinds else ''}, {_bytes(self.memory_bytes[topology])} a device"
+            )
             rows = [
-                ("program", "ops", "launches", "time", "cycles", "of peak", "FLOP", "accessed", "arguments", "results", "aliased", "temporary",
-                 "code", "compiled in")
+                (
+                    "program",
+                    "ops",
+                    "launches",
+                    "time",
+                    "cycles",
+                    "of peak",
+                    "FLOP",
+                    "accessed",
+                    "arguments",
+                    "results",
+                    "aliased",
+                    "temporary",
+                    "code",
+                    "compiled in",
+                )
             ]
             for i, p in enumerate(self.programs):
                 if topology in p.errors:
                     rows.append((str(i), str(p.ops), str(p.launches), "refused"))
                     continue
                 r = p.reports[topology]
-                rows.append((
-                    str(i), str(p.ops), str(p.launches), _seconds(r.seconds), _amount(r.cycles, "").strip(), f"{100 * r.peak_share:.3g} %",
-                    _amount(r.flops, "").strip(), _bytes(r.bytes_accessed), _bytes(r.argument_bytes), _bytes(r.output_bytes),
-                    _bytes(r.alias_bytes), _bytes(r.temp_bytes), _bytes(r.code_bytes), f"{r.compile_seconds:.3g} s",
-                ))
+                rows.append(
+                    (
+                        str(i),
+                        str(p.ops),
+                        str(p.launches),
+                        _seconds(r.seconds),
+                        _amount(r.cycles, "").strip(),
+                        f"{100 * r.peak_share:.3g} %",
+                        _amount(r.flops, "").strip(),
+                        _bytes(r.bytes_accessed),
+                        _bytes(r.argument_bytes),
+                        _bytes(r.output_bytes),
+                        _bytes(r.alias_bytes),
+                        _bytes(r.temp_bytes),
+                        _bytes(r.code_bytes),
+                        f"{r.compile_seconds:.3g} s",
+                    )
+                )
             widths = [max(len(row[k]) for row in rows if k < len(row)) for k in range(len(rows[0]))]
             lines += ["  " + "  ".join(c.rjust(w) for c, w in zip(row, widths)).rstrip() for row in rows]
             for first, last in self._runs_of_steps():
@@ -184,7 +215,8 @@ class PlanReport:
                 total, memory = step.total_bytes[topology], self.memory_bytes[topology]
                 which = f"step {first}" if first == last else f"steps {first} to {last}"
                 parts = [
-                    f"{which}: {_program_names(step.programs)}", f"{_seconds(step.seconds[topology])} estimated",
+                    f"{which}: {_program_names(step.programs)}",
+                    f"{_seconds(step.seconds[topology])} estimated",
                     f"{_bytes(total)} of {_bytes(memory)}" + ("" if total <= memory else ", which does not fit"),
                 ]
                 if step.uploads:
@@ -193,7 +225,10 @@ class PlanReport:
                     parts.append(f"{step.reads} reads by the host{_lines(step.read_lines)}")
                 lines.append("  " + ", ".join(parts))
                 if total > memory:
-                    lines += [f"    the largest values of program {i}: {self.programs[i].largest}" for i in dict.fromkeys(step.programs)]
+                    lines += [
+                        f"    the largest values of program {i}: {self.programs[i].largest}"
+                        for i in dict.fromkeys(step.programs)
+                    ]
             for i, p in enumerate(self.programs[1:], 1):
                 lines.append(f"  program {i} is new: {p.why}")
             uncosted = {}
@@ -201,7 +236,9 @@ class PlanReport:
                 for name, n in p.reports[topology].uncosted if topology in p.reports else ():
                     uncosted[name] = uncosted.get(name, 0) + n
             if uncosted:
-                lines.append("  without an estimate: " + ", ".join(f"{name} ({n})" for name, n in sorted(uncosted.items())))
+                lines.append(
+                    "  without an estimate: " + ", ".join(f"{name} ({n})" for name, n in sorted(uncosted.items()))
+                )
             for i, p in enumerate(self.programs):
                 if topology in p.errors:
                     lines.append(f"  program {i}: {p.errors[topology]}")
@@ -219,11 +256,17 @@ class PlanReport:
                 continue
             seconds = step.seconds[topology]
             share = sum(r.peak_share * r.seconds for r in found) / seconds if seconds else 0
-            rows.append((
-                topology, _seconds(seconds), _amount(sum(r.cycles for r in found), "").strip(), f"{100 * share:.3g} %",
-                _bytes(step.total_bytes[topology]), _bytes(self.memory_bytes[topology]),
-                f"{sum(self.programs[i].reports[topology].compile_seconds for i in set(step.programs)):.3g} s",
-            ))
+            rows.append(
+                (
+                    topology,
+                    _seconds(seconds),
+                    _amount(sum(r.cycles for r in found), "").strip(),
+                    f"{100 * share:.3g} %",
+                    _bytes(step.total_bytes[topology]),
+                    _bytes(self.memory_bytes[topology]),
+                    f"{sum(self.programs[i].reports[topology].compile_seconds for i in set(step.programs)):.3g} s",
+                )
+            )
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
@@ -286,7 +329,11 @@ def _bars(r):
             f"<tr><td>{html.escape(name)}</td><td class='n'>{count}</td><td class='n'>{cycles:,.0f}</td>"
             f"<td class='n'>{100 * share:.1f} %</td><td><span class='bar' style='width:{400 * share:.1f}px'></span></td></tr>"
         )
-    return "<table><tr><th>instructions</th><th>count</th><th>cycles</th><th>share</th><th></th></tr>" + "".join(rows) + "</table>"
+    return (
+        "<table><tr><th>instructions</th><th>count</th><th>cycles</th><th>share</th><th></th></tr>"
+        + "".join(rows)
+        + "</table>"
+    )
 
 
 def _timeline(r):

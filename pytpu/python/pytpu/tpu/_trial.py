@@ -83,7 +83,11 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
     with tempfile.TemporaryDirectory(prefix="torchtpu-") as folder:
         file = pathlib.Path(folder, "trial.json")
         asked = {
-            "script": script, "arguments": arguments, "machine": machine, "steps": steps, "change": dataclasses.asdict(change),
+            "script": script,
+            "arguments": arguments,
+            "machine": machine,
+            "steps": steps,
+            "change": dataclasses.asdict(change),
             "is_quiet": is_quiet,
         }
         file.write_text(json.dumps(asked))
@@ -181,10 +185,19 @@ class _Watch:
 
             def __torch_function__(self, func, types, args=(), kwargs=None):
                 y = func(*args, **(kwargs or {}))
-                if modules or getattr(func, "__name__", "") not in ("to", "tpu", "cuda", "tensor", "as_tensor", "asarray"):
+                if modules or getattr(func, "__name__", "") not in (
+                    "to",
+                    "tpu",
+                    "cuda",
+                    "tensor",
+                    "as_tensor",
+                    "asarray",
+                ):
                     return y
                 x = args[0] if args else None
-                is_copy = isinstance(y, torch.Tensor) and y.device.type == "tpu" and not isinstance(x, torch.nn.Parameter)
+                is_copy = (
+                    isinstance(y, torch.Tensor) and y.device.type == "tpu" and not isinstance(x, torch.nn.Parameter)
+                )
                 if is_copy and isinstance(x, torch.Tensor) and (x.device.type == "tpu" or x.requires_grad):
                     return y
                 if is_copy and (str(y.dtype).removeprefix("torch."), tuple(y.shape)) in inputs:
@@ -242,8 +255,13 @@ def _main(path):
             traceback.print_exc()
     given = _C._plan_end(ended or code != 0)
     found = {
-        "given": given, "code": code, "error": error, "gradient_bytes": watch.gradient_bytes, "step_lines": watch.step_lines,
-        "zero_grad_lines": watch.zero_grad_lines, "precision_lines": watch.precision_lines,
+        "given": given,
+        "code": code,
+        "error": error,
+        "gradient_bytes": watch.gradient_bytes,
+        "step_lines": watch.step_lines,
+        "zero_grad_lines": watch.zero_grad_lines,
+        "precision_lines": watch.precision_lines,
         "precision": torch.get_float32_matmul_precision(),
     }
     file.write_text(json.dumps(found))

@@ -109,11 +109,18 @@ class AdamW(Optimizer):
         maximize=False, foreach=False, capturable=True, differentiable=False, fused=False, grad_scale=None, found_inf=None,
     ):  # fmt: skip
         if amsgrad or found_inf is not None:
-            raise NotImplementedError("torch.tpu.optimizers.AdamW: amsgrad and found_inf are not supported; torch.optim.AdamW has them")
+            raise NotImplementedError(
+                "torch.tpu.optimizers.AdamW: amsgrad and found_inf are not supported; torch.optim.AdamW has them"
+            )
         super().__init__(lr, weight_decay)
         self._beta1, self._beta2, self._eps, self._use_bfloat16_moments = beta1, beta2, eps, use_bfloat16_moments
         self._amsgrad, self._maximize, self._foreach, self._capturable = amsgrad, maximize, foreach, capturable
-        self._differentiable, self._fused, self._grad_scale, self._found_inf = differentiable, fused, grad_scale, found_inf
+        self._differentiable, self._fused, self._grad_scale, self._found_inf = (
+            differentiable,
+            fused,
+            grad_scale,
+            found_inf,
+        )
 
     def init_param_group(self, params):
         """Return the group of the parameters with averages of zero."""
@@ -166,7 +173,15 @@ class Sgd(Optimizer):
     _HYPERPARAMETERS = ("lr", "weight_decay", "momentum", "dampening", "nesterov", "maximize", "foreach", "fused")
 
     def __init__(
-        self, lr=1e-3, momentum=0.0, dampening=0.0, weight_decay=0.0, nesterov=False, maximize=False, foreach=False, fused=True
+        self,
+        lr=1e-3,
+        momentum=0.0,
+        dampening=0.0,
+        weight_decay=0.0,
+        nesterov=False,
+        maximize=False,
+        foreach=False,
+        fused=True,
     ):
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")

@@ -22,7 +22,12 @@ class _FormOp(CustomOp):
         if "backward" in export:
             gradient = _C._CustomKernel(self._name, export["backward"], self._place)
             kernel = kernel.with_gradient(
-                export["text"], self._place, export["visible"], gradient, [tuple(i) for i in export["inputs"]], export["results"]
+                export["text"],
+                self._place,
+                export["visible"],
+                gradient,
+                [tuple(i) for i in export["inputs"]],
+                export["results"],
             )
         return kernel, list(range(count)), _form(export["form"]), donated
 
@@ -121,7 +126,9 @@ class JaxOp(_FormOp):
         if key in self._maps:
             return self._maps[key]
         name = f"{self._name}_vmap"
-        made = self._maps[key] = JaxOp(name, self._fn, self._donate_argnums, self._grad, True, "interpret" if callable(self._mode) else self._mode)
+        made = self._maps[key] = JaxOp(
+            name, self._fn, self._donate_argnums, self._grad, True, "interpret" if callable(self._mode) else self._mode
+        )
         made._mapped = (*self._mapped, (in_dims, out_dims))
         return made
 
@@ -163,7 +170,9 @@ class JaxOp(_FormOp):
                     raise
                 # The function may work all the same: JAX differentiates no Pallas kernel, unless told how.
                 try:
-                    export = _jax_export.exported(fn, args, kwargs, metas, platform, donated, chip=chip) | {"why": str(error)}
+                    export = _jax_export.exported(fn, args, kwargs, metas, platform, donated, chip=chip) | {
+                        "why": str(error)
+                    }
                 except Exception:
                     raise error from None
             # JAX may know parts of the function from an earlier export, and not run them again.
@@ -194,7 +203,9 @@ class JaxOp(_FormOp):
         on_cpu = _jax_export.OnCpu(self._function(), args, kwargs, tensors)
 
         def run(*args, **kwargs):
-            found, spec = on_cpu([t for t in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)])
+            found, spec = on_cpu(
+                [t for t in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+            )
             return _given(_form(spec), found)
 
         return run
@@ -211,9 +222,19 @@ class JaxOp(_FormOp):
         for platform in ("tpu", "cpu"):
             exports[platform] = {"plain": self._exported(marked_args, marked_kwargs, tensors, platform, [], None)}
             if self._grad is not None:
-                exports[platform]["grad"] = self._exported(marked_args, marked_kwargs, tensors, platform, [], self._grad)
+                exports[platform]["grad"] = self._exported(
+                    marked_args, marked_kwargs, tensors, platform, [], self._grad
+                )
         described = [[list(t.shape), str(t.dtype).removeprefix("torch.")] for t in tensors]
-        _artefact.save(file, {"name": self._name, "args": described, "call": _artefact.call(marked_args, marked_kwargs), "exports": exports})
+        _artefact.save(
+            file,
+            {
+                "name": self._name,
+                "args": described,
+                "call": _artefact.call(marked_args, marked_kwargs),
+                "exports": exports,
+            },
+        )
 
 
 def _given(form, tensors):
@@ -276,7 +297,9 @@ def jax_op(
             _check_annotations(fn)
             unknown = set(names) - set(inspect.signature(fn).parameters)
             if unknown:
-                raise ValueError(f"{name}: static_argnames names {sorted(unknown)}, which are no parameters of the function")
+                raise ValueError(
+                    f"{name}: static_argnames names {sorted(unknown)}, which are no parameters of the function"
+                )
         return JaxOp(name, fn, donate_argnums, grad, vmap, cpu)
 
     return make if fn is None else make(fn)
@@ -306,7 +329,9 @@ def custom_jax_kernel(
             output_partition_specs=output_partition_specs, static_argnames=static_argnames,
         )  # fmt: skip
     if mesh is not None or input_partition_specs is not None or output_partition_specs is not None:
-        raise NotImplementedError("custom_jax_kernel: meshes and partition specs are not supported: programs run on one device")
+        raise NotImplementedError(
+            "custom_jax_kernel: meshes and partition specs are not supported: programs run on one device"
+        )
     if name is None:
         fn = jax_fn
         while isinstance(fn, functools.partial):
@@ -388,7 +413,9 @@ class _LoadedOp(_FormOp):
         exports = found["exports"].get(platform or "tpu")
         if exports is None:
             there = sorted(found["exports"])
-            raise NotImplementedError(f"{self._name}: {self._place} has no kernel for the platform {platform}, but for {there}")
+            raise NotImplementedError(
+                f"{self._name}: {self._place} has no kernel for the platform {platform}, but for {there}"
+            )
         export = exports.get("grad" if needs_grad else "plain", exports["plain"])
         served = self._made(export, len(tensors), [])
         return self._differentiable(served, export["why"]) if "why" in export else served

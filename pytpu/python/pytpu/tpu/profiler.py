@@ -2,7 +2,14 @@
 
 import os
 
-_KEYS = ("check_experimental_options", "device_tracer_level", "host_tracer_level", "python_tracer_level", "run_dir", "worker_rank")
+_KEYS = (
+    "check_experimental_options",
+    "device_tracer_level",
+    "host_tracer_level",
+    "python_tracer_level",
+    "run_dir",
+    "worker_rank",
+)
 
 
 class TpuProfilerConfig:

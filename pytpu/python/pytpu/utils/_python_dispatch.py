@@ -4,22 +4,36 @@ import contextlib
 
 from .._absent import absent_class
 
-TorchDispatchMode = absent_class("torch.utils._python_dispatch.TorchDispatchMode", "there are no modes below autograd; see TorchFunctionMode")
-BaseTorchDispatchMode = absent_class("torch.utils._python_dispatch.BaseTorchDispatchMode", "there are no modes below autograd", TorchDispatchMode)
+TorchDispatchMode = absent_class(
+    "torch.utils._python_dispatch.TorchDispatchMode", "there are no modes below autograd; see TorchFunctionMode"
+)
+BaseTorchDispatchMode = absent_class(
+    "torch.utils._python_dispatch.BaseTorchDispatchMode", "there are no modes below autograd", TorchDispatchMode
+)
 
 
 def is_traceable_wrapper_subclass(t):
     """Return whether a tensor is a wrapper that says how to flatten it."""
     from .. import _C
 
-    return isinstance(t, _C.Tensor) and type(t) is not _C.Tensor and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+    return (
+        isinstance(t, _C.Tensor)
+        and type(t) is not _C.Tensor
+        and hasattr(t, "__tensor_flatten__")
+        and hasattr(t, "__tensor_unflatten__")
+    )
 
 
 def is_traceable_wrapper_subclass_type(t):
     """The same of a class."""
     from .. import _C
 
-    return issubclass(t, _C.Tensor) and t is not _C.Tensor and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+    return (
+        issubclass(t, _C.Tensor)
+        and t is not _C.Tensor
+        and hasattr(t, "__tensor_flatten__")
+        and hasattr(t, "__tensor_unflatten__")
+    )
 
 
 def is_in_torch_dispatch_mode(include_infra_modes=True):

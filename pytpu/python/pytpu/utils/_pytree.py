@@ -455,9 +455,7 @@ def tree_unflatten(leaves, treespec):
         ValueError: the spec has another number of leaves.
     """
     if not isinstance(treespec, TreeSpec):
-        raise TypeError(
-            f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(treespec)}."
-        )
+        raise TypeError(f"Expected `treespec` to be an instance of PyTreeSpec but got item of type {type(treespec)}.")
     return treespec.unflatten(leaves)
 
 

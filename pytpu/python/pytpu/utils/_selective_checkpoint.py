@@ -20,7 +20,8 @@ from pytpu.overrides import TorchFunctionMode
 _aten = torch.ops.aten
 
 SAC_IGNORED_OPS = {
-    getattr(_aten, name).default for name in ("detach", "size", "stride", "numel", "dim", "storage_offset", "is_contiguous")
+    getattr(_aten, name).default
+    for name in ("detach", "size", "stride", "numel", "dim", "storage_offset", "is_contiguous")
 }
 
 
@@ -337,7 +338,9 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
                     if isinstance(op, OpOverloadPacket)
                     else ""
                 )
-                raise ValueError(f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}.{hint}")
+                raise ValueError(
+                    f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}.{hint}"
+                )
         chosen = {_family(op) for op in policy_fn_or_list}
 
         def policy(ctx, op, *args, **kwargs):

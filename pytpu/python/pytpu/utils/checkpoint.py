@@ -14,16 +14,33 @@ from pytpu.amp.autocast_mode import Settings
 from pytpu.autograd.graph import saved_tensors_hooks
 
 __all__ = [
-    "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "DefaultDeviceType", "SAC_IGNORED_OPS",
-    "SelectiveCheckpointContext", "check_backward_validity", "checkpoint", "checkpoint_sequential",
-    "create_selective_checkpoint_contexts", "detach_variable", "get_device_states", "noop_context_fn",
-    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
+    "CheckpointError",
+    "CheckpointFunction",
+    "CheckpointPolicy",
+    "DefaultDeviceType",
+    "SAC_IGNORED_OPS",
+    "SelectiveCheckpointContext",
+    "check_backward_validity",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "detach_variable",
+    "get_device_states",
+    "noop_context_fn",
+    "set_checkpoint_debug_enabled",
+    "set_checkpoint_early_stop",
+    "set_device_states",
 ]
 
 
 def __getattr__(name):
     # Selective checkpointing needs the operators by their names: imported when asked for.
-    if name in ("CheckpointPolicy", "SAC_IGNORED_OPS", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts"):
+    if name in (
+        "CheckpointPolicy",
+        "SAC_IGNORED_OPS",
+        "SelectiveCheckpointContext",
+        "create_selective_checkpoint_contexts",
+    ):
         from . import _selective_checkpoint
 
         return getattr(_selective_checkpoint, name)
@@ -274,8 +291,13 @@ class _Frame:
         kwargs = {k: _detached(v) for k, v in self.kwargs.items()}
         again = self.random.again() if self.random is not None else contextlib.nullcontext()
         try:
-            with self, again, self.autocast, self.recompute_context, torch.enable_grad(), saved_tensors_hooks(
-                collect, found.__getitem__
+            with (
+                self,
+                again,
+                self.autocast,
+                self.recompute_context,
+                torch.enable_grad(),
+                saved_tensors_hooks(collect, found.__getitem__),
             ):
                 self.function(*args, **kwargs)
         except _Enough:
@@ -315,9 +337,7 @@ _CHECKS = ("default", "none")
 def _without_reentry(function, preserve, context_fn, determinism_check, debug, early_stop, args, kwargs):
     forward_context, recompute_context = context_fn()
     if determinism_check not in _CHECKS:
-        raise ValueError(
-            f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}"
-        )
+        raise ValueError(f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}")
     override = getattr(_settings, "early_stop", None)
     frame = _Frame(
         function,
@@ -407,8 +427,6 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
     size = len(functions) // segments
     start = 0
     for _ in range(segments - 1):
-        input = checkpoint(
-            piece(start, start + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve
-        )
+        input = checkpoint(piece(start, start + size), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
         start += size
     return piece(start, len(functions))(input)

@@ -12,7 +12,19 @@ SystemEnv = namedtuple(
     "torch_version is_debug_build cuda_compiled_version gcc_version clang_version cmake_version os libc_version python_version "
     "python_platform is_cuda_available tpu_device cpu_info pip_version pip_packages",
 )
-_WANTED = ("numpy", "torch", "pytpu", "xla-cpu-pjrt", "libtpu", "jax-cuda13-pjrt", "onnx", "triton", "mypy", "flake8", "optree")
+_WANTED = (
+    "numpy",
+    "torch",
+    "pytpu",
+    "xla-cpu-pjrt",
+    "libtpu",
+    "jax-cuda13-pjrt",
+    "onnx",
+    "triton",
+    "mypy",
+    "flake8",
+    "optree",
+)
 
 
 def run(command):

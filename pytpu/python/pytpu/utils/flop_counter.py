@@ -242,7 +242,11 @@ class FlopCounterMode(TorchFunctionMode):
         kwargs = kwargs or {}
         count = _COUNTED.get(getattr(func, "__name__", ""))
         for packet, (formula, get_raw) in flop_registry.items():
-            if packet is func or packet._op is func or (packet.__name__ == getattr(func, "__name__", "") and count is None):
+            if (
+                packet is func
+                or packet._op is func
+                or (packet.__name__ == getattr(func, "__name__", "") and count is None)
+            ):
                 return self._count_by(packet, formula, get_raw, func, args, kwargs)
         if count is None:
             if not hasattr(func, "__wrapped__"):

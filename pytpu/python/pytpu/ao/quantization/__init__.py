@@ -36,7 +36,15 @@ class QuantWrapper(Module):
         return self.dequant(self.module(self.quant(x)))
 
 
-for _name in ("QConfig", "ObserverBase", "MinMaxObserver", "HistogramObserver", "MovingAverageMinMaxObserver", "FakeQuantize", "FakeQuantizeBase"):
+for _name in (
+    "QConfig",
+    "ObserverBase",
+    "MinMaxObserver",
+    "HistogramObserver",
+    "MovingAverageMinMaxObserver",
+    "FakeQuantize",
+    "FakeQuantizeBase",
+):
     globals()[_name] = absent_class(f"torch.ao.quantization.{_name}", _WHY)
 del _name
 

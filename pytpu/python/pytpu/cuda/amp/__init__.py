@@ -27,9 +27,7 @@ class autocast(_amp.autocast):
 class GradScaler(_amp.GradScaler):
     """``torch.amp.GradScaler("cuda", ...)``."""
 
-    def __init__(
-        self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True
-    ):
+    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
         _warn("GradScaler")
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 

@@ -3,6 +3,7 @@
 from ..._absent import absent_class, absent_function
 from .. import _WHY
 
+
 class RRef:
     """A value in another process. Raises ``NotImplementedError`` when it is made."""
 

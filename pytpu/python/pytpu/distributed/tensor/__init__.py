@@ -1,6 +1,15 @@
 """``torch.distributed.tensor``: classes that libraries ask about; nothing is an instance of them, and none can be made."""
 
-__all__ = ["DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor"]
+__all__ = [
+    "DTensor",
+    "DeviceMesh",
+    "Partial",
+    "Placement",
+    "Replicate",
+    "Shard",
+    "distribute_module",
+    "distribute_tensor",
+]
 
 from ..device_mesh import DeviceMesh as DeviceMesh
 from ..device_mesh import init_device_mesh as init_device_mesh

@@ -20,7 +20,8 @@ def _attention_mask(mask, name, dtype, other=None, check_other=True, other_name=
         raise AssertionError(f"only bool and floating types of {name} are supported")
     if check_other and other is not None and mask.dtype != other.dtype:
         warnings.warn(
-            f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both instead.", stacklevel=3
+            f"Support for mismatched {name} and {other_name} is deprecated. Use same type for both instead.",
+            stacklevel=3,
         )
     if mask.dtype == torch.bool:
         return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
@@ -76,7 +77,9 @@ def multi_head_attention_forward(
     """Attention of several heads over (length, batch, features) inputs, with its projections."""
     batched = query.dim() == 3
     if query.dim() not in (2, 3):
-        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor")
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+        )
     kind, n = ("batched (3-D)", 3) if batched else ("unbatched (2-D)", 2)
     if key.dim() != n or value.dim() != n:
         raise AssertionError(

@@ -13,9 +13,7 @@ def _renorm_rows(weight, indices, max_norm, norm_type):
         _ops.embedding_renorm_(weight, indices.contiguous(), max_norm, norm_type)
 
 
-def embedding(
-    input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False
-):
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Rows of `weight` by index."""
     if padding_idx is None:
         padding_idx = -1

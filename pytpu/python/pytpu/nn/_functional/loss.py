@@ -106,9 +106,7 @@ def cross_entropy(
     return _ops.cross_entropy_loss(input, target, weight, _REDUCTIONS[reduction], ignore_index, label_smoothing)
 
 
-def nll_loss(
-    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"
-):
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     """The negative log likelihood of class indices."""
     reduction = _reduction(reduction, size_average, reduce)
     return _ops.nll_loss_nd(input, target, weight, _REDUCTIONS[reduction], ignore_index)
@@ -199,9 +197,7 @@ def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="m
     return _ops.soft_margin_loss(input, target, _REDUCTIONS[reduction])
 
 
-def multilabel_soft_margin_loss(
-    input, target, weight=None, size_average=None, reduce=None, reduction="mean"
-):
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """The mean over classes of the binary cross entropy of logits."""
     reduction = _reduction(reduction, size_average, reduce)
     loss = -(target * _ops.log_sigmoid(input) + (1 - target) * _ops.log_sigmoid(-input))
@@ -216,9 +212,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
     return _ops.multilabel_margin_loss(input, target, _REDUCTIONS[reduction])
 
 
-def multi_margin_loss(
-    input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
-):
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """The multi-class margin loss."""
     reduction = _reduction(reduction, size_average, reduce)
     if p not in (1, 2):
@@ -234,9 +228,7 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
     return _ops.hinge_embedding_loss(input, target, margin, _REDUCTIONS[reduction])
 
 
-def margin_ranking_loss(
-    input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"
-):
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -target * (input1 - input2) + margin)."""
     reduction = _reduction(reduction, size_average, reduce)
     if input1.dim() != input2.dim() or input1.dim() != target.dim():
@@ -247,20 +239,25 @@ def margin_ranking_loss(
     return _ops.margin_ranking_loss(input1, input2, target, margin, _REDUCTIONS[reduction])
 
 
-def cosine_embedding_loss(
-    input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"
-):
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
     reduction = _reduction(reduction, size_average, reduce)
     if not (
-        target.dim() == 0 and input1.dim() == input2.dim() == 1 or target.dim() == 1 and input1.dim() == input2.dim() == 2
+        target.dim() == 0
+        and input1.dim() == input2.dim() == 1
+        or target.dim() == 1
+        and input1.dim() == input2.dim() == 2
     ):
         if target.dim() == 0:
-            raise RuntimeError("0D target tensor expects 1D input tensors, but found inputs with sizes "
-                               f"{list(input1.size())} and {list(input2.size())}.")
+            raise RuntimeError(
+                "0D target tensor expects 1D input tensors, but found inputs with sizes "
+                f"{list(input1.size())} and {list(input2.size())}."
+            )
         if target.dim() == 1:
-            raise RuntimeError("1D target tensor expects 2D input tensors, but found inputs with sizes "
-                               f"{list(input1.size())} and {list(input2.size())}.")
+            raise RuntimeError(
+                "1D target tensor expects 2D input tensors, but found inputs with sizes "
+                f"{list(input1.size())} and {list(input2.size())}."
+            )
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     return _ops.cosine_embedding_loss(input1, input2, target, margin, _REDUCTIONS[reduction])
 
@@ -309,9 +306,7 @@ def triplet_margin_with_distance_loss(
     return _reduced((margin + near - far).clamp_min(0), reduction)
 
 
-def ctc_loss(
-    log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False
-):
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """How unlikely the targets are to be spelled by sequences of class probabilities, with blanks and repetitions."""
     reduction = _REDUCTIONS[_reduction(reduction)]
     return _ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)

@@ -17,9 +17,7 @@ def _verify_batch_size(size):
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
 
 
-def batch_norm(
-    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
-):
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Normalises every channel over the batch and the spatial dimensions."""
     if training:
         _verify_batch_size(input.size())
@@ -37,12 +35,8 @@ def instance_norm(
         for n in input.size()[2:]:
             count *= n
         if count == 1:
-            raise ValueError(
-                f"Expected more than 1 spatial element when training, got input size {input.size()}"
-            )
-    return _ops.instance_norm(
-        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False
-    )
+            raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.size()}")
+    return _ops.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False)
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):

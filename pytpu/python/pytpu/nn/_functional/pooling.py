@@ -17,9 +17,7 @@ def _tuple(value, n):
 def _max_pool(n):
     plain, indexed = f"max_pool{n}d", f"max_pool{n}d_with_indices"
 
-    def with_indices(
-        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
-    ):
+    def with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         stride = [] if stride is None else stride
         return getattr(_ops, indexed)(input, kernel_size, stride, padding, dilation, ceil_mode)
 
@@ -43,9 +41,7 @@ max_pool3d, max_pool3d_with_indices = _max_pool(3)
 
 def avg_pool1d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
     """The mean of every window of the last dimension."""
-    return _ops.avg_pool1d(
-        input, kernel_size, [] if stride is None else stride, padding, ceil_mode, count_include_pad
-    )
+    return _ops.avg_pool1d(input, kernel_size, [] if stride is None else stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(
@@ -73,7 +69,7 @@ def _spatial(input, output_size):
     size = input.size()
     if len(size) <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
-    tail = size[len(size) - len(output_size):]
+    tail = size[len(size) - len(output_size) :]
     return [n if want is None else want for n, want in zip(tail, output_size)]
 
 
@@ -118,9 +114,7 @@ def _fractional(n):
             output_size = [int(size * r) for size, r in zip(input.size()[-n:], ratio)]
         if _random_samples is None:
             batch = 1 if input.dim() == n + 1 else input.size(0)
-            _random_samples = torch.rand(
-                batch, input.size(-n - 1), n, dtype=input.dtype, device=input.device
-            )
+            _random_samples = torch.rand(batch, input.size(-n - 1), n, dtype=input.dtype, device=input.device)
         return getattr(_ops, plain)(input, _tuple(kernel_size, n), _tuple(output_size, n), _random_samples)
 
     def pool(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):

@@ -17,9 +17,7 @@ def pad(input, pad, mode="constant", value=None):
 
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     """The sliding blocks of an image as columns."""
-    return _ops.im2col(
-        input, _tuple(kernel_size, 2), _tuple(dilation, 2), _tuple(padding, 2), _tuple(stride, 2)
-    )
+    return _ops.im2col(input, _tuple(kernel_size, 2), _tuple(dilation, 2), _tuple(padding, 2), _tuple(stride, 2))
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
@@ -130,9 +128,7 @@ def interpolate(
 
 
 def _older(name):
-    warnings.warn(
-        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=4
-    )
+    warnings.warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=4)
 
 
 def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
@@ -171,8 +167,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     paddings = {"zeros": 0, "border": 1, "reflection": 2}
     if mode not in modes:
         raise ValueError(
-            "nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', "
-            f"but got: '{mode}'"
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
         )
     if padding_mode not in paddings:
         raise ValueError(

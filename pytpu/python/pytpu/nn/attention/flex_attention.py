@@ -120,7 +120,9 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
 def _ordered(blocks):
     """Of a table of booleans how many a row has, and their columns, those that are there first."""
     blocks = blocks.to(torch.int32)
-    return blocks.sum(dim=-1).to(torch.int32), torch.argsort(blocks, dim=-1, descending=True, stable=True).to(torch.int32)
+    return blocks.sum(dim=-1).to(torch.int32), torch.argsort(blocks, dim=-1, descending=True, stable=True).to(
+        torch.int32
+    )
 
 
 def _table(counts, indices, columns):

@@ -123,15 +123,11 @@ def _batch(input, target):
         if input.size(0) != target.size(0):
             raise RuntimeError("Input and target should have the same size in the batch dimension.")
         if input.dim() != 2:
-            raise RuntimeError(
-                f"1D target tensor expects 2D input tensors, but found inputs with size {input.size()}"
-            )
+            raise RuntimeError(f"1D target tensor expects 2D input tensors, but found inputs with size {input.size()}")
         return input, target
     if target.dim() == 0:
         if input.dim() != 1:
-            raise RuntimeError(
-                f"0D target tensor expects 1D input tensors, but found inputs with size {input.size()}"
-            )
+            raise RuntimeError(f"0D target tensor expects 1D input tensors, but found inputs with size {input.size()}")
         return input.unsqueeze(0), target.unsqueeze(0)
     raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
 

@@ -67,14 +67,14 @@ class Sequential(Module):
     def __add__(self, other):
         if not isinstance(other, Sequential):
             raise ValueError(
-                "add operator supports only objects of Sequential class, but " f"{str(type(other))} is given."
+                f"add operator supports only objects of Sequential class, but {str(type(other))} is given."
             )
         return Sequential(*self, *other)
 
     def __iadd__(self, other):
         if not isinstance(other, Sequential):
             raise ValueError(
-                "add operator supports only objects of Sequential class, but " f"{str(type(other))} is given."
+                f"add operator supports only objects of Sequential class, but {str(type(other))} is given."
             )
         return self.extend(other)
 
@@ -216,9 +216,7 @@ class ModuleList(Module):
     def extend(self, modules):
         """Adds modules at the end."""
         if not isinstance(modules, Iterable):
-            raise TypeError(
-                "ModuleList.extend should be called with an iterable, but got " + type(modules).__name__
-            )
+            raise TypeError("ModuleList.extend should be called with an iterable, but got " + type(modules).__name__)
         offset = len(self)
         for i, module in enumerate(modules):
             self.add_module(str(offset + i), module)

@@ -67,9 +67,7 @@ class NLLLoss(_WeightedLoss):
         self.ignore_index = ignore_index
 
     def forward(self, input, target):
-        return F.nll_loss(
-            input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction
-        )
+        return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class NLLLoss2d(NLLLoss):
@@ -106,9 +104,7 @@ class CrossEntropyLoss(_WeightedLoss):
 class PoissonNLLLoss(_Loss):
     """The negative log likelihood of counts under a Poisson distribution."""
 
-    def __init__(
-        self, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
-    ):
+    def __init__(self, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
         self.log_input = log_input
         self.full = full
@@ -221,9 +217,7 @@ class MarginRankingLoss(_Loss):
 class MultiMarginLoss(_WeightedLoss):
     """The multi-class margin loss."""
 
-    def __init__(
-        self, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
-    ):
+    def __init__(self, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
         super().__init__(weight, size_average, reduce, reduction)
         if p not in (1, 2):
             raise ValueError("only p == 1 and p == 2 supported")
@@ -241,9 +235,7 @@ class MultiMarginLoss(_WeightedLoss):
 class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
 
-    def __init__(
-        self, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
-    ):
+    def __init__(self, margin=1.0, p=2.0, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"):
         super().__init__(size_average, reduce, reduction)
         if margin <= 0:
             raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead")

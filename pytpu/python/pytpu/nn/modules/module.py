@@ -199,11 +199,15 @@ class Module:
             raise TypeError(f"{kind} name should be a string. Got {_typename(name)}")
         if "." in name:
             raise KeyError(
-                f'module name can\'t contain ".", got: {name}' if kind == "module" else f'{kind} name can\'t contain "."'
+                f'module name can\'t contain ".", got: {name}'
+                if kind == "module"
+                else f'{kind} name can\'t contain "."'
             )
         if name == "":
             raise KeyError(
-                'module name can\'t be empty string ""' if kind == "module" else f'{kind} name can\'t be empty string ""'
+                'module name can\'t be empty string ""'
+                if kind == "module"
+                else f'{kind} name can\'t be empty string ""'
             )
         if hasattr(self, name) and name not in table:
             raise KeyError(f"attribute '{name}' already exists")
@@ -520,7 +524,9 @@ class Module:
         """Moves parameters and buffers to a device and casts the floating-point ones to a dtype, in place."""
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
         if dtype is not None and dtype.is_complex:
             import warnings
 
@@ -916,7 +922,7 @@ class Module:
             for key in state_dict:
                 if not key.startswith(prefix) or key == extra_key:
                     continue
-                parts = key[len(prefix):].split(".", 1)
+                parts = key[len(prefix) :].split(".", 1)
                 if len(parts) > 1:
                     if parts[0] not in self._modules:
                         unexpected_keys.append(key)
@@ -958,6 +964,7 @@ class Module:
         # The function refers to itself: without this line, garbage collection alone would free what it holds.
         del load
         if strict:
+
             def listed(keys):
                 return ", ".join(f'"{k}"' for k in keys)
 

@@ -26,9 +26,7 @@ def _reset_affine(module):
 class LayerNorm(Module):
     """Normalises over the trailing dimensions."""
 
-    def __init__(
-        self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None
-    ):
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None, dtype=None):
         super().__init__()
         if isinstance(normalized_shape, numbers.Integral):
             normalized_shape = (normalized_shape,)
@@ -84,9 +82,7 @@ class RMSNorm(Module):
 class GroupNorm(Module):
     """Normalises groups of channels of every sample."""
 
-    def __init__(
-        self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True
-    ):
+    def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None, *, bias=True):
         super().__init__()
         if num_channels % num_groups != 0:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
@@ -106,9 +102,7 @@ class GroupNorm(Module):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self):
-        return (
-            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
-        )
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, bias={self.bias is not None}"
 
 
 class LocalResponseNorm(Module):

@@ -104,9 +104,7 @@ class AvgPool1d(Module):
         self.count_include_pad = count_include_pad
 
     def forward(self, input):
-        return F.avg_pool1d(
-            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
-        )
+        return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
     def extra_repr(self):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
@@ -162,13 +160,13 @@ class AvgPool3d(_AvgPoolNd):
 class _FractionalMaxPoolNd(Module):
     _n = 0
 
-    def __init__(
-        self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
-    ):
+    def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         super().__init__()
         n = self._n
-        if isinstance(kernel_size, int) and kernel_size <= 0 or (
-            not isinstance(kernel_size, int) and any(k <= 0 for k in kernel_size)
+        if (
+            isinstance(kernel_size, int)
+            and kernel_size <= 0
+            or (not isinstance(kernel_size, int) and any(k <= 0 for k in kernel_size))
         ):
             raise ValueError(f"kernel_size must greater than zero, but got {kernel_size}")
         self.kernel_size = _tuple(kernel_size, n)

@@ -90,7 +90,10 @@ class RNNBase(Module):
 
     def __getstate__(self):
         # PyTorch, which may read the file, looks for this list.
-        return {**super().__getstate__(), "_flat_weights": [getattr(self, name, None) for name in self._flat_weights_names]}
+        return {
+            **super().__getstate__(),
+            "_flat_weights": [getattr(self, name, None) for name in self._flat_weights_names],
+        }
 
     def __setstate__(self, state):
         super().__setstate__({k: v for k, v in state.items() if k != "_flat_weights"})
@@ -200,9 +203,7 @@ class RNNBase(Module):
     # The hidden state is one tensor here; LSTM has a pair.
 
     def _zeros(self, directions, batch, like):
-        return torch.zeros(
-            self.num_layers * directions, batch, self.hidden_size, dtype=like.dtype, device=like.device
-        )
+        return torch.zeros(self.num_layers * directions, batch, self.hidden_size, dtype=like.dtype, device=like.device)
 
     def _with_batch(self, hx, directions):
         if hx is None:

@@ -84,9 +84,7 @@ class Unfold(Module):
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
     def extra_repr(self):
-        return (
-            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
-        )
+        return f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, stride={self.stride}"
 
 
 class ChannelShuffle(Module):
@@ -134,9 +132,7 @@ class PixelUnshuffle(Module):
 class Upsample(Module):
     """Resizes the spatial dimensions."""
 
-    def __init__(
-        self, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None
-    ):
+    def __init__(self, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None):
         super().__init__()
         self.name = type(self).__name__
         self.size = size

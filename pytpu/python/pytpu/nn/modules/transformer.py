@@ -147,9 +147,7 @@ class TransformerEncoder(Module):
         is_causal = _is_causal(mask, is_causal, _sequence_length(src, batch_first))
         output = src
         for layer in self.layers:
-            output = layer(
-                output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask
-            )
+            output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask)
         if mask is None and src_key_padding_mask is not None and self._drops_padding(src):
             output = _without_padding(output, src_key_padding_mask, self.mask_check)
         return output if self.norm is None else self.norm(output)
@@ -171,10 +169,7 @@ def _why_not_nested(layer):
     if layer.norm_first:
         return "encoder_layer.norm_first was True"
     if not layer.self_attn.batch_first:
-        return (
-            "encoder_layer.self_attn.batch_first was not True"
-            "(use batch_first for better inference performance)"
-        )
+        return "encoder_layer.self_attn.batch_first was not True(use batch_first for better inference performance)"
     if layer.self_attn.in_proj_bias is None:
         return "encoder_layer.self_attn was passed bias=False"
     if layer.activation not in (F.relu, F.gelu) and not isinstance(layer.activation, (ReLU, GELU)):
@@ -333,7 +328,15 @@ class Transformer(Module):
         factory = {"device": device, "dtype": dtype}
         super().__init__()
         layer = (
-            d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias,
+            d_model,
+            nhead,
+            dim_feedforward,
+            dropout,
+            activation,
+            layer_norm_eps,
+            batch_first,
+            norm_first,
+            bias,
         )
         if custom_encoder is not None:
             self.encoder = custom_encoder
@@ -374,9 +377,7 @@ class Transformer(Module):
             raise RuntimeError("the batch number of src and tgt must be equal")
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
-        memory = self.encoder(
-            src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
-        )
+        memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(
             tgt,
             memory,

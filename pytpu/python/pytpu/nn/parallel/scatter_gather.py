@@ -91,9 +91,13 @@ def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
         raise AssertionError(f"The number of modules {len(modules)} is not equal to the number of inputs {len(inputs)}")
     kwargs_tup = ({},) * len(modules) if kwargs_tup is None else kwargs_tup
     if len(modules) != len(kwargs_tup):
-        raise AssertionError(f"The number of modules {len(modules)} is not equal to the number of kwargs {len(kwargs_tup)}")
+        raise AssertionError(
+            f"The number of modules {len(modules)} is not equal to the number of kwargs {len(kwargs_tup)}"
+        )
     if devices is not None and len(modules) != len(devices):
-        raise AssertionError(f"The number of modules {len(modules)} is not equal to the number of devices {len(devices)}")
+        raise AssertionError(
+            f"The number of modules {len(modules)} is not equal to the number of devices {len(devices)}"
+        )
     return [
         module(*(args if isinstance(args, (tuple, list)) else (args,)), **kwargs)
         for module, args, kwargs in zip(modules, inputs, kwargs_tup)

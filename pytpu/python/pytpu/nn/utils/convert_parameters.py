@@ -28,5 +28,5 @@ def vector_to_parameters(vec, parameters):
     for param in parameters:
         device = _same_device(param, device)
         count = param.numel()
-        param.data = vec[start:start + count].view_as(param).data
+        param.data = vec[start : start + count].view_as(param).data
         start += count

@@ -43,9 +43,7 @@ def fuse_linear_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
     scale, shift = _scale_and_shift(linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b)
     return (
         torch.nn.Parameter(linear_w * scale.unsqueeze(-1).to(linear_w.dtype), linear_w.requires_grad),
-        torch.nn.Parameter(
-            shift.to(linear_w.dtype), linear_b.requires_grad if linear_b is not None else False
-        ),
+        torch.nn.Parameter(shift.to(linear_w.dtype), linear_b.requires_grad if linear_b is not None else False),
     )
 
 

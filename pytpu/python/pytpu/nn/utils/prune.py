@@ -148,7 +148,9 @@ def _mask_of_rest(method, t, mask):
         rest = mask == 1
     elif method.PRUNING_TYPE == "structured":
         if not hasattr(method, "dim"):
-            raise AttributeError('Pruning methods of PRUNING_TYPE "structured" need to have the attribute `dim` defined.')
+            raise AttributeError(
+                'Pruning methods of PRUNING_TYPE "structured" need to have the attribute `dim` defined.'
+            )
         rank = t.dim()
         dim = method.dim + rank if method.dim < 0 else method.dim
         if dim < 0:
@@ -174,9 +176,7 @@ def _check_amount(amount):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
     most = float("inf") if isinstance(amount, numbers.Integral) else 1.0
     if not 0 <= amount <= most:
-        raise ValueError(
-            f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
-        )
+        raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
 def _count(amount, size):
@@ -412,9 +412,7 @@ def remove(module, name):
     """
     number, hook = _hook_of(module, name)
     if hook is None:
-        raise ValueError(
-            f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
-        )
+        raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")
     hook.remove(module)
     del module._forward_pre_hooks[number]
     return module
@@ -423,9 +421,7 @@ def remove(module, name):
 def is_pruned(module):
     """Whether a parameter of `module`, or of a module in it, is pruned."""
     return any(
-        isinstance(hook, BasePruningMethod)
-        for inner in module.modules()
-        for hook in inner._forward_pre_hooks.values()
+        isinstance(hook, BasePruningMethod) for inner in module.modules() for hook in inner._forward_pre_hooks.values()
     )
 
 

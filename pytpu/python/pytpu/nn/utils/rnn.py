@@ -105,7 +105,9 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     if batch_first:
         input = input.transpose(0, 1)
     if not sizes or min(sizes) <= 0:
-        raise RuntimeError("Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0")
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+        )
     if len(sizes) != input.size(1):
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(sizes)} (batch_size={input.size(1)})"
@@ -142,7 +144,7 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     batch = sizes[0]
     rows, offset = [], 0
     for size in sizes:
-        step = data[offset:offset + size]
+        step = data[offset : offset + size]
         offset += size
         if size < batch:
             missing = step.new_full((batch - size, *step.shape[1:]), padding_value)
@@ -186,7 +188,7 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
     """The sequences of a padded batch, each at its own length."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [seq[:int(n)] for seq, n in zip(padded_sequences, lengths)]
+    return [seq[: int(n)] for seq, n in zip(padded_sequences, lengths)]
 
 
 def pack_sequence(sequences, enforce_sorted=True):

@@ -96,7 +96,11 @@ class SpectralNormLoadStateDictPreHook:
         version = local_metadata.get("spectral_norm", {}).get(f"{self.fn.name}.version")
         if version is not None and version >= 1:
             return
-        if version is None and weight not in state_dict and all(f"{weight}_{s}" in state_dict for s in ("orig", "u", "v")):
+        if (
+            version is None
+            and weight not in state_dict
+            and all(f"{weight}_{s}" in state_dict for s in ("orig", "u", "v"))
+        ):
             return
         missing = [key for key in (f"{weight}_orig", weight, f"{weight}_u") if key not in state_dict]
         if missing:

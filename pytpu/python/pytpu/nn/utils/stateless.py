@@ -13,6 +13,4 @@ def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, t
         FutureWarning,
         stacklevel=2,
     )
-    return _func.functional_call(
-        module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict
-    )
+    return _func.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

@@ -255,9 +255,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         if self._stream is None:
             batch = fetch(loader.dataset, indices, loader._auto_collation, loader.collate_fn)
         else:
-            batch = fetch_stream(
-                self._stream, indices, loader._auto_collation, loader.collate_fn, loader.drop_last
-            )
+            batch = fetch_stream(self._stream, indices, loader._auto_collation, loader.collate_fn, loader.drop_last)
             self._yielded += 1
             warn_beyond_length(loader, self._length, self._yielded)
         return pinned(batch) if loader.pin_memory else batch

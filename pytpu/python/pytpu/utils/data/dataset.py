@@ -77,7 +77,9 @@ class StackDataset(Dataset):
             if callable(getattr(dataset, "__getitems__", None)):
                 column = dataset.__getitems__(indices)
                 if len(column) != len(indices):
-                    raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}")
+                    raise ValueError(
+                        f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}"
+                    )
             else:
                 column = [dataset[i] for i in indices]
             columns.append(column)
@@ -178,6 +180,4 @@ def random_split(dataset, lengths, generator=None):
     if sum(lengths) != len(dataset):
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     indices = torch.randperm(sum(lengths), generator=generator).tolist()
-    return [
-        Subset(dataset, indices[end - length:end]) for end, length in zip(itertools.accumulate(lengths), lengths)
-    ]
+    return [Subset(dataset, indices[end - length : end]) for end, length in zip(itertools.accumulate(lengths), lengths)]

@@ -106,9 +106,7 @@ class WeightedRandomSampler(Sampler):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
         weights = torch.as_tensor(weights, dtype=torch.double)
         if weights.dim() != 1:
-            raise ValueError(
-                f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}"
-            )
+            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}")
         self.weights = weights
         self.num_samples = num_samples
         self.replacement = replacement
@@ -186,7 +184,7 @@ class DistributedSampler(Sampler):
         else:
             # Filled up from the start, so that every process gets equally many.
             indices = list(itertools.islice(itertools.cycle(indices), self.total_size)) if indices else indices
-        return iter(indices[self.rank:self.total_size:self.num_replicas])
+        return iter(indices[self.rank : self.total_size : self.num_replicas])
 
     def __len__(self):
         return self.num_samples

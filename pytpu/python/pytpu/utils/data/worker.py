@@ -66,7 +66,9 @@ class _Packed:
 
         dtype = getattr(torch, self.dtype)
         tensor = torch._C._from_bytes(self.bytes, dtype).view(self.shape)
-        return tensor if self.stride is None else torch.empty_strided(self.shape, self.stride, dtype=dtype).copy_(tensor)
+        return (
+            tensor if self.stride is None else torch.empty_strided(self.shape, self.stride, dtype=dtype).copy_(tensor)
+        )
 
 
 def like(batch, values):
@@ -104,8 +106,10 @@ class _Failure:
     def __init__(self, worker_id):
         kind, value, _ = sys.exc_info()
         self.kind = kind
-        self.text = f"Caught {kind.__name__} in DataLoader worker process {worker_id}.\n" + "Original " + "".join(
-            traceback.format_exception(kind, value, value.__traceback__)
+        self.text = (
+            f"Caught {kind.__name__} in DataLoader worker process {worker_id}.\n"
+            + "Original "
+            + "".join(traceback.format_exception(kind, value, value.__traceback__))
         )
 
     def reraise(self):
@@ -357,5 +361,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._pool.close()
 
     def __del__(self):
-        if getattr(self, "_close_at_end", False) and self._pool._owner == os.getpid() and threading.main_thread().is_alive():
+        if (
+            getattr(self, "_close_at_end", False)
+            and self._pool._owner == os.getpid()
+            and threading.main_thread().is_alive()
+        ):
             self._finish()

@@ -42,7 +42,9 @@ def make_grid(I, ncols=8):  # noqa: E741
 def convert_to_HWC(tensor, input_format):  # noqa: N802
     """Bring an image of a named layout (`CHW`, `HW`, ...), or a batch of images as a grid, to `(h, w, c)`."""
     if len(set(input_format)) != len(input_format):
-        raise AssertionError(f"You can not use the same dimension shorthand twice.             input_format: {input_format}")
+        raise AssertionError(
+            f"You can not use the same dimension shorthand twice.             input_format: {input_format}"
+        )
     if len(tensor.shape) != len(input_format):
         raise AssertionError(
             f"size of input tensor and input format are different.         tensor shape: {tensor.shape}, input_format: {input_format}"

@@ -18,9 +18,27 @@ from ._convert_np import make_np
 from ._utils import _prepare_video, convert_to_HWC
 
 __all__ = [
-    "audio", "compute_curve", "custom_scalars", "draw_boxes", "half_to_int", "histogram", "histogram_raw", "hparams", "image",
-    "image_boxes", "int_to_half", "make_histogram", "make_image", "make_video", "mesh", "pr_curve", "pr_curve_raw", "scalar",
-    "tensor_proto", "text", "video",
+    "audio",
+    "compute_curve",
+    "custom_scalars",
+    "draw_boxes",
+    "half_to_int",
+    "histogram",
+    "histogram_raw",
+    "hparams",
+    "image",
+    "image_boxes",
+    "int_to_half",
+    "make_histogram",
+    "make_image",
+    "make_video",
+    "mesh",
+    "pr_curve",
+    "pr_curve_raw",
+    "scalar",
+    "tensor_proto",
+    "text",
+    "video",
 ]
 
 logger = logging.getLogger(__name__)
@@ -111,7 +129,11 @@ def scalar(name, tensor, collections=None, new_style=False, double_precision=Fal
     number = float(number)
     if not new_style:
         return Summary(value=[Summary.Value(tag=name, simple_value=number)])
-    field = {"double_val": [number], "dtype": "DT_DOUBLE"} if double_precision else {"float_val": [number], "dtype": "DT_FLOAT"}
+    field = (
+        {"double_val": [number], "dtype": "DT_DOUBLE"}
+        if double_precision
+        else {"float_val": [number], "dtype": "DT_FLOAT"}
+    )
     return Summary(value=[Summary.Value(tag=name, tensor=TensorProto(**field), metadata=_plugin("scalars"))])
 
 
@@ -311,7 +333,9 @@ def custom_scalars(layout):
         categories.append(layout_pb2.Category(title=category, chart=charts))
     encoded = layout_pb2.Layout(category=categories).SerializeToString()
     proto = TensorProto(dtype="DT_STRING", string_val=[encoded], tensor_shape=TensorShapeProto())
-    return Summary(value=[Summary.Value(tag="custom_scalars__config__", tensor=proto, metadata=_plugin("custom_scalars"))])
+    return Summary(
+        value=[Summary.Value(tag="custom_scalars__config__", tensor=proto, metadata=_plugin("custom_scalars"))]
+    )
 
 
 def pr_curve_raw(tag, tp, fp, tn, fn, precision, recall, num_thresholds=127, weights=None):
@@ -376,7 +400,9 @@ def mesh(tag, vertices, colors, faces, config_dict, display_name=None, descripti
     given = [
         (tensor, content_type)
         for tensor, content_type in (
-            (vertices, MeshPluginData.VERTEX), (faces, MeshPluginData.FACE), (colors, MeshPluginData.COLOR)
+            (vertices, MeshPluginData.VERTEX),
+            (faces, MeshPluginData.FACE),
+            (colors, MeshPluginData.COLOR),
         )
         if tensor is not None
     ]
@@ -397,7 +423,11 @@ def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
     from google.protobuf import struct_pb2
     from tensorboard.plugins.hparams.api_pb2 import DataType, Experiment, HParamInfo, MetricInfo, MetricName, Status
     from tensorboard.plugins.hparams.metadata import (
-        EXPERIMENT_TAG, PLUGIN_DATA_VERSION, PLUGIN_NAME, SESSION_END_INFO_TAG, SESSION_START_INFO_TAG,
+        EXPERIMENT_TAG,
+        PLUGIN_DATA_VERSION,
+        PLUGIN_NAME,
+        SESSION_END_INFO_TAG,
+        SESSION_START_INFO_TAG,
     )
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
@@ -408,9 +438,13 @@ def hparams(hparam_dict=None, metric_dict=None, hparam_domain_discrete=None):
     if not isinstance(domains, dict):
         raise TypeError("parameter: hparam_domain_discrete should be a dictionary, nothing logged.")
     for k, v in domains.items():
-        same = all(isinstance(d, type(hparam_dict[k])) for d in v) if k in hparam_dict and isinstance(v, list) else False
+        same = (
+            all(isinstance(d, type(hparam_dict[k])) for d in v) if k in hparam_dict and isinstance(v, list) else False
+        )
         if not same:
-            raise TypeError(f"parameter: hparam_domain_discrete[{k}] should be a list of same type as hparam_dict[{k}].")
+            raise TypeError(
+                f"parameter: hparam_domain_discrete[{k}] should be a list of same type as hparam_dict[{k}]."
+            )
 
     start = SessionStartInfo()
     infos = []

@@ -251,9 +251,7 @@ class SummaryWriter:
         self._projector_config.embeddings.extend([info])
         _embedding.write_pbtxt(self._get_file_writer().get_logdir(), self._projector_config)
 
-    def add_pr_curve(
-        self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None
-    ):
+    def add_pr_curve(self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None):
         """Write the precision-recall curve of labels, 0 or 1, and predictions from 0 to 1."""
         labels, predictions = make_np(labels), make_np(predictions)
         self._add(summary.pr_curve(tag, labels, predictions, num_thresholds, weights), global_step, walltime)

@@ -51,7 +51,9 @@ class CheckpointWrapper(nn.Module):
         module = getattr(self, _PREFIX)
         if self._function is not None:
             return self._function(module, *args, **self._options, **kwargs)
-        return checkpoint(module, *args, use_reentrant=self._implementation is CheckpointImpl.REENTRANT, **self._options, **kwargs)
+        return checkpoint(
+            module, *args, use_reentrant=self._implementation is CheckpointImpl.REENTRANT, **self._options, **kwargs
+        )
 
 
 def checkpoint_wrapper(module, checkpoint_impl=CheckpointImpl.NO_REENTRANT, checkpoint_fn=None, **checkpoint_fn_kwargs):
@@ -59,7 +61,9 @@ def checkpoint_wrapper(module, checkpoint_impl=CheckpointImpl.NO_REENTRANT, chec
     return CheckpointWrapper(module, checkpoint_impl, checkpoint_fn, **checkpoint_fn_kwargs)
 
 
-def apply_activation_checkpointing(model, checkpoint_wrapper_fn=checkpoint_wrapper, check_fn=lambda _: True, auto_wrap_policy=None):
+def apply_activation_checkpointing(
+    model, checkpoint_wrapper_fn=checkpoint_wrapper, check_fn=lambda _: True, auto_wrap_policy=None
+):
     """Wrap the submodules for which ``check_fn(module)`` is true."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
