@@ -1,31 +1,21 @@
 //! Autocast: the first slot of [dispatch](crate::dispatch). Where it is on, products are computed in a dtype of 16 bits and what
 //! needs the range of `float32` in that.
 //!
-//! Functions called by name are cast for as their name says ([`policy`]), with PyTorch's lists: those of its CPU for `cpu`, those of
-//! its accelerators for `tpu`. Ops that are reached otherwise, from Rust or from within a function without a policy, are cast for
-//! where products, softmax, layer norm and cross entropy are recorded. Within a function that was cast for, nothing more is.
+//! A function that Python calls has its policies in [its row](crate::schema::Row::autocast). They follow PyTorch's lists: those of its CPU for `cpu`,
+//! those of its accelerators for `tpu`. An op that is reached in another way, from Rust or inside of a function without a policy, has them in
+//! [its node](Prim::autocast). Inside of a function whose operands were cast, nothing more is cast.
 //!
 //! The state is the thread's. Casts of parameters are kept until the outermost block ends, so that a parameter that is used often
 //! is cast once.
 
 use crate::op::Prim;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Arg, Args, Ret};
 use crate::{DType, DeviceKind, Error, Result, Tensor, state};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// What autocast does with the floating-point operands of a function; those of 64 bits stay as they are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Policy {
-    /// Computes in the dtype that was chosen.
-    Lower,
-    /// Computes in `float32`.
-    Full,
-    /// Computes in the widest dtype among the operands.
-    Widest,
-}
 
 /// A cast that is kept: the tensor it was made of, the number of writes to that when it was made, and the cast.
 type Kept = (Tensor, u32, Tensor);
@@ -251,105 +241,6 @@ pub fn is_on() -> bool {
     state::UNUSUAL.load(Relaxed) != 0 && STATE.with(|s| (s.on[0].get() || s.on[1].get()) && !s.suspended.get())
 }
 
-/// What autocast does for a function of PyTorch's name, on `cpu` and on `tpu`.
-pub fn policy(name: &str) -> [Option<Policy>; 2] {
-    use Policy::{Full, Lower, Widest};
-    let both = |p| [Some(p), Some(p)];
-    match name {
-        "conv1d"
-        | "conv2d"
-        | "conv3d"
-        | "conv_tbc"
-        | "conv_transpose1d"
-        | "conv_transpose2d"
-        | "conv_transpose3d"
-        | "bmm"
-        | "mm"
-        | "linalg_vecdot"
-        | "baddbmm"
-        | "addmm"
-        | "addbmm"
-        | "linear"
-        | "matmul"
-        | "prelu"
-        | "scaled_dot_product_attention"
-        | "lstm"
-        | "gru"
-        | "rnn_tanh"
-        | "rnn_relu"
-        | "einsum"
-        | "chain_matmul"
-        | "linalg_multi_dot" => both(Lower),
-        "addmv" | "addr" | "mv" => [Some(Widest), Some(Lower)],
-        "lstm_cell" | "gru_cell" | "rnn_tanh_cell" | "rnn_relu_cell" => [None, Some(Lower)],
-        "binary_cross_entropy"
-        | "cdist"
-        | "prod"
-        | "mse_loss"
-        | "cosine_embedding_loss"
-        | "ctc_loss"
-        | "nll_loss"
-        | "nll_loss2d"
-        | "nll_loss_nd"
-        | "hinge_embedding_loss"
-        | "poisson_nll_loss"
-        | "smooth_l1_loss"
-        | "cross_entropy_loss"
-        | "l1_loss"
-        | "huber_loss"
-        | "margin_ranking_loss"
-        | "soft_margin_loss"
-        | "triplet_margin_loss"
-        | "multi_margin_loss"
-        | "kl_div"
-        | "multilabel_margin_loss"
-        | "binary_cross_entropy_with_logits" => both(Full),
-        "avg_pool3d"
-        | "polar"
-        | "quantile"
-        | "nanquantile"
-        | "stft"
-        | "trace"
-        | "view_as_complex"
-        | "max_pool3d"
-        | "max_unpool2d"
-        | "max_unpool3d"
-        | "adaptive_avg_pool3d"
-        | "adaptive_max_pool3d"
-        | "fractional_max_pool2d"
-        | "fractional_max_pool3d" => [Some(Full), None],
-        "acos" | "arccos" | "asin" | "arcsin" | "cosh" | "erfinv" | "exp" | "expm1" | "log" | "log10" | "log2"
-        | "log1p" | "reciprocal" | "rsqrt" | "sinh" | "tan" | "pow" | "softplus" | "layer_norm"
-        | "native_layer_norm" | "group_norm" | "native_group_norm" | "rms_norm" | "frobenius_norm" | "norm"
-        | "cosine_similarity" | "pdist" | "renorm" | "logsumexp" | "softmax" | "log_softmax" | "softmin"
-        | "cumprod" | "cumsum" | "linalg_vector_norm" | "linalg_matrix_norm" | "pairwise_distance" | "sum" => {
-            [None, Some(Full)]
-        }
-        "grid_sampler" | "grid_sampler_2d" | "grid_sampler_3d" => [Some(Full), Some(Widest)],
-        "cat" | "concat" | "concatenate" | "stack" => both(Widest),
-        "index_copy" => [Some(Widest), None],
-        "bilinear" | "dot" | "vdot" => both(Widest),
-        "addcdiv" | "addcmul" | "atan2" | "arctan2" | "cross" | "linalg_cross" | "index_put" | "scatter_add" => {
-            [None, Some(Widest)]
-        }
-        name if name.starts_with("upsample_") || name.starts_with("_upsample_") => [None, Some(Full)],
-        name if name.starts_with("fft_") && !name.ends_with("shift") && !name.ends_with("freq") => [Some(Full), None],
-        _ => [None, None],
-    }
-}
-
-/// [`policy`] of an op that was not called by name.
-fn policy_of(op: &Prim, kind: DeviceKind) -> Option<Policy> {
-    match op {
-        Prim::Dot(_) | Prim::Linear(_) | Prim::Addmm(_) | Prim::Conv(_) | Prim::Attention(_) | Prim::Recurrence(_) => {
-            Some(Policy::Lower)
-        }
-        Prim::Softmax(_) | Prim::LayerNorm(_) => (kind == DeviceKind::Tpu).then_some(Policy::Full),
-        Prim::CrossEntropy(_) => Some(Policy::Full),
-        _ => None,
-    }
-}
-
 /// Whether autocast touches a tensor.
 fn is_eligible(x: &Tensor, kind: DeviceKind) -> bool {
     x.device().kind == kind && x.dtype().is_float() && x.dtype() != DType::F64
@@ -394,12 +285,12 @@ fn cast(x: &Tensor, to: DType, kind: DeviceKind) -> Result<Option<Tensor>> {
     Ok(Some(y))
 }
 
-/// Calls a function with its operands cast as its [`policy`] says.
+/// Call a function with its operands cast by its policy for their device.
 ///
 /// # Errors
 /// Whatever it reports.
 #[cold]
-pub fn call(policies: [Option<Policy>; 2], args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Result<Ret>) -> Result<Ret> {
+pub fn call(policies: Policies, args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Result<Ret>) -> Result<Ret> {
     let tensors = || {
         args.0.iter().flat_map(|a| {
             let (one, many): (Option<&Tensor>, &[Option<Tensor>]) = match a {
@@ -411,7 +302,7 @@ pub fn call(policies: [Option<Policy>; 2], args: &Args<'_>, f: impl FnOnce(&Args
         })
     };
     let kind = [DeviceKind::Tpu, DeviceKind::Cpu].into_iter().find(|k| tensors().any(|t| t.device().kind == *k));
-    let Some((kind, policy)) = kind.filter(|k| is_enabled(*k)).and_then(|k| Some((k, policies[place(k)?]?))) else {
+    let Some((kind, policy)) = kind.filter(|k| is_enabled(*k)).and_then(|k| Some((k, policies.on(k)?))) else {
         return f(args);
     };
     let to = wanted(policy, kind, tensors())?;
@@ -447,7 +338,7 @@ pub fn call(policies: [Option<Policy>; 2], args: &Args<'_>, f: impl FnOnce(&Args
 #[cold]
 pub(crate) fn operands(op: &Prim, x: &[&Tensor]) -> Result<Option<SmallVec<[Tensor; 4]>>> {
     let Some(kind) = x.first().map(|t| t.device().kind).filter(|k| is_on() && is_enabled(*k)) else { return Ok(None) };
-    let Some(policy) = policy_of(op, kind) else { return Ok(None) };
+    let Some(policy) = op.autocast().on(kind) else { return Ok(None) };
     let to = wanted(policy, kind, x.iter().copied())?;
     let (mut all, mut any): (SmallVec<[Tensor; 4]>, bool) = (SmallVec::new(), false);
     for t in x {

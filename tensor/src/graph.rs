@@ -765,7 +765,7 @@ impl Tensor {
             if g.dtype() != self.dtype() {
                 return Err(Error::runtime(format!(
                     "attempting to assign a gradient with dtype '{}' to a tensor with grad_dtype '{}'. The gradient must match the tensor's dtype",
-                    crate::ops::dtype::c_name(g.dtype()),
+                    g.dtype().c_name(),
                     self.dtype().scalar_type()
                 )));
             }

@@ -3,6 +3,7 @@
 //! An op is pure; its in-place form is: compute, write the value into the tensor (through its chain of views), give the
 //! tensor the result's history. Where nothing needs a gradient and the op is one pointwise kernel, it writes directly.
 
+use crate::schema::{Args, Row};
 use crate::{DType, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, scalar, state, view};
 use smallvec::SmallVec;
 
@@ -144,6 +145,11 @@ pub fn apply_same(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Resu
         return apply(x, f);
     }
     assign(x, &f(x)?)
+}
+
+/// Write `x` by a row that gives all copies of an element the same value.
+pub(crate) fn write_same(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
+    apply_same(x, |x| row.call_on(x, args))
 }
 
 /// Writes the elements of `y` that are `hit` over `x`, which repeats elements: the last one written to a place stays.

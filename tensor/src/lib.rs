@@ -41,6 +41,7 @@ mod methods;
 pub mod op;
 mod operators;
 pub mod ops;
+pub mod policy;
 pub mod print;
 pub mod random;
 pub mod saved;

@@ -12,6 +12,7 @@
 //! the user's line. Only what needs the values themselves (an index out of range) is left to the kernel.
 
 pub use crate::ops::Prim;
+use crate::policy::Policies;
 use crate::{DType, Dims, Error, Meta, Result, Tensor};
 use smallvec::SmallVec;
 use std::fmt::Debug;
@@ -160,6 +161,8 @@ pub trait Op: Debug + Sized {
     }
     /// How the strides of the results follow from those of the operands.
     const STRIDES: Strides = Strides::RowMajor;
+    /// What autocast does with the operands when no function of the table was called.
+    const AUTOCAST: Policies = Policies::NONE;
 }
 
 /// Sizes, strides and offset of a strided window on a storage.
@@ -249,6 +252,8 @@ pub trait Fused: Debug + Sized {
     }
     /// How the strides of the results follow from those of the operands.
     const STRIDES: Strides = Strides::RowMajor;
+    /// What autocast does with the operands when no function of the table was called.
+    const AUTOCAST: Policies = Policies::NONE;
 }
 
 /// Refuses complex inputs on behalf of an op that does not take them.
@@ -264,6 +269,9 @@ pub(crate) mod prim {
     pub(crate) const IS_VIEW: bool = false;
     pub(crate) fn strides<O: Op>(_: &O) -> Strides {
         O::STRIDES
+    }
+    pub(crate) fn autocast<O: Op>(_: &O) -> Policies {
+        O::AUTOCAST
     }
     pub(crate) fn label<O: Op>(o: &O) -> &'static str {
         o.label()
@@ -328,6 +336,9 @@ pub(crate) mod view {
     pub(crate) fn strides<O: ViewOp>(_: &O) -> Strides {
         Strides::RowMajor
     }
+    pub(crate) fn autocast<O: ViewOp>(_: &O) -> Policies {
+        Policies::NONE
+    }
     pub(crate) fn label<O: ViewOp>(_: &O) -> &'static str {
         O::NAME
     }
@@ -384,6 +395,9 @@ pub(crate) mod fused {
     pub(crate) const IS_VIEW: bool = false;
     pub(crate) fn strides<O: Fused>(_: &O) -> Strides {
         O::STRIDES
+    }
+    pub(crate) fn autocast<O: Fused>(_: &O) -> Policies {
+        O::AUTOCAST
     }
     pub(crate) fn label<O: Fused>(o: &O) -> &'static str {
         o.label()

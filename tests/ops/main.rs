@@ -9,7 +9,7 @@ mod tpu;
 use samples::*;
 use std::collections::BTreeSet;
 use torchtpu::lazy::{EagerMode, Interpret};
-use torchtpu::schema::{Arg, Args, Ret, Schema, Ty};
+use torchtpu::schema::{Arg, Args, InPlace, Ret, Schema, Ty};
 use torchtpu::{DType, Device, Dims, Result, Scalar, Tensor, ops};
 
 #[test]
@@ -53,14 +53,14 @@ fn lowerings_are_as_recorded() {
     let tpu = torchtpu::device("tpu").expect("a device name");
     let mut texts: std::collections::BTreeMap<&str, String> = std::collections::BTreeMap::new();
     // Lists are lowered element by element, as the rows that serve elements.
-    for (family, rows) in ops::FAMILIES.iter().filter(|(family, _)| *family != "foreach") {
-        for row in *rows {
+    for family in ops::FAMILIES.iter().filter(|family| family.name != "foreach") {
+        for row in family.rows {
             let schema = Schema::parse(row.schema).expect("every schema parses");
             let Some(sample) = (row.samples)().into_iter().find(|s| !s.random) else { continue };
             let dtype = plain(&sample, DType::F32);
             let args = arguments(&schema, &sample, dtype).and_then(|a| on(&a, tpu)).expect("arguments");
             let y = call(row, &args).unwrap_or_else(|e| panic!("{}: {e}", row.schema));
-            let text = texts.entry(*family).or_default();
+            let text = texts.entry(family.name).or_default();
             for (i, y) in y.iter().filter(|y| y.device() == tpu).enumerate() {
                 let program = match y.device_value().and_then(torchtpu::lazy::dump_stablehlo) {
                     Ok(p) => p,
@@ -83,7 +83,7 @@ fn lowerings_are_as_recorded() {
 #[test]
 fn in_place_forms_equal_the_functions() {
     every("in place", |row, schema, sample| {
-        if !row.has_inplace {
+        if !row.has_in_place() {
             return Ok(());
         }
         let args = arguments(schema, sample, plain(sample, DType::F32)).map_err(|e| e.to_string())?;
@@ -92,12 +92,12 @@ fn in_place_forms_equal_the_functions() {
         let target = x.copy().map_err(|e| e.to_string())?;
         let version = target.version();
         let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
-        let outcome = match row.inplace {
-            Some(f) => {
+        let outcome = match row.in_place {
+            InPlace::By(f) => {
                 a[0] = Arg::Tensor(&target);
                 f(&Args(&a)).map(drop)
             }
-            None => torchtpu::inplace::apply(&target, |alias| {
+            _ => torchtpu::inplace::apply(&target, |alias| {
                 let mut a: Vec<Arg<'_>> = args.iter().map(Owned::as_arg).collect();
                 a[0] = Arg::Tensor(alias);
                 match (row.call)(&Args(&a))? {

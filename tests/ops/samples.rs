@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 use torchtpu::lazy::{self, EagerMode, Interpret};
-use torchtpu::schema::{Arg, Args, Default, Fill, Ret, Row, Sample, SampleArg, Schema, Ty};
+use torchtpu::schema::{Arg, Args, Fill, ParamDefault, Ret, Row, Sample, SampleArg, Schema, Ty};
 use torchtpu::{DType, Device, Result, Scalar, Tensor, c128, ops};
 
 /// A question that a row is not asked, and why.
@@ -203,19 +203,19 @@ pub fn arguments(schema: &Schema, sample: &Sample, dtype: DType) -> Result<Vec<O
                 Some(SampleArg::Str(s)) => Owned::Str(s.to_string()),
                 Some(SampleArg::DType(d)) => Owned::DType(*d),
                 Some(SampleArg::Default) | None => match &p.default {
-                    Default::Int(v) => match p.ty {
+                    ParamDefault::Int(v) => match p.ty {
                         Ty::IntList(n) => Owned::Ints(vec![*v; n.max(1) as usize]),
                         _ => Owned::Scalar(Scalar::Int(*v)),
                     },
-                    Default::Float(v) => Owned::Scalar(Scalar::Float(*v)),
-                    Default::Bool(v) => Owned::Scalar(Scalar::Bool(*v)),
-                    Default::Ints(v) => Owned::Ints(v.clone()),
+                    ParamDefault::Float(v) => Owned::Scalar(Scalar::Float(*v)),
+                    ParamDefault::Bool(v) => Owned::Scalar(Scalar::Bool(*v)),
+                    ParamDefault::Ints(v) => Owned::Ints(v.clone()),
                     // Names of objects, such as `contiguous_format`, say what the function takes anyway.
-                    Default::Str(_) if matches!(p.ty, Ty::Layout | Ty::MemoryFormat | Ty::DType | Ty::Device) => {
+                    ParamDefault::Str(_) if matches!(p.ty, Ty::Layout | Ty::MemoryFormat | Ty::DType | Ty::Device) => {
                         Owned::None
                     }
-                    Default::Str(s) => Owned::Str(s.clone()),
-                    Default::None | Default::Required => Owned::None,
+                    ParamDefault::Str(s) => Owned::Str(s.clone()),
+                    ParamDefault::None | ParamDefault::Required => Owned::None,
                 },
             })
         })

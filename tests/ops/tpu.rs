@@ -216,9 +216,9 @@ fn libtpu_accepts_the_lowerings() {
         pending(&before).is_empty()
     };
     let mut groups: std::collections::VecDeque<Vec<&Row>> = std::collections::VecDeque::new();
-    for (_, rows) in ops::FAMILIES {
+    for family in ops::FAMILIES {
         let (alone, together): (Vec<&Row>, Vec<&Row>) =
-            rows.iter().filter(|r| !limited(r, "libtpu")).partition(|r| reads(r));
+            family.rows.iter().filter(|r| !limited(r, "libtpu")).partition(|r| reads(r));
         groups.push_back(together);
         groups.extend(alone.into_iter().map(|r| vec![r]));
     }

@@ -122,7 +122,25 @@ impl DType {
         }
     }
 
-    /// What error messages of PyTorch's C++ core call it: `Float`, `Long`.
+    /// The name of its C++ type in PyTorch's messages: `float`, `long int`.
+    pub const fn c_name(self) -> &'static str {
+        match self {
+            DType::Bool => "bool",
+            DType::U8 => "unsigned char",
+            DType::I8 => "signed char",
+            DType::I16 => "short int",
+            DType::I32 => "int",
+            DType::I64 => "long int",
+            DType::F16 => "c10::Half",
+            DType::BF16 => "c10::BFloat16",
+            DType::F32 => "float",
+            DType::F64 => "double",
+            DType::C64 => "c10::complex<float>",
+            DType::C128 => "c10::complex<double>",
+        }
+    }
+
+    /// The name in errors of PyTorch's C++ core: `Float`, `Long`.
     pub const fn scalar_type(self) -> &'static str {
         match self {
             DType::Bool => "Bool",

@@ -2,10 +2,11 @@
 
 use super::attention_lower as accelerator;
 use crate::op::{F64, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
-use crate::ops::dtype::{c_name, compute_dtype, expect_float, narrowed, widened};
+use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::matmul::{with_products_of, with_wide_sums};
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
 use smallvec::smallvec;
@@ -123,6 +124,7 @@ impl Attention {
 
 impl Fused for Attention {
     const NAME: &'static str = "scaled_dot_product_attention";
+    const AUTOCAST: Policies = Policies::both(Policy::Lower);
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
@@ -165,9 +167,9 @@ impl Fused for Attention {
         if x[1].dtype() != x[0].dtype() || x[2].dtype() != x[0].dtype() {
             return Err(Error::runtime(format!(
                 "Expected query, key, and value to have the same dtype, but got query.dtype: {} key.dtype: {} and value.dtype: {} instead.",
-                c_name(x[0].dtype()),
-                c_name(x[1].dtype()),
-                c_name(x[2].dtype())
+                x[0].dtype().c_name(),
+                x[1].dtype().c_name(),
+                x[2].dtype().c_name()
             )));
         }
         let heads_fit = q[1] == k[1] || (k[1] > 0 && q[1].is_multiple_of(k[1]));
@@ -325,8 +327,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     {
         return Err(Error::runtime(format!(
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: {} and  query.dtype: {} instead.",
-            c_name(m.dtype()),
-            c_name(q.dtype())
+            m.dtype().c_name(),
+            q.dtype().c_name()
         )));
     }
     let on_accelerator = backend::is_accelerator(q.device());
@@ -496,7 +498,8 @@ Row::new(
     },
     attention_samples,
 )
-.scope(Scope::Nn),
+.scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Lower)),
 Row::new(
     "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor, Tensor)",
     Tier::Fused,

@@ -1,9 +1,10 @@
 //! Element-wise functions that blend tensors: `lerp`, `addcmul` and `addcdiv`.
 
 use super::ok;
-use crate::ops::dtype::{c_name, expect_float};
+use crate::ops::dtype::expect_float;
 use crate::ops::pointwise::where_;
-use crate::schema::{Operand, Row, Tier, n, positive, t, unit};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Deprecated, Operand, Row, Tier, n, positive, t, unit};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
 /// `x + weight * (end - x)`, from whichever end is nearer.
@@ -19,8 +20,8 @@ fn lerp_in_steps(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor
     if x.dtype() != end.dtype() {
         return Err(Error::runtime(format!(
             "expected dtype {} for `end` but got dtype {}",
-            c_name(x.dtype()),
-            c_name(end.dtype())
+            x.dtype().c_name(),
+            end.dtype().c_name()
         )));
     }
     if !x.dtype().is_complex() {
@@ -57,8 +58,8 @@ fn lerp_in_steps(x: &Tensor, end: &Tensor, weight: Operand<'_>) -> Result<Tensor
             if w.dtype() != x.dtype() {
                 return Err(Error::runtime(format!(
                     "expected dtype {} for `weight` but got dtype {}",
-                    c_name(x.dtype()),
-                    c_name(w.dtype())
+                    x.dtype().c_name(),
+                    w.dtype().c_name()
                 )));
             }
             let near = x.add(&d.mul(w)?)?;
@@ -107,12 +108,16 @@ pub const ROWS: &[Row] = &[
         |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, false)?),
         samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)]),
     )
-    .inplace(),
+    .inplace()
+    .deprecated(Deprecated::AfterFirst("value"))
+    .autocast(Policies::accelerator(Policy::Widest)),
     Row::new(
         "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
         Tier::Composed,
         |a| ok(add_product(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.scalar(3)?, true)?),
         samples!([t(&[2, 3]), t(&[2, 1]), positive(&[3]), n(0.5)]),
     )
-    .inplace(),
+    .inplace()
+    .deprecated(Deprecated::AfterFirst("value"))
+    .autocast(Policies::accelerator(Policy::Widest)),
 ];

@@ -112,54 +112,62 @@ pub const ROWS: &[Row] = &[
         |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
         samples!([t(&[2, 3]), unit(&[3]), positive(&[2, 1])]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
         samples!([t(&[2, 3]), n(-0.5), n(0.7)], [t(&[2, 3]), SampleArg::Default, n(0.7)]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
         samples!([t(&[2, 3]), unit(&[3])]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, opt_operand(a, 1)?, opt_operand(a, 2)?)?),
         samples!([t(&[2, 3]), n(-0.5), n(0.7)]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
         samples!([t(&[2, 3]), unit(&[3])]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "clamp_min(Tensor self, Scalar min) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, Some(a.operand(1)?), None)?),
         samples!([t(&[2, 3]), n(-0.5)]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
         samples!([t(&[2, 3]), unit(&[3])]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "clamp_max(Tensor self, Scalar max) -> Tensor",
         Tier::Composed,
         |a| ok(clamp(a.tensor(0)?, None, Some(a.operand(1)?))?),
         samples!([t(&[2, 3]), n(0.5)]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
 ];

@@ -3,7 +3,8 @@
 use crate::dims::MAX_DIMS;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::kernel_call::{JoinFew, lower_join};
-use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Aliasing, Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
 
@@ -449,28 +450,36 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])], [two(&[2, 3], &[2, 1]), n(-1)]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_aliasing(Aliasing::Refused)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new(
         "concat(Tensor[] tensors, int dim=0) -> Tensor",
         Tier::Prim,
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_aliasing(Aliasing::Refused)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new(
         "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
         Tier::Prim,
         |a| Ok(cat(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[1, 3])]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_aliasing(Aliasing::Refused)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new(
         "stack(Tensor[] tensors, int dim=0) -> Tensor",
         Tier::Prim,
         |a| Ok(stack(&a.tensors(0)?, a.int(1)?)?.into()),
         samples!([two(&[2, 3], &[2, 3]), n(1)], [two(&[2, 3], &[2, 3]), n(-1)]),
     )
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .out_aliasing(Aliasing::Refused)
+    .autocast(Policies::both(Policy::Widest)),
     Row::new(
         "hstack(Tensor[] tensors) -> Tensor",
         Tier::Composed,

@@ -4,7 +4,8 @@ use crate::op::{
     Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, all_dims, same_device,
 };
 use crate::ops::conv_lower;
-use crate::ops::dtype::{c_name, expect_float};
+use crate::ops::dtype::expect_float;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, warning};
 use smallvec::smallvec;
@@ -47,6 +48,7 @@ fn check_same_dtype(x: &[&Tensor]) -> Result<()> {
 
 impl Op for Conv {
     const NAME: &'static str = "convolution";
+    const AUTOCAST: Policies = Policies::both(Policy::Lower);
     const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn takes_complex(&self) -> bool {
         true
@@ -58,8 +60,8 @@ impl Op for Conv {
         {
             return Err(Error::runtime(format!(
                 "Input type ({}) and bias type ({}) should be the same",
-                c_name(x[0].dtype()),
-                c_name(b.dtype())
+                x[0].dtype().c_name(),
+                b.dtype().c_name()
             )));
         }
         check_same_dtype(x)?;
@@ -499,15 +501,15 @@ macro_rules! conv_rows {
             Row::new($plain, Tier::Prim, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($w), t(&[4])], [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]), ints(&[2; $spatial])])).scope(Scope::Function),
+            }, samples!([t($x), t($w), t(&[4])], [t($x), t($w), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial])], [t(&$x[1..]), t($w), t(&[4]), ints(&[1; $spatial]), ints(&[2; $spatial]), ints(&[2; $spatial])])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
             Row::new($named, Tier::Prim, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Named(a.str(4)?), dilation: a.ints(5)?, groups: a.int(6)?, transposed: None };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($w), t(&[4]), ints(&[1; $spatial]), SampleArg::Str("same")])).scope(Scope::Function),
+            }, samples!([t($x), t($w), t(&[4]), ints(&[1; $spatial]), SampleArg::Str("same")])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
             Row::new($transposed, Tier::Fused, |a| {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(7)?, groups: a.int(6)?, transposed: Some(a.ints(5)?) };
                 Ok(convolve(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, $spatial, &args)?.into())
-            }, samples!([t($x), t($wt), t(&[3])], [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope(Scope::Function),
+            }, samples!([t($x), t($wt), t(&[3])], [t($x), t($wt), SampleArg::Default, ints(&[2; $spatial]), ints(&[1; $spatial]), ints(&[1; $spatial])])).scope(Scope::Function).autocast(Policies::both(Policy::Lower)),
         )*
             Row::new("convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor", Tier::Prim, |a| {
                 let w = a.tensor(1)?;
@@ -519,7 +521,8 @@ macro_rules! conv_rows {
                 let args = ConvArgs { stride: a.ints(3)?, padding: Padding::Sizes(a.ints(4)?), dilation: a.ints(5)?, groups: a.int(8)?, transposed };
                 Ok(convolve(a.tensor(0)?, w, a.opt_tensor(2)?, spatial, &args)?.into())
             }, grouped).scope(Scope::Function),
-            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a| Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()), samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)])).no_out().scope(Scope::Function),
+            Row::new("conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Tier::Composed, |a| Ok(conv_tbc(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.int(3)?)?.into()), samples!([t(&[5, 2, 3]), t(&[2, 3, 4]), t(&[4]), n(1)])).no_out().scope(Scope::Function)
+    .autocast(Policies::both(Policy::Lower)),
         ];
     };
 }

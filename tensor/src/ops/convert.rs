@@ -2,7 +2,7 @@
 
 use crate::graph::Edge;
 use crate::op::{Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
-use crate::schema::{Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
+use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Element, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, dispatch,
     graph, inplace, samples, state, strides,
@@ -417,7 +417,7 @@ const OTHER_ROWS: [Row; 10] = [
             Operand::Scalar(v) => x.copy_(&Tensor::full(&[], v, x.dtype(), x.device())?)?,
         };
         Ok(Ret::Tensor(y.clone()))
-    }, Vec::new).scope(Scope::Method).no_out(),
+    }, Vec::new).scope(Scope::Method).no_out().numbers(Numbers::Second),
     Row::new("_to(Tensor(a) self, Device? device=None, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", Tier::Composed, |a| Ok(to_format(a.tensor(0)?, a.opt_dtype(2)?, a.opt_device(1)?, a.bool(4)?, a.memory_format(5)?)?.into()), Vec::new).scope(Scope::Nn).no_out(),
     Row::new("type_as(Tensor self, Tensor other) -> Tensor", Tier::Composed, |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()), samples!([t(&[2, 3]), t(&[1])])).scope(Scope::Method).no_out(),
     Row::new("item(Tensor self) -> Scalar", Tier::Composed, |a| Ok(a.tensor(0)?.item()?.into()), Vec::new).scope(Scope::Method).no_out(),

@@ -78,9 +78,9 @@ impl Op for Iota {
 #[inline]
 fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     match v {
-        Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() && dtype != DType::Bool => Err(Error::runtime(
-            format!("value cannot be converted to type {} without overflow", super::dtype::c_name(dtype)),
-        )),
+        Scalar::Complex(_, im) if im != 0.0 && !dtype.is_complex() && dtype != DType::Bool => {
+            Err(Error::runtime(format!("value cannot be converted to type {} without overflow", dtype.c_name())))
+        }
         _ => Ok(()),
     }
 }
@@ -579,5 +579,6 @@ pub const ROWS: &[Row] = &[
         let x = a.tensor(0)?;
         inplace::apply_same(x, |y| Tensor::zeros_like_meta(y.meta()))?;
         Ok(x.clone().into())
-    }, Vec::new).no_out(),
+    }, Vec::new).no_out()
+    .in_place_function(),
 ];

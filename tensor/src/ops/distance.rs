@@ -5,6 +5,7 @@ use crate::ops::clip::clamp;
 use crate::ops::dtype::{narrowed, widened};
 use crate::ops::indexing::index_select;
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Operand, Row, Sample, Scope, Tier, n, positive, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
@@ -198,7 +199,8 @@ pub const ROWS: &[Row] = &[
         ),
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor",
         Tier::Fused,
@@ -216,7 +218,8 @@ pub const ROWS: &[Row] = &[
         },
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
     Row::new(
         "pdist(Tensor self, float p=2) -> Tensor",
         Tier::Composed,
@@ -224,5 +227,6 @@ pub const ROWS: &[Row] = &[
         samples!([t(&[4, 3])], [t(&[3, 2]), n(1.5)], [t(&[1, 3])]),
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::accelerator(Policy::Full)),
 ];

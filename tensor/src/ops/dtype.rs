@@ -25,21 +25,3 @@ pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     }
     Err(super::complex::unsupported(name, x.dtype()))
 }
-
-/// Name of a dtype's C++ type, as PyTorch's messages have it.
-pub fn c_name(d: DType) -> &'static str {
-    match d {
-        DType::Bool => "bool",
-        DType::U8 => "unsigned char",
-        DType::I8 => "signed char",
-        DType::I16 => "short int",
-        DType::I32 => "int",
-        DType::I64 => "long int",
-        DType::F16 => "c10::Half",
-        DType::BF16 => "c10::BFloat16",
-        DType::F32 => "float",
-        DType::F64 => "double",
-        DType::C64 => "c10::complex<float>",
-        DType::C128 => "c10::complex<double>",
-    }
-}

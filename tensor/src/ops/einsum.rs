@@ -1,5 +1,6 @@
 //! `einsum`: sums of products named by letters. Every pair of operands becomes one batched matrix product.
 
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints};
 use crate::{Error, Result, Tensor};
 
@@ -299,4 +300,5 @@ pub const ROWS: &[Row] = &[Row::new(
     },
 )
 .scope(Scope::Function)
-.no_out()];
+.no_out()
+.autocast(Policies::both(Policy::Lower))];

@@ -453,7 +453,8 @@ pub const ROWS: &[Row] = &[
         },
     )
     .inplace()
-    .scope(Scope::Aten),
+    .scope(Scope::Aten)
+    .in_place_function(),
     Row::new(
         "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
         Tier::Composed,

@@ -4,6 +4,7 @@
 
 use super::concat::{cat, flip};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
 use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, samples};
 use smallvec::smallvec;
@@ -515,75 +516,93 @@ pub const ROWS: &[Row] = &[
     row("fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = one(a)?;
         Ok(c2c(&x, &at, norm, false)?.into())
-    }, plain),
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = one(a)?;
         Ok(c2c(&x, &at, norm, true)?.into())
-    }, plain),
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = one(a)?;
         Ok(r2c("rfft", &x, &at, norm, false)?.into())
-    }, plain),
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = one(a)?;
         Ok(c2r("irfft", &x, &at, norm, true)?.into())
-    }, plain),
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = one(a)?;
         Ok(c2r("hfft", &x, &at, norm, false)?.into())
-    }, plain),
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = one(a)?;
         Ok(r2c("ihfft", &x, &at, norm, true)?.into())
-    }, plain),
+    }, plain)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(c2c(&x, &at, norm, false)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(c2c(&x, &at, norm, true)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(r2c("rfftn", &x, &at, norm, false)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(c2r("irfftn", &x, &at, norm, true)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(c2r("hfftn", &x, &at, norm, false)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(c2c(&x, &at, norm, false)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(c2c(&x, &at, norm, true)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(r2c("rfftn", &x, &at, norm, false)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(c2r("irfftn", &x, &at, norm, true)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(c2r("hfftn", &x, &at, norm, false)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", |a| {
         let (x, at, norm) = many(a)?;
         Ok(r2c("ihfftn", &x, &at, norm, true)?.into())
-    }, planes),
+    }, planes)
+    .autocast(Policies::cpu(Policy::Full)),
     row("fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, false), samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])])).no_out(),
     row("fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", |a| shifted(a, true), samples!([t(&[2, 5])], [t(&[2, 5]), ints(&[1])])).no_out(),
     row("fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", |a| frequencies(a, false), || vec![Sample::new(vec![n(5)]).no_gradient()]),
@@ -595,7 +614,8 @@ pub const ROWS: &[Row] = &[
             Sample::new([t(&[12]), n(6), n(3), n(4), SampleArg::Default].into_iter().chain(flags(false)).collect()),
         ]
     })
-    .no_out(),
+    .no_out()
+    .autocast(Policies::cpu(Policy::Full)),
     Row::new("istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", Tier::Composed, istft, || {
         vec![Sample::new(vec![t(&[2, 3, 5]), n(4), n(2)]).complex(), Sample::new(vec![t(&[3, 4]), n(4), n(1), n(4)]).complex()]
     })

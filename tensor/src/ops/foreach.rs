@@ -126,7 +126,7 @@ macro_rules! row {
             .no_out()
     };
     ($name:expr, $each:ident, $op:expr, $in_place:expr, $samples:expr) => {
-        row!($name, $each, $op, $samples).inplace_by(|a| $each(a, find($in_place)?))
+        row!($name, $each, $op, $samples).inplace_by(|a| $each(a, find($in_place)?)).in_place_function()
     };
 }
 /// Rows of ops of one tensor.

@@ -3,6 +3,7 @@
 use crate::ops::creation::sizes;
 use crate::ops::dtype::expect_float;
 use crate::ops::indexing::gather;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, positive, t, unit};
 use crate::{DType, Dims, Error, Result, Tensor};
 
@@ -145,7 +146,8 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::cpu(Policy::Full)),
     Row::new(
         "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)",
         Tier::Composed,
@@ -157,5 +159,6 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::cpu(Policy::Full)),
 ];

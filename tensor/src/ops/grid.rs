@@ -5,6 +5,7 @@ use crate::ops::creation::sizes;
 use crate::ops::dtype::{expect_float, narrowed, widened};
 use crate::ops::indexing::{Gather, Scatter, ScatterKind};
 use crate::ops::pointwise::{BinaryKind, arith, select, select_scalar};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Operand, Row, Sample, Scope, Tier, ints, n, t, unit};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
@@ -479,7 +480,8 @@ pub const ROWS: &[Row] = &[
         || grid_samples(2)[..1].to_vec(),
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::each(Policy::Full, Policy::Widest)),
     Row::new(
         "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
         Tier::Fused,
@@ -487,7 +489,8 @@ pub const ROWS: &[Row] = &[
         || grid_samples(2),
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::each(Policy::Full, Policy::Widest)),
     Row::new(
         "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
         Tier::Fused,
@@ -495,7 +498,8 @@ pub const ROWS: &[Row] = &[
         || grid_samples(3),
     )
     .no_out()
-    .scope(Scope::Function),
+    .scope(Scope::Function)
+    .autocast(Policies::each(Policy::Full, Policy::Widest)),
     Row::new(
         "affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor",
         Tier::Composed,

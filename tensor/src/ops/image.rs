@@ -4,6 +4,7 @@
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::creation::sizes;
 use crate::ops::indexing::{Scatter, ScatterKind, guard};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
@@ -476,6 +477,8 @@ pub const ROWS: &[Row] = &[
     Row::new("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", Tier::Composed, |a| Ok(pixel_unshuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 2, 4, 6]), n(2)], [t(&[1, 3, 6]), n(3)])).no_out().scope(Scope::Function),
     Row::new("channel_shuffle(Tensor self, SymInt groups) -> Tensor", Tier::Composed, |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 6, 3]), n(2)], [t(&[2, 4, 2, 2]), n(4)])).no_out().scope(Scope::Function),
     Row::new("native_channel_shuffle(Tensor self, SymInt groups) -> Tensor", Tier::Composed, |a| Ok(channel_shuffle(a.tensor(0)?, a.int(1)?)?.into()), samples!([t(&[2, 6, 3]), n(3)])).no_out().scope(Scope::Function),
-    Row::new("max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Tier::Composed, |a| Ok(max_unpool2d(a)?.into()), samples!([t(&[1, 2, 1, 3]), index(&[1, 2, 1, 3], 16), ints(&[4, 4])])).scope(Scope::Nn),
-    Row::new("max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", Tier::Composed, |a| Ok(max_unpool3d(a)?.into()), samples!([t(&[2, 1, 1, 3]), index(&[2, 1, 1, 3], 16), ints(&[2, 2, 4]), ints(&[2, 2, 2]), ints(&[0, 0, 0])])).scope(Scope::Nn),
+    Row::new("max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Tier::Composed, |a| Ok(max_unpool2d(a)?.into()), samples!([t(&[1, 2, 1, 3]), index(&[1, 2, 1, 3], 16), ints(&[4, 4])])).scope(Scope::Nn)
+    .autocast(Policies::cpu(Policy::Full)),
+    Row::new("max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", Tier::Composed, |a| Ok(max_unpool3d(a)?.into()), samples!([t(&[2, 1, 1, 3]), index(&[2, 1, 1, 3], 16), ints(&[2, 2, 4]), ints(&[2, 2, 2]), ints(&[0, 0, 0])])).scope(Scope::Nn)
+    .autocast(Policies::cpu(Policy::Full)),
 ];

@@ -6,6 +6,7 @@ use crate::ops::dtype::expect_float;
 use crate::ops::indexing::{gather, guard, index_select, scatter_add};
 use crate::ops::loss::{Reduction, reduced};
 use crate::ops::pointwise::{BinaryKind, binary, select, select_scalar};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, samples};
 
@@ -202,14 +203,20 @@ fn multi_margin_samples() -> Vec<Sample> {
 
 /// Rows of the family.
 pub const ROWS: &[Row] = &[
-    Row::new("multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(multi_margin_loss(a.tensor(0)?, a.tensor(1)?, a.float(2)?, a.float(3)?, a.opt_tensor(4)?, reduction(a, 5)?)?), multi_margin_samples).scope(Scope::Nn),
-    Row::new("multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.0), samples!([t(&[3, 4]), index(&[3, 4], 4)], [t(&[4]), index(&[4], 3), n(0)])).scope(Scope::Nn),
+    Row::new("multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(multi_margin_loss(a.tensor(0)?, a.tensor(1)?, a.float(2)?, a.float(3)?, a.opt_tensor(4)?, reduction(a, 5)?)?), multi_margin_samples).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.0), samples!([t(&[3, 4]), index(&[3, 4], 4)], [t(&[4]), index(&[4], 3), n(0)])).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
     Row::new("multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor, Tensor)", Tier::Composed, |a| Ok(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.into()), || vec![Sample::new(vec![t(&[3, 4]), index(&[3, 4], 4), n(1)]).no_gradient()]).scope(Scope::Aten),
-    Row::new("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(hinge_embedding(a.tensor(0)?, a.tensor(1)?, a.float(2)?, reduction(a, 3)?)?), samples!([t(&[2, 3]), index(&[2, 3], 2)], [t(&[2, 3]), index(&[2, 3], 2), n(0.3), n(0)])).no_out().scope(Scope::Function),
+    Row::new("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(hinge_embedding(a.tensor(0)?, a.tensor(1)?, a.float(2)?, reduction(a, 3)?)?), samples!([t(&[2, 3]), index(&[2, 3], 2)], [t(&[2, 3]), index(&[2, 3], 2), n(0.3), n(0)])).no_out().scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
     Row::new("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor", Tier::Composed, |a| one(poisson_nll(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.float(4)?, reduction(a, 5)?)?), || vec![
         Sample::new(vec![t(&[2, 3]), index(&[2, 3], 4), n(true), n(true), n(1e-8), n(1)]),
         Sample::new(vec![positive(&[2, 3]), positive(&[2, 3]), n(false), n(false), n(1e-8), n(0)]),
-    ]).no_out().scope(Scope::Function),
-    Row::new("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(triplet_margin(a)?), samples!([t(&[2, 3]), positive(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3]), n(2.0), n(1.0), n(0.1), n(true), n(0)])).no_out().scope(Scope::Function),
-    Row::new("soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(soft_margin(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2)])).scope(Scope::Nn),
+    ]).no_out().scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(triplet_margin(a)?), samples!([t(&[2, 3]), positive(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3]), n(2.0), n(1.0), n(0.1), n(true), n(0)])).no_out().scope(Scope::Function)
+    .autocast(Policies::both(Policy::Full)),
+    Row::new("soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", Tier::Composed, |a| one(soft_margin(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?), samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2)])).scope(Scope::Nn)
+    .autocast(Policies::both(Policy::Full)),
 ];

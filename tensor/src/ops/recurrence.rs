@@ -6,6 +6,7 @@
 use super::rnn::Kind;
 use crate::op::{Func, Fused, LowerFn, Outs, Prim, Saves, Value, VjpFn};
 use crate::ops::concat::{cat, stack};
+use crate::policy::{Policies, Policy};
 use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_stablehlo::{Direction, ElementType, Type};
@@ -397,6 +398,7 @@ fn zeros(f: &mut Func, shape: &[usize], e: ElementType) -> Value {
 
 impl Fused for Recurrence {
     const NAME: &'static str = "recurrence";
+    const AUTOCAST: Policies = Policies::both(Policy::Lower);
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 0b011;
     const LOWER: Option<LowerFn<Self>> = Some(|op, f, x, _| {

@@ -2,6 +2,7 @@
 
 use crate::op::{F64, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::pool::contract;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -475,11 +476,11 @@ macro_rules! resample_rows {
         pub const ROWS: &[Row] = &[$(
             {
                 const KIND: Kind = Kind { spatial: $spatial, filter: Filter::$filter, antialias: $aa };
-                Row::new($by_size, Tier::Prim, |a| KIND.by_size(a), || size_samples(KIND)).scope(Scope::Nn)
+                Row::new($by_size, Tier::Prim, |a| KIND.by_size(a), || size_samples(KIND)).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
             },
             {
                 const KIND: Kind = Kind { spatial: $spatial, filter: Filter::$filter, antialias: $aa };
-                Row::new($by_either, Tier::Prim, |a| KIND.by_size_or_factors(a), || factor_samples(KIND)).scope(Scope::Nn)
+                Row::new($by_either, Tier::Prim, |a| KIND.by_size_or_factors(a), || factor_samples(KIND)).scope(Scope::Nn).autocast(Policies::accelerator(Policy::Full))
             },
         )*];
     };

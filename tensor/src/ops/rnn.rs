@@ -8,6 +8,7 @@ use crate::ops::concat::{cat, stack};
 use crate::ops::dropout::dropout;
 use crate::ops::matmul::linear;
 use crate::ops::recurrence::{Eager, forward_step, recurrence};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DeviceKind, Error, Result, Tensor, samples};
 use torchtpu_kernels::memory;
@@ -465,7 +466,8 @@ macro_rules! layer_rows {
                 || input_samples($gates, $lstm),
             )
             .scope(Scope::Function)
-            .no_out(),
+            .no_out()
+            .autocast(Policies::both(Policy::Lower)),
             Row::new(
                 concat!(
                     $name,
@@ -479,7 +481,8 @@ macro_rules! layer_rows {
                 samples!(),
             )
             .scope(Scope::Function)
-            .no_out(),
+            .no_out()
+            .autocast(Policies::both(Policy::Lower)),
             Row::new(
                 concat!(
                     $name,
@@ -493,7 +496,8 @@ macro_rules! layer_rows {
                 || cell_samples($gates, $lstm),
             )
             .scope(Scope::Function)
-            .no_out(),
+            .no_out()
+            .autocast(Policies::accelerator(Policy::Lower)),
         ]
     };
 }

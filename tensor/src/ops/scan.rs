@@ -3,7 +3,8 @@
 use super::indexing::{Scatter, ScatterKind};
 use super::pointwise::{self, kernel_error};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
-use crate::schema::{Args, Ret, Row, Sample, SampleArg, Tier, index, n, positive, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Aliasing, Args, DTypeWithOut, Ret, Row, Sample, SampleArg, Tier, index, messages, n, positive, t};
 use crate::{DType, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::scan as kernels;
@@ -394,20 +395,27 @@ pub const ROWS: &[Row] = &[
         |a| running(ScanKind::Sum, a),
         running_samples,
     )
-    .inplace_by(|a| running_(ScanKind::Sum, a)),
+    .inplace_by(|a| running_(ScanKind::Sum, a))
+    .out_aliasing(Aliasing::InStep)
+    .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         Tier::Prim,
         |a| running(ScanKind::Prod, a),
         running_samples,
     )
-    .inplace_by(|a| running_(ScanKind::Prod, a)),
+    .inplace_by(|a| running_(ScanKind::Prod, a))
+    .out_aliasing(Aliasing::InStep)
+    .dtype_with_out(DTypeWithOut::FollowsOut(messages::expected_out))
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "logcumsumexp(Tensor self, int dim) -> Tensor",
         Tier::Prim,
         |a| Ok(logcumsumexp(a.tensor(0)?, a.int(1)?)?.into()),
         samples!([t(&[3, 4]), n(0)], [positive(&[2, 5]), n(-1)], [t(&[]), n(0)]),
-    ),
+    )
+    .out_aliasing(Aliasing::InStep),
     Row::new(
         "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
         Tier::Prim,

@@ -3,7 +3,8 @@
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::dtype::{expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
-use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Args, DTypeWithOut, Ret, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::softmax as kernels;
@@ -60,6 +61,7 @@ impl SoftmaxBackward {
 
 impl Fused for Softmax {
     const NAME: &'static str = "softmax";
+    const AUTOCAST: Policies = Policies::accelerator(Policy::Full);
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         o.run(&x[0].view(), &mut y[0].view_mut());
         Ok(())
@@ -180,20 +182,27 @@ pub const ROWS: &[Row] = &[
         Tier::Fused,
         |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, false)?.into()),
         along,
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
+    .aliases(&["special_softmax"])
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
         Tier::Fused,
         |a| Ok(softmax(a.tensor(0)?, a.int(1)?, a.opt_dtype(2)?, true)?.into()),
         along,
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::expected_out))
+    .aliases(&["special_log_softmax"])
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "softmin(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
         |a| Ok(softmax(&a.tensor(0)?.neg()?, a.int(1)?, a.opt_dtype(2)?, false)?.into()),
         samples!([t(&[2, 5]), n(1)]),
     )
-    .scope(Scope::Nn),
+    .scope(Scope::Nn)
+    .autocast(Policies::accelerator(Policy::Full)),
     Row::new(
         "_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,

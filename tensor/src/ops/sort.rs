@@ -8,7 +8,9 @@ use super::indexing::{self, Scatter, ScatterKind};
 use super::pointwise::kernel_error;
 use super::reduce::{ReduceKind, reduce};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
-use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, t};
+use crate::schema::{
+    Aliasing, Args, Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, messages, n, t,
+};
 use crate::{
     DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, promote_types, samples,
 };
@@ -626,11 +628,16 @@ fn stable(a: &Args<'_>, i: usize) -> Result<bool> {
 
 /// Rows of sorting, selection, searching and counting.
 pub const ROWS: &[Row] = &[
-    Row::new("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)), sorted_samples).fields(BY_DIM),
-    Row::new("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, stable(a, 1)?)), samples!([t(&[3, 5]), n(true), n(1), n(true)])).fields(BY_DIM),
+    Row::new("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)), sorted_samples).fields(BY_DIM)
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
+    Row::new("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, stable(a, 1)?)), samples!([t(&[3, 5]), n(true), n(1), n(true)])).fields(BY_DIM)
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
     Row::new("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, a.int(1)?, a.bool(2)?, false)?.1.into()), || vec![Sample::new(vec![t(&[3, 5])]).no_gradient(), Sample::new(vec![many(), n(0), n(true)]).no_gradient()]).no_out(),
     Row::new("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, a.int(2)?, a.bool(3)?, a.bool(1)?)?.1.into()), || vec![Sample::new(vec![many(), n(true)]).no_gradient()]),
-    Row::new("msort(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, 0, false, false)?.0.into()), samples!([t(&[3, 5])])),
+    Row::new("msort(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sort(a.tensor(0)?, 0, false, false)?.0.into()), samples!([t(&[3, 5])]))
+    .out_aliasing(Aliasing::InStep),
     Row::new("topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(topk(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?, a.bool(4)?)), || {
         vec![
             Sample::new(vec![t(&[3, 5]), n(2)]).dtypes(&[DType::F64]), // rounded to fewer digits, values tie
@@ -638,8 +645,11 @@ pub const ROWS: &[Row] = &[
             Sample::new(vec![t(&[3, 5]), n(0)]),
         ]
     })
-    .fields(BY_DIM),
-    Row::new("kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(kthvalue(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?)), samples!([t(&[3, 5]), n(2)], [t(&[3, 5]), n(3), n(0), n(true)])).fields(BY_DIM),
+    .fields(BY_DIM)
+    .out_dtype(OutDType::OfInput(messages::expected_out))
+    .out_aliasing(Aliasing::InStep),
+    Row::new("kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(kthvalue(a.tensor(0)?, a.int(1)?, a.int(2)?, a.bool(3)?)), samples!([t(&[3, 5]), n(2)], [t(&[3, 5]), n(3), n(0), n(true)])).fields(BY_DIM)
+    .out_aliasing(Aliasing::Refused),
     Row::new("median(Tensor self) -> Tensor", Tier::Prim, |a| Ok(median_of_all(a.tensor(0)?, PickKind::Median)?.into()), samples!([t(&[3, 5])], [t(&[4])])),
     Row::new("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", Tier::Prim, |a| pair_row(pick(a.tensor(0)?, PickKind::Median, a.int(1)?, a.bool(2)?)), samples!([t(&[3, 4]), n(1)], [t(&[3, 5]), n(0), n(true)])).fields(BY_DIM),
     Row::new("nanmedian(Tensor self) -> Tensor", Tier::Prim, |a| Ok(median_of_all(a.tensor(0)?, PickKind::NanMedian)?.into()), samples!([t(&[3, 5])])),

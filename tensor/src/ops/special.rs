@@ -7,7 +7,9 @@ use super::complex::refuse;
 use super::dtype::{narrowed, widened};
 use super::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::op::normalize_dims;
-use crate::schema::{Args, Operand, Row, Sample, Tier, ints, n, positive, t, unit};
+use crate::schema::{
+    Aliasing, Args, DTypeWithOut, Numbers, Operand, OutDType, Row, Sample, Tier, ints, messages, n, positive, t, unit,
+};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, samples};
 use torchtpu_kernels::pointwise::BinaryKind;
 
@@ -341,14 +343,18 @@ pub const ROWS: &[Row] = &[
         |a| floats(a).and_then(|(x, y)| Ok(xlogy(&x, &y)?.into())),
         samples!([t(&[2, 3]), positive(&[3])], [t(&[2, 3]), n(2)]),
     )
-    .inplace(),
+    .inplace()
+    .numbers(Numbers::One)
+    .aliases(&["special_xlogy"])
+    .in_place_function(),
     Row::new(
         "special_xlog1py(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
         |a| floats(a).and_then(|(x, y)| Ok(xlog1py(&x, &y)?.into())),
         samples!([t(&[2, 3]), positive(&[3])]),
     )
-    .scope(crate::schema::Scope::Nn),
+    .scope(crate::schema::Scope::Nn)
+    .numbers(Numbers::One),
     Row::new(
         "special_entr(Tensor self) -> Tensor",
         Tier::Composed,
@@ -372,9 +378,13 @@ pub const ROWS: &[Row] = &[
             vec![Sample::new(vec![halves(), n(0.1)]).no_gradient()]
         },
     )
-    .inplace(),
+    .inplace()
+    .aliases(&["special_logit"])
+    .in_place_function(),
     Row::new("sinc(Tensor self) -> Tensor", Tier::Composed, |a| Ok(sinc(a.tensor(0)?)?.into()), samples!([t(&[2, 3])]))
-        .inplace(),
+        .inplace()
+        .aliases(&["special_sinc"])
+        .in_place_function(),
     Row::new(
         "logaddexp(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
@@ -393,46 +403,53 @@ pub const ROWS: &[Row] = &[
         |a| Ok(heaviside(a.operand(0)?, a.operand(1)?)?.into()),
         || vec![Sample::new(vec![t(&[2, 3]), t(&[3])]).no_gradient()],
     )
-    .inplace(),
+    .inplace()
+    .numbers(Numbers::Second),
     Row::new(
         "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
         Tier::Composed,
         |a| Ok(nan_to_num(a.tensor(0)?, a.opt_float(1)?, a.opt_float(2)?, a.opt_float(3)?)?.into()),
         samples!([t(&[2, 3])]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "deg2rad(Tensor self) -> Tensor",
         Tier::Composed,
         |a| Ok(scaled("deg2rad", a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()),
         samples!([t(&[2, 3])]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "rad2deg(Tensor self) -> Tensor",
         Tier::Composed,
         |a| Ok(scaled("rad2deg", a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()),
         samples!([unit(&[2, 3])]),
     )
-    .inplace(),
+    .inplace()
+    .in_place_function(),
     Row::new(
         "signbit(Tensor self) -> Tensor",
         Tier::Composed,
         |a| Ok(signbit(a.tensor(0)?)?.into()),
         || flat(t(&[2, 3])),
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
     Row::new(
         "isposinf(Tensor self) -> Tensor",
         Tier::Composed,
         |a| Ok(is_infinity(a.tensor(0)?, f64::INFINITY)?.into()),
         || flat(t(&[2, 3])),
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
     Row::new(
         "isneginf(Tensor self) -> Tensor",
         Tier::Composed,
         |a| Ok(is_infinity(a.tensor(0)?, f64::NEG_INFINITY)?.into()),
         || flat(t(&[2, 3])),
-    ),
+    )
+    .out_dtype(OutDType::OneOf(&[DType::Bool], messages::non_boolean)),
     Row::new(
         "positive(Tensor(a) self) -> Tensor(a)",
         Tier::Composed,
@@ -450,13 +467,15 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| Ok(nansum(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
         samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)]),
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::provided_dtype)),
     Row::new(
         "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
         Tier::Composed,
         |a| Ok(nanmean(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)?, a.opt_dtype(3)?)?.into()),
         samples!([t(&[2, 3])], [t(&[2, 3]), ints(&[1]), n(true)]),
-    ),
+    )
+    .dtype_with_out(DTypeWithOut::MustMatch(messages::provided_dtype)),
     Row::new(
         "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
         Tier::Composed,
@@ -466,7 +485,9 @@ pub const ROWS: &[Row] = &[
             Ok(arith(BinaryKind::Pow, Operand::Tensor(&x), Operand::Tensor(&p))?.into())
         },
         || vec![Sample::new(vec![positive(&[2, 3]), t(&[3])]).no_gradient()],
-    ),
+    )
+    .numbers(Numbers::One)
+    .out_aliasing(Aliasing::Allowed),
     Row::new(
         "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
@@ -489,19 +510,24 @@ pub const ROWS: &[Row] = &[
         },
         samples!([t(&[2, 3]), t(&[3])]),
     )
-    .inplace(),
+    .inplace()
+    .numbers(Numbers::Second)
+    .reads_before_writing()
+    .in_place_function(),
     Row::new(
         "polygamma(int n, Tensor self) -> Tensor",
         Tier::Composed,
         |a| Ok(polygamma(a.int(0)?, a.tensor(1)?)?.into()),
         samples!([n(1), positive(&[2, 3])], [n(2), t(&[2, 3])]),
     )
-    .scope(crate::schema::Scope::Function),
+    .scope(crate::schema::Scope::Function)
+    .aliases(&["special_polygamma"]),
     Row::new(
         "mvlgamma(Tensor self, int p) -> Tensor",
         Tier::Composed,
         |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into()),
         || vec![Sample::new(vec![positive(&[2, 3]), n(1)])],
     )
-    .inplace(),
+    .inplace()
+    .aliases(&["special_multigammaln"]),
 ];

@@ -14,7 +14,7 @@ fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -
     if !dtype.is_float() {
         return Err(Error::runtime(format!(
             "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={device}, layout=Strided (default), requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
-            super::dtype::c_name(dtype)
+            dtype.c_name()
         )));
     }
     if length < 0 {

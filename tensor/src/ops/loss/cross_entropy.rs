@@ -6,6 +6,7 @@ use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::indexing::{gather, index_select};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::{kernel_error, select};
+use crate::policy::{Policies, Policy};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
@@ -163,6 +164,7 @@ impl CrossEntropyBackward {
 
 impl Fused for CrossEntropy {
     const NAME: &'static str = "cross_entropy_loss";
+    const AUTOCAST: Policies = Policies::both(Policy::Full);
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {

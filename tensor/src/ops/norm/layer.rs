@@ -5,6 +5,7 @@ use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, 
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::reduce::sum_mask;
+use crate::policy::{Policies, Policy};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, state};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::norm as kernels;
@@ -109,6 +110,7 @@ impl LayerNormBackward {
 
 impl Fused for LayerNorm {
     const NAME: &'static str = "layer_norm";
+    const AUTOCAST: Policies = Policies::accelerator(Policy::Full);
     const OUTS: usize = 3;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let views: SmallVec<[View<'_>; 3]> = x.iter().map(|t| t.view()).collect();

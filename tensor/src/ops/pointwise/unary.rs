@@ -7,7 +7,8 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::analytic;
 use crate::ops::kernel_call::KernelCall;
 use crate::ops::math_lower::{self, Trig};
-use crate::schema::{Operand, Ret, Row, Tier, index, n, positive, t, unit};
+use crate::policy::{Policies, Policy};
+use crate::schema::{Operand, OutDType, Ret, Row, Tier, index, messages, n, positive, t, unit};
 use crate::{DType, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
@@ -583,7 +584,7 @@ const INTS: &[DType] = &[DType::I64, DType::I32, DType::U8];
 const ALL: &[DType] = &[DType::F64, DType::BF16, DType::I64, DType::I32, DType::U8, DType::Bool];
 
 macro_rules! unary_rows {
-    ($($name:literal $kind:ident $samples:expr;)*) => {
+    ($($name:literal $kind:ident $samples:expr $(, $column:ident($($value:expr),*))*;)*) => {
         /// Rows of the ops with one operand.
         pub const UNARY_ROWS: &[Row] = &[$(
             Row::new(concat!($name, "(Tensor self) -> Tensor"), Tier::Prim, |a| Ok(unary(UnaryKind::$kind, a.tensor(0)?)?.into()), $samples)
@@ -591,65 +592,67 @@ macro_rules! unary_rows {
                     let x = a.tensor(0)?;
                     unary_(UnaryKind::$kind, x)?;
                     Ok(Ret::Tensor(x.clone()))
-                }),
+                })
+                .in_place_function()
+                $(.$column($($value),*))*,
         )*];
     };
 }
 
 unary_rows! {
-    "neg" Neg samples!([t(&[2, 3])]);
-    "negative" Neg samples!([t(&[2, 3])]);
-    "abs" Abs samples!([t(&[2, 3])], [t(&[0, 3])]);
-    "absolute" Abs samples!([t(&[2, 3])]);
-    "sign" Sign || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
-    "exp" Exp samples!([t(&[2, 3])], [t(&[])]);
-    "exp2" Exp2 samples!([t(&[2, 3])]);
-    "expm1" Expm1 samples!([t(&[2, 3])]);
-    "log" Log samples!([positive(&[2, 3])]);
-    "log2" Log2 samples!([positive(&[2, 3])]);
-    "log10" Log10 samples!([positive(&[2, 3])]);
-    "log1p" Log1p samples!([positive(&[2, 3])]);
+    "neg" Neg samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
+    "negative" Neg samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
+    "abs" Abs samples!([t(&[2, 3])], [t(&[0, 3])]), out_dtype(OutDType::OfRealInput(messages::found));
+    "absolute" Abs samples!([t(&[2, 3])]), out_dtype(OutDType::OfRealInput(messages::found)), in_place_method();
+    "sign" Sign || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found)), in_place_method();
+    "exp" Exp samples!([t(&[2, 3])], [t(&[])]), autocast(Policies::accelerator(Policy::Full));
+    "exp2" Exp2 samples!([t(&[2, 3])]), aliases(&["special_exp2"]);
+    "expm1" Expm1 samples!([t(&[2, 3])]), aliases(&["special_expm1"]), autocast(Policies::accelerator(Policy::Full));
+    "log" Log samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "log2" Log2 samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "log10" Log10 samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "log1p" Log1p samples!([positive(&[2, 3])]), aliases(&["special_log1p"]), autocast(Policies::accelerator(Policy::Full));
     "sqrt" Sqrt samples!([positive(&[2, 3])]);
-    "rsqrt" Rsqrt samples!([positive(&[2, 3])]);
-    "reciprocal" Reciprocal samples!([positive(&[2, 3])]);
+    "rsqrt" Rsqrt samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "reciprocal" Reciprocal samples!([positive(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
     "square" Square samples!([t(&[2, 3])]);
     "sin" Sin samples!([t(&[2, 3])]);
     "cos" Cos samples!([t(&[2, 3])]);
-    "tan" Tan samples!([unit(&[2, 3])]);
-    "asin" Asin samples!([unit(&[2, 3])]);
-    "acos" Acos samples!([unit(&[2, 3])]);
+    "tan" Tan samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "asin" Asin samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "acos" Acos samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
     "atan" Atan samples!([t(&[2, 3])]);
-    "sinh" Sinh samples!([t(&[2, 3])]);
-    "cosh" Cosh samples!([t(&[2, 3])]);
+    "sinh" Sinh samples!([t(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "cosh" Cosh samples!([t(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
     "tanh" Tanh samples!([t(&[2, 3])]);
     "asinh" Asinh samples!([t(&[2, 3])]);
     "acosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
     "atanh" Atanh samples!([unit(&[2, 3])]);
-    "arcsin" Asin samples!([unit(&[2, 3])]);
-    "arccos" Acos samples!([unit(&[2, 3])]);
+    "arcsin" Asin samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
+    "arccos" Acos samples!([unit(&[2, 3])]), autocast(Policies::accelerator(Policy::Full));
     "arctan" Atan samples!([t(&[2, 3])]);
     "arcsinh" Asinh samples!([t(&[2, 3])]);
     "arccosh" Acosh || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
     "arctanh" Atanh samples!([unit(&[2, 3])]);
-    "sigmoid" Sigmoid samples!([t(&[2, 3])]);
-    "erf" Erf samples!([t(&[2, 3])]);
-    "erfc" Erfc samples!([t(&[2, 3])]);
-    "erfinv" Erfinv samples!([unit(&[2, 3])]);
-    "lgamma" Lgamma samples!([positive(&[2, 3])]);
-    "digamma" Digamma || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()];
-    "floor" Floor || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
-    "ceil" Ceil || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)];
-    "round" Round || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
-    "trunc" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
-    "fix" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()];
-    "frac" Frac samples!([t(&[2, 3])]);
+    "sigmoid" Sigmoid samples!([t(&[2, 3])]), aliases(&["special_expit"]);
+    "erf" Erf samples!([t(&[2, 3])]), aliases(&["special_erf"]);
+    "erfc" Erfc samples!([t(&[2, 3])]), aliases(&["special_erfc"]);
+    "erfinv" Erfinv samples!([unit(&[2, 3])]), aliases(&["special_erfinv"]), autocast(Policies::accelerator(Policy::Full)), in_place_method();
+    "lgamma" Lgamma samples!([positive(&[2, 3])]), aliases(&["special_gammaln"]), in_place_method();
+    "digamma" Digamma || vec![crate::schema::Sample::new(vec![positive(&[2, 3])]).no_gradient()], aliases(&["special_digamma", "special_psi"]), in_place_method();
+    "floor" Floor || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found));
+    "ceil" Ceil || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(INTS)], out_dtype(OutDType::OfInput(messages::found));
+    "round" Round || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found)), aliases(&["special_round"]);
+    "trunc" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found));
+    "fix" Trunc || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient()], out_dtype(OutDType::OfInput(messages::found));
+    "frac" Frac samples!([t(&[2, 3])]), out_dtype(OutDType::OfInput(messages::found));
     "relu" Relu samples!([t(&[2, 3])]);
-    "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
-    "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()];
+    "logical_not" LogicalNot || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
+    "bitwise_not" BitwiseNot || vec![crate::schema::Sample::new(vec![index(&[2, 3], 9)]).no_gradient()], out_dtype(OutDType::OfInput(messages::found)), in_place_method();
     "i0" I0 samples!([t(&[2, 3])]);
-    "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
-    "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
-    "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)];
+    "isnan" IsNan || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
+    "isinf" IsInf || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
+    "isfinite" IsFinite || vec![crate::schema::Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(ALL)], in_place_method();
 }
 
 fn special_samples(fill: fn(&[usize]) -> crate::schema::SampleArg, gradient: bool) -> Vec<crate::schema::Sample> {
@@ -701,4 +704,7 @@ pub const ROUND_ROWS: &[Row] = &[Row::new(
     |a| Ok(round_to(a.tensor(0)?, a.int(1)?)?.into()),
     || vec![crate::schema::Sample::new(vec![t(&[2, 3]), n(2)]).no_gradient()],
 )
-.inplace()];
+.inplace()
+.out_dtype(OutDType::OfInput(messages::found))
+.aliases(&["special_round"])
+.in_place_function()];
