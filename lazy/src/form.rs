@@ -246,10 +246,7 @@ impl Form {
     }
     /// The kernels of the user's that nodes call.
     pub(crate) fn custom_kernels(&self) -> impl Iterator<Item = &Arc<Kernel>> {
-        self.nodes.iter().filter_map(|n| match &n.op {
-            Prim::Inline(call) => Some(&call.0),
-            _ => None,
-        })
+        self.nodes.iter().filter_map(|n| n.op.custom_kernel())
     }
     /// The node that computes each value.
     pub(crate) fn producers(&self) -> Vec<usize> {
@@ -290,8 +287,8 @@ impl Form {
                     last_reader[i] = n;
                 }
             }
-            if let Prim::Inline(call) = &node.op {
-                for &(input, result) in call.0.library().aliases() {
+            if let Some(kernel) = node.op.custom_kernel() {
+                for &(input, result) in kernel.library().aliases() {
                     if let Source::Arg(i) = inputs[input].source()
                         && donated(&i)
                     {
@@ -299,7 +296,7 @@ impl Form {
                     }
                 }
             }
-            if !is_update(&node.op) {
+            if !node.op.facts().updates_in_place {
                 continue;
             }
             let mut free: SmallVec<[usize; 4]> = inputs
@@ -461,25 +458,6 @@ impl Form {
             .collect();
         format!("{}{}", shown.join(", "), if counts.len() > 12 { ", ..." } else { "" })
     }
-}
-
-/// Whether each result can be computed over the operand of its type that comes at the same place.
-fn is_update(op: &Prim) -> bool {
-    use Prim::{AdamW, Binary, Cast, Copy, IndexAdd, IndexPut, Scatter, Select, Sgd, SliceUpdate, Unary};
-    matches!(
-        op,
-        Unary(_)
-            | Binary(_)
-            | Select(_)
-            | Cast(_)
-            | Copy(_)
-            | Scatter(_)
-            | SliceUpdate(_)
-            | IndexAdd(_)
-            | IndexPut(_)
-            | AdamW(_)
-            | Sgd(_)
-    )
 }
 
 /// Mixes one word into a rolling hash.

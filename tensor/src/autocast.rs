@@ -3,7 +3,7 @@
 //!
 //! A function that Python calls has its policies in [its row](crate::schema::Row::autocast). They follow PyTorch's lists: those of its CPU for `cpu`,
 //! those of its accelerators for `tpu`. An op that is reached in another way, from Rust or inside of a function without a policy, has them in
-//! [its node](Prim::autocast). Inside of a function whose operands were cast, nothing more is cast.
+//! [its node](crate::op::Facts::autocast). Inside of a function whose operands were cast, nothing more is cast.
 //!
 //! The state is the thread's. Casts of parameters are kept until the outermost block ends, so that a parameter that is used often
 //! is cast once.
@@ -338,7 +338,7 @@ pub fn call(policies: Policies, args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Re
 #[cold]
 pub(crate) fn operands(op: &Prim, x: &[&Tensor]) -> Result<Option<SmallVec<[Tensor; 4]>>> {
     let Some(kind) = x.first().map(|t| t.device().kind).filter(|k| is_on() && is_enabled(*k)) else { return Ok(None) };
-    let Some(policy) = op.autocast().on(kind) else { return Ok(None) };
+    let Some(policy) = op.facts().autocast.on(kind) else { return Ok(None) };
     let to = wanted(policy, kind, x.iter().copied())?;
     let (mut all, mut any): (SmallVec<[Tensor; 4]>, bool) = (SmallVec::new(), false);
     for t in x {

@@ -50,7 +50,7 @@ impl Engine {
         let mut hash = mix(b.hash, op_hash);
         let (first_input, first_value) = (b.form.inputs.len() as u32, b.form.values.len() as u32);
         let node = Node { op: op.clone(), offsets: 0, first_input, first_value };
-        let is_list = x.len() >= LONG_LIST && matches!(op, Prim::Cat(_) | Prim::Stack(_));
+        let is_list = x.len() >= LONG_LIST && op.facts().joins_operands;
         for (i, operand) in x.iter().enumerate() {
             let input = match operand {
                 Operand::Value(h) => {
@@ -96,7 +96,7 @@ impl Engine {
             hash = mix(hash, u64::from(input.0));
             b.form.inputs.push(input);
         }
-        if matches!(op, Prim::Fill(_)) && (s.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
+        if op.facts().is_fill && (s.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
             let fills = if s.step.makes_state { &mut b.made_in_step } else { &mut b.small_fills };
             fills.push(b.form.nodes.len() as u32);
         }
@@ -326,7 +326,7 @@ impl Recording {
     #[cold]
     fn continues_step(&mut self, stream: usize, op: &Prim, x: &[Operand<'_>]) -> bool {
         let mut reads_step = false;
-        if matches!(op, Prim::RandomBits(_)) {
+        if op.facts().draws_random {
             return false;
         }
         for operand in x {

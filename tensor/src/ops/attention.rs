@@ -1,7 +1,9 @@
 //! Scaled dot product attention.
 
 use super::attention_lower as accelerator;
-use crate::op::{F64, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device};
+use crate::op::{
+    Attribute, Attributes, F64, Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device,
+};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::matmul::{with_products_of, with_wide_sums};
@@ -123,8 +125,16 @@ impl Attention {
 }
 
 impl Fused for Attention {
+    fn attributes(&self) -> Attributes {
+        vec![
+            ("scale", Attribute::Float(self.scale.get())),
+            ("is_causal", Attribute::Bool(self.is_causal)),
+            ("mask", Attribute::Bool(self.mask)),
+            ("rows_first", Attribute::Bool(self.rows_first)),
+        ]
+    }
     const NAME: &'static str = "scaled_dot_product_attention";
-    const AUTOCAST: Policies = Policies::both(Policy::Lower);
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {

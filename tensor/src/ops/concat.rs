@@ -1,12 +1,22 @@
 //! Joining and mirroring: `Cat` and `Flip`, and what is made of them.
 
 use crate::dims::MAX_DIMS;
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::kernel_call::{JoinFew, lower_join};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Aliasing, Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
+
+impl Prim {
+    /// The dimension along which this op appends its operands to one another.
+    pub fn appends_along(&self) -> Option<usize> {
+        match self {
+            Prim::Cat(cat) => Some(cat.dim),
+            _ => None,
+        }
+    }
+}
 
 /// Joins tensors of the same dtype along a dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +27,7 @@ pub struct Cat {
 
 impl Op for Cat {
     const NAME: &'static str = "cat";
+    const FACTS: Facts = Facts { joins_operands: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::CommonFormat;
     fn takes_complex(&self) -> bool {
         true
@@ -87,6 +98,7 @@ pub struct Stack {
 
 impl Op for Stack {
     const NAME: &'static str = "stack";
+    const FACTS: Facts = Facts { joins_operands: true, ..Facts::NONE };
     fn takes_complex(&self) -> bool {
         true
     }

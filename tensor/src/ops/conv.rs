@@ -1,7 +1,8 @@
 //! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of it.
 
 use crate::op::{
-    Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values, VjpFn, all_dims, same_device,
+    Attribute, Attributes, Facts, Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values,
+    VjpFn, all_dims, same_device,
 };
 use crate::ops::conv_lower;
 use crate::ops::dtype::expect_float;
@@ -47,8 +48,19 @@ fn check_same_dtype(x: &[&Tensor]) -> Result<()> {
 }
 
 impl Op for Conv {
+    fn attributes(&self) -> Attributes {
+        let s = &self.0;
+        let ints = |sizes: &[usize]| Attribute::Ints(sizes.iter().map(|&n| n as i64).collect());
+        vec![
+            ("stride", ints(&s.stride[..s.spatial])),
+            ("padding", Attribute::Pairs(s.pad[..s.spatial].to_vec())),
+            ("dilation", ints(&s.w_dilation[..s.spatial])),
+            ("groups", Attribute::Int(s.groups as i64)),
+            ("is_transposed", Attribute::Bool(s.reverse || s.x_dilation != [1; 3])),
+        ]
+    }
     const NAME: &'static str = "convolution";
-    const AUTOCAST: Policies = Policies::both(Policy::Lower);
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Format;
     fn takes_complex(&self) -> bool {
         true

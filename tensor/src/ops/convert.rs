@@ -1,7 +1,7 @@
 //! Conversions: dtypes (`Cast`), copies (`Copy`), devices, and to and from Rust slices.
 
 use crate::graph::Edge;
-use crate::op::{Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
+use crate::op::{Facts, Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Element, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, dispatch,
@@ -18,6 +18,7 @@ pub struct Cast(pub DType);
 
 impl Op for Cast {
     const NAME: &'static str = "to";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     fn label(&self) -> &'static str {
         "_to_copy"
@@ -61,6 +62,7 @@ pub struct Copy;
 
 impl Op for Copy {
     const NAME: &'static str = "clone";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     fn takes_complex(&self) -> bool {
         true

@@ -1,6 +1,6 @@
 //! Creation: `Fill` (a number everywhere) and `Iota` (counting), and what is made of them.
 
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
     DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_complex, default_dtype,
@@ -19,6 +19,7 @@ pub struct Fill {
 
 impl Op for Fill {
     const NAME: &'static str = "full";
+    const FACTS: Facts = Facts { is_fill: true, ..Facts::NONE };
     const DIFFERENTIABLE: u64 = 1;
     fn takes_complex(&self) -> bool {
         true

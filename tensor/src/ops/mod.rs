@@ -55,8 +55,7 @@ pub mod special;
 pub mod statistics;
 pub mod window;
 
-use crate::op::{self, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
-use crate::policy::Policies;
+use crate::op::{self, Attributes, Facts, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::{Aliasing, Arg, Args, Ret, Row, Schema};
 use crate::{DType, Error, Meta, Result, Tensor};
 
@@ -106,9 +105,14 @@ macro_rules! op_table {
             pub(crate) fn strides(&self) -> op::Strides {
                 match self { $(Prim::$name(o) => op::$tier::strides(o),)* $(Prim::$bname(o) => op::$btier::strides(&**o)),* }
             }
-            /// What autocast does with the operands when no function of the table was called.
-            pub fn autocast(&self) -> Policies {
-                match self { $(Prim::$name(o) => op::$tier::autocast(o),)* $(Prim::$bname(o) => op::$btier::autocast(&**o)),* }
+            /// Facts about this kind of node.
+            #[inline]
+            pub fn facts(&self) -> &'static Facts {
+                match self { $(Prim::$name(o) => op::$tier::facts(o),)* $(Prim::$bname(o) => op::$btier::facts(&**o)),* }
+            }
+            /// The attributes as data; empty for most ops.
+            pub fn attributes(&self) -> Attributes {
+                match self { $(Prim::$name(o) => op::$tier::attributes(o),)* $(Prim::$bname(o) => op::$btier::attributes(&**o)),* }
             }
             /// Number of outputs.
             pub fn outs(&self) -> usize {

@@ -4,7 +4,7 @@
 //! operands, so that another learning rate or step count compiles nothing, and its results are assigned.
 
 use crate::backend::SharedNumbers;
-use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
+use crate::op::{Facts, Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
@@ -149,6 +149,7 @@ impl Sgd {
 
 impl Fused for AdamW {
     const NAME: &'static str = "adamw_step";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 0;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
@@ -213,6 +214,7 @@ impl Fused for AdamW {
 
 impl Fused for Sgd {
     const NAME: &'static str = "sgd_step";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 0;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {

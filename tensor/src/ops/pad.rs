@@ -1,7 +1,7 @@
 //! Padding: `Pad`, and the inverses of slicing.
 
 use super::shape::Slice;
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::schema::{Row, SampleArg, Scope, Tier, ints, n, t};
 use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::{SmallVec, smallvec};
@@ -193,6 +193,7 @@ impl SliceUpdate {
 }
 impl Op for SliceUpdate {
     const NAME: &'static str = "slice_scatter";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn takes_complex(&self) -> bool {
         true
     }

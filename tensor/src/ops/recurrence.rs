@@ -4,7 +4,7 @@
 //! and StableHLO in a lowering. So a trace holds one node a layer, and its program one loop, however long the sequence is.
 
 use super::rnn::Kind;
-use crate::op::{Func, Fused, LowerFn, Outs, Prim, Saves, Value, VjpFn};
+use crate::op::{Facts, Func, Fused, LowerFn, Outs, Prim, Saves, Value, VjpFn};
 use crate::ops::concat::{cat, stack};
 use crate::policy::{Policies, Policy};
 use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
@@ -398,7 +398,7 @@ fn zeros(f: &mut Func, shape: &[usize], e: ElementType) -> Value {
 
 impl Fused for Recurrence {
     const NAME: &'static str = "recurrence";
-    const AUTOCAST: Policies = Policies::both(Policy::Lower);
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 0b011;
     const LOWER: Option<LowerFn<Self>> = Some(|op, f, x, _| {

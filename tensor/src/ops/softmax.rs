@@ -1,6 +1,6 @@
 //! Softmax and its logarithm along one dimension.
 
-use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
+use crate::op::{Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::dtype::{expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::policy::{Policies, Policy};
@@ -61,7 +61,7 @@ impl SoftmaxBackward {
 
 impl Fused for Softmax {
     const NAME: &'static str = "softmax";
-    const AUTOCAST: Policies = Policies::accelerator(Policy::Full);
+    const FACTS: Facts = Facts { autocast: Policies::accelerator(Policy::Full), ..Facts::NONE };
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         o.run(&x[0].view(), &mut y[0].view_mut());
         Ok(())

@@ -3,7 +3,7 @@
 use super::{
     KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, ok, str_arg, zeros_like,
 };
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Aliasing, Fill, OutDType, Row, Sample, SampleArg, Tier, index as index_arg, messages, n, t};
@@ -119,6 +119,7 @@ pub struct Scatter {
 
 impl Op for Scatter {
     const NAME: &'static str = "scatter";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn label(&self) -> &'static str {
         match self.kind {
             ScatterKind::Set => "scatter",

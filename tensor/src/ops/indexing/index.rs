@@ -2,7 +2,7 @@
 
 use super::mask::{masked_fill, nonzero};
 use super::{KINDS, copy_of, guard, lower_positions, ok, out_of_bounds, to_device, zeros_like};
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};
 use crate::schema::{
@@ -111,6 +111,7 @@ pub struct IndexPut {
 
 impl Op for IndexPut {
     const NAME: &'static str = "index_put";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn takes_complex(&self) -> bool {
         true
     }

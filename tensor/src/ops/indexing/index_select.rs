@@ -5,7 +5,7 @@ use super::{
     KINDS, at_least_1d, check_index_dtype, copy_of, fill_value, guard, lower_positions, ok, out_of_bounds,
     out_of_range_in_self, str_arg, zeros_like,
 };
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
 use crate::policy::{Policies, Policy};
 use crate::schema::{
@@ -80,6 +80,7 @@ pub struct IndexAdd {
 
 impl Op for IndexAdd {
     const NAME: &'static str = "index_add";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn label(&self) -> &'static str {
         if self.accumulate { "index_add" } else { "index_copy" }
     }

@@ -1,7 +1,7 @@
 //! Cross entropy, and the likelihood that it ends in.
 
 use super::Reduction;
-use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
+use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::indexing::{gather, index_select};
 use crate::ops::kernel_call::{self, KernelCall};
@@ -164,7 +164,7 @@ impl CrossEntropyBackward {
 
 impl Fused for CrossEntropy {
     const NAME: &'static str = "cross_entropy_loss";
-    const AUTOCAST: Policies = Policies::both(Policy::Full);
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Full), ..Facts::NONE };
     const OUTS: usize = 3;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {

@@ -1,7 +1,7 @@
 //! Products that are added to something: `addmm` and its kind.
 
 use super::{Dot, check_batches, dot};
-use crate::op::{F64, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
+use crate::op::{F64, Facts, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
 use crate::ops::dtype::{compute_dtype, narrowed, widened};
 use crate::ops::pointwise::{independent_of, kernel_error};
 use crate::ops::reduce::sum_mask;
@@ -60,7 +60,7 @@ pub struct Addmm {
 
 impl Fused for Addmm {
     const NAME: &'static str = "addmm";
-    const AUTOCAST: Policies = Policies::both(Policy::Lower);
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let (beta, alpha) = (o.beta.get(), o.alpha.get());
         if beta != 0.0 {

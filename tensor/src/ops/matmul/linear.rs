@@ -2,7 +2,7 @@
 
 use super::{Dot, dot, swap_last};
 use crate::meta::element_type;
-use crate::op::{Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
+use crate::op::{Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::complex;
 use crate::ops::dtype::compute_dtype;
 use crate::ops::kernel_call::{self, KernelCall};
@@ -29,7 +29,7 @@ pub struct Linear;
 
 impl Fused for Linear {
     const NAME: &'static str = "linear";
-    const AUTOCAST: Policies = Policies::both(Policy::Lower);
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     const KERNEL: Option<KernelFn<Self>> = Some(|_, x, y| {
         let (n, k) = (x[1].dims()[0], x[1].dims()[1]);
         let rows = rows(y[0].dims());

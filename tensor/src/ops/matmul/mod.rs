@@ -4,7 +4,7 @@ mod blend;
 mod grouped;
 mod linear;
 
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
+use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::dtype::{compute_dtype, narrowed};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
@@ -85,8 +85,11 @@ pub(super) fn swap_last(d: &Dims) -> Dims {
 }
 
 impl Op for Dot {
+    fn attributes(&self) -> Attributes {
+        vec![("ta", Attribute::Bool(self.ta)), ("tb", Attribute::Bool(self.tb))]
+    }
     const NAME: &'static str = "matmul";
-    const AUTOCAST: Policies = Policies::both(Policy::Lower);
+    const FACTS: Facts = Facts { autocast: Policies::both(Policy::Lower), ..Facts::NONE };
     fn label(&self) -> &'static str {
         "mm"
     }

@@ -1,7 +1,7 @@
 //! Over the last dimensions: layer norm and root mean square.
 
 use super::{last, mean_of, nothing, parameter, unwanted};
-use crate::op::{F64, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
+use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
 use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::reduce::sum_mask;
@@ -110,7 +110,7 @@ impl LayerNormBackward {
 
 impl Fused for LayerNorm {
     const NAME: &'static str = "layer_norm";
-    const AUTOCAST: Policies = Policies::accelerator(Policy::Full);
+    const FACTS: Facts = Facts { autocast: Policies::accelerator(Policy::Full), ..Facts::NONE };
     const OUTS: usize = 3;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
         let views: SmallVec<[View<'_>; 3]> = x.iter().map(|t| t.view()).collect();

@@ -5,7 +5,7 @@ use super::compare::compare;
 use super::select::{select, select_scalar};
 use super::unary::lower_unary;
 use super::{broadcast_strides, kernel_error};
-use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
+use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::ops::{analytic, math_lower};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Numbers, Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
@@ -92,6 +92,7 @@ fn check_complex_pair(k: BinaryKind, d: DType) -> Result<()> {
 
 impl Op for Binary {
     const NAME: &'static str = "binary";
+    const FACTS: Facts = Facts { updates_in_place: true, is_binary: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn label(&self) -> &'static str {
         self.0.name()

@@ -2,7 +2,7 @@
 
 use super::broadcast_strides;
 use super::promotion::{as_tensor, result_type};
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Numbers, Operand, Row, Tier, mask, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
 use smallvec::smallvec;
@@ -15,6 +15,7 @@ pub struct Select;
 
 impl Op for Select {
     const NAME: &'static str = "where";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].dtype() != DType::Bool {

@@ -3,7 +3,7 @@
 use super::arithmetic::{arith, binary};
 use super::kernel_error;
 use super::select::select_scalar;
-use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::ops::analytic;
 use crate::ops::kernel_call::KernelCall;
 use crate::ops::math_lower::{self, Trig};
@@ -56,6 +56,7 @@ fn keeps_integers(k: UnaryKind) -> bool {
 
 impl Op for Unary {
     const NAME: &'static str = "unary";
+    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Elementwise;
     fn label(&self) -> &'static str {
         self.0.name()

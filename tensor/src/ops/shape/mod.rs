@@ -9,7 +9,7 @@ pub(crate) use split::collected;
 pub use bits::Bits;
 pub use rows::{COPY_ROWS, ROWS};
 
-use crate::op::{Func, Layout, Prim, Value, ViewOp};
+use crate::op::{Facts, Func, Layout, Prim, Value, ViewOp};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::{SmallVec, smallvec};
 
@@ -27,6 +27,7 @@ impl Permute {
 
 impl ViewOp for Permute {
     const NAME: &'static str = "permute";
+    const FACTS: Facts = Facts { is_window: true, ..Facts::NONE };
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let pick = |d: &Dims| self.0.iter().map(|&i| d[i]).collect();
         Ok(Layout { dims: pick(&x.dims), strides: pick(&x.strides), offset: x.offset })
@@ -48,6 +49,7 @@ pub struct Expand(pub Dims);
 
 impl ViewOp for Expand {
     const NAME: &'static str = "expand";
+    const FACTS: Facts = Facts { is_window: true, ..Facts::NONE };
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let shift = self.0.len() - x.dims.len();
         let mut strides = self.0;
@@ -109,6 +111,7 @@ impl Slice {
 
 impl ViewOp for Slice {
     const NAME: &'static str = "slice";
+    const FACTS: Facts = Facts { is_window: true, ..Facts::NONE };
     fn layout(&self, x: &Layout) -> Result<Layout> {
         let mut l = *x;
         l.dims.set(self.dim, self.len);
@@ -175,6 +178,7 @@ pub(crate) fn reshaped_strides(dims: &Dims, strides: &Dims, out: &Dims) -> Optio
 
 impl ViewOp for Reshape {
     const NAME: &'static str = "view";
+    const FACTS: Facts = Facts { is_window: true, ..Facts::NONE };
     fn layout(&self, x: &Layout) -> Result<Layout> {
         if x.dims == self.0 {
             return Ok(*x);
