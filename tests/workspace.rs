@@ -115,3 +115,80 @@ fn versions_are_stated_in_the_workspace_alone() {
         assert_eq!(own_version, None, "{path}: state the version in the workspace's Cargo.toml");
     }
 }
+
+/// A file outside of the table that may name ops: the names, and why. Without names, any.
+const NAMES_OPS: &[(&str, &[&str], &str)] = &[
+    ("tensor/src/methods.rs", &[], "methods of `Tensor` that call the row of their name"),
+    ("tensor/src/scalar.rs", &["bool", "int", "float", "complex"], "names of Python's numbers"),
+    ("tensor/src/schema/args.rs", &["bool", "int"], "names of Python's types in errors"),
+    ("tensor/src/schema/mod.rs", &["bool", "int", "float"], "types in the grammar of schemas"),
+    ("pytpu/src/arguments/complaint.rs", &["bool", "int", "float"], "names of Python's types in errors"),
+    ("pytpu/src/autograd.rs", &["index", "mean"], "names of parameters and of what anomaly mode prints"),
+    ("pytpu/src/convert.rs", &["conj", "neg", "negative"], "bits of a tensor's state in files"),
+    ("pytpu/src/dtype.rs", &[], "second names of dtypes"),
+    ("pytpu/src/indexing.rs", &[], "what `x[...]` and its assignment call"),
+    ("pytpu/src/methods.rs", &[], "properties, and functions that make tensors, which are written by hand"),
+    ("pytpu/src/number.rs", &["pow", "matmul", "double", "unbind"], "what operators of Python call"),
+    ("pytpu/src/torch_function.rs", &[], "what operators of Python call, for `__torch_function__`"),
+];
+
+/// Functions that call an op by its name: the name is then no list of facts.
+const CALLS: &[&str] = &["call(", "call_tensor(", "call_pair(", "find(", "call_op(", "call_tensor_op("];
+
+/// The source of a file without comments and without its tests.
+fn code(path: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(path).expect("a source file is readable");
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+fn rust_files(folder: &str, files: &mut Vec<String>) {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for entry in std::fs::read_dir(root.join(folder)).expect("a folder of sources") {
+        let path = format!("{folder}/{}", entry.expect("an entry").file_name().to_string_lossy());
+        if root.join(&path).is_dir() {
+            rust_files(&path, files);
+        } else if path.ends_with(".rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// Facts about ops stand in their rows and nodes. Code elsewhere that names ops would have to be changed with each new op.
+#[test]
+fn only_the_table_lists_ops() {
+    let rows: BTreeSet<&str> = torchtpu::ops::rows().map(|row| row.name()).collect();
+    let mut files = Vec::new();
+    for folder in ["tensor/src", "autograd/src", "lazy/src", "pytpu/src"] {
+        rust_files(folder, &mut files);
+    }
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| !file.starts_with("tensor/src/ops/")) {
+        let code = code(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file));
+        let allowed = NAMES_OPS.iter().find(|(name, ..)| name == file);
+        // Odd pieces between quotes are literals; no literal of these files holds an escaped quote before a name.
+        let pieces: Vec<&str> = code.split('"').collect();
+        for i in (1..pieces.len()).step_by(2) {
+            let name = pieces[i].split('.').next().unwrap_or_default();
+            let name = name.strip_suffix('_').unwrap_or(name);
+            let is_call = CALLS.iter().any(|call| pieces[i - 1].trim_end().ends_with(call));
+            let is_allowed = allowed.is_some_and(|(_, names, _)| names.is_empty() || names.contains(&name));
+            if rows.contains(name) && !is_call && !is_allowed {
+                found.push(format!("{file}: {:?}", pieces[i]));
+            }
+        }
+        if file.starts_with("lazy/src/") || file == "tensor/src/autocast.rs" {
+            // Paths to functions of `Prim` begin with a small letter, its variants with a capital one.
+            found.extend(
+                code.split("Prim::")
+                    .skip(1)
+                    .filter(|rest| rest.starts_with(char::is_uppercase))
+                    .map(|rest| format!("{file}: Prim::{}", rest.split(['(', ' ', '\n']).next().unwrap_or_default())),
+            );
+        }
+    }
+    assert!(found.is_empty(), "ops are listed outside of tensor/src/ops:\n{}", found.join("\n"));
+    for (file, ..) in NAMES_OPS {
+        assert!(files.iter().any(|f| f == file), "{file} is gone: take it out of the list");
+    }
+}
