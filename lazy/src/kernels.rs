@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use torchtpu_pjrt::{CallFrame, Client, CustomCall};
-use torchtpu_tensor::ops::kernel_call::{self, Array, Lender};
+use torchtpu_tensor::lower::kernel_call::{self, Array, Lender};
 use torchtpu_tensor::{DType, Dims};
 
 /// Set to `0`, it leaves everything to the compiler.

@@ -3,17 +3,17 @@
 //! GELU, SiLU and the gradient of ReLU are fused, for they run as one pass on `cpu`; the rest are compositions, written so
 //! that a branch that is not taken can never put a NaN into the gradient.
 
-use super::ok;
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
-use crate::ops::clip::clamp_scalars;
-use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
 use crate::ops::indexing::masked_scatter;
-use crate::ops::kernel_call::{self, KernelCall};
+use crate::ops::ok;
+use crate::ops::pointwise::clip::clamp_scalars;
 use crate::ops::pointwise::{kernel_error, select, select_scalar, where_};
 use crate::ops::random::{Distribution, sample};
 use crate::policy::{Policies, Policy};
 use crate::random::Generator;
 use crate::schema::{Operand, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
@@ -431,7 +431,7 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 
 fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
     if x.dtype().is_complex() {
-        return Err(super::complex::unsupported("glu_cpu", x.dtype()));
+        return Err(crate::ops::complex::unsupported("glu_cpu", x.dtype()));
     }
     if x.dims().is_empty() {
         return Err(Error::runtime("glu does not support 0-dimensional tensors"));

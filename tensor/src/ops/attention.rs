@@ -1,15 +1,15 @@
 //! Scaled dot product attention.
 
-use super::attention_lower as accelerator;
+use crate::lower::attention as accelerator;
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{
     Attribute, Attributes, F64, Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device,
 };
-use crate::ops::dtype::{compute_dtype, expect_float, narrowed, widened};
-use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::matmul::{with_products_of, with_wide_sums};
 use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
+use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
@@ -88,11 +88,11 @@ impl Attention {
         let lse = sum.detach().log()?.add(&top)?.squeeze(-1)?;
         Ok((e.div(&divisor)?, lse))
     }
-    pub(super) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
+    pub(crate) fn spec<'a>(&self, mask: Option<torchtpu_kernels::View<'a>>) -> kernels::Attention<'a> {
         kernels::Attention { scale: self.scale.get(), is_causal: self.is_causal, rows_first: self.rows_first, mask }
     }
     /// Sizes or other things of the four dimensions as `[b, h, l, e]`, from and to the order of operands.
-    pub(super) fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
+    pub(crate) fn heads_first<T: Copy>(&self, d: &[T]) -> [T; 4] {
         if self.rows_first { [d[0], d[2], d[1], d[3]] } else { [d[0], d[1], d[2], d[3]] }
     }
     /// An operand as `[b, h, l, e]`, or the reverse.
@@ -104,7 +104,7 @@ impl Attention {
         self.turned(&y)?.contiguous()
     }
     /// Sizes of the scores.
-    pub(super) fn score_dims(&self, q: &[usize], k: &[usize]) -> Dims {
+    pub(crate) fn score_dims(&self, q: &[usize], k: &[usize]) -> Dims {
         let ([b, h, l, _], [_, _, s, _]) = (self.heads_first(q), self.heads_first(k));
         Dims::new(&[b, h, l, s])
     }
@@ -377,7 +377,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
             with_products_of(q.dtype(), || op.scores(&wq, &wk, a.mask))?
         };
         let (w, _) = Attention::weights(&scores)?;
-        let w = super::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
+        let w = crate::ops::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
         return w.matmul(&v);
     }
     // Any number of leading dimensions becomes two.

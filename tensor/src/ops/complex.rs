@@ -312,7 +312,7 @@ fn check_parts(a: &Tensor, b: &Tensor) -> Result<()> {
 /// `NotImplemented` unless both are `float32` or `float64`, `Runtime` when they differ.
 pub fn complex(re: &Tensor, im: &Tensor) -> Result<Tensor> {
     check_parts(re, im)?;
-    dispatch::call(Prim::Binary(super::pointwise::Binary(BinaryKind::Complex)), &[re, im])
+    dispatch::call(Prim::Binary(crate::ops::pointwise::Binary(BinaryKind::Complex)), &[re, im])
 }
 
 /// Complex numbers from moduli and angles.

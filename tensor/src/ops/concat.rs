@@ -1,8 +1,8 @@
 //! Joining and mirroring: `Cat` and `Flip`, and what is made of them.
 
 use crate::dims::MAX_DIMS;
+use crate::lower::kernel_call::{JoinFew, lower_join};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
-use crate::ops::kernel_call::{JoinFew, lower_join};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Aliasing, Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
@@ -365,7 +365,7 @@ fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>) -> Result<
         return Err(Error::runtime("repeats must be 0-dim or 1-dim tensor with the same size as input along dim"));
     }
     let at = positions_of(times, n, x.device())?;
-    super::indexing::index_select(&x, dim as i64, &at)
+    crate::ops::indexing::index_select(&x, dim as i64, &at)
 }
 
 /// `times[i]` times the number `i`, for all `i` below `n`.

@@ -1,13 +1,13 @@
 //! Convolutions: one primitive, `Conv`, closed under differentiation; the plain and transposed functions are made of it.
 
+use crate::lower::conv;
 use crate::op::{
     Attribute, Attributes, Facts, Func, Fused, Grads, KernelFn, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values,
     VjpFn, all_dims, same_device,
 };
-use crate::ops::conv_lower;
-use crate::ops::dtype::expect_float;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, ints, n, t};
+use crate::types::compute::expect_float;
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples, warning};
 use smallvec::smallvec;
 use std::sync::atomic::AtomicBool;
@@ -139,7 +139,7 @@ impl Op for Conv {
         Ok(())
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        let z = conv_lower::convolution(f, &x[0], &x[1], &self.0, &y[0]);
+        let z = conv::convolution(f, &x[0], &x[1], &self.0, &y[0]);
         smallvec![match x.get(2) {
             Some(b) => {
                 let b = f.broadcast_in_dim(b, &y[0].dims, &[1]);
@@ -154,7 +154,7 @@ impl Op for Conv {
         let mut grads: Grads = smallvec![gx, gw];
         if s.len() > 2 {
             let around = all_dims(g.dims().len()) & !2;
-            grads.push(if s.needs(2) { Some(super::reduce::sum_mask(g, around)?) } else { None });
+            grads.push(if s.needs(2) { Some(crate::ops::reduce::sum_mask(g, around)?) } else { None });
         }
         Ok(grads)
     }
@@ -164,7 +164,7 @@ impl Op for Conv {
 }
 
 /// Extent of `n` elements that are `dilation` apart.
-pub(super) fn spread(n: usize, dilation: usize) -> usize {
+pub(crate) fn spread(n: usize, dilation: usize) -> usize {
     if n == 0 { 0 } else { (n - 1).saturating_mul(dilation).saturating_add(1) }
 }
 
@@ -214,8 +214,7 @@ impl Fused for ConvInputGrad {
         kernels::conv_input_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, y| smallvec![conv_lower::input_grad(f, &x[0], &x[1], &o.of, &y[0])]);
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| smallvec![conv::input_grad(f, &x[0], &x[1], &o.of, &y[0])]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         // Linear in both operands, and the adjoint of the convolution: `g` here is like the convolution's input.
         let gg = if s.needs(0) { Some(conv(o.of, g, s.x(1))?) } else { None };
@@ -261,8 +260,7 @@ impl Fused for ConvWeightGrad {
         kernels::conv_weight_grad(&x[0].view(), &x[1].view(), &o.of, &mut y[0].view_mut());
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> =
-        Some(|o, f, x, y| smallvec![conv_lower::weight_grad(f, &x[0], &x[1], &o.of, &y[0])]);
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| smallvec![conv::weight_grad(f, &x[0], &x[1], &o.of, &y[0])]);
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let gx = if s.needs(0) { Some(input_grad(o.of, s.meta(0).dims, s.x(1), g)?) } else { None };
         let gg = if s.needs(1) { Some(conv(o.of, s.x(0), g)?) } else { None };
@@ -296,7 +294,7 @@ impl Fused for ConvWeightGrad {
             return Ok(smallvec![y.contiguous()?]);
         }
         let dims: Vec<i64> = (2..2 + s.spatial as i64).collect();
-        Ok(smallvec![super::concat::flip(&y, &dims)?])
+        Ok(smallvec![crate::ops::concat::flip(&y, &dims)?])
     }
     fn saves(&self, needs: u64) -> Saves {
         Saves::inputs((needs >> 1 & 1) | (needs & 1) << 1)
@@ -441,7 +439,7 @@ fn convolve_parts(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spatial: usize, a:
     let im = part(&xi, &wi, None)?;
     // (xr + xi)(wr + wi) is both of them and the imaginary part.
     let cross = part(&xr.add(&xi)?, &wr.add(&wi)?, both.as_ref())?;
-    super::complex::complex(&re.sub(&im)?, &cross.sub(&re)?.sub(&im)?)
+    crate::ops::complex::complex(&re.sub(&im)?, &cross.sub(&re)?.sub(&im)?)
 }
 
 /// The transposed convolution: the input gradient of the convolution that would make `x` from the result.
@@ -464,7 +462,7 @@ fn transposed(x: &Tensor, w: &Tensor, b: Option<&Tensor>, spec: ConvSpec, extra:
         let more = |d: usize| if extra[d] < spec.w_dilation[d] { extra[d] / spec.stride[d] } else { 0 };
         let widths: Vec<(i64, i64)> =
             [(0, 0); 2].into_iter().chain((0..spec.spatial).map(|d| (0, more(d) as i64))).collect();
-        let x = super::pad::pad_constant(x, &widths, Scalar::Int(0))?;
+        let x = crate::ops::pad::pad_constant(x, &widths, Scalar::Int(0))?;
         let rest =
             std::array::from_fn(|d| if d < spec.spatial { extra[d] - more(d) * spec.stride[d] } else { extra[d] });
         return transposed(&x, w, b, spec, rest);

@@ -244,7 +244,7 @@ impl Tensor {
         let y = if y.shares_storage(self) && self.device().kind == DeviceKind::Cpu { y.copy()? } else { y };
         // What is overwritten has a gradient: zero.
         let y = if y.requires_grad() && inplace::is_whole(self) && self.requires_grad() && state::grad_enabled() {
-            super::pointwise::independent_of(&self.alias_with_history()?, y)?
+            crate::ops::pointwise::independent_of(&self.alias_with_history()?, y)?
         } else {
             y
         };
@@ -426,7 +426,7 @@ const OTHER_ROWS: [Row; 10] = [
     Row::new("equal(Tensor self, Tensor other) -> bool", Tier::Composed, |a| {
         let (x, y) = (a.tensor(0)?, a.tensor(1)?);
         if x.dims() != y.dims() { return Ok(false.into()); }
-        Ok((super::reduce::reduce(super::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()? != 0.0).into())
+        Ok((crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()? != 0.0).into())
     }, Vec::new).no_out(),
     Row::new("requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)", Tier::Composed, |a| Ok(Ret::Tensor(a.tensor(0)?.requires_grad_(a.bool(1)?)?.clone())), Vec::new).scope(Scope::Method).no_out(),
 ];

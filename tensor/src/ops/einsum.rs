@@ -117,7 +117,7 @@ impl Operand {
         if dims.is_empty() {
             return Ok(self);
         }
-        let x = super::reduce::reduce(super::reduce::ReduceKind::Sum, &self.x, Some(&dims), false)?;
+        let x = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::Sum, &self.x, Some(&dims), false)?;
         let labels = self.labels.iter().copied().filter(|l| !gone(*l)).collect();
         Ok(Operand { x, labels })
     }

@@ -4,56 +4,37 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
-mod analytic;
 pub mod attention;
-mod attention_lower;
-mod blend;
-mod clip;
 pub mod complex;
 pub mod concat;
 pub mod conv;
-mod conv_lower;
 pub mod convert;
 pub mod creation;
 pub mod distance;
 pub mod dropout;
-pub mod dtype;
 pub mod einsum;
 pub mod embedding;
-pub mod fft;
 pub mod foreach;
-pub mod fractional_pool;
-pub mod frexp;
-pub mod grid;
 pub mod image;
 pub mod indexing;
 pub mod inline;
-pub mod kernel_call;
 pub mod linalg;
 pub mod loss;
-pub mod margin_loss;
-mod math_lower;
 pub mod matmul;
 pub mod norm;
-pub mod offsets;
 pub mod optim;
 pub mod pad;
 pub mod pointwise;
 pub mod pool;
 mod quantize;
 pub mod random;
-pub mod rearrange;
-pub mod recurrence;
 pub mod reduce;
-pub mod resample;
 pub mod rnn;
 pub mod scan;
 pub mod shape;
-pub mod softmax;
+pub mod signal;
 pub mod sort;
-pub mod special;
 pub mod statistics;
-pub mod window;
 
 use crate::op::{self, Attributes, Facts, Func, Grads, Layout, Outs, Saved, Saves, Value, Values};
 use crate::schema::{Aliasing, Arg, Args, Ret, Row, Schema};
@@ -222,7 +203,7 @@ op_table! {
         prim  Scan = scan::Scan;
         prim  CumExtreme = scan::CumExtreme;
         prim  Dot = matmul::Dot;
-        prim  Fft = fft::Fft;
+        prim  Fft = signal::Fft;
         prim  Gather = indexing::Gather;
         prim  Scatter = indexing::Scatter;
         prim  IndexSelect = indexing::IndexSelect;
@@ -237,7 +218,7 @@ op_table! {
         prim  DirichletGrad = random::DirichletGrad;
         prim  Pathwise = random::Pathwise;
         prim  Trellis = loss::Trellis;
-        prim  Frexp = frexp::Frexp;
+        prim  Frexp = pointwise::Frexp;
         prim  Inline = inline::Inline;
         view  Permute = shape::Permute;
         view  Expand = shape::Expand;
@@ -257,8 +238,8 @@ op_table! {
         fused GeluBackward = activation::GeluBackward;
         fused Silu = activation::Silu;
         fused SiluBackward = activation::SiluBackward;
-        fused Softmax = softmax::Softmax;
-        fused SoftmaxBackward = softmax::SoftmaxBackward;
+        fused Softmax = norm::Softmax;
+        fused SoftmaxBackward = norm::SoftmaxBackward;
         fused BatchNorm = norm::BatchNorm;
         fused BatchNormBackward = norm::BatchNormBackward;
         fused CrossEntropy = loss::CrossEntropy;
@@ -268,11 +249,11 @@ op_table! {
         fused Embedding = embedding::Embedding;
         fused Attention = attention::Attention;
         fused AttentionBackward = attention::AttentionBackward;
-        fused Recurrence = recurrence::Recurrence;
-        fused RecurrenceBackward = recurrence::RecurrenceBackward;
+        fused Recurrence = rnn::Recurrence;
+        fused RecurrenceBackward = rnn::RecurrenceBackward;
         fused CDist = distance::CDist;
-        fused GridSample = grid::GridSample;
-        fused GridSampleBackward = grid::GridSampleBackward;
+        fused GridSample = image::GridSample;
+        fused GridSampleBackward = image::GridSampleBackward;
         fused AdamW = optim::AdamW;
         fused Sgd = optim::Sgd;
         fused SolveTriangular = linalg::SolveTriangular;
@@ -301,7 +282,7 @@ op_table! {
         prim  Conv = conv::Conv;
         prim  MaxPool = pool::MaxPool;
         prim  MaxPoolBackward = pool::MaxPoolBackward;
-        prim  Resample = resample::Resample;
+        prim  Resample = image::Resample;
         prim  Im2Col = image::Im2Col;
         prim  Col2Im = image::Col2Im;
         prim  AvgPool = pool::AvgPool;
@@ -346,11 +327,11 @@ pub const FAMILIES: &[Family] = &[
     Family::elementwise("pointwise", pointwise::SELECT_ROWS),
     Family::elementwise("special", pointwise::SPECIAL_UNARY_ROWS),
     Family::elementwise("special", pointwise::SPECIAL_BINARY_ROWS),
-    Family::elementwise("special", special::ROWS),
-    Family::new("rearrange", rearrange::ROWS),
+    Family::elementwise("special", pointwise::SPECIAL_ROWS),
+    Family::new("rearrange", shape::REARRANGE_ROWS),
     Family::elementwise("activation", activation::ROWS),
-    Family::elementwise("clip", clip::ROWS),
-    Family::elementwise("blend", blend::ROWS),
+    Family::elementwise("clip", pointwise::CLIP_ROWS),
+    Family::elementwise("blend", pointwise::LERP_ROWS),
     Family::new("convert", convert::ROWS),
     Family::new("complex", complex::ROWS),
     Family::new("creation", creation::ROWS),
@@ -374,19 +355,19 @@ pub const FAMILIES: &[Family] = &[
     Family::new("einsum", einsum::ROWS),
     Family::new("linalg", linalg::PRODUCT_ROWS),
     Family::new("linalg", linalg::ROWS),
-    Family::elementwise("pointwise", frexp::ROWS),
+    Family::elementwise("pointwise", pointwise::FREXP_ROWS),
     Family::new("statistics", statistics::ROWS),
-    Family::new("creation", window::ROWS),
+    Family::new("creation", signal::WINDOW_ROWS),
     Family::new("conv", conv::ROWS),
-    Family::new("fft", fft::ROWS),
+    Family::new("fft", signal::FFT_ROWS),
     Family::new("pool", pool::ROWS),
     Family::new("pool", pool::BACKWARD_ROWS),
-    Family::new("resample", resample::ROWS),
-    Family::new("grid", grid::ROWS),
-    Family::new("image", image::ROWS),
-    Family::new("fractional_pool", fractional_pool::ROWS),
+    Family::new("resample", image::RESAMPLE_ROWS),
+    Family::new("grid", image::GRID_ROWS),
+    Family::new("image", image::COLUMN_ROWS),
+    Family::new("fractional_pool", pool::FRACTIONAL_ROWS),
     Family::new("norm", norm::ROWS),
-    Family::new("softmax", softmax::ROWS),
+    Family::new("softmax", norm::SOFTMAX_ROWS),
     Family::new("dropout", dropout::ROWS),
     Family::new("quantize", quantize::ROWS),
     Family::new("embedding", embedding::ROWS),
@@ -396,7 +377,7 @@ pub const FAMILIES: &[Family] = &[
     Family::new("rnn", rnn::GRU_ROWS),
     Family::new("rnn", rnn::TANH_ROWS),
     Family::new("rnn", rnn::RELU_ROWS),
-    Family::new("margin_loss", margin_loss::ROWS),
+    Family::new("margin_loss", loss::MARGIN_ROWS),
     Family::new("distance", distance::ROWS),
     Family::new("optim", optim::ROWS),
     Family::new("foreach", foreach::UNARY),

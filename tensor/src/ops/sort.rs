@@ -3,11 +3,11 @@
 //! NaN counts as the greatest value. The number of results of `unique` and `bincount` depends on the values, so that on
 //! `tpu` the host reads them, which cuts the trace; `histc` reads them too.
 
-use super::complex::refuse;
-use super::indexing::{self, Scatter, ScatterKind};
-use super::pointwise::kernel_error;
-use super::reduce::{ReduceKind, reduce};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
+use crate::ops::complex::refuse;
+use crate::ops::indexing::{self, Scatter, ScatterKind};
+use crate::ops::pointwise::kernel_error;
+use crate::ops::reduce::{ReduceKind, reduce};
 use crate::schema::{
     Aliasing, Args, Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, messages, n, t,
 };
@@ -176,7 +176,7 @@ impl Op for Pick {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut m = *x[0].meta();
         if m.dtype.is_complex() {
-            return Err(super::complex::unsupported(&format!("{}_cpu", self.label()), m.dtype));
+            return Err(crate::ops::complex::unsupported(&format!("{}_cpu", self.label()), m.dtype));
         }
         let size = m.dims[self.dim];
         match self.kind {
@@ -293,7 +293,7 @@ fn pick(x: &Tensor, kind: PickKind, dim: i64, keep: bool) -> Result<(Tensor, Ten
 }
 
 fn refuse_bool(x: &Tensor, name: &str) -> Result<()> {
-    if x.dtype() == DType::Bool { Err(super::complex::unsupported(name, DType::Bool)) } else { Ok(()) }
+    if x.dtype() == DType::Bool { Err(crate::ops::complex::unsupported(name, DType::Bool)) } else { Ok(()) }
 }
 
 fn kthvalue(x: &Tensor, k: i64, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
@@ -313,9 +313,9 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
         return Ok(pick(&flat, kind, 0, false)?.0);
     }
     // Elements that are equal share the gradient, as those of a maximum do.
-    let hit = crate::no_grad(|| super::reduce::equal_or_nan(&flat, &pick(&flat, kind, 0, false)?.0))?;
+    let hit = crate::no_grad(|| crate::ops::reduce::equal_or_nan(&flat, &pick(&flat, kind, 0, false)?.0))?;
     let lowest = Tensor::number(Scalar::Float(f64::NEG_INFINITY), x.dtype())?;
-    super::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
+    crate::ops::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
 }
 
 // ------------------------------------------------------------------------------------------------ sets and searches
@@ -356,7 +356,7 @@ pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor
 
 /// Refuses complex numbers, which have no order, naming PyTorch's kernel.
 fn ordered(kernel: &str, x: &Tensor) -> Result<()> {
-    if x.dtype().is_complex() { Err(super::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
+    if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 /// `torch.unique_consecutive` of the flattened tensor.
@@ -421,7 +421,7 @@ pub fn searchsorted(
 ) -> Result<Tensor> {
     for t in [boundaries, values] {
         if t.dtype().is_complex() {
-            return Err(super::complex::unsupported("searchsorted_out_cpu", t.dtype()));
+            return Err(crate::ops::complex::unsupported("searchsorted_out_cpu", t.dtype()));
         }
     }
     let (b, v) = (boundaries.dims(), values.dims());

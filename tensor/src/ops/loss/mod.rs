@@ -5,18 +5,20 @@
 
 mod cross_entropy;
 mod ctc;
+mod margin;
 
 use super::ok;
 use crate::ops::activation::log_sigmoid;
-use crate::ops::clip::clamp;
-use crate::ops::dtype::expect_float;
+use crate::ops::pointwise::clip::clamp;
 use crate::ops::pointwise::{check_subtraction, result_type, select, select_scalar};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
+use crate::types::compute::expect_float;
 use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, samples, state};
 pub(super) use cross_entropy::select_int;
 pub use cross_entropy::{CrossEntropy, CrossEntropyArgs, CrossEntropyBackward, cross_entropy, nll_loss};
 pub use ctc::{CtcArgs, CtcLoss, CtcLossBackward, Trellis, ctc_loss};
+pub use margin::ROWS as MARGIN_ROWS;
 
 /// What becomes of the losses of all elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,10 +2,10 @@
 
 use super::{Dot, check_batches, dot};
 use crate::op::{F64, Facts, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
-use crate::ops::dtype::{compute_dtype, narrowed, widened};
 use crate::ops::pointwise::{independent_of, kernel_error};
 use crate::ops::reduce::sum_mask;
 use crate::policy::{Policies, Policy};
+use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 

@@ -1,13 +1,13 @@
 //! Linear and bilinear layers.
 
 use super::{Dot, dot, swap_last};
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::meta::element_type;
 use crate::op::{Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::complex;
-use crate::ops::dtype::compute_dtype;
-use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
 use crate::policy::{Policies, Policy};
+use crate::types::compute::compute_dtype;
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
 

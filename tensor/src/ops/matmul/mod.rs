@@ -4,12 +4,12 @@ mod blend;
 mod grouped;
 mod linear;
 
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
-use crate::ops::dtype::{compute_dtype, narrowed};
-use crate::ops::kernel_call::{self, KernelCall};
 use crate::ops::pointwise::kernel_error;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Aliasing, Deprecated, Fill, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::types::compute::{compute_dtype, narrowed};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 pub use blend::Addmm;
 use blend::{addbmm, addmm, addmv, addr, baddbmm};
@@ -77,7 +77,7 @@ impl Dot {
     }
 }
 
-pub(super) fn swap_last(d: &Dims) -> Dims {
+pub(crate) fn swap_last(d: &Dims) -> Dims {
     let mut d = *d;
     let n = d.len();
     d.edit(|d| d.swap(n - 2, n - 1));

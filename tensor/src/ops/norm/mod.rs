@@ -6,16 +6,18 @@
 mod batch;
 mod group;
 mod layer;
+pub mod softmax;
 
 pub use batch::{BatchNorm, BatchNormArgs, BatchNormBackward, batch_norm};
 pub use group::group_norm;
 pub use layer::{LayerNorm, LayerNormBackward, layer_norm, rms_norm};
+pub use softmax::{ROWS as SOFTMAX_ROWS, Softmax, SoftmaxBackward, softmax};
 
 use crate::op::all_dims;
-use crate::ops::dtype::{compute_dtype, narrowed};
 use crate::ops::reduce::sum_mask;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
+use crate::types::compute::{compute_dtype, narrowed};
 use crate::{DType, Dims, Meta, Result, Tensor, samples};
 use batch::{
     batch_args, batch_samples, functional, instance_norm, legit, legit_args, no_stats, with_reserve, with_statistics,

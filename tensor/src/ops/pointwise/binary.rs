@@ -5,8 +5,8 @@ use super::compare::compare;
 use super::select::{select, select_scalar};
 use super::unary::lower_unary;
 use super::{broadcast_strides, kernel_error};
+use crate::lower::{analytic, math};
 use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
-use crate::ops::{analytic, math_lower};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Numbers, Operand, Ret, Row, Tier, index, mask, n, positive, t, unit};
 use crate::{DType, Error, Meta, Result, Scalar, Tensor, samples};
@@ -219,7 +219,7 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
     use BinaryKind::*;
     let e = a.element();
     let bool_ = e == ElementType::Pred;
-    if let Some(y) = math_lower::binary(kind, f, a, b) {
+    if let Some(y) = math::binary(kind, f, a, b) {
         return y;
     }
     if kind == Div && e.is_complex() {

@@ -3,10 +3,10 @@
 use super::arithmetic::{arith, binary};
 use super::kernel_error;
 use super::select::select_scalar;
+use crate::lower::analytic;
+use crate::lower::kernel_call::KernelCall;
+use crate::lower::math::{self, Trig};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
-use crate::ops::analytic;
-use crate::ops::kernel_call::KernelCall;
-use crate::ops::math_lower::{self, Trig};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Operand, OutDType, Ret, Row, Tier, index, messages, n, positive, t, unit};
 use crate::{DType, Error, ErrorKind, Meta, Result, Scalar, Tensor, default_dtype, dispatch, inplace, samples};
@@ -90,7 +90,7 @@ impl Op for Unary {
         kernels::unary(self.0, &x[0].view(), &mut y[0].view_mut()).map_err(kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
-        if math_lower::is_called(self.0, f, &x[0]) {
+        if math::is_called(self.0, f, &x[0]) {
             return KernelCall::Angle(self.0).lower(f, x, y);
         }
         smallvec![lower_unary(self.0, f, &x[0], y[0].dtype)]
@@ -116,7 +116,7 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
     use UnaryKind::*;
     let e = x.element();
     let half = matches!(e, ElementType::F16 | ElementType::BF16);
-    if let Some(y) = math_lower::unary(kind, f, x) {
+    if let Some(y) = math::unary(kind, f, x) {
         return y;
     }
     let name = match kind {
@@ -147,9 +147,9 @@ pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value, out: DType) 
             return f.binary("stablehlo.divide", &one, &root);
         }
         Rsqrt => "stablehlo.rsqrt",
-        Sin => return math_lower::trig(Trig::Sin, f, x),
-        Cos => return math_lower::trig(Trig::Cos, f, x),
-        Tan => return math_lower::trig(Trig::Tan, f, x),
+        Sin => return math::trig(Trig::Sin, f, x),
+        Cos => return math::trig(Trig::Cos, f, x),
+        Tan => return math::trig(Trig::Tan, f, x),
         Tanh => "stablehlo.tanh",
         Sigmoid => "stablehlo.logistic",
         Floor | Ceil | Round | Trunc if !e.is_float() => return x.clone(),
@@ -382,7 +382,7 @@ fn holomorphic_vjp(kind: UnaryKind, s: &Saved<'_>, g: &Tensor) -> Result<Option<
         Erfc => scaled(&mul(g, &s.x(0).square()?.neg()?.exp()?)?, -std::f64::consts::FRAC_2_SQRT_PI)?,
         Erfinv => scaled(&mul(g, &s.y(0).square()?.exp()?)?, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)?,
         Lgamma => mul(g, &s.x(0).digamma()?)?,
-        Digamma => mul(g, &crate::ops::special::polygamma(1, s.x(0))?)?,
+        Digamma => mul(g, &crate::ops::pointwise::special::polygamma(1, s.x(0))?)?,
         Relu => crate::ops::activation::threshold_backward(g, s.y(0))?,
         Conj => g.conj_physical()?,
         Sgn | Angle => Tensor::zeros_like_meta(g.meta())?,

@@ -2,18 +2,20 @@
 
 mod average;
 mod fixed;
+mod fractional;
 mod max;
 
 pub(crate) use average::contract;
 pub use average::{AvgPool, AvgPoolBackward};
+pub use fractional::ROWS as FRACTIONAL_ROWS;
 pub use max::{MaxPool, MaxPoolBackward};
 
 use fixed::Fixed;
 
 use crate::op::{Func, Prim, Value};
-use crate::ops::dtype::expect_float;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
+use crate::types::compute::expect_float;
 use crate::{DType, DeviceKind, Dims, Error, Result, Tensor, dispatch, samples};
 use torchtpu_kernels::pool::PoolSpec;
 use torchtpu_stablehlo::{ElementType, Type};

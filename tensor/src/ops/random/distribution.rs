@@ -47,7 +47,7 @@ pub(super) fn digits(d: DType) -> u32 {
 }
 
 /// The largest integer that `random_` draws into a dtype.
-pub(in crate::ops) fn largest(d: DType) -> i64 {
+pub(crate) fn largest(d: DType) -> i64 {
     match d {
         DType::Bool => 1,
         DType::U8 => 255,

@@ -2,11 +2,13 @@
 
 mod bits;
 mod methods;
+mod rearrange;
 mod rows;
 mod split;
 pub(crate) use split::collected;
 
 pub use bits::Bits;
+pub use rearrange::ROWS as REARRANGE_ROWS;
 pub use rows::{COPY_ROWS, ROWS};
 
 use crate::op::{Facts, Func, Layout, Prim, Value, ViewOp};
@@ -100,7 +102,7 @@ impl Slice {
         if self.len < 2 { 0 } else { self.step - 1 }
     }
     /// The elements of `x`.
-    pub(super) fn take(&self, f: &mut Func, x: &Value) -> Value {
+    pub(crate) fn take(&self, f: &mut Func, x: &Value) -> Value {
         let (mut start, mut limit, mut stride) = (vec![0; x.rank()], x.shape().to_vec(), vec![1; x.rank()]);
         start[self.dim] = self.start;
         limit[self.dim] = self.start + self.span();
@@ -265,7 +267,7 @@ impl AsStrided {
         torchtpu_stablehlo::Type::new(&self.dims, torchtpu_stablehlo::ElementType::S64)
     }
     /// The elements of `x`, where `first` has the position of the first for each of them.
-    pub(super) fn take(&self, f: &mut Func, x: &Value, first: &Value, y: &Meta) -> Value {
+    pub(crate) fn take(&self, f: &mut Func, x: &Value, first: &Value, y: &Meta) -> Value {
         let flat = f.reshape(x, &[x.ty().numel()]);
         // Positions from iotas, so that the program does not grow with the window.
         let mut at = first.clone();

@@ -1,7 +1,7 @@
 //! `frexp`: a number as a fraction and a power of two.
 
-use super::pointwise::kernel_error;
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
+use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Sample, Tier, t};
 use crate::{DType, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;

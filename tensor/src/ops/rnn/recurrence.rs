@@ -3,9 +3,9 @@
 //! A step is written once ([`forward_step`], [`backward_step`]) in terms of [`Lang`], which means tensor ops in an expansion
 //! and StableHLO in a lowering. So a trace holds one node a layer, and its program one loop, however long the sequence is.
 
-use super::rnn::Kind;
 use crate::op::{Facts, Func, Fused, LowerFn, Outs, Prim, Saves, Value, VjpFn};
 use crate::ops::concat::{cat, stack};
+use crate::ops::rnn::Kind;
 use crate::policy::{Policies, Policy};
 use crate::{Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
@@ -58,7 +58,7 @@ impl Lang for Eager {
         a.neg()?.add_scalar(1)
     }
     fn where_positive(&mut self, y: &Tensor, g: &Tensor) -> Result<Tensor> {
-        super::pointwise::select(&y.gt_scalar(0)?, g, &Tensor::number(Scalar::Float(0.0), g.dtype())?)
+        crate::ops::pointwise::select(&y.gt_scalar(0)?, g, &Tensor::number(Scalar::Float(0.0), g.dtype())?)
     }
     fn columns(&mut self, a: &Tensor, from: usize, count: usize) -> Result<Tensor> {
         a.narrow(-1, from as i64, count as i64)
@@ -332,7 +332,7 @@ impl Recurrence {
         let (mut h, mut c) = (o.h.clone(), o.c.cloned());
         let mut all: Vec<Option<[Tensor; 3]>> = vec![None; gx.len()];
         for t in self.order(gx.len()) {
-            let gh = super::matmul::linear(&h, o.w, o.b)?;
+            let gh = crate::ops::matmul::linear(&h, o.w, o.b)?;
             let s = forward_step(&mut Eager, self.kind, n, &gx[t], &gh, &h, c.as_ref())?;
             h = s.h.clone();
             all[t] = Some([s.h.clone(), s.c.clone().unwrap_or_else(|| s.h.clone()), s.kept.unwrap_or(s.h)]);
@@ -347,21 +347,21 @@ impl Recurrence {
 const COUNTER: ElementType = ElementType::S32;
 
 /// Page `t` of a list of matrices.
-pub(super) fn page(f: &mut Func, all: &Value, t: &Value) -> Value {
+pub(crate) fn page(f: &mut Func, all: &Value, t: &Value) -> Value {
     let zero = f.scalar_i64(0, COUNTER);
     let (rows, columns) = (all.shape()[1], all.shape()[2]);
     let p = f.dynamic_slice(all, &[t.clone(), zero.clone(), zero], &[1, rows, columns]);
     f.reshape(&p, &[rows, columns])
 }
 
-pub(super) fn set_page(f: &mut Func, all: &Value, t: &Value, p: &Value) -> Value {
+pub(crate) fn set_page(f: &mut Func, all: &Value, t: &Value, p: &Value) -> Value {
     let zero = f.scalar_i64(0, COUNTER);
     let p = f.reshape(p, &[1, p.shape()[0], p.shape()[1]]);
     f.dynamic_update_slice(all, &p, &[t.clone(), zero.clone(), zero])
 }
 
 /// Calls `body` with the number of each step, rising or falling, and with what it carries.
-pub(super) fn for_steps(
+pub(crate) fn for_steps(
     f: &mut Func,
     steps: usize,
     falling: bool,

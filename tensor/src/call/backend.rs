@@ -59,7 +59,7 @@ pub trait Backend: Sync + Send {
             wrong => Err(error(wrong)),
         }
     }
-    /// Whether its programs may call the kernels of device `cpu` ([`crate::ops::kernel_call`]).
+    /// Whether its programs may call the kernels of device `cpu` ([`crate::lower::kernel_call`]).
     fn calls_kernels(&self) -> bool {
         false
     }

@@ -1,10 +1,10 @@
 //! Softmax and its logarithm along one dimension.
 
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
-use crate::ops::dtype::{expect_float, narrowed, widened};
-use crate::ops::kernel_call::{self, KernelCall};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, DTypeWithOut, Ret, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::types::compute::{expect_float, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::softmax as kernels;
@@ -39,7 +39,7 @@ fn row(x: &Tensor) -> Result<Tensor> {
 
 impl Softmax {
     /// Writes `y` for `x`.
-    pub(in crate::ops) fn run(&self, x: &View<'_>, y: &mut ViewMut<'_>) {
+    pub(crate) fn run(&self, x: &View<'_>, y: &mut ViewMut<'_>) {
         if self.log {
             kernels::log_softmax(x, self.dim, y);
         } else {
@@ -50,7 +50,7 @@ impl Softmax {
 
 impl SoftmaxBackward {
     /// Writes the gradient of the input for `g`, the output's gradient, and `y`, the output.
-    pub(in crate::ops) fn run(&self, g: &View<'_>, y: &View<'_>, gx: &mut ViewMut<'_>) {
+    pub(crate) fn run(&self, g: &View<'_>, y: &View<'_>, gx: &mut ViewMut<'_>) {
         if self.log {
             kernels::log_softmax_backward(g, y, self.dim, gx);
         } else {
@@ -214,10 +214,10 @@ pub const ROWS: &[Row] = &[
             }
             // A row in which nothing is seen has weights of zero, and no gradient.
             let hidden = x.eq_scalar(f64::NEG_INFINITY)?;
-            let hidden = super::reduce::reduce(super::reduce::ReduceKind::All, &hidden, Some(&[dim]), true)?;
-            let seen = super::pointwise::select_scalar(&hidden, 0.0, x)?;
+            let hidden = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &hidden, Some(&[dim]), true)?;
+            let seen = crate::ops::pointwise::select_scalar(&hidden, 0.0, x)?;
             let y = softmax(&seen, dim, a.opt_dtype(2)?, false)?;
-            Ok(super::pointwise::select_scalar(&hidden, 0.0, &y)?.into())
+            Ok(crate::ops::pointwise::select_scalar(&hidden, 0.0, &y)?.into())
         },
         along,
     )

@@ -11,9 +11,9 @@
 //!
 //! `docs/architecture.md` has the measurements.
 
-use super::conv::{ConvSpec, spread};
-use super::kernel_call::{self, KernelCall};
+use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Func, Value};
+use crate::ops::conv::{ConvSpec, spread};
 use crate::{Dims, Meta};
 use torchtpu_stablehlo::{ConvDims, ElementType};
 
@@ -28,7 +28,7 @@ fn work(w: &[usize], y: &[usize]) -> usize {
 }
 
 /// `x` convolved with `w`, without a bias.
-pub(super) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y: &Meta) -> Value {
+pub(crate) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y: &Meta) -> Value {
     if kernel_call::serves(f, x.element(), work(w.shape(), &y.dims)) {
         return KernelCall::Conv(*spec).lower(f, [x, w], &[*y]).remove(0);
     }
@@ -51,7 +51,7 @@ pub(super) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y
 }
 
 /// Gradient of a convolution for its input, which has sizes `x`.
-pub(super) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &Meta) -> Value {
+pub(crate) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &Meta) -> Value {
     if kernel_call::serves(f, g.element(), work(w.shape(), g.shape())) {
         return KernelCall::ConvInputGrad(*of).lower(f, [g, w], &[*x]).remove(0);
     }
@@ -87,7 +87,7 @@ pub(super) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &
 }
 
 /// Gradient of a convolution for its weight, which has sizes `w`.
-pub(super) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: &Meta) -> Value {
+pub(crate) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: &Meta) -> Value {
     if kernel_call::serves(f, x.element(), work(&w.dims, g.shape())) {
         return KernelCall::ConvWeightGrad(*of).lower(f, [x, g], &[*w]).remove(0);
     }

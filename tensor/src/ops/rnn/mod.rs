@@ -2,12 +2,16 @@
 //!
 //! The products with the input do not depend on the state, so those of all steps are one; a step then costs one product of
 //! its own and the arithmetic of the gates. A layer without projection over sequences of one length is one node of the trace
-//! ([`Recurrence`](super::recurrence::Recurrence)); with projections, or packed, it is its steps.
+//! ([`Recurrence`](crate::ops::rnn::recurrence::Recurrence)); with projections, or packed, it is its steps.
+
+pub(crate) mod recurrence;
+
+pub use recurrence::{Recurrence, RecurrenceBackward};
 
 use crate::ops::concat::{cat, stack};
 use crate::ops::dropout::dropout;
 use crate::ops::matmul::linear;
-use crate::ops::recurrence::{Eager, forward_step, recurrence};
+use crate::ops::rnn::recurrence::{Eager, forward_step, recurrence};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DeviceKind, Error, Result, Tensor, samples};

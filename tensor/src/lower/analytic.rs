@@ -218,12 +218,12 @@ impl<'a> Analytic for Lowered<'a> {
 macro_rules! entry {
     ($(#[$doc:meta])* $name:ident $Trait:ident ($($x:ident),*)) => {
         /// A function to be lowered.
-        pub(super) trait $Trait {
+        pub(crate) trait $Trait {
             /// The function.
             fn of<T: Analytic>(self, $($x: &T),*) -> T;
         }
         $(#[$doc])*
-        pub(super) fn $name(f: &mut Func, g: impl $Trait, $($x: &Value),*) -> Value {
+        pub(crate) fn $name(f: &mut Func, g: impl $Trait, $($x: &Value),*) -> Value {
             let e = [$($x.element()),*][0];
             let wide = if matches!(e, ElementType::F16 | ElementType::BF16) { ElementType::F32 } else { e };
             $(let $x = f.convert($x, wide);)*

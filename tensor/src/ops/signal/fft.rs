@@ -2,8 +2,8 @@
 //!
 //! A transform of real numbers keeps half of the result, the rest being conjugates of it; the way back restores them.
 
-use super::concat::{cat, flip};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
+use crate::ops::concat::{cat, flip};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
 use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, samples};
@@ -41,7 +41,7 @@ impl Op for Fft {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if !x[0].dtype().is_complex() {
-            return Err(super::complex::unsupported("fft_c2c", x[0].dtype()));
+            return Err(crate::ops::complex::unsupported("fft_c2c", x[0].dtype()));
         }
         Ok(*x[0].meta())
     }
@@ -136,7 +136,7 @@ fn resized(x: &Tensor, dim: usize, len: usize) -> Result<Tensor> {
     }
     let mut widths = vec![(0, 0); x.dims().len()];
     widths[dim] = (0, (len - have) as i64);
-    super::pad::pad_constant(x, &widths, Scalar::Int(0))
+    crate::ops::pad::pad_constant(x, &widths, Scalar::Int(0))
 }
 
 fn transform(x: &Tensor, dims: &[usize], inverse: bool) -> Result<Tensor> {
@@ -275,13 +275,13 @@ fn shifted(a: &Args<'_>, back: bool) -> Result<Ret> {
         let size = x.dims()[normalize_dim(d, x.dims().len())?] as i64;
         by.push(if back { (size + 1) / 2 } else { size / 2 });
     }
-    Ok(super::concat::roll(x, &by, &dims)?.into())
+    Ok(crate::ops::concat::roll(x, &by, &dims)?.into())
 }
 
 /// Frequencies of the points of a transform: the first half counts up, the second ends at -1.
 fn frequencies(a: &Args<'_>, real: bool) -> Result<Ret> {
     let count = a.int(0)?;
-    let (dtype, device) = super::creation::options(a, 2, default_dtype(), Device::CPU)?;
+    let (dtype, device) = crate::ops::creation::options(a, 2, default_dtype(), Device::CPU)?;
     if !dtype.is_inexact() {
         let name = if real { "rfftfreq" } else { "fftfreq" };
         return Err(Error::runtime(format!("{name} requires a floating point or complex dtype")));
@@ -303,7 +303,7 @@ fn frequencies(a: &Args<'_>, real: bool) -> Result<Ret> {
 /// A window of `size`, centred in `length` zeros.
 fn centred(window: &Tensor, length: usize) -> Result<Tensor> {
     let gap = length - window.numel();
-    super::pad::pad_constant(window, &[((gap / 2) as i64, (gap - gap / 2) as i64)], Scalar::Int(0))
+    crate::ops::pad::pad_constant(window, &[((gap / 2) as i64, (gap - gap / 2) as i64)], Scalar::Int(0))
 }
 
 /// Checks that a window is a vector of the given length.
@@ -345,7 +345,7 @@ fn stft(a: &Args<'_>) -> Result<Ret> {
     let mut y = if rank == 1 { x.unsqueeze(0)? } else { x.clone() };
     if centre {
         let by = length / 2;
-        y = super::pad::pad_mode(&y.unsqueeze(0)?, &[by, by], mode, None)?.squeeze(0)?;
+        y = crate::ops::pad::pad_mode(&y.unsqueeze(0)?, &[by, by], mode, None)?.squeeze(0)?;
     }
     let size = y.dims()[1] as i64;
     if length <= 0 || length > size {
@@ -466,7 +466,7 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     let added = |pieces: &Tensor, rows: usize| -> Result<Tensor> {
         let flat = pieces.reshape_dims(Dims::new(&[rows, count * length as usize]))?;
         let zeros = Tensor::zeros_like_meta(&flat.meta().with_dims(Dims::new(&[rows, total])))?;
-        super::indexing::index_add(&zeros, 1, &places, &flat)
+        crate::ops::indexing::index_add(&zeros, 1, &places, &flat)
     };
     let squares = window.square()?.expand(&[count as i64, length])?;
     let (y, envelope) = (added(&pieces, batch)?, added(&squares, 1)?);
@@ -481,14 +481,14 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     let bad = envelope.abs()?.lt_scalar(1e-11)?;
     let error = || Error::runtime("window overlap add min: 0");
     match x.device().kind {
-        DeviceKind::Tpu => super::indexing::defer(&bad, error())?,
+        DeviceKind::Tpu => crate::ops::indexing::defer(&bad, error())?,
         DeviceKind::Cpu if bad.to_vec::<bool>()?.contains(&true) => return Err(error()),
         _ => {}
     }
     let mut y = y.div(&envelope)?;
     if end > stop {
         // Beyond the last frame there is silence.
-        y = super::pad::pad_constant(&y, &[(0, 0), (0, end - stop)], Scalar::Int(0))?;
+        y = crate::ops::pad::pad_constant(&y, &[(0, 0), (0, end - stop)], Scalar::Int(0))?;
     }
     Ok(if rank == 2 { y.squeeze(0)? } else { y }.into())
 }

@@ -1,13 +1,13 @@
 //! Losses that stop at a margin, and two more of `torch.nn.functional` that are compositions.
 
-use crate::ops::clip::clamp;
 use crate::ops::distance::pairwise_distance;
-use crate::ops::dtype::expect_float;
 use crate::ops::indexing::{gather, guard, index_select, scatter_add};
 use crate::ops::loss::{Reduction, reduced};
+use crate::ops::pointwise::clip::clamp;
 use crate::ops::pointwise::{BinaryKind, binary, select, select_scalar};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
+use crate::types::compute::expect_float;
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, samples};
 
 fn reduction(a: &Args<'_>, i: usize) -> Result<Reduction> {
@@ -84,7 +84,7 @@ pub fn multi_margin_loss(
     guard(&at, 0, classes, |_| Error::runtime(OUTSIDE))?;
     let own = or_out_of_range(gather(&v, 1, &at), OUTSIDE)?;
     let mut z = v.sub(&own)?.add_scalar(margin)?;
-    let others = super::indexing::count_up(classes, x.device())?.ne(&at)?;
+    let others = crate::ops::indexing::count_up(classes, x.device())?.ne(&at)?;
     let counts = others.logical_and(&z.gt_scalar(0.0)?)?;
     if p == 2.0 {
         z = z.square()?;

@@ -8,7 +8,7 @@
 //! The same holds for the inverse functions, the gamma function and some more. They have the texts that kernels of `f32` run
 //! in vectors of `f64` ([`single`]), and so the same results.
 
-use super::{analytic, kernel_call};
+use crate::lower::{analytic, kernel_call};
 use crate::op::{Func, Value};
 use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
 use torchtpu_kernels::special::{Analytic, single};
@@ -16,7 +16,7 @@ use torchtpu_stablehlo::{Direction, ElementType, Type};
 
 /// Which function.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trig {
+pub(crate) enum Trig {
     Sin,
     Cos,
     Tan,
@@ -43,7 +43,7 @@ fn is_single(e: ElementType) -> bool {
 /// Whether a program leaves sine, cosine or tangent to the kernel, which is twice as fast as the spelling below. A loop that computes
 /// other functions too gains more: a processor looks ahead some 400 instructions, and a step of such a loop is a chain of about
 /// as many, each of which waits for the one before.
-pub(super) fn is_called(kind: UnaryKind, f: &Func, x: &Value) -> bool {
+pub(crate) fn is_called(kind: UnaryKind, f: &Func, x: &Value) -> bool {
     use UnaryKind::{Cos, Sin, Tan};
     matches!(kind, Sin | Cos | Tan) && is_single(x.element()) && kernel_call::serves(f, x.element(), x.ty().numel())
 }
@@ -86,7 +86,7 @@ impl analytic::OfTwo for Single<BinaryKind> {
 }
 
 /// `kind(x)` for XLA:CPU, if it has a spelling that is faster than the op of that name.
-pub(super) fn unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Option<Value> {
+pub(crate) fn unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Option<Value> {
     use UnaryKind::*;
     let e = x.element();
     if !f.platform().is_cpu() || !is_single(e) {
@@ -105,7 +105,7 @@ pub(super) fn unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Option<Value> {
 }
 
 /// [`unary`] of two operands.
-pub(super) fn binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Option<Value> {
+pub(crate) fn binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Option<Value> {
     let e = a.element();
     if !f.platform().is_cpu() || !is_single(e) || kind != BinaryKind::Atan2 {
         return None;
@@ -144,7 +144,7 @@ fn log1p(f: &mut Func, x: &Value) -> Value {
 }
 
 /// The function of `x`, of any floating dtype or complex.
-pub(super) fn trig(kind: Trig, f: &mut Func, x: &Value) -> Value {
+pub(crate) fn trig(kind: Trig, f: &mut Func, x: &Value) -> Value {
     let e = x.element();
     if !f.platform().is_cpu() || !is_single(e) {
         let name = match kind {

@@ -8,10 +8,10 @@
 //!
 //! Scores are `[b, kv, r, s]`, where the rows `r` are the query heads of one head of keys, one after the other.
 
-use super::attention::Attention;
 use crate::meta::element_type;
 use crate::op::{Func, Value, Values};
-use crate::ops::dtype::compute_dtype;
+use crate::ops::attention::Attention;
+use crate::types::compute::compute_dtype;
 use crate::{DType, Meta};
 use smallvec::smallvec;
 use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
@@ -127,7 +127,7 @@ impl<'a> Heads<'a> {
 }
 
 /// `y` and `lse` of `q, k, v[, mask]`.
-pub(super) fn attention(o: &Attention, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+pub(crate) fn attention(o: &Attention, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
     let h = Heads::new(o, &x[0], &x[1], y[0].dtype);
     let (q, k, v) = (h.rows(f, &x[0]), h.turned(f, &x[1]), h.turned(f, &x[2]));
     let scores = h.scores(f, &q, &k, x.get(3));
@@ -149,7 +149,7 @@ pub(super) fn attention(o: &Attention, f: &mut Func, x: &[Value], y: &[Meta]) ->
 }
 
 /// Gradients for `q`, `k` and `v` of `g, q, k, v, lse[, y][, mask]`.
-pub(super) fn attention_backward(o: &Attention, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
+pub(crate) fn attention_backward(o: &Attention, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
     let h = Heads::new(o, &x[1], &x[2], y[0].dtype);
     let (g, q, k, v) = (h.rows(f, &x[0]), h.rows(f, &x[1]), h.turned(f, &x[2]), h.turned(f, &x[3]));
     let scores = h.scores(f, &q, &k, o.mask.then(|| &x[5 + usize::from(o.keeps_output)]));

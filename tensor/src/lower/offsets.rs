@@ -3,10 +3,10 @@
 //! `x[3]` and `x[4]` are the same program at different places. What a device compiles may be told such a place when it runs;
 //! results have the same sizes wherever it is.
 
-use super::pad::Pad;
-use super::shape::{AsStrided, Slice};
 use crate::Meta;
 use crate::op::{Func, Prim, Value, Values};
+use crate::ops::pad::Pad;
+use crate::ops::shape::{AsStrided, Slice};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_stablehlo::ElementType;
 
@@ -36,7 +36,7 @@ impl Prim {
     pub fn without_offsets(&self) -> Prim {
         match self {
             Prim::Slice(s) => Prim::Slice(Slice { start: 0, ..*s }),
-            Prim::SliceUpdate(s) => Prim::SliceUpdate(super::pad::SliceUpdate(Slice { start: 0, ..s.0 })),
+            Prim::SliceUpdate(s) => Prim::SliceUpdate(crate::ops::pad::SliceUpdate(Slice { start: 0, ..s.0 })),
             Prim::AsStrided(w) => Prim::AsStrided(Box::new(AsStrided { offset: 0, ..**w })),
             Prim::Pad(p) => {
                 let mut q = p.clone();
@@ -57,7 +57,7 @@ impl Prim {
         let place = offsets[0] as usize;
         match self {
             Prim::Slice(s) => Prim::Slice(Slice { start: place, ..*s }),
-            Prim::SliceUpdate(s) => Prim::SliceUpdate(super::pad::SliceUpdate(Slice { start: place, ..s.0 })),
+            Prim::SliceUpdate(s) => Prim::SliceUpdate(crate::ops::pad::SliceUpdate(Slice { start: place, ..s.0 })),
             Prim::AsStrided(w) => Prim::AsStrided(Box::new(AsStrided { offset: place, ..**w })),
             Prim::Pad(p) => {
                 let mut q = p.clone();
@@ -92,13 +92,13 @@ impl Prim {
 }
 
 /// Zeros but for dimension `dim`, which starts at `start`.
-pub(super) fn starts(f: &mut Func, rank: usize, dim: usize, start: &Value) -> Vec<Value> {
+pub(crate) fn starts(f: &mut Func, rank: usize, dim: usize, start: &Value) -> Vec<Value> {
     let zero = f.scalar_i64(0, ElementType::S64);
     (0..rank).map(|d| if d == dim { start.clone() } else { zero.clone() }).collect()
 }
 
 /// The elements that `s` takes, from `start` on.
-pub(super) fn slice(f: &mut Func, x: &Value, s: &Slice, start: &Value) -> Value {
+pub(crate) fn slice(f: &mut Func, x: &Value, s: &Slice, start: &Value) -> Value {
     let mut sizes = x.shape().to_vec();
     sizes[s.dim] = s.span();
     let at = starts(f, x.rank(), s.dim, start);

@@ -1,6 +1,6 @@
 //! Windows for signals: `torch.hann_window` and its kin. Their values follow from a number, so they are computed on the host.
 
-use super::creation::options;
+use crate::ops::creation::options;
 use crate::schema::{Args, Ret, Row, Sample, Scope, Tier, n};
 use crate::{Device, Error, Result, Tensor, default_dtype};
 use std::f64::consts::PI;

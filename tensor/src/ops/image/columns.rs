@@ -188,7 +188,7 @@ fn check_dtype(x: &Tensor, name: &str) -> Result<()> {
 /// Runs an op of batches on one image too, and on truth values as numbers.
 fn batched(x: &Tensor, rank: usize, op: Prim) -> Result<Tensor> {
     if x.dtype().is_complex() {
-        return super::complex::by_parts(x, |x| batched(x, rank, op.clone()));
+        return crate::ops::complex::by_parts(x, |x| batched(x, rank, op.clone()));
     }
     let wide = if x.dtype() == DType::Bool { x.to_dtype(DType::F32)? } else { x.clone() };
     let y = if x.dims().len() == rank {

@@ -23,5 +23,5 @@ pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_float() {
         return Ok(());
     }
-    Err(super::complex::unsupported(name, x.dtype()))
+    Err(crate::ops::complex::unsupported(name, x.dtype()))
 }

@@ -6,16 +6,16 @@
 //! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
 //! `docs/architecture.md` has the measurements.
 
-use super::activation::{Gelu, GeluBackward};
-use super::attention::Attention;
-use super::conv::ConvSpec;
-use super::loss::{CrossEntropy, CrossEntropyBackward};
-use super::matmul::{Dot, swap_last};
-use super::norm::{LayerNorm, LayerNormBackward};
-use super::optim::{AdamW, Sgd};
-use super::pointwise::kernel_error;
-use super::softmax::{Softmax, SoftmaxBackward};
 use crate::op::{F64, Func, Value, Values};
+use crate::ops::activation::{Gelu, GeluBackward};
+use crate::ops::attention::Attention;
+use crate::ops::conv::ConvSpec;
+use crate::ops::loss::{CrossEntropy, CrossEntropyBackward};
+use crate::ops::matmul::{Dot, swap_last};
+use crate::ops::norm::softmax::{Softmax, SoftmaxBackward};
+use crate::ops::norm::{LayerNorm, LayerNormBackward};
+use crate::ops::optim::{AdamW, Sgd};
+use crate::ops::pointwise::kernel_error;
 use crate::{DType, Dims, Meta, backend};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -34,14 +34,14 @@ pub const TARGET: &str = "torchtpu.kernel";
 const LEAST_WORK: usize = 1 << 14;
 
 /// Whether the program may call kernels, and should for so much `work` on such elements.
-pub(super) fn serves(f: &Func, e: ElementType, work: usize) -> bool {
+pub(crate) fn serves(f: &Func, e: ElementType, work: usize) -> bool {
     let known = matches!(e, ElementType::F16 | ElementType::BF16 | ElementType::F32 | ElementType::F64);
     f.platform() == Platform::Cpu { kernels: true } && known && is_worth_it(work)
 }
 
 /// Whether the device behind `tpu` calls kernels, and should for so much work. Asked when an op is recorded whose expansion is
 /// recorded otherwise.
-pub(super) fn is_called(work: usize) -> bool {
+pub(crate) fn is_called(work: usize) -> bool {
     is_worth_it(work) && backend::get().is_ok_and(|b| b.calls_kernels())
 }
 
@@ -61,7 +61,7 @@ pub struct Array<B> {
 
 /// A kernel with the attributes of its op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum KernelCall {
+pub(crate) enum KernelCall {
     Matmul(Dot),
     /// `x w^T + b` for a matrix `x`.
     Linear {
@@ -141,7 +141,7 @@ fn reads_well(sizes: &[usize], strides: &[usize]) -> bool {
 
 impl KernelCall {
     /// Its results, of types `y`, for operands `x`.
-    pub(super) fn lower<'a>(self, f: &mut Func, x: impl IntoIterator<Item = &'a Value>, y: &[Meta]) -> Values {
+    pub(crate) fn lower<'a>(self, f: &mut Func, x: impl IntoIterator<Item = &'a Value>, y: &[Meta]) -> Values {
         let (kernel, mut numbers) = self.encode();
         let mut args: SmallVec<[Value; 12]> = x.into_iter().cloned().collect();
         let own = numbers.len();
@@ -446,10 +446,10 @@ const MANY: usize = 64;
 const JOINED: usize = 8;
 
 /// Joins the rows of a few operands.
-pub(super) type JoinFew<'a> = dyn Fn(&mut Func, &[Value]) -> Value + 'a;
+pub(crate) type JoinFew<'a> = dyn Fn(&mut Func, &[Value]) -> Value + 'a;
 
 /// `cat` or `stack` of many operands of the same leading sizes, whose product is `rows`, as a call; `None` where the compiler does it.
-pub(super) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta], few: Option<&JoinFew>) -> Option<Values> {
+pub(crate) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta], few: Option<&JoinFew>) -> Option<Values> {
     if x.len() <= MANY || f.platform() != (Platform::Cpu { kernels: true }) {
         return None;
     }

@@ -1,10 +1,10 @@
 //! `clamp`, `clip` and their one-sided forms.
 
-use super::ok;
-use crate::ops::dtype::narrowed;
+use crate::ops::ok;
 use crate::ops::pointwise::{arith, binary, compare, result_type_of, select, select_scalar};
 use crate::scalar::general;
 use crate::schema::{Args, Operand, Row, SampleArg, Tier, n, positive, t, unit};
+use crate::types::compute::narrowed;
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, graph, samples};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind};
 
@@ -63,7 +63,7 @@ fn representable(bound: Scalar, dtype: DType, kind: BinaryKind) -> Result<Option
         DType::I32 => f64::from(i32::MIN),
         _ => return Ok(Some(bound)),
     };
-    let most = super::random::largest(dtype) as f64;
+    let most = crate::ops::random::largest(dtype) as f64;
     let v = bound.to_f64();
     let (name, beyond, within) = match kind {
         BinaryKind::Maximum => ("min", v > most, v >= least),
@@ -80,8 +80,8 @@ fn representable(bound: Scalar, dtype: DType, kind: BinaryKind) -> Result<Option
 }
 
 /// [`clamp`] by numbers whose gradient goes to `x` where a bound is met, too.
-pub(super) fn clamp_scalars(x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Tensor> {
-    super::complex::refuse(x, ErrorKind::NotImplemented, "clamp is not supported for complex types")?;
+pub(crate) fn clamp_scalars(x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Tensor> {
+    crate::ops::complex::refuse(x, ErrorKind::NotImplemented, "clamp is not supported for complex types")?;
     if !x.dtype().is_float() || !graph::may_need_grad(&[x]) {
         let number =
             |v: f64| Operand::Scalar(if x.dtype().is_float() { Scalar::Float(v) } else { Scalar::Int(v as i64) });

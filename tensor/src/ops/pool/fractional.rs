@@ -1,10 +1,10 @@
 //! Maxima of windows whose places are drawn at random, by numbers that come as an operand.
 
 use crate::ops::creation::sizes;
-use crate::ops::dtype::expect_float;
 use crate::ops::indexing::gather;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Row, Sample, Scope, Tier, ints, positive, t, unit};
+use crate::types::compute::expect_float;
 use crate::{DType, Dims, Error, Result, Tensor};
 
 const NAMES: [&str; 2] = ["fractional_max_pool2d", "fractional_max_pool3d"];
@@ -74,11 +74,11 @@ fn starts(sample: &Tensor, n: i64, pool: i64, out: usize) -> Result<Tensor> {
     let dtype = sample.dtype();
     let number = |v: i64| Tensor::full(&[], v as f64, dtype, device);
     let step = number(n - pool)?.div(&number(out as i64 - 1)?)?;
-    let i = super::indexing::count_up(out - 1, device)?.to_dtype(dtype)?;
+    let i = crate::ops::indexing::count_up(out - 1, device)?.to_dtype(dtype)?;
     let u = sample.unsqueeze(-1)?;
     let whole = |t: Tensor| t.to_dtype(DType::I64);
     let first = whole(i.add(&u)?.mul(&step)?)?.sub(&whole(u.mul(&step)?)?)?;
-    super::concat::cat(&[&first, &last], -1)
+    crate::ops::concat::cat(&[&first, &last], -1)
 }
 
 /// `torch.nn.functional.fractional_max_pool2d` and `3d`: maxima and their flat positions within each plane. Of `samples`,
@@ -109,7 +109,7 @@ pub fn fractional_max_pool(
         // In two dimensions the first number is about the width.
         let sample = samples.select(2, if spatial == 2 { 1 - k as i64 } else { k as i64 })?;
         let start = starts(&sample, image[k] as i64, kernel[k] as i64, out[k])?;
-        let within = super::indexing::count_up(kernel[k], v.device())?;
+        let within = crate::ops::indexing::count_up(kernel[k], v.device())?;
         let line = start.unsqueeze(-1)?.add(&within)?;
         let (windows, elements) = (places.dims()[2], places.dims()[3]);
         let five =

@@ -2,11 +2,11 @@
 
 use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::creation::sizes;
-use crate::ops::dtype::{expect_float, narrowed, widened};
 use crate::ops::indexing::{Gather, Scatter, ScatterKind};
 use crate::ops::pointwise::{BinaryKind, arith, select, select_scalar};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Operand, Row, Sample, Scope, Tier, ints, n, t, unit};
+use crate::types::compute::{expect_float, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::grid as kernels;
@@ -304,7 +304,7 @@ impl Fused for GridSampleBackward {
             // The grid's first number is about the last dimension.
             let parts: Vec<Tensor> =
                 parts.into_iter().rev().map(|p| p.map_or_else(zeros, Ok)).collect::<Result<_>>()?;
-            let stacked = super::concat::stack(&parts.iter().collect::<Vec<_>>(), 2)?;
+            let stacked = crate::ops::concat::stack(&parts.iter().collect::<Vec<_>>(), 2)?;
             narrowed(stacked.reshape_dims(*x[2].dims())?, x[2].dtype())?
         } else {
             Tensor::zeros_like_meta(&nothing(x[2].meta()))?
@@ -452,7 +452,7 @@ fn affine_points(theta: &Meta, size: &Dims, align_corners: bool) -> Result<Tenso
         columns.push(column.reshape_dims(Dims::new(&[points]))?);
     }
     columns.push(Tensor::ones(&[points], theta.dtype, theta.device)?);
-    let base = super::concat::stack(&columns.iter().collect::<Vec<_>>(), 1)?;
+    let base = crate::ops::concat::stack(&columns.iter().collect::<Vec<_>>(), 1)?;
     base.unsqueeze(0)?.expand_dims(&Dims::new(&[batch, points, d + 1]))
 }
 

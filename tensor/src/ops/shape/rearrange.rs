@@ -1,8 +1,8 @@
 //! Functions that take tensors apart and put them together by composing views and `cat`.
 
-use super::concat::{cat, flip};
-use super::pointwise::{BinaryKind, arith};
 use crate::op::normalize_dim;
+use crate::ops::concat::{cat, flip};
+use crate::ops::pointwise::{BinaryKind, arith};
 use crate::schema::{Args, Fill, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
 
@@ -18,7 +18,7 @@ fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
     }
     let d = normalize_dim(dim, x.dims().len())?;
     let (size, mut start) = (x.dims()[d] as i64, 0);
-    super::shape::collected((0..parts).map(|i| {
+    crate::ops::shape::collected((0..parts).map(|i| {
         let len = size / parts + i64::from(i < size % parts);
         start += len;
         x.narrow(d as i64, start - len, len)
@@ -36,7 +36,7 @@ fn split_before(x: &Tensor, at: &[i64], dim: i64) -> Result<Vec<Tensor>> {
     let size = x.dims()[d] as i64;
     let place = |i: i64| (if i < 0 { i + size } else { i }).clamp(0, size);
     let mut start = 0;
-    super::shape::collected(at.iter().map(|&i| place(i)).chain([size]).map(|end| {
+    crate::ops::shape::collected(at.iter().map(|&i| place(i)).chain([size]).map(|end| {
         let part = x.narrow(d as i64, start, (end - start).max(0));
         start = end;
         part
@@ -213,8 +213,8 @@ fn as_strided_scatter(x: &Tensor, src: &Tensor, sizes: &[i64], strides: &[i64], 
         e += 1;
     });
     let list = |v: &[i64]| Tensor::from_slice_on(v, &[v.len()], x.device());
-    let values = super::indexing::index_select(&src.reshape(&[-1])?, 0, &list(&taken)?)?;
-    let y = super::indexing::index_copy(&x.reshape(&[-1])?, 0, &list(&to)?, &values)?;
+    let values = crate::ops::indexing::index_select(&src.reshape(&[-1])?, 0, &list(&taken)?)?;
+    let y = crate::ops::indexing::index_copy(&x.reshape(&[-1])?, 0, &list(&to)?, &values)?;
     y.reshape(&x.dims().iter().map(|&n| n as i64).collect::<Vec<_>>())
 }
 
@@ -229,18 +229,20 @@ fn each_place(dims: &[usize], strides: &[usize], offset: usize, f: &mut dyn FnMu
 /// Powers of a base, evenly spaced in the exponent.
 fn logspace(a: &Args<'_>) -> Result<Ret> {
     if a.opt_dtype(4)? == Some(DType::Bool) {
-        return Err(super::complex::unsupported("logspace_cpu", DType::Bool));
+        return Err(crate::ops::complex::unsupported("logspace_cpu", DType::Bool));
     }
     let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
     let device = a.opt_device(6)?.unwrap_or(Device::CPU);
-    let (from, to) =
-        (super::creation::bound_of("logspace", "start", a, 0)?, super::creation::bound_of("logspace", "end", a, 1)?);
+    let (from, to) = (
+        crate::ops::creation::bound_of("logspace", "start", a, 0)?,
+        crate::ops::creation::bound_of("logspace", "end", a, 1)?,
+    );
     if from.is_complex() || to.is_complex() || dtype.is_complex() {
-        let x = super::creation::spaced("logspace", from, to, a.int(2)?, a.opt_dtype(4)?, device)?;
+        let x = crate::ops::creation::spaced("logspace", from, to, a.int(2)?, a.opt_dtype(4)?, device)?;
         return Ok(arith(BinaryKind::Pow, Operand::Scalar(a.scalar(3)?), Operand::Tensor(&x))?.into());
     }
     let bound = |i: usize, what: &str| -> Result<f64> {
-        let v = super::creation::bound_of("logspace", what, a, i)?.to_f64();
+        let v = crate::ops::creation::bound_of("logspace", what, a, i)?.to_f64();
         Ok(if dtype.is_float() { v } else { v.trunc() })
     };
     let powers = Tensor::linspace(bound(0, "start")?, bound(1, "end")?, a.int(2)?, DType::F64, Device::CPU)?;
@@ -281,7 +283,7 @@ fn chunk_cat(xs: &[&Tensor], dim: i64, chunks: i64) -> Result<Tensor> {
         let more = (n + chunks - 1) / chunks * chunks - n;
         let mut spec = vec![(0, 0); x.dims().len()];
         spec[d] = (0, more);
-        let padded = super::pad::pad_constant(x, &spec, Scalar::Int(0))?;
+        let padded = crate::ops::pad::pad_constant(x, &spec, Scalar::Int(0))?;
         let mut sizes: Vec<i64> = x.dims()[..d].iter().map(|&n| n as i64).collect();
         sizes.extend([chunks, -1]);
         parts.push(padded.reshape(&sizes)?);
@@ -335,8 +337,8 @@ pub const ROWS: &[Row] = &[
     Row::new("trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
     Row::new("trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
     Row::new("trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
-    Row::new("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(super::scan::cumsum(&trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
-    Row::new("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(super::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
+    Row::new("cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), t(&[4])])).scope(Scope::Function).no_out(),
+    Row::new("cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", Tier::Composed, |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()), samples!([t(&[2, 4]), n(0.5)])).scope(Scope::Function).no_out(),
     Row::new("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, || vec![Sample::new(vec![n(0), n(2), n(5)]).no_gradient()]).scope(Scope::Function),
     Row::new("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),
     Row::new("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", Tier::Composed, logspace, Vec::new).scope(Scope::Function),

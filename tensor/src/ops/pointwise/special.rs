@@ -3,13 +3,13 @@
 //! Each is written so that values and gradients are right at the points where the plain formula is not: an argument that
 //! would leave the domain there is replaced before the function sees it.
 
-use super::complex::refuse;
-use super::dtype::{narrowed, widened};
-use super::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::op::normalize_dims;
+use crate::ops::complex::refuse;
+use crate::ops::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::schema::{
     Aliasing, Args, DTypeWithOut, Numbers, Operand, OutDType, Row, Sample, Tier, ints, messages, n, positive, t, unit,
 };
+use crate::types::compute::{narrowed, widened};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, samples};
 use torchtpu_kernels::pointwise::BinaryKind;
 
@@ -27,7 +27,7 @@ fn float(x: &Tensor) -> Result<Tensor> {
 
 /// Refuses complex numbers, naming PyTorch's kernel.
 fn real_only(kernel: &str, x: &Tensor) -> Result<()> {
-    if x.dtype().is_complex() { Err(super::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
+    if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
 /// `x * log(y)`, zero where `x` is zero unless `y` is NaN.
@@ -102,7 +102,7 @@ fn logaddexp_row(a: &Args<'_>, two: bool) -> Result<crate::schema::Ret> {
     let dtype = result_type(a.operand(0)?, a.operand(1)?);
     if !dtype.is_inexact() {
         let name = if two { "logaddexp2_cpu" } else { "logaddexp_cpu" };
-        return Err(super::complex::unsupported(name, dtype));
+        return Err(crate::ops::complex::unsupported(name, dtype));
     }
     let (x, y) = floats(a)?;
     Ok(logaddexp(&x, &y, two)?.into())
@@ -139,7 +139,7 @@ fn half_max() -> f32 {
 /// Replaces NaN and infinities by numbers.
 fn nan_to_num(x: &Tensor, nan: Option<f64>, high: Option<f64>, low: Option<f64>) -> Result<Tensor> {
     if x.dtype().is_complex() {
-        return super::complex::by_parts(x, |x| nan_to_num(x, nan, high, low));
+        return crate::ops::complex::by_parts(x, |x| nan_to_num(x, nan, high, low));
     }
     if !x.dtype().is_float() {
         return x.copy();
@@ -298,7 +298,7 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
 fn nansum(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -> Result<Tensor> {
     refuse(x, ErrorKind::NotImplemented, "nansum on CPU does not support complex inputs")?;
     if let Some(d) = dtype.filter(|d| d.is_complex() && x.dtype().is_float()) {
-        return Err(super::complex::unsupported("nansum_cpu", d));
+        return Err(crate::ops::complex::unsupported("nansum_cpu", d));
     }
     let x = dtype.map_or_else(|| Ok(x.clone()), |d| x.to_dtype(d))?;
     let x = if x.dtype().is_float() { select_scalar(&x.isnan()?, 0.0, &x)? } else { x };

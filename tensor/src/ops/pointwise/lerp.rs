@@ -1,10 +1,10 @@
 //! Element-wise functions that blend tensors: `lerp`, `addcmul` and `addcdiv`.
 
-use super::ok;
-use crate::ops::dtype::expect_float;
+use crate::ops::ok;
 use crate::ops::pointwise::where_;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Deprecated, Operand, Row, Tier, n, positive, t, unit};
+use crate::types::compute::expect_float;
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
 /// `x + weight * (end - x)`, from whichever end is nearer.
