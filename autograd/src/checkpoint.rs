@@ -139,7 +139,7 @@ fn recompute(frame: &Arc<Frame>) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// Whatever `f` reports. Backward fails with `Runtime` when the second run keeps other tensors than the first.
+/// Returns the error that `f` reports. Backward fails with `Runtime` if the second run keeps other tensors than the first.
 pub fn checkpoint(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     x: &[&Tensor],
@@ -174,7 +174,7 @@ pub type Layer = Box<dyn Fn(&Tensor) -> Result<Tensor> + Send + Sync>;
 /// Runs functions one after the other in `segments` pieces, each a [`checkpoint`] but for the last.
 ///
 /// # Errors
-/// As [`checkpoint`]; `Value` without segments.
+/// Fails like [`checkpoint`]; `Value` without segments.
 pub fn checkpoint_sequential(functions: Vec<Layer>, segments: usize, x: &Tensor) -> Result<Tensor> {
     if segments == 0 {
         return Err(Error::value("checkpoint_sequential: segments must be greater than 0"));

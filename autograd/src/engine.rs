@@ -519,7 +519,7 @@ impl Place {
     /// The place of a tensor; nowhere when it requires no gradient.
     ///
     /// # Errors
-    /// When the history of a view cannot be made anew.
+    /// Fails if the history of a view cannot be made anew.
     pub fn of(x: &Tensor) -> Result<Place> {
         Ok(Place { edge: x.history_edge()?, meta: *x.meta() })
     }
@@ -595,7 +595,7 @@ fn captures(inputs: &[Place], roots: &[(Edge, Tensor)]) -> Result<Captures> {
 /// `retain_graph` defaults to `create_graph`; without it what the nodes kept is freed as the walk passes.
 ///
 /// # Errors
-/// `Runtime` in PyTorch's wording: no history, no gradient for an output with several elements, a second backward, a
+/// Fails with `Runtime` in PyTorch's wording: no history, no gradient for an output with several elements, a second backward, a
 /// tensor changed in place; whatever rules and hooks report.
 pub fn backward(
     outputs: &[Tensor],
@@ -611,7 +611,7 @@ pub fn backward(
 /// [`backward`] for places in the graph.
 ///
 /// # Errors
-/// As [`backward`].
+/// Fails like [`backward`].
 pub fn backward_at(
     outputs: &[Place],
     grads: &[Option<Tensor>],
@@ -657,7 +657,7 @@ pub fn backward_at(
 /// Gradients of the sum of `outputs` (weighted by `grad_outputs`) with respect to `inputs`; leaves' `.grad` stays as it is.
 ///
 /// # Errors
-/// As [`backward`]; also `Runtime` when an input was not used and `allow_unused` is off.
+/// Fails like [`backward`]; also `Runtime` if an input was not used and `allow_unused` is off.
 pub fn grad(
     outputs: &[Tensor],
     inputs: &[Tensor],
@@ -672,7 +672,7 @@ pub fn grad(
 /// [`grad`] for places in the graph.
 ///
 /// # Errors
-/// As [`grad`].
+/// Fails like [`grad`].
 pub fn grad_at(
     outputs: &[Place],
     inputs: &[Place],

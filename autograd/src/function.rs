@@ -45,12 +45,12 @@ pub trait Function: Send + Sync + 'static {
     /// Computes the outputs; nothing is recorded within.
     ///
     /// # Errors
-    /// Whatever it reports; nothing is recorded then.
+    /// Returns the error that it reports; nothing is recorded then.
     fn forward(&self, ctx: &mut Context, x: &[&Tensor]) -> Result<Outs>;
     /// Gradients of the inputs from those of the outputs, one an input.
     ///
     /// # Errors
-    /// Whatever it reports; backward ends with that error.
+    /// Returns the error that it reports; backward ends with that error.
     fn backward(&self, ctx: &Context, g: &[Option<Tensor>]) -> Result<Grads>;
 }
 
@@ -93,7 +93,7 @@ impl Context {
     /// The tensors given to [`Context::save_for_backward`].
     ///
     /// # Errors
-    /// `Runtime` when they have been freed by a backward, or changed in place.
+    /// Fails with `Runtime` if they have been freed by a backward, or changed in place.
     pub fn saved_tensors(&self) -> Result<Vec<Tensor>> {
         let saved = self.saved.lock().unwrap_or_else(|e| e.into_inner());
         let Some(saved) = &*saved else { return Err(torchtpu_tensor::graph::second_backward()) };
@@ -153,7 +153,7 @@ impl<F: Function> BackwardFn for Recorded<F> {
 /// Runs a function on inputs and records its backward.
 ///
 /// # Errors
-/// Whatever `forward` reports; `Runtime` when it marks something as dirty that is no input.
+/// Returns the error that `forward` reports; with `Runtime` if it marks something as dirty that is no input.
 pub fn apply<F: Function>(function: F, x: &[&Tensor]) -> Result<Outs> {
     let recording = state::grad_enabled();
     let mut context = Context { needs: x.iter().map(|t| t.requires_grad()).collect(), ..Context::default() };

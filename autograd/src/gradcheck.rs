@@ -255,7 +255,7 @@ fn check_zero(outputs: &[Tensor], checked: &[Tensor]) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// `Runtime`, in PyTorch's wording, when a gradient is wrong; `Value` when no input requires one; whatever `f` reports.
+/// Fails with `Runtime`, in PyTorch's wording, if a gradient is wrong; with `Value` if no input requires one; returns the error that `f` reports.
 pub fn gradcheck(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
     inputs: &[Tensor],
@@ -293,7 +293,7 @@ fn check(f: &dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>, inputs: &[Tensor], o: &Gr
 /// are random numbers in `[-1, 1)`, always the same ones; the default generator is left alone.
 ///
 /// # Errors
-/// As [`gradcheck`].
+/// Fails like [`gradcheck`].
 pub fn gradgradcheck(
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
     inputs: &[Tensor],

@@ -28,12 +28,12 @@ pub trait Dataset: Send + Sync {
     /// A sample.
     ///
     /// # Errors
-    /// `Index` when there is no such sample; whatever reading it reports.
+    /// Fails with `Index` if there is no such sample; returns the error that reading it reports.
     fn get(&self, index: usize) -> Result<Vec<Tensor>>;
     /// Samples stacked along a new first dimension.
     ///
     /// # Errors
-    /// As [`Dataset::get`]; `Runtime` when samples differ in size.
+    /// Fails like [`Dataset::get`]; with `Runtime` if samples differ in size.
     fn batch(&self, indices: &[usize]) -> Result<Vec<Tensor>> {
         let samples: Vec<Vec<Tensor>> = indices.iter().map(|&i| self.get(i)).collect::<Result<_>>()?;
         let fields = samples.first().map_or(0, Vec::len);
@@ -66,7 +66,7 @@ impl TensorDataset {
     /// A dataset of these tensors.
     ///
     /// # Errors
-    /// `Value` when there are none, or they differ in the number of samples.
+    /// Fails with `Value` if there are none, or they differ in the number of samples.
     pub fn new(tensors: Vec<Tensor>) -> Result<TensorDataset> {
         let count = |t: &Tensor| t.dims().first().copied();
         if tensors.first().and_then(count).is_none() || tensors.iter().any(|t| count(t) != count(&tensors[0])) {
@@ -130,7 +130,7 @@ impl ConcatDataset {
     /// All samples of these datasets.
     ///
     /// # Errors
-    /// `Value` when there are none.
+    /// Fails with `Value` if there are none.
     pub fn new(datasets: Vec<Arc<dyn Dataset>>) -> Result<ConcatDataset> {
         if datasets.is_empty() {
             return Err(Error::value("datasets should not be an empty iterable"));
@@ -174,7 +174,7 @@ fn draw_seed(generator: Option<&Generator>) -> Result<u64> {
 /// Splits a dataset at random into parts of the given lengths.
 ///
 /// # Errors
-/// `Value` when the lengths do not add up.
+/// Fails with `Value` if the lengths do not add up.
 pub fn random_split<D: Dataset>(dataset: D, lengths: &[usize]) -> Result<Vec<Subset<D>>> {
     if lengths.iter().sum::<usize>() != dataset.len() {
         return Err(Error::value("Sum of input lengths does not equal the length of the input dataset!"));
@@ -247,7 +247,7 @@ impl<D: Dataset> DataLoader<D> {
     /// Batches in order, the last one perhaps smaller.
     ///
     /// # Errors
-    /// `Value` for batches of no samples.
+    /// Fails with `Value` for batches of no samples.
     pub fn new(dataset: D, batch_size: usize) -> Result<DataLoader<D>> {
         sampler::check_batch_size(batch_size)?;
         Ok(DataLoader {
@@ -337,7 +337,7 @@ impl<D: Dataset> DataLoader<D> {
     /// One pass.
     ///
     /// # Errors
-    /// Whatever a sampler reports; `Runtime` when a worker cannot be started.
+    /// Returns the error that a sampler reports; with `Runtime` if a worker cannot be started.
     pub fn iter(&self) -> Result<Batches<'_, D>> {
         // Drawn although nothing here needs it: the generator moves on as under PyTorch.
         draw_seed(self.generator.as_ref())?;

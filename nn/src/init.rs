@@ -47,7 +47,7 @@ pub fn calculate_gain(nonlinearity: Nonlinearity) -> f64 {
 /// How many inputs reach an output, and how many outputs an input reaches.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn calculate_fan_in_and_fan_out(x: &Tensor) -> Result<(usize, usize)> {
     let d = x.dims();
     if d.len() < 2 {
@@ -81,7 +81,7 @@ fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()
 /// Values drawn uniformly from `[a, b)`.
 ///
 /// # Errors
-/// `Runtime` when the bounds do not fit, or `x` may not be written.
+/// Fails with `Runtime` if the bounds do not fit, or `x` may not be written.
 pub fn uniform_(x: &Tensor, a: f64, b: f64, generator: Option<&Generator>) -> Result<()> {
     fill(Distribution::Uniform(a, b), x, generator)
 }
@@ -89,7 +89,7 @@ pub fn uniform_(x: &Tensor, a: f64, b: f64, generator: Option<&Generator>) -> Re
 /// Values drawn from a normal distribution.
 ///
 /// # Errors
-/// `Runtime` for a negative deviation.
+/// Fails with `Runtime` for a negative deviation.
 pub fn normal_(x: &Tensor, mean: f64, std: f64, generator: Option<&Generator>) -> Result<()> {
     fill(Distribution::Normal(mean, std), x, generator)
 }
@@ -97,7 +97,7 @@ pub fn normal_(x: &Tensor, mean: f64, std: f64, generator: Option<&Generator>) -
 /// Normal values, those outside `[a, b]` drawn again.
 ///
 /// # Errors
-/// `Runtime` for arguments that no distribution has.
+/// Fails with `Runtime` for arguments that no distribution has.
 pub fn trunc_normal_(x: &Tensor, mean: f64, std: f64, a: f64, b: f64, generator: Option<&Generator>) -> Result<()> {
     fill(Distribution::TruncatedNormal(mean, std, a, b), x, generator)
 }
@@ -105,7 +105,7 @@ pub fn trunc_normal_(x: &Tensor, mean: f64, std: f64, a: f64, b: f64, generator:
 /// One value everywhere.
 ///
 /// # Errors
-/// `Runtime` when `x` may not be written.
+/// Fails with `Runtime` if `x` may not be written.
 pub fn constant_(x: &Tensor, value: impl Into<Scalar>) -> Result<()> {
     let y = Tensor::full_meta(x.meta(), value.into())?;
     no_grad(|| x.copy_(&y)).map(|_| ())
@@ -114,7 +114,7 @@ pub fn constant_(x: &Tensor, value: impl Into<Scalar>) -> Result<()> {
 /// Ones.
 ///
 /// # Errors
-/// As [`constant_`].
+/// Fails like [`constant_`].
 pub fn ones_(x: &Tensor) -> Result<()> {
     constant_(x, 1)
 }
@@ -122,7 +122,7 @@ pub fn ones_(x: &Tensor) -> Result<()> {
 /// Zeros.
 ///
 /// # Errors
-/// As [`constant_`].
+/// Fails like [`constant_`].
 pub fn zeros_(x: &Tensor) -> Result<()> {
     constant_(x, 0)
 }
@@ -135,7 +135,7 @@ fn xavier_std(x: &Tensor, gain: f64) -> Result<f64> {
 /// Uniform values whose variance is `gain^2 * 2 / (fan_in + fan_out)`.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn xavier_uniform_(x: &Tensor, gain: f64, generator: Option<&Generator>) -> Result<()> {
     let bound = 3.0f64.sqrt() * xavier_std(x, gain)?;
     uniform_(x, -bound, bound, generator)
@@ -144,7 +144,7 @@ pub fn xavier_uniform_(x: &Tensor, gain: f64, generator: Option<&Generator>) -> 
 /// Normal values whose variance is `gain^2 * 2 / (fan_in + fan_out)`.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn xavier_normal_(x: &Tensor, gain: f64, generator: Option<&Generator>) -> Result<()> {
     normal_(x, 0.0, xavier_std(x, gain)?, generator)
 }
@@ -159,7 +159,7 @@ fn kaiming_std(x: &Tensor, mode: FanMode, nonlinearity: Nonlinearity) -> Result<
 /// for a tensor without elements.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn kaiming_uniform_(
     x: &Tensor,
     mode: FanMode,
@@ -176,7 +176,7 @@ pub fn kaiming_uniform_(
 /// Normal values whose variance is `gain^2 / fan`.
 ///
 /// # Errors
-/// `Value` for fewer than two dimensions.
+/// Fails with `Value` for fewer than two dimensions.
 pub fn kaiming_normal_(
     x: &Tensor,
     mode: FanMode,

@@ -93,7 +93,7 @@ pub trait Module: Send + Sync {
     /// Computes.
     ///
     /// # Errors
-    /// When the input does not fit.
+    /// Fails if the input does not fit.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 
     /// Tells what the module is made of, in order.
@@ -164,7 +164,7 @@ pub trait Module: Send + Sync {
     /// Moves all parameters and buffers to a device. Parameters that are shared stay shared.
     ///
     /// # Errors
-    /// As [`Tensor::to_device`].
+    /// Fails like [`Tensor::to_device`].
     fn to(&self, device: Device) -> Result<()> {
         let mut result = Ok(());
         self.visit(&mut Visitor::new(&mut |_, item| {
@@ -183,7 +183,7 @@ pub trait Module: Send + Sync {
     /// are. Parameters that are shared stay shared, and an optimiser made before trains the converted ones.
     ///
     /// # Errors
-    /// `Type` unless the dtype is floating point.
+    /// Fails with `Type` unless the dtype is floating point.
     fn to_dtype(&self, dtype: DType) -> Result<()> {
         if !dtype.is_float() {
             return Err(Error::type_error(format!(
@@ -207,7 +207,7 @@ pub trait Module: Send + Sync {
     /// `to_dtype(DType::F16)`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     fn half(&self) -> Result<()> {
         self.to_dtype(DType::F16)
     }
@@ -215,7 +215,7 @@ pub trait Module: Send + Sync {
     /// `to_dtype(DType::BF16)`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     fn bfloat16(&self) -> Result<()> {
         self.to_dtype(DType::BF16)
     }
@@ -223,7 +223,7 @@ pub trait Module: Send + Sync {
     /// `to_dtype(DType::F32)`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     fn float(&self) -> Result<()> {
         self.to_dtype(DType::F32)
     }
@@ -231,7 +231,7 @@ pub trait Module: Send + Sync {
     /// `to_dtype(DType::F64)`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     fn double(&self) -> Result<()> {
         self.to_dtype(DType::F64)
     }
@@ -267,7 +267,7 @@ pub trait Module: Send + Sync {
     /// Copies values into parameters and buffers. Nothing is copied when an error is given.
     ///
     /// # Errors
-    /// `Runtime`, in PyTorch's wording: sizes that differ; with `strict`, keys that are missing or unexpected.
+    /// Fails with `Runtime`, in PyTorch's wording: sizes that differ; with `strict`, keys that are missing or unexpected.
     fn load_state_dict(&self, state: &[(String, Tensor)], strict: bool) -> Result<IncompatibleKeys> {
         let given: HashMap<&str, &Tensor> = state.iter().map(|(k, v)| (k.as_str(), v)).collect();
         let own = self.state_dict();

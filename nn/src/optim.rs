@@ -31,7 +31,7 @@ pub trait Optimizer {
     /// Changes every parameter that has a gradient.
     ///
     /// # Errors
-    /// When a parameter and its gradient do not fit, or the device reports an error.
+    /// Fails if a parameter and its gradient do not fit, or the device reports an error.
     fn step(&mut self) -> Result<()>;
     /// The parameters of all groups.
     fn parameters(&self) -> &[Parameter];
@@ -40,17 +40,17 @@ pub trait Optimizer {
     /// Changes a setting of a group from the next step on, by PyTorch's name for it: `lr`, `momentum`, `betas`.
     ///
     /// # Errors
-    /// `Index` when there is no such group; `Value` or `Type` when there is no such setting or it is of another kind.
+    /// Fails with `Index` if there is no such group; `Value` or `Type` if there is no such setting or it is of another kind.
     fn set(&mut self, group: usize, name: &str, value: Setting) -> Result<()>;
     /// Settings and state, from which another optimiser of equal parameters goes on. Its tensors are copies.
     ///
     /// # Errors
-    /// Whatever the device reports.
+    /// Returns the error that the device reports.
     fn state_dict(&self) -> Result<OptimizerState>;
     /// Takes over what [`Optimizer::state_dict`] gave; tensors are copied to where the parameters are.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, when groups or sizes do not fit; the optimiser then stays as it was.
+    /// Fails with `Value`, in PyTorch's wording, if groups or sizes do not fit; the optimiser then stays as it was.
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()>;
     /// The learning rate of the first group.
     fn lr(&self) -> f64 {
@@ -75,7 +75,7 @@ pub trait Optimizer {
     /// Drops all gradients.
     ///
     /// # Errors
-    /// `Runtime` when a parameter is no leaf.
+    /// Fails with `Runtime` if a parameter is no leaf.
     fn zero_grad(&self) -> Result<()> {
         self.parameters().iter().try_for_each(|p| p.tensor().set_grad(None))
     }
@@ -92,7 +92,7 @@ macro_rules! optimizer {
             /// An optimiser of these parameters.
             ///
             /// # Errors
-            /// `Value`, in PyTorch's wording, for settings that make no sense.
+            /// Fails with `Value`, in PyTorch's wording, for settings that make no sense.
             pub fn new(parameters: Vec<Parameter>, options: $options) -> Result<$name> {
                 Groups::new(parameters, options.into()).map($name)
             }

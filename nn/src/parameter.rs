@@ -19,7 +19,7 @@ impl Parameter {
     /// A parameter with the values of `x`, whose history ends here.
     ///
     /// # Errors
-    /// `Runtime` unless the dtype is floating point.
+    /// Fails with `Runtime` unless the dtype is floating point.
     pub fn new(x: Tensor) -> Result<Parameter> {
         let x = if x.has_autograd() || x.is_view() { x.detach() } else { x };
         x.requires_grad_(true)?;
@@ -44,7 +44,7 @@ impl Parameter {
     /// Puts the tensor, and its gradient, on a device; all who share the cell see it.
     ///
     /// # Errors
-    /// As [`Tensor::to_device`].
+    /// Fails like [`Tensor::to_device`].
     pub fn to(&self, device: Device) -> Result<()> {
         let mut cell = lock(&self.0);
         if cell.device() == device {
@@ -56,7 +56,7 @@ impl Parameter {
     /// Makes the tensor, and its gradient, of another dtype; all who share the cell see it.
     ///
     /// # Errors
-    /// `Runtime` unless the dtype is floating point or complex.
+    /// Fails with `Runtime` unless the dtype is floating point or complex.
     pub fn to_dtype(&self, dtype: DType) -> Result<()> {
         let mut cell = lock(&self.0);
         if cell.dtype() == dtype {
@@ -69,7 +69,7 @@ impl Parameter {
     /// wanted stays as it is; a gradient that no longer fits is dropped.
     ///
     /// # Errors
-    /// `Runtime` unless the dtype is floating point or complex.
+    /// Fails with `Runtime` unless the dtype is floating point or complex.
     pub fn set_data(&self, x: Tensor) -> Result<()> {
         let mut cell = lock(&self.0);
         if !x.dtype().is_inexact() {
@@ -94,7 +94,7 @@ impl Parameter {
     /// Another parameter with the same values.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub(crate) fn duplicate(&self) -> Result<Parameter> {
         let x = self.tensor();
         let p = Parameter::new(no_grad(|| x.detach().copy())?)?;
@@ -135,7 +135,7 @@ impl Buffer {
     /// Puts the tensor on a device.
     ///
     /// # Errors
-    /// As [`Tensor::to_device`].
+    /// Fails like [`Tensor::to_device`].
     pub fn to(&self, device: Device) -> Result<()> {
         let mut cell = lock(&self.0);
         *cell = no_grad(|| cell.to_device(device))?;
@@ -144,7 +144,7 @@ impl Buffer {
     /// Makes the tensor of another dtype.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn to_dtype(&self, dtype: DType) -> Result<()> {
         let mut cell = lock(&self.0);
         *cell = no_grad(|| cell.to_dtype(dtype))?;

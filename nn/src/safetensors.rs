@@ -112,7 +112,7 @@ fn elements(tensors: &[(String, Tensor)]) -> Result<Vec<(&str, Elements)>> {
 /// The bytes of a file with these tensors.
 ///
 /// # Errors
-/// `Value` for keys that stand twice; `Type` for dtypes that the format lacks; whatever the device reports.
+/// Fails with `Value` for keys that stand twice; with `Type` for dtypes that the format lacks; returns the error that the device reports.
 pub fn save(tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Result<Vec<u8>> {
     let all = elements(tensors)?;
     // The format's crate allocates all of it at once, and ends the process where there is no memory.
@@ -160,7 +160,7 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
 /// stays and its target is replaced. A pipe or a device is written to as it is.
 ///
 /// # Errors
-/// As [`save`]; `Runtime` when the file cannot be written.
+/// Fails like [`save`]; with `Runtime` if the file cannot be written.
 pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Result<()> {
     let path = path.as_ref();
     let all = elements(tensors)?;
@@ -226,7 +226,7 @@ fn tensor(info: &TensorInfo, bytes: &[u8], device: Device) -> Result<Tensor> {
 /// The tensors in the bytes of a file, in the order of their places.
 ///
 /// # Errors
-/// `Runtime` for bytes that are not a whole and well-formed file; `NotImplemented` for dtypes that there are none of here.
+/// Fails with `Runtime` for bytes that are not a whole and well-formed file; with `NotImplemented` for dtypes that there are none of here.
 pub fn load(bytes: &[u8], device: Device) -> Result<StateDict> {
     let (n, metadata) = SafeTensors::read_metadata(bytes).map_err(reading)?;
     let data = &bytes[8 + n..];
@@ -263,7 +263,7 @@ impl File {
     /// Opens a file and checks its header and its length.
     ///
     /// # Errors
-    /// `Runtime` when it cannot be read or is damaged.
+    /// Fails with `Runtime` if it cannot be read or is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         let damaged = |e: &dyn std::fmt::Display| Error::runtime(format!("Error while deserializing header: {e}"));
@@ -312,7 +312,7 @@ impl File {
     /// The format's name for a tensor's dtype, and its sizes.
     ///
     /// # Errors
-    /// `Runtime` when there is no such tensor.
+    /// Fails with `Runtime` if there is no such tensor.
     pub fn describe(&self, name: &str) -> Result<(String, Vec<usize>)> {
         let info = self.info(name)?;
         Ok((info.dtype.to_string(), info.shape.clone()))
@@ -320,7 +320,7 @@ impl File {
     /// Reads a tensor.
     ///
     /// # Errors
-    /// `Runtime` when there is no such tensor or the file cannot be read any more.
+    /// Fails with `Runtime` if there is no such tensor or the file cannot be read any more.
     pub fn tensor(&self, name: &str, device: Device) -> Result<Tensor> {
         let info = self.info(name)?;
         let (from, to) = info.data_offsets;

@@ -246,7 +246,7 @@ impl Compiled {
     ///
     /// # Errors
     ///
-    /// As [`Compiled::estimate`].
+    /// Fails like [`Compiled::estimate`].
     pub fn optimized_text(&self) -> Result<String> {
         crate::estimate::text_of_hlo(&self.optimized_hlo()?)
     }

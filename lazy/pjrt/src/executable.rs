@@ -124,7 +124,7 @@ impl Executable {
     ///
     /// # Errors
     ///
-    /// As [`Executable::execute`].
+    /// Fails like [`Executable::execute`].
     pub fn execute_on_all(&self, args: &[&[&Buffer]], non_donatable: &[usize]) -> Result<Vec<Vec<Buffer>>> {
         if args.len() != self.num_devices {
             let message = format!("arguments for {} devices, but the program runs on {}", args.len(), self.num_devices);

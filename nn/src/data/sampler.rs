@@ -77,7 +77,7 @@ impl RandomSampler {
     /// All of `count` samples in random order.
     ///
     /// # Errors
-    /// `Value` when there are none.
+    /// Fails with `Value` if there are none.
     pub fn new(count: usize) -> Result<RandomSampler> {
         check_samples(count)?;
         Ok(RandomSampler { count, replacement: false, samples: count, generator: None })
@@ -90,7 +90,7 @@ impl RandomSampler {
     /// How many samples a pass takes; without replacement, order follows upon order until there are as many.
     ///
     /// # Errors
-    /// `Value` for none.
+    /// Fails with `Value` for none.
     pub fn num_samples(mut self, n: usize) -> Result<RandomSampler> {
         check_samples(n)?;
         self.samples = n;
@@ -173,7 +173,7 @@ impl WeightedRandomSampler {
     /// `num_samples` draws, a sample as often as its weight says. Weights need not add up to one.
     ///
     /// # Errors
-    /// `Value` for no draws.
+    /// Fails with `Value` for no draws.
     pub fn new(weights: &[f64], num_samples: usize, replacement: bool) -> Result<WeightedRandomSampler> {
         check_samples(num_samples)?;
         let weights = Tensor::from_slice(weights, &[weights.len()])?;
@@ -225,7 +225,7 @@ impl<S: Sampler<Item = usize>> BatchSampler<S> {
     /// Batches of `batch_size`; a last one that is smaller is left out with `drop_last`.
     ///
     /// # Errors
-    /// `Value` for batches of no samples.
+    /// Fails with `Value` for batches of no samples.
     pub fn new(sampler: S, batch_size: usize, drop_last: bool) -> Result<BatchSampler<S>> {
         check_batch_size(batch_size)?;
         Ok(BatchSampler { sampler, batch_size, drop_last })

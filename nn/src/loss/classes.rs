@@ -25,7 +25,7 @@ impl CrossEntropyLoss {
     /// The loss of class indices or class probabilities.
     ///
     /// # Errors
-    /// As [`loss::cross_entropy`].
+    /// Fails like [`loss::cross_entropy`].
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = CrossEntropyArgs {
             weight: self.weight.as_ref(),
@@ -52,7 +52,7 @@ impl NLLLoss {
     /// The loss of class indices.
     ///
     /// # Errors
-    /// As [`loss::nll_loss`].
+    /// Fails like [`loss::nll_loss`].
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         loss::nll_loss(x, target, self.weight.as_ref(), self.reduction, self.ignore_index)
     }
@@ -75,7 +75,7 @@ impl CTCLoss {
     /// count in each sequence.
     ///
     /// # Errors
-    /// As [`loss::ctc_loss`].
+    /// Fails like [`loss::ctc_loss`].
     pub fn forward(&self, x: &Tensor, target: &Tensor, steps: &[i64], labels: &[i64]) -> Result<Tensor> {
         let args = CtcArgs { blank: self.blank, reduction: self.reduction, zero_infinity: self.zero_infinity };
         loss::ctc_loss(x, target, steps, labels, &args)
@@ -99,7 +99,7 @@ impl MultiMarginLoss {
     /// The loss of class indices.
     ///
     /// # Errors
-    /// `Value` for a power that is not 1 or 2, `Runtime` for shapes or indices that do not fit.
+    /// Fails with `Value` for a power that is not 1 or 2, with `Runtime` for shapes or indices that do not fit.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         if !matches!(self.p, 1 | 2) {
             return Err(Error::value("only p == 1 and p == 2 supported"));
@@ -126,7 +126,7 @@ impl MultiLabelMarginLoss {
     /// The loss of lists of class indices, of the shape of the scores.
     ///
     /// # Errors
-    /// `Runtime` for shapes or indices that do not fit.
+    /// Fails with `Runtime` for shapes or indices that do not fit.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         ops::call_tensor("multilabel_margin_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
@@ -145,7 +145,7 @@ impl MultiLabelSoftMarginLoss {
     /// The loss of targets from 0 to 1, of the shape of the logits.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast, `Index` for a number in place of a row.
+    /// Fails with `Runtime` if shapes do not broadcast, with `Index` for a number in place of a row.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let Some(&classes) = x.dims().last() else {
             return Err(Error::index("Dimension specified as -1 but tensor has no dimensions"));

@@ -14,7 +14,7 @@ impl L1Loss {
     /// The loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         ops::call_tensor("l1_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
@@ -30,7 +30,7 @@ impl MSELoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         ops::call_tensor("mse_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
@@ -49,7 +49,7 @@ impl SmoothL1Loss {
     /// The loss.
     ///
     /// # Errors
-    /// `Runtime` for a negative `beta`, and when shapes do not broadcast.
+    /// Fails with `Runtime` for a negative `beta`, and when shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), number(self.reduction), float(self.beta)];
         ops::call_tensor("smooth_l1_loss", &args)
@@ -69,7 +69,7 @@ impl HuberLoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Runtime` unless `delta` is positive, and when shapes do not broadcast.
+    /// Fails with `Runtime` unless `delta` is positive, and when shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), number(self.reduction), float(self.delta)];
         ops::call_tensor("huber_loss", &args)
@@ -89,7 +89,7 @@ impl BCELoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Value` when shapes differ, `Runtime` for inputs outside `0..=1`.
+    /// Fails with `Value` if shapes differ, with `Runtime` for inputs outside `0..=1`.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), optional(self.weight.as_ref()), number(self.reduction)];
         ops::call_tensor("binary_cross_entropy", &args)
@@ -111,7 +111,7 @@ impl BCEWithLogitsLoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Value` when shapes differ.
+    /// Fails with `Value` if shapes differ.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let (weight, pos_weight) = (optional(self.weight.as_ref()), optional(self.pos_weight.as_ref()));
         let args = [Arg::Tensor(x), Arg::Tensor(target), weight, pos_weight, number(self.reduction)];
@@ -134,7 +134,7 @@ impl KLDivLoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast, and for dtypes that are not floating point.
+    /// Fails with `Runtime` if shapes do not broadcast, and for dtypes that are not floating point.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let reduction = if self.batchmean { Reduction::Sum } else { self.reduction };
         let args = [Arg::Tensor(x), Arg::Tensor(target), number(reduction), flag(self.log_target)];
@@ -163,7 +163,7 @@ impl PoissonNLLLoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let settings = [flag(self.log_input), flag(self.full), float(self.eps), number(self.reduction)];
         let args = [&[Arg::Tensor(x), Arg::Tensor(target)][..], &settings].concat();
@@ -187,7 +187,7 @@ impl GaussianNLLLoss {
     /// some.
     ///
     /// # Errors
-    /// `Value` for variances that are negative or of another shape.
+    /// Fails with `Value` for variances that are negative or of another shape.
     pub fn forward(&self, x: &Tensor, target: &Tensor, var: &Tensor) -> Result<Tensor> {
         let negative = var.detach().lt_scalar(0.0)?.to_dtype(DType::I64)?.sum()?;
         if negative.item_f64()? > 0.0 {
@@ -223,7 +223,7 @@ impl SoftMarginLoss {
     /// The loss of targets 1 and -1.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         ops::call_tensor("soft_margin_loss", &[Arg::Tensor(x), Arg::Tensor(target), number(self.reduction)])
     }
@@ -242,7 +242,7 @@ impl HingeEmbeddingLoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Runtime` when shapes do not broadcast.
+    /// Fails with `Runtime` if shapes do not broadcast.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), float(self.margin), number(self.reduction)];
         ops::call_tensor("hinge_embedding_loss", &args)

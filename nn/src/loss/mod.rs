@@ -71,7 +71,7 @@ fn at_least(x: &Tensor, low: f64) -> Result<Tensor> {
 /// Mean cross entropy of logits `[n, c, *]` with class indices or class probabilities.
 ///
 /// # Errors
-/// As [`ops::loss::cross_entropy`].
+/// Fails like [`ops::loss::cross_entropy`].
 pub fn cross_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     CrossEntropyLoss::default().forward(x, target)
 }
@@ -79,7 +79,7 @@ pub fn cross_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Mean negative log likelihood of log-probabilities with class indices.
 ///
 /// # Errors
-/// As [`ops::loss::nll_loss`].
+/// Fails like [`ops::loss::nll_loss`].
 pub fn nll_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     NLLLoss::default().forward(x, target)
 }
@@ -87,7 +87,7 @@ pub fn nll_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Mean of squared differences.
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn mse_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     MSELoss::default().forward(x, target)
 }
@@ -95,7 +95,7 @@ pub fn mse_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Mean of absolute differences.
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn l1_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     L1Loss::default().forward(x, target)
 }
@@ -103,7 +103,7 @@ pub fn l1_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Mean of what [`SmoothL1Loss`] makes of differences.
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn smooth_l1_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     SmoothL1Loss::default().forward(x, target)
 }
@@ -111,7 +111,7 @@ pub fn smooth_l1_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Mean of what [`HuberLoss`] makes of differences.
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn huber_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     HuberLoss::default().forward(x, target)
 }
@@ -119,7 +119,7 @@ pub fn huber_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Mean cross entropy of probabilities of one class with such probabilities.
 ///
 /// # Errors
-/// `Value` when shapes differ, `Runtime` for inputs outside `0..=1`.
+/// Fails with `Value` if shapes differ, with `Runtime` for inputs outside `0..=1`.
 pub fn binary_cross_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     BCELoss::default().forward(x, target)
 }
@@ -127,7 +127,7 @@ pub fn binary_cross_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Mean cross entropy of logits with probabilities of one class.
 ///
 /// # Errors
-/// `Value` when shapes differ.
+/// Fails with `Value` if shapes differ.
 pub fn binary_cross_entropy_with_logits(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     BCEWithLogitsLoss::default().forward(x, target)
 }
@@ -135,7 +135,7 @@ pub fn binary_cross_entropy_with_logits(x: &Tensor, target: &Tensor) -> Result<T
 /// Mean over all elements of the divergence of log-probabilities from probabilities.
 ///
 /// # Errors
-/// `Runtime` when shapes do not broadcast.
+/// Fails with `Runtime` if shapes do not broadcast.
 pub fn kl_div(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     KLDivLoss::default().forward(x, target)
 }

@@ -19,7 +19,7 @@ impl CosineEmbeddingLoss {
     /// The loss of rows `[n, d]` with targets `[n]`, or of vectors with a number.
     ///
     /// # Errors
-    /// `Runtime` for other shapes.
+    /// Fails with `Runtime` for other shapes.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor, target: &Tensor) -> Result<Tensor> {
         if target.dims().len() > 1 {
             return Err(Error::runtime("0D or 1D target tensor expected, multi-target not supported"));
@@ -42,7 +42,7 @@ impl MarginRankingLoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Runtime` when the numbers of dimensions differ, or shapes do not broadcast.
+    /// Fails with `Runtime` if the numbers of dimensions differ, or shapes do not broadcast.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor, target: &Tensor) -> Result<Tensor> {
         let ranks = [x1, x2, target].map(|x| x.dims().len());
         if ranks.iter().any(|r| *r != ranks[0]) {
@@ -85,7 +85,7 @@ impl TripletMarginLoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Value` unless the margin is positive, `Runtime` for shapes that do not fit.
+    /// Fails with `Value` unless the margin is positive, with `Runtime` for shapes that do not fit.
     pub fn forward(&self, anchor: &Tensor, positive: &Tensor, negative: &Tensor) -> Result<Tensor> {
         check_margin("TripletMarginLoss", self.margin)?;
         let inputs = [anchor, positive, negative].map(Arg::Tensor);
@@ -114,7 +114,7 @@ impl TripletMarginWithDistanceLoss {
     /// The loss.
     ///
     /// # Errors
-    /// `Value` unless the margin is positive, `Runtime` for shapes that do not fit; whatever the distance reports.
+    /// Fails with `Value` unless the margin is positive, with `Runtime` for shapes that do not fit; returns the error that the distance reports.
     pub fn forward(&self, anchor: &Tensor, positive: &Tensor, negative: &Tensor) -> Result<Tensor> {
         check_margin("TripletMarginWithDistanceLoss", self.margin)?;
         let ranks = [anchor, positive, negative].map(|x| x.dims().len());

@@ -209,14 +209,14 @@ impl PReLU {
     /// One slope, 0.25 at first.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new() -> Result<PReLU> {
         PReLU::with_parameters(1, 0.25)
     }
     /// Slopes for so many channels, and what they are at first.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_parameters(num_parameters: usize, init: f64) -> Result<PReLU> {
         let weight = init::empty(&[num_parameters])?;
         init::constant_(&weight, init)?;

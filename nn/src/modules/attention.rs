@@ -95,7 +95,7 @@ impl MultiheadAttention {
     /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
     ///
     /// # Errors
-    /// `Value` unless the heads divide the features, and for a dropout that is no probability.
+    /// Fails with `Value` unless the heads divide the features, and for a dropout that is no probability.
     pub fn new(embed_dim: usize, num_heads: usize, dropout: f64, bias: bool) -> Result<MultiheadAttention> {
         let options = MultiheadAttentionOptions { dropout, bias, ..MultiheadAttentionOptions::default() };
         MultiheadAttention::with_options(embed_dim, num_heads, options)
@@ -104,7 +104,7 @@ impl MultiheadAttention {
     /// A layer with settings.
     ///
     /// # Errors
-    /// As [`MultiheadAttention::new`].
+    /// Fails like [`MultiheadAttention::new`].
     pub fn with_options(
         embed_dim: usize,
         num_heads: usize,
@@ -188,7 +188,7 @@ impl MultiheadAttention {
     /// What queries find among keys and values.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn attend(&self, query: &Tensor, key: &Tensor, value: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
         Ok(self.run(query, key, value, mask, false)?.0)
     }
@@ -197,7 +197,7 @@ impl MultiheadAttention {
     /// mean of all heads, or `[batch, heads, targets, sources]`.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn attend_with_weights(
         &self,
         query: &Tensor,

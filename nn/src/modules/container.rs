@@ -99,7 +99,7 @@ impl Sequential {
     /// Adds a module at the end under a name.
     ///
     /// # Errors
-    /// `Key` when the name is taken, empty, or contains a dot.
+    /// Fails with `Key` if the name is taken, empty, or contains a dot.
     pub fn push_named(mut self, name: &str, m: impl Module + 'static) -> Result<Sequential> {
         check_name(name)?;
         if self.modules.find(name).is_some() {
@@ -178,7 +178,7 @@ impl ModuleDict {
     /// Adds a module, or puts it in the place of the one with this name.
     ///
     /// # Errors
-    /// `Key` when the name is empty or contains a dot.
+    /// Fails with `Key` if the name is empty or contains a dot.
     pub fn insert(&mut self, name: &str, m: impl Module + 'static) -> Result<()> {
         check_name(name)?;
         match self.modules.find(name) {

@@ -116,7 +116,7 @@ impl<const N: usize> Conv<N> {
     /// A layer, in `float32` on `cpu`.
     ///
     /// # Errors
-    /// `Value` when channels cannot be divided into the groups, or a padding of [`NamedPadding::Same`] meets a stride.
+    /// Fails with `Value` if channels cannot be divided into the groups, or a padding of [`NamedPadding::Same`] meets a stride.
     /// `Runtime` for sizes that no tensor has.
     pub fn new(
         in_channels: usize,
@@ -240,7 +240,7 @@ impl<const N: usize> ConvTranspose<N> {
     /// A layer, in `float32` on `cpu`.
     ///
     /// # Errors
-    /// `Value` when channels cannot be divided into the groups. `Runtime` for sizes that no tensor has.
+    /// Fails with `Value` if channels cannot be divided into the groups. `Runtime` for sizes that no tensor has.
     pub fn new(
         in_channels: usize,
         out_channels: usize,
@@ -277,7 +277,7 @@ impl<const N: usize> ConvTranspose<N> {
     /// convolution; this chooses among them, instead of `output_padding`.
     ///
     /// # Errors
-    /// `Value` when no convolution of that size gives the input.
+    /// Fails with `Value` if no convolution of that size gives the input.
     pub fn forward_with_output_size(&self, x: &Tensor, output_size: &[i64]) -> Result<Tensor> {
         let (o, rank) = (&self.options, x.dims().len());
         let leading = if rank == N + 2 { 2 } else { 1 };

@@ -24,7 +24,7 @@ impl CosineSimilarity {
     /// The cosines.
     ///
     /// # Errors
-    /// `Index` for a wrong dimension, `Runtime` when sizes do not broadcast.
+    /// Fails with `Index` for a wrong dimension, with `Runtime` if sizes do not broadcast.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
         cosine_similarity(x1, x2, self.dim, self.eps)
     }
@@ -51,7 +51,7 @@ impl PairwiseDistance {
     /// The distances.
     ///
     /// # Errors
-    /// `Runtime` when sizes do not broadcast.
+    /// Fails with `Runtime` if sizes do not broadcast.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
         let settings = [Scalar::Float(self.p), Scalar::Float(self.eps), Scalar::Bool(self.keepdim)].map(Arg::Scalar);
         ops::call_tensor("pairwise_distance", &[&[Arg::Tensor(x1), Arg::Tensor(x2)][..], &settings].concat())

@@ -40,7 +40,7 @@ macro_rules! dropouts {
             /// A layer that drops with probability `p`.
             ///
             /// # Errors
-            /// `Value` when that is no probability.
+            /// Fails with `Value` if that is no probability.
             pub fn new(p: f64) -> Result<$name> {
                 check_probability(p)?;
                 Ok($name { p, training: Training::default() })

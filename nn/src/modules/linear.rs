@@ -19,14 +19,14 @@ impl Linear {
     /// A layer with a bias, of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(in_features: usize, out_features: usize) -> Result<Linear> {
         Linear::with_bias(in_features, out_features, true)
     }
     /// A layer with or without a bias.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_bias(in_features: usize, out_features: usize, bias: bool) -> Result<Linear> {
         let weight = init::empty(&[out_features, in_features])?;
         let bias = bias.then(|| init::empty(&[out_features])).transpose()?;
@@ -63,7 +63,7 @@ impl Bilinear {
     /// A layer, of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value` when the first input has no features.
+    /// Fails with `Value` if the first input has no features.
     pub fn new(in1_features: usize, in2_features: usize, out_features: usize, bias: bool) -> Result<Bilinear> {
         if in1_features == 0 {
             return Err(Error::value(format!("in1_features must be > 0, but got (in1_features={in1_features})")));
@@ -80,7 +80,7 @@ impl Bilinear {
     /// The layer on two inputs that differ in the last dimension at most.
     ///
     /// # Errors
-    /// `Runtime` when sizes do not fit.
+    /// Fails with `Runtime` if sizes do not fit.
     pub fn apply(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(Parameter::tensor);
         let bias = bias.as_ref().map_or(Arg::None, Arg::Tensor);

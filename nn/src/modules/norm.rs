@@ -86,7 +86,7 @@ impl<const N: usize, const INSTANCE: bool> ChannelNorm<N, INSTANCE> {
     /// A layer with PyTorch's settings: [`NormOptions::batch`] or [`NormOptions::instance`].
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(num_features: usize) -> Result<ChannelNorm<N, INSTANCE>> {
         let options = if INSTANCE { NormOptions::instance() } else { NormOptions::batch() };
         ChannelNorm::with_options(num_features, options)
@@ -95,7 +95,7 @@ impl<const N: usize, const INSTANCE: bool> ChannelNorm<N, INSTANCE> {
     /// A layer with settings of one's own.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_options(num_features: usize, o: NormOptions) -> Result<ChannelNorm<N, INSTANCE>> {
         let (weight, bias) = affine(&[num_features], o.affine, o.bias)?;
         let buffer = |x: Result<Tensor>| o.track_running_stats.then_some(x).transpose().map(|x| x.map(Buffer::new));
@@ -238,21 +238,21 @@ impl LayerNorm {
     /// A layer with `eps` 1e-5.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(normalized_shape: &[usize]) -> Result<LayerNorm> {
         LayerNorm::with_options(normalized_shape, LayerNormOptions::default())
     }
     /// A layer with an `eps` of one's own.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_eps(normalized_shape: &[usize], eps: f64) -> Result<LayerNorm> {
         LayerNorm::with_options(normalized_shape, LayerNormOptions { eps, ..LayerNormOptions::default() })
     }
     /// A layer with settings of one's own.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_options(normalized_shape: &[usize], o: LayerNormOptions) -> Result<LayerNorm> {
         let shape = signed(normalized_shape)?;
         let (weight, bias) = affine(normalized_shape, o.elementwise_affine, o.bias)?;
@@ -284,14 +284,14 @@ impl RMSNorm {
     /// A layer with a scale.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(normalized_shape: &[usize]) -> Result<RMSNorm> {
         RMSNorm::with_options(normalized_shape, None, true)
     }
     /// A layer with an `eps` of one's own, and a scale or none.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn with_options(normalized_shape: &[usize], eps: Option<f64>, elementwise_affine: bool) -> Result<RMSNorm> {
         let shape = signed(normalized_shape)?;
         Ok(RMSNorm { weight: affine(normalized_shape, elementwise_affine, false)?.0, eps, shape })
@@ -323,14 +323,14 @@ impl GroupNorm {
     /// A layer with `eps` 1e-5.
     ///
     /// # Errors
-    /// `Value` when groups do not divide the channels.
+    /// Fails with `Value` if groups do not divide the channels.
     pub fn new(num_groups: usize, num_channels: usize) -> Result<GroupNorm> {
         GroupNorm::with_options(num_groups, num_channels, LayerNormOptions::default())
     }
     /// A layer with settings of one's own.
     ///
     /// # Errors
-    /// `Value` when groups do not divide the channels.
+    /// Fails with `Value` if groups do not divide the channels.
     pub fn with_options(num_groups: usize, num_channels: usize, o: LayerNormOptions) -> Result<GroupNorm> {
         let groups = i64::try_from(num_groups).ok().filter(|&g| g > 0 && num_channels.is_multiple_of(num_groups));
         let groups = groups.ok_or_else(|| {

@@ -54,7 +54,7 @@ impl<const N: usize> MaxPool<N> {
     /// The maxima, and where in each plane they were, as [`MaxUnpool`] takes them.
     ///
     /// # Errors
-    /// `Runtime` when the input or the windows do not fit.
+    /// Fails with `Runtime` if the input or the windows do not fit.
     pub fn forward_with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let names = ["max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices"];
         ops::call_pair(of_rank::<N>(names), &self.args(x)?)
@@ -98,7 +98,7 @@ impl<const N: usize> MaxUnpool<N> {
     /// Computes. Several sizes pool to the same; `output_size`, of all dimensions or of the last `N`, chooses among them.
     ///
     /// # Errors
-    /// `Value` for a size that does not pool to the input's. `Runtime` for indices that do not fit.
+    /// Fails with `Value` for a size that does not pool to the input's. `Runtime` for indices that do not fit.
     pub fn unpool(&self, x: &Tensor, indices: &Tensor, output_size: Option<&[i64]>) -> Result<Tensor> {
         let (kernel, stride, padding) = (&self.kernel_size, &self.stride, &self.padding);
         bounded(&[("kernel_size", kernel), ("stride", stride), ("padding", padding)])?;
@@ -325,7 +325,7 @@ impl<const N: usize> AdaptiveMaxPool<N> {
     /// The maxima, and where in each plane they were.
     ///
     /// # Errors
-    /// `Runtime` when the input does not fit.
+    /// Fails with `Runtime` if the input does not fit.
     pub fn forward_with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let size = adaptive_sizes(x, &self.output_size);
         bounded(&[("output_size", &size)])?;
@@ -369,7 +369,7 @@ impl<const N: usize> FractionalMaxPool<N> {
     /// A layer.
     ///
     /// # Errors
-    /// `Value` for windows without elements and ratios not between zero and one.
+    /// Fails with `Value` for windows without elements and ratios not between zero and one.
     pub fn new(kernel_size: [i64; N], output: FractionalOutput<N>) -> Result<FractionalMaxPool<N>> {
         const { assert!(N == 2 || N == 3, "fractional pooling is over two or three dimensions") };
         if kernel_size.iter().any(|&k| k <= 0) {
@@ -389,7 +389,7 @@ impl<const N: usize> FractionalMaxPool<N> {
     /// The maxima, and where in each plane they were.
     ///
     /// # Errors
-    /// `Runtime` when the input or the windows do not fit.
+    /// Fails with `Runtime` if the input or the windows do not fit.
     pub fn forward_with_indices(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let places = dims_of_places::<N>(x, "FractionalMaxPool")?;
         let d = x.dims();

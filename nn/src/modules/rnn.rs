@@ -153,14 +153,14 @@ impl LSTM {
     /// A layer, of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
+    /// Fails with `Value`, in PyTorch's wording, for settings that make no sense.
     pub fn new(input_size: usize, hidden_size: usize, options: RnnOptions) -> Result<LSTM> {
         Stack::new(Kind::Lstm, input_size, hidden_size, options).map(LSTM)
     }
     /// Outputs of the last layer, and the last hidden and cell states of all; states start as zeros unless given.
     ///
     /// # Errors
-    /// When input or states do not fit.
+    /// Fails if input or states do not fit.
     pub fn run(&self, x: &Tensor, start: Option<(Tensor, Tensor)>) -> Result<(Tensor, (Tensor, Tensor))> {
         let (y, s) = self.0.run(x, start.map(|(h, c)| State { h, c: Some(c) }))?;
         Ok((y, (s.h, s.c.expect("an LSTM has cell states"))))
@@ -192,14 +192,14 @@ impl GRU {
     /// A layer, of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
+    /// Fails with `Value`, in PyTorch's wording, for settings that make no sense.
     pub fn new(input_size: usize, hidden_size: usize, options: RnnOptions) -> Result<GRU> {
         Stack::new(Kind::Gru, input_size, hidden_size, options).map(GRU)
     }
     /// Outputs of the last layer and the last states of all; states start as zeros unless given.
     ///
     /// # Errors
-    /// When input or states do not fit.
+    /// Fails if input or states do not fit.
     pub fn run(&self, x: &Tensor, start: Option<Tensor>) -> Result<(Tensor, Tensor)> {
         let (y, s) = self.0.run(x, start.map(|h| State { h, c: None }))?;
         Ok((y, s.h))
@@ -233,7 +233,7 @@ impl RNN {
     /// A layer, of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, for settings that make no sense.
+    /// Fails with `Value`, in PyTorch's wording, for settings that make no sense.
     pub fn new(
         input_size: usize,
         hidden_size: usize,
@@ -245,7 +245,7 @@ impl RNN {
     /// Outputs of the last layer and the last states of all; states start as zeros unless given.
     ///
     /// # Errors
-    /// When input or states do not fit.
+    /// Fails if input or states do not fit.
     pub fn run(&self, x: &Tensor, start: Option<Tensor>) -> Result<(Tensor, Tensor)> {
         let (y, s) = self.0.run(x, start.map(|h| State { h, c: None }))?;
         Ok((y, s.h))
@@ -302,14 +302,14 @@ impl LSTMCell {
     /// A cell, of the default dtype on `cpu`.
     ///
     /// # Errors
-    /// `Value` for a hidden size of zero.
+    /// Fails with `Value` for a hidden size of zero.
     pub fn new(input_size: usize, hidden_size: usize, bias: bool) -> Result<LSTMCell> {
         Cell::new(Kind::Lstm, input_size, hidden_size, bias).map(LSTMCell)
     }
     /// Hidden and cell state after the step.
     ///
     /// # Errors
-    /// When input or states do not fit.
+    /// Fails if input or states do not fit.
     pub fn step(&self, x: &Tensor, state: Option<(Tensor, Tensor)>) -> Result<(Tensor, Tensor)> {
         let (h, c) = state.map_or_else(|| Ok((self.0.zeros(x)?, self.0.zeros(x)?)), Ok)?;
         let s = self.0.step(x, &State { h, c: Some(c) })?;
@@ -337,14 +337,14 @@ macro_rules! simple_cell {
             /// A cell, of the default dtype on `cpu`.
             ///
             /// # Errors
-            /// `Value` for a hidden size of zero.
+            /// Fails with `Value` for a hidden size of zero.
             pub fn new(input_size: usize, hidden_size: usize, bias: bool $(, $extra: $ty)?) -> Result<$name> {
                 Cell::new($kind, input_size, hidden_size, bias).map($name)
             }
             /// The state after the step.
             ///
             /// # Errors
-            /// When input or state do not fit.
+            /// Fails if input or state do not fit.
             pub fn step(&self, x: &Tensor, state: Option<Tensor>) -> Result<Tensor> {
                 let h = state.map_or_else(|| self.0.zeros(x), Ok)?;
                 Ok(self.0.step(x, &State { h, c: None })?.h)

@@ -78,14 +78,14 @@ impl Embedding {
     /// A table.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(num_embeddings: usize, embedding_dim: usize) -> Result<Embedding> {
         Embedding::with_options(num_embeddings, embedding_dim, EmbeddingOptions::default())
     }
     /// A table with a row that is zero at first and gets no gradient; a negative index counts from the end.
     ///
     /// # Errors
-    /// `Value` when there is no such row.
+    /// Fails with `Value` if there is no such row.
     pub fn with_padding(num_embeddings: usize, embedding_dim: usize, padding_idx: Option<i64>) -> Result<Embedding> {
         let options = EmbeddingOptions { padding_idx, ..EmbeddingOptions::default() };
         Embedding::with_options(num_embeddings, embedding_dim, options)
@@ -93,7 +93,7 @@ impl Embedding {
     /// A table with settings.
     ///
     /// # Errors
-    /// `Value` when there is no row `padding_idx`.
+    /// Fails with `Value` if there is no row `padding_idx`.
     pub fn with_options(
         num_embeddings: usize,
         embedding_dim: usize,
@@ -105,7 +105,7 @@ impl Embedding {
     /// A table with the values of `weight`; frozen, it gets no gradient.
     ///
     /// # Errors
-    /// `Value` unless `weight` has two dimensions, and when there is no row `padding_idx`.
+    /// Fails with `Value` unless `weight` has two dimensions, and when there is no row `padding_idx`.
     pub fn from_pretrained(weight: &Tensor, freeze: bool, mut options: EmbeddingOptions) -> Result<Embedding> {
         let weight = given(weight, freeze)?;
         options.padding_idx = row(options.padding_idx, weight.tensor().dims()[0], "Padding_idx")?;
@@ -178,7 +178,7 @@ impl EmbeddingBag {
     /// A table.
     ///
     /// # Errors
-    /// `Value` when there is no row `padding_idx`.
+    /// Fails with `Value` if there is no row `padding_idx`.
     pub fn new(num_embeddings: usize, embedding_dim: usize, mut options: EmbeddingBagOptions) -> Result<EmbeddingBag> {
         options.padding_idx = row(options.padding_idx, num_embeddings, "padding_idx")?;
         Ok(EmbeddingBag { weight: table(num_embeddings, embedding_dim, options.padding_idx)?, options })
@@ -186,7 +186,7 @@ impl EmbeddingBag {
     /// A table with the values of `weight`; frozen, it gets no gradient.
     ///
     /// # Errors
-    /// `Value` unless `weight` has two dimensions, and when there is no row `padding_idx`.
+    /// Fails with `Value` unless `weight` has two dimensions, and when there is no row `padding_idx`.
     pub fn from_pretrained(weight: &Tensor, freeze: bool, mut options: EmbeddingBagOptions) -> Result<EmbeddingBag> {
         let weight = given(weight, freeze)?;
         options.padding_idx = row(options.padding_idx, weight.tensor().dims()[0], "padding_idx")?;
@@ -196,7 +196,7 @@ impl EmbeddingBag {
     /// they are summed.
     ///
     /// # Errors
-    /// `Value` for shapes or settings that do not fit, `NotImplemented` for factors of rows that are not summed.
+    /// Fails with `Value` for shapes or settings that do not fit, with `NotImplemented` for factors of rows that are not summed.
     pub fn bag(&self, x: &Tensor, offsets: Option<&Tensor>, per_sample_weights: Option<&Tensor>) -> Result<Tensor> {
         let o = &self.options;
         if let Some(w) = per_sample_weights.filter(|w| w.dims() != x.dims()) {

@@ -171,7 +171,7 @@ impl TransformerEncoderLayer {
     /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
     ///
     /// # Errors
-    /// `Value` for settings that make no sense.
+    /// Fails with `Value` for settings that make no sense.
     pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
             self_attn: o.attention(d_model, nhead)?,
@@ -184,7 +184,7 @@ impl TransformerEncoderLayer {
     /// Another layer with the same values, in training.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn duplicate(&self) -> Result<TransformerEncoderLayer> {
         let o = self.options;
         let layer = TransformerEncoderLayer {
@@ -200,7 +200,7 @@ impl TransformerEncoderLayer {
     /// The layer on `x`, looking where the mask allows.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn encode(&self, x: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
         let first = self.options.norm_first;
         let Ends { norms, dropouts } = &self.ends;
@@ -236,7 +236,7 @@ impl TransformerDecoderLayer {
     /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
     ///
     /// # Errors
-    /// `Value` for settings that make no sense.
+    /// Fails with `Value` for settings that make no sense.
     pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
             self_attn: o.attention(d_model, nhead)?,
@@ -250,7 +250,7 @@ impl TransformerDecoderLayer {
     /// Another layer with the same values, in training.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn duplicate(&self) -> Result<TransformerDecoderLayer> {
         let o = self.options;
         let layer = TransformerDecoderLayer {
@@ -267,7 +267,7 @@ impl TransformerDecoderLayer {
     /// The layer on `x`, with what an encoder made as `memory`.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn decode(
         &self,
         x: &Tensor,
@@ -310,7 +310,7 @@ impl TransformerEncoder {
     /// So many copies of a layer, all with its values at first.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(
         layer: &TransformerEncoderLayer,
         num_layers: usize,
@@ -321,7 +321,7 @@ impl TransformerEncoder {
     /// Runs all layers under one mask.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn encode(&self, x: &Tensor, mask: AttentionMask<'_>) -> Result<Tensor> {
         let x = self.layers.iter().try_fold(x.clone(), |x, layer| layer.encode(&x, mask))?;
         self.norm.as_ref().map_or_else(|| Ok(x.clone()), |n| n.forward(&x))
@@ -359,7 +359,7 @@ impl TransformerDecoder {
     /// So many copies of a layer, all with its values at first.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn new(
         layer: &TransformerDecoderLayer,
         num_layers: usize,
@@ -370,7 +370,7 @@ impl TransformerDecoder {
     /// Runs all layers with one memory, under the same masks.
     ///
     /// # Errors
-    /// When sizes do not fit.
+    /// Fails if sizes do not fit.
     pub fn decode(
         &self,
         x: &Tensor,
@@ -420,7 +420,7 @@ impl Transformer {
     /// A model with norms at the end of both, of the default dtype on `cpu`, drawn as PyTorch draws it.
     ///
     /// # Errors
-    /// `Value` for settings that make no sense.
+    /// Fails with `Value` for settings that make no sense.
     pub fn new(
         d_model: usize,
         nhead: usize,
@@ -444,7 +444,7 @@ impl Transformer {
     /// What the decoder makes of `tgt` with what the encoder makes of `src`.
     ///
     /// # Errors
-    /// `Runtime` when sizes do not fit.
+    /// Fails with `Runtime` if sizes do not fit.
     pub fn transform(
         &self,
         src: &Tensor,
@@ -467,7 +467,7 @@ impl Transformer {
     /// As the function of this name.
     ///
     /// # Errors
-    /// Out of memory.
+    /// Fails if memory runs out.
     pub fn generate_square_subsequent_mask(size: usize) -> Result<Tensor> {
         generate_square_subsequent_mask(size, init::parameter_dtype(), Device::CPU)
     }
@@ -486,7 +486,7 @@ impl Module for Transformer {
 /// A mask under which each place sees itself and those before it: minus infinity behind the diagonal, zeros elsewhere.
 ///
 /// # Errors
-/// Out of memory.
+/// Fails if memory runs out.
 pub fn generate_square_subsequent_mask(size: usize, dtype: DType, device: Device) -> Result<Tensor> {
     causal(size, size, dtype, device)
 }

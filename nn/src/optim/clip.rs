@@ -15,7 +15,7 @@ fn gradients(parameters: &[Parameter]) -> Vec<Tensor> {
 /// With `error_if_nonfinite` the norm is read back, which waits for the device.
 ///
 /// # Errors
-/// `Runtime`, in PyTorch's wording, for a norm that is not finite when that is asked for; whatever the device reports.
+/// Fails with `Runtime`, in PyTorch's wording, for a norm that is not finite when that is asked for; returns the error that the device reports.
 pub fn get_total_norm(tensors: &[Tensor], norm_type: f64, error_if_nonfinite: bool) -> Result<Tensor> {
     let Some(first) = tensors.first() else {
         return Tensor::zeros(&[], DType::F32, Device::CPU);
@@ -42,7 +42,7 @@ pub fn get_total_norm(tensors: &[Tensor], norm_type: f64, error_if_nonfinite: bo
 /// Scales all gradients by `max_norm / total_norm` where that is below one.
 ///
 /// # Errors
-/// Whatever the device reports.
+/// Returns the error that the device reports.
 pub fn clip_grads_with_norm(parameters: &[Parameter], max_norm: f64, total_norm: &Tensor) -> Result<()> {
     no_grad(|| {
         // A factor that is never above one needs no look at its value, hence no wait.
@@ -59,7 +59,7 @@ pub fn clip_grads_with_norm(parameters: &[Parameter], max_norm: f64, total_norm:
 /// the first of which can also refuse a norm that is not finite.
 ///
 /// # Errors
-/// Whatever the device reports.
+/// Returns the error that the device reports.
 pub fn clip_grad_norm(parameters: &[Parameter], max_norm: f64, norm_type: f64) -> Result<Tensor> {
     let norm = get_total_norm(&gradients(parameters), norm_type, false)?;
     clip_grads_with_norm(parameters, max_norm, &norm)?;
@@ -69,7 +69,7 @@ pub fn clip_grad_norm(parameters: &[Parameter], max_norm: f64, norm_type: f64) -
 /// Limits every element of all gradients to `[-clip_value, clip_value]`.
 ///
 /// # Errors
-/// Whatever the device reports.
+/// Returns the error that the device reports.
 pub fn clip_grad_value(parameters: &[Parameter], clip_value: f64) -> Result<()> {
     no_grad(|| {
         for g in gradients(parameters) {

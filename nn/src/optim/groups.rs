@@ -302,7 +302,7 @@ impl OptimizerState {
     /// Everything as named tensors.
     ///
     /// # Errors
-    /// Whatever making tensors reports.
+    /// Returns the error that making tensors reports.
     pub fn to_tensors(&self) -> Result<StateDict> {
         let mut all = StateDict::new();
         for (i, named) in &self.state {
@@ -325,7 +325,7 @@ impl OptimizerState {
     /// What [`OptimizerState::to_tensors`] was made of.
     ///
     /// # Errors
-    /// `Value` for names or tensors that it does not give.
+    /// Fails with `Value` for names or tensors that it does not give.
     pub fn from_tensors(tensors: &[(String, Tensor)]) -> Result<OptimizerState> {
         let mut all = OptimizerState::default();
         let mut groups: BTreeMap<usize, ParamGroup> = BTreeMap::new();

@@ -20,7 +20,7 @@ pub trait Schedule {
     /// Refuses a step that the schedule does not have.
     ///
     /// # Errors
-    /// `Value` past the end.
+    /// Fails with `Value` past the end.
     fn check(&self, _step: u64) -> Result<()> {
         Ok(())
     }
@@ -67,7 +67,7 @@ impl<S: Schedule> Scheduler<S> {
     /// `initial_lr`, from which a second scheduler starts too.
     ///
     /// # Errors
-    /// `Value` when the schedule cycles momentum and the optimiser has none.
+    /// Fails with `Value` if the schedule cycles momentum and the optimiser has none.
     pub fn new(schedule: S, optimizer: &mut dyn Optimizer) -> Result<Scheduler<S>> {
         let known = groups::numbers(optimizer, "initial_lr");
         let bases: Vec<f64> = known.into_iter().zip(optimizer.lrs()).map(|(first, lr)| first.unwrap_or(lr)).collect();
@@ -100,7 +100,7 @@ impl<S: Schedule> Scheduler<S> {
     /// Counts a step and sets the rates.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, past the end of a schedule that has one; the step is not counted then.
+    /// Fails with `Value`, in PyTorch's wording, past the end of a schedule that has one; the step is not counted then.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
         self.schedule.check(self.steps + 1)?;
         self.steps += 1;
@@ -114,7 +114,7 @@ impl<S: Schedule> Scheduler<S> {
     /// `base_lrs`. What the schedule was made of is not in it.
     ///
     /// # Errors
-    /// Whatever making tensors reports.
+    /// Returns the error that making tensors reports.
     pub fn state_dict(&self) -> Result<StateDict> {
         Ok(vec![
             ("last_epoch".into(), Tensor::from_slice(&[self.steps as i64], &[])?),
@@ -124,7 +124,7 @@ impl<S: Schedule> Scheduler<S> {
     /// Takes over what [`Scheduler::state_dict`] gave. The optimiser's rates are in the state of the optimiser.
     ///
     /// # Errors
-    /// `Value` when something is missing.
+    /// Fails with `Value` if something is missing.
     pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
         let bases = entry(state, "base_lrs")?.to_vec()?;
         if bases.len() != self.bases.len() {
@@ -305,7 +305,7 @@ impl CosineAnnealingWarmRestarts {
     /// Waves of `t_0` steps, of `t_mult` times as many, and so on.
     ///
     /// # Errors
-    /// `Value`, in PyTorch's wording, when one of them is zero.
+    /// Fails with `Value`, in PyTorch's wording, if one of them is zero.
     pub fn new(t_0: u64, t_mult: u64, eta_min: f64) -> Result<CosineAnnealingWarmRestarts> {
         if t_0 == 0 {
             return Err(Error::value(format!("Expected positive integer T_0, but got {t_0}")));
@@ -485,7 +485,7 @@ impl ChainedScheduler {
     /// Of these schedules.
     ///
     /// # Errors
-    /// `Value` when there are none.
+    /// Fails with `Value` if there are none.
     pub fn new(schedules: Vec<Box<dyn Schedule>>) -> Result<ChainedScheduler> {
         if schedules.is_empty() {
             return Err(Error::value(
@@ -519,7 +519,7 @@ impl SequentialLR {
     /// Schedules, and the steps at which the second and the others begin.
     ///
     /// # Errors
-    /// `Value` unless there is one step fewer than schedules and the steps rise.
+    /// Fails with `Value` unless there is one step fewer than schedules and the steps rise.
     pub fn new(schedules: Vec<Box<dyn Schedule>>, milestones: Vec<u64>) -> Result<SequentialLR> {
         if schedules.len() != milestones.len() + 1 {
             return Err(Error::value(format!(
@@ -631,7 +631,7 @@ impl ReduceLROnPlateau {
     /// What has been noted so far, as tensors: `best`, `num_bad_epochs`, `cooldown_counter` and `last_epoch`.
     ///
     /// # Errors
-    /// Whatever making tensors reports.
+    /// Returns the error that making tensors reports.
     pub fn state_dict(&self) -> Result<StateDict> {
         let count = |n: u64| Tensor::from_slice(&[n as i64], &[]);
         Ok(vec![
@@ -644,7 +644,7 @@ impl ReduceLROnPlateau {
     /// Takes over what [`ReduceLROnPlateau::state_dict`] gave.
     ///
     /// # Errors
-    /// `Value` when something is missing.
+    /// Fails with `Value` if something is missing.
     pub fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
         let (best, bad) = (number(state, "best")?, number(state, "num_bad_epochs")?);
         let (waiting, steps) = (number(state, "cooldown_counter")?, number(state, "last_epoch")?);

@@ -307,7 +307,7 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
     let to = Shared::new(out);
     let start_with_bias = |plane: usize| {
         if let Some(bias) = bias {
-            // SAFETY: planes are disjoint.
+            // SAFETY: the plane is in bounds, and one thread uses it.
             unsafe { to.slice(plane * ys, ys) }.fill(bias[plane % s.o]);
         }
     };
@@ -315,7 +315,7 @@ fn forward<A: Transform>(s: &Shape, x: &[A], w: &[A], bias: Option<&[A]>, out: &
         return parallel_for(s.n * s.o, (1usize << 15).div_ceil(ys * s.ks()), |range| {
             for i in range {
                 let (n, o) = (i / s.o, i % s.o);
-                // SAFETY: planes are disjoint.
+                // SAFETY: the plane is in bounds, and one thread uses it.
                 let out = unsafe { to.slice(i * ys, ys) };
                 out.fill(bias.map_or(A::ZERO, |b| b[o]));
                 depthwise_forward(s, &x[(n * s.c + o / og) * xs..][..xs], &w[o * s.ks()..][..s.ks()], out);
@@ -447,7 +447,7 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
         return parallel_for(s.n * s.c, (1usize << 15).div_ceil((ys * s.ks() * og).max(1)), |range| {
             for i in range {
                 let (n, c) = (i / s.c, i % s.c);
-                // SAFETY: planes are disjoint.
+                // SAFETY: the plane is in bounds, and one thread uses it.
                 let gx = unsafe { to.slice(i * xs, xs) };
                 gx.fill(A::ZERO);
                 for o in c * og..(c + 1) * og {

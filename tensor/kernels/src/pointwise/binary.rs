@@ -441,7 +441,7 @@ fn has_zero(b: &View) -> bool {
 /// Integers wrap, `maximum` and `minimum` propagate NaN, `remainder` and `floor_divide` follow Python's signs.
 ///
 /// # Errors
-/// [`KernelError::ZeroDivision`] when an integer would be divided by zero, before anything is written;
+/// Fails with [`KernelError::ZeroDivision`] if an integer would be divided by zero, before anything is written;
 /// [`KernelError::Other`] when the dtype has no such function.
 #[inline]
 pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
@@ -461,7 +461,7 @@ pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result
     {
         return Err(KernelError::ZeroDivision);
     }
-    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(a), Operand::input(b)]) };
     Ok(())
 }
@@ -469,7 +469,7 @@ pub fn binary(kind: BinaryKind, a: &View, b: &View, out: &mut ViewMut) -> Result
 /// Writes `kind(a, b)` to `out`, which is `bool`; as [`binary`] otherwise.
 ///
 /// # Errors
-/// [`KernelError::Other`] for an order of complex numbers, which have none.
+/// Fails with [`KernelError::Other`] for an order of complex numbers, which have none.
 #[inline]
 pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     debug_assert!(a.dtype() == b.dtype() && out.dtype() == DType::Bool);
@@ -485,7 +485,7 @@ pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Resu
         _ => cmp_i64(kind),
     };
     let Some(f) = f else { return Err(unsupported(kind.name(), a.dtype())) };
-    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &[0.0; 4], out.sizes(), Operand::output(out), [Operand::input(a), Operand::input(b)]) };
     Ok(())
 }

@@ -143,7 +143,7 @@ fn call<const N: usize>(
         debug_assert_eq!(x.sizes(), out.sizes());
         debug_assert_eq!(x.dtype(), out.dtype());
     }
-    // SAFETY: the views describe memory they may use; sizes and dtypes agree.
+    // SAFETY: views cover their memory; sizes and dtypes agree.
     unsafe { run(f, &params, out.sizes(), Operand::output(out), ins.map(Operand::input)) };
     Ok(())
 }
@@ -168,7 +168,7 @@ pub fn add_scaled(x: &View, y: &View, alpha: f64, out: &mut ViewMut) -> Result<(
 /// `out = x + value * a * b`.
 ///
 /// # Errors
-/// [`KernelError::Other`] for `bool`.
+/// Fails with [`KernelError::Other`] for `bool`.
 pub fn addcmul(x: &View, a: &View, b: &View, value: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     let dtype = x.dtype();
     call(number_loop!(loop3, AddCMul, dtype), "addcmul", [parameter(value, dtype), 0.0, 0.0, 0.0], [x, a, b], out)
@@ -177,7 +177,7 @@ pub fn addcmul(x: &View, a: &View, b: &View, value: f64, out: &mut ViewMut) -> R
 /// `out = x + value * a / b`, of floats.
 ///
 /// # Errors
-/// [`KernelError::Other`] for other dtypes.
+/// Fails with [`KernelError::Other`] for other dtypes.
 pub fn addcdiv(x: &View, a: &View, b: &View, value: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop3, AddCDiv, x.dtype()), "addcdiv", [value, 0.0, 0.0, 0.0], [x, a, b], out)
 }
@@ -185,7 +185,7 @@ pub fn addcdiv(x: &View, a: &View, b: &View, value: f64, out: &mut ViewMut) -> R
 /// `out = x + weight * (y - x)`, of floats, computed from whichever end is nearer. A scalar weight has strides of zero.
 ///
 /// # Errors
-/// [`KernelError::Other`] for other dtypes.
+/// Fails with [`KernelError::Other`] for other dtypes.
 pub fn lerp(x: &View, y: &View, weight: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop3, Lerp, x.dtype()), "lerp", [0.0; 4], [x, y, weight], out)
 }
@@ -195,7 +195,7 @@ pub fn lerp(x: &View, y: &View, weight: &View, out: &mut ViewMut) -> Result<(), 
 /// Integer elements take bounds that are integers; the caller has promoted what is not.
 ///
 /// # Errors
-/// [`KernelError::Other`] for `bool`.
+/// Fails with [`KernelError::Other`] for `bool`.
 pub fn clamp(x: &View, low: Option<f64>, high: Option<f64>, out: &mut ViewMut) -> Result<(), KernelError> {
     let dtype = x.dtype();
     let nan = low.is_some_and(f64::is_nan) || high.is_some_and(f64::is_nan);
@@ -216,7 +216,7 @@ pub fn clamp(x: &View, low: Option<f64>, high: Option<f64>, out: &mut ViewMut) -
 /// `out = x Phi(x)`, or its approximation by `tanh`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless floating point.
 pub fn gelu(x: &View, tanh: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = if tanh { float_loop!(loop1, GeluTanh, x.dtype()) } else { float_loop!(loop1, Gelu, x.dtype()) };
     call(f, "gelu", [0.0; 4], [x], out)
@@ -225,7 +225,7 @@ pub fn gelu(x: &View, tanh: bool, out: &mut ViewMut) -> Result<(), KernelError> 
 /// `out = g * gelu'(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless floating point.
 pub fn gelu_backward(g: &View, x: &View, tanh: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = if tanh {
         float_loop!(loop2, GeluTanhBackward, x.dtype())
@@ -238,7 +238,7 @@ pub fn gelu_backward(g: &View, x: &View, tanh: bool, out: &mut ViewMut) -> Resul
 /// `out = x sigmoid(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless floating point.
 pub fn silu(x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop1, Silu, x.dtype()), "silu", [0.0; 4], [x], out)
 }
@@ -246,7 +246,7 @@ pub fn silu(x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
 /// `out = g * silu'(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless floating point.
 pub fn silu_backward(g: &View, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, SiluBackward, x.dtype()), "silu_backward", [0.0; 4], [g, x], out)
 }
@@ -254,7 +254,7 @@ pub fn silu_backward(g: &View, x: &View, out: &mut ViewMut) -> Result<(), Kernel
 /// `out = g` where `x > threshold`, else zero: the gradient of `relu` with a threshold of zero. NaN in `x` lets `g` pass.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless floating point.
 pub fn threshold_backward(g: &View, x: &View, threshold: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = float_loop!(loop2, ThresholdBackward, x.dtype());
     call(f, "threshold_backward", [threshold, 0.0, 0.0, 0.0], [g, x], out)
@@ -263,7 +263,7 @@ pub fn threshold_backward(g: &View, x: &View, threshold: f64, out: &mut ViewMut)
 /// `out = g y (1 - y)` with `y = sigmoid(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless floating point.
 pub fn sigmoid_backward(g: &View, y: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, SigmoidBackward, y.dtype()), "sigmoid_backward", [0.0; 4], [g, y], out)
 }
@@ -271,7 +271,7 @@ pub fn sigmoid_backward(g: &View, y: &View, out: &mut ViewMut) -> Result<(), Ker
 /// `out = g (1 - y^2)` with `y = tanh(x)`.
 ///
 /// # Errors
-/// [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless floating point.
 pub fn tanh_backward(g: &View, y: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, TanhBackward, y.dtype()), "tanh_backward", [0.0; 4], [g, y], out)
 }
@@ -281,7 +281,7 @@ macro_rules! select_loops {
         #[inline(always)]
         unsafe fn $body<const FMA: bool>(out: *mut $t, c: *const u8, a: *const $t, b: *const $t, n: usize) {
             for i in 0..n {
-                // SAFETY: the contract of a `Loop`.
+                // SAFETY: a `Loop` is called with operands of `n` contiguous elements that do not overlap.
                 unsafe {
                     let (a, b) = (*a.add(i), *b.add(i));
                     *out.add(i) = if *c.add(i) != 0 { a } else { b };
@@ -292,7 +292,7 @@ macro_rules! select_loops {
             crate::loops::multiversion! {
                 unsafe fn versions<>(out: *mut $t, c: *const u8, a: *const $t, b: *const $t, n: usize) = $body
             }
-            // SAFETY: the contract of a `Loop`.
+            // SAFETY: a `Loop` is called with operands of `n` contiguous elements that do not overlap.
             unsafe { versions(out.cast(), x[0], x[1].cast(), x[2].cast(), n) };
         }
     )*};

@@ -136,7 +136,7 @@ fn mismatch(name: &str) -> KernelError {
 /// squares are written in place; what they were is taken from the arrays of `from` instead, where there is one.
 ///
 /// # Errors
-/// [`KernelError::Other`] when dtypes or layouts differ.
+/// Fails with [`KernelError::Other`] if dtypes or layouts differ.
 pub fn adamw_step(
     p: &mut ViewMut,
     g: &View,
@@ -197,7 +197,7 @@ pub fn adamw_step(
 /// were is taken from the arrays of `from` instead, where there is one.
 ///
 /// # Errors
-/// [`KernelError::Other`] when dtypes or layouts differ.
+/// Fails with [`KernelError::Other`] if dtypes or layouts differ.
 pub fn sgd_step(
     p: &mut ViewMut,
     g: &View,

@@ -370,7 +370,7 @@ pub fn unary_supports(kind: UnaryKind, dtype: DType) -> bool {
 /// Integers wrap. `f16` and `bf16` are computed in `f32`; `round` goes to even.
 ///
 /// # Errors
-/// [`KernelError::Other`] when the dtype has no such function (integers have no `exp`: convert first).
+/// Fails with [`KernelError::Other`] if the dtype has no such function (integers have no `exp`: convert first).
 #[inline]
 pub fn unary(kind: UnaryKind, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let Some(f) = find(kind, x.dtype()) else { return Err(unsupported(kind.name(), x.dtype())) };

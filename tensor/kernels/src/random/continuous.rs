@@ -8,7 +8,7 @@ use crate::{Element, KernelError, ViewMut};
 /// Fills with exponentials of rate `lambda`.
 ///
 /// # Errors
-/// When `lambda` is not positive or the dtype is not floating.
+/// Fails if `lambda` is not positive or the dtype is not floating.
 pub fn exponential_(g: &mut Generator, out: &mut ViewMut, lambda: f64) -> Result<(), KernelError> {
     if !(lambda > 0.0) {
         return Err(KernelError::Other(format!("exponential_ expects lambda > 0.0, but found lambda={lambda}")));
@@ -23,7 +23,7 @@ pub fn exponential_(g: &mut Generator, out: &mut ViewMut, lambda: f64) -> Result
 /// Fills with Cauchy numbers of the given median and half-width.
 ///
 /// # Errors
-/// When `sigma` is not positive or the dtype is not floating.
+/// Fails if `sigma` is not positive or the dtype is not floating.
 pub fn cauchy_(g: &mut Generator, out: &mut ViewMut, median: f64, sigma: f64) -> Result<(), KernelError> {
     if !(sigma > 0.0) {
         return Err(KernelError::Other(format!("cauchy_ expects sigma > 0.0, but found sigma={sigma}")));

@@ -39,7 +39,7 @@ pub(super) fn fill_from_unit<T: Element>(g: &mut Generator, out: &mut ViewMut, f
 /// Fills with ones with probability `p`, else zeros.
 ///
 /// # Errors
-/// When `p` is outside [0, 1].
+/// Fails if `p` is outside [0, 1].
 pub fn bernoulli_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), KernelError> {
     check_probability("bernoulli_", p)?;
     for_dtype!(out.dtype(), T => {
@@ -54,7 +54,7 @@ pub fn bernoulli_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), Ke
 /// A contiguous `out` is filled in index order, any other in memory order.
 ///
 /// # Errors
-/// When a probability is outside [0, 1] or `p` is not floating.
+/// Fails if a probability is outside [0, 1] or `p` is not floating.
 pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Result<(), KernelError> {
     for_float!(p.dtype(), "bernoulli_tensor_cpu_p_", P => {
         let mut dims: Vec<usize> = (0..out.sizes().len()).filter(|&d| out.sizes()[d] != 1).collect();
@@ -93,7 +93,7 @@ pub fn bernoulli_tensor(g: &mut Generator, out: &mut ViewMut, p: &View) -> Resul
 /// For a `Bool` mask the kept elements are `true`. Nothing is drawn when `p` is 0 or 1, as in PyTorch.
 ///
 /// # Errors
-/// When `p` is outside [0, 1].
+/// Fails if `p` is outside [0, 1].
 pub fn dropout_mask(g: &mut Generator, mask: &mut ViewMut, p: f64) -> Result<(), KernelError> {
     if !(0.0..=1.0).contains(&p) {
         return Err(KernelError::Other(format!("dropout probability has to be between 0 and 1, but got {p}")));
@@ -119,7 +119,7 @@ pub fn dropout_mask(g: &mut Generator, mask: &mut ViewMut, p: f64) -> Result<(),
 /// Fills with the number of trials up to the first success.
 ///
 /// # Errors
-/// When `p` is outside (0, 1).
+/// Fails if `p` is outside (0, 1).
 pub fn geometric_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), KernelError> {
     if !(p > 0.0 && p < 1.0) {
         return Err(KernelError::Other(format!("geometric_ expects p to be in (0, 1), but got p={p}")));
@@ -138,7 +138,7 @@ pub fn geometric_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), Ke
 /// `weights` is `[categories]` or `[rows, categories]`, floating, any strides; `out` is I64 with the same rows.
 ///
 /// # Errors
-/// When a weight is negative, infinite or NaN, a row has no positive weight, or there are fewer categories than draws
+/// Fails if a weight is negative, infinite or NaN, a row has no positive weight, or there are fewer categories than draws
 /// without replacement.
 pub fn multinomial(g: &mut Generator, weights: &View, replacement: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let fail = |text: &str| Err(KernelError::Other(text.into()));

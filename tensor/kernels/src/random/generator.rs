@@ -145,7 +145,7 @@ impl Generator {
     /// Restores what [`Generator::get_state`] returned, here or in PyTorch.
     ///
     /// # Errors
-    /// When the blob has another length or cannot be the state of an engine.
+    /// Fails if the blob has another length or cannot be the state of an engine.
     pub fn set_state(&mut self, blob: &[u8]) -> Result<(), KernelError> {
         if blob.len() != STATE_BYTES {
             return Err(KernelError::Other(format!(

@@ -68,7 +68,7 @@ fn representable_to(dtype: DType, to: i64) -> i64 {
 /// Fills with integers in [`from`, `to`): `randint`, and `random_` with both bounds.
 ///
 /// # Errors
-/// When `from >= to`.
+/// Fails if `from >= to`.
 pub fn randint(g: &mut Generator, out: &mut ViewMut, from: i64, to: i64) -> Result<(), KernelError> {
     let refuse = |from: i64, to: i64| {
         Err(KernelError::Other(format!("random_ expects 'from' to be less than 'to', but got from={from} >= to={to}")))
@@ -87,7 +87,7 @@ pub fn randint(g: &mut Generator, out: &mut ViewMut, from: i64, to: i64) -> Resu
 /// `random_(from, None)`: the upper bound is the dtype's largest integer, included.
 ///
 /// # Errors
-/// When `from` is above that.
+/// Fails if `from` is above that.
 pub fn random_from(g: &mut Generator, out: &mut ViewMut, from: i64) -> Result<(), KernelError> {
     let dtype = out.dtype();
     if from == i64::MIN {

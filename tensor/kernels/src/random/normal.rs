@@ -11,7 +11,7 @@ use crate::{DType, Element, KernelError, ViewMut};
 /// Fills with normals of the given mean and standard deviation.
 ///
 /// # Errors
-/// When `std` is negative or the dtype is not floating.
+/// Fails if `std` is negative or the dtype is not floating.
 pub fn normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Result<(), KernelError> {
     if !(std >= 0.0) {
         return Err(KernelError::Other(format!("normal expects std >= 0.0, but found std {std}")));
@@ -46,7 +46,7 @@ fn fill_pairs<T: Element>(g: &mut Generator, out: &mut [T], mean: f64, std: f64)
 /// Fills with exp of normals; `z` comes from the scalar path whatever the size.
 ///
 /// # Errors
-/// When `std` is not positive or the dtype is not floating.
+/// Fails if `std` is not positive or the dtype is not floating.
 pub fn log_normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Result<(), KernelError> {
     if !(std > 0.0) {
         return Err(KernelError::Other(format!("log_normal_ expects std > 0.0, but found std={std:.6}")));

@@ -29,7 +29,7 @@ fn map<T: Element>(x: &View, out: &mut ViewMut, mut f: impl FnMut(T) -> T) {
 /// Fills `out` with Poisson counts of the rates in `rate`, which has the same sizes and dtype.
 ///
 /// # Errors
-/// When a rate is negative or the dtype is not floating.
+/// Fails if a rate is negative or the dtype is not floating.
 pub fn poisson(g: &mut Generator, rate: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     let mut negative = false;
     for_float!(rate.dtype(), "poisson_cpu", T => map::<T>(rate, out, |rate| {
@@ -109,7 +109,7 @@ impl Rounded for f32 {
 /// No count, and no chance, gives zero; a probability from one on gives `count`; NaN gives NaN.
 ///
 /// # Errors
-/// When the dtype is another.
+/// Fails if the dtype is another.
 pub fn binomial(g: &mut Generator, count: &View, prob: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match count.dtype() {
         DType::F64 => binomial_of::<f64>(g, count, prob, out),
@@ -221,7 +221,7 @@ fn successes<T: Rounded>(g: &mut Generator, n: f64, p: f64) -> f64 {
 /// Fills `out` with gamma numbers of the shapes in `alpha` and scale one; same sizes and dtype, F32 or F64.
 ///
 /// # Errors
-/// When the dtype is another.
+/// Fails if the dtype is another.
 pub fn standard_gamma(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match alpha.dtype() {
         DType::F64 => map::<f64>(alpha, out, |alpha| {
@@ -277,7 +277,7 @@ fn gamma(g: &mut Generator, scale: f64, d: f64) -> f64 {
 /// is a row; same sizes and dtype, F32 or F64.
 ///
 /// # Errors
-/// When the dtype is another.
+/// Fails if the dtype is another.
 pub fn sample_dirichlet(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match alpha.dtype() {
         DType::F64 => dirichlet_of::<f64>(g, alpha, out, f64::MIN_POSITIVE, 1.0 - f64::EPSILON / 2.0),
@@ -337,7 +337,7 @@ fn sum_in_lanes(x: &[f64]) -> f64 {
 /// and dtype, F32 or F64.
 ///
 /// # Errors
-/// When the dtype is another.
+/// Fails if the dtype is another.
 pub fn dirichlet_grad(x: &View, alpha: &View, total: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match x.dtype() {
         DType::F64 => slopes::<f64>(x, alpha, total, out),

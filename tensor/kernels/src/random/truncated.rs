@@ -14,7 +14,7 @@ unsafe extern "C" {
 /// Fills with normals inside [`a`, `b`]. A round redraws the whole tensor and takes what is still missing.
 ///
 /// # Errors
-/// When `std` is not positive, `a > b`, or the dtype is not floating.
+/// Fails if `std` is not positive, `a > b`, or the dtype is not floating.
 pub fn trunc_normal_(
     g: &mut Generator,
     out: &mut ViewMut,

@@ -7,7 +7,7 @@ use crate::{DType, Element, KernelError, ViewMut};
 /// Fills with uniforms in [`from`, `to`).
 ///
 /// # Errors
-/// When `from > to`, a bound is not finite, or the dtype is not floating.
+/// Fails if `from > to`, a bound is not finite, or the dtype is not floating.
 pub fn uniform_(g: &mut Generator, out: &mut ViewMut, from: f64, to: f64) -> Result<(), KernelError> {
     if !(from <= to) {
         return Err(KernelError::Other(format!(

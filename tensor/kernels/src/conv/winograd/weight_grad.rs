@@ -143,7 +143,7 @@ pub(in crate::conv) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw
     let kernels = l.c * l.o * TAPS;
     let gw = Shared::new(gw);
     each_group(l.groups, l.tiles() * POINTS * l.c * l.o, |group, _| {
-        // SAFETY: groups are disjoint.
+        // SAFETY: the group is in bounds, and one thread uses it.
         let gw = unsafe { gw.slice(group * kernels, kernels) };
         weight_grad_of_group(l, &x[group * l.c * l.source_plane()..], &g[group * l.o * l.result_plane()..], gw);
     });
@@ -216,7 +216,7 @@ fn weight_grad_of_group<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A])
     let gw = Shared::new(gw);
     parallel_for(l.o, (1usize << 12).div_ceil(l.c * parts), |range| {
         for o in range {
-            // SAFETY: rows are disjoint.
+            // SAFETY: the row is in bounds, and one thread uses it.
             let gw = unsafe { gw.slice(o * l.c * TAPS, l.c * TAPS) };
             // SAFETY: the sums have this room.
             unsafe { collect_kernels(&sums[o * columns..], point, parts, l.reverse, gw) };
