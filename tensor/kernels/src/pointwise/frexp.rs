@@ -1,10 +1,10 @@
-//! Numbers as fractions and powers of two.
+//! Decomposition of numbers into fractions and powers of two.
 
 use crate::strided::{Address, Nest};
 use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
 
-/// `x = mantissa * 2^exponent` with a mantissa of size 1/2 up to 1; zero, infinities and NaN have exponent 0. The mantissa
-/// has the dtype of `x`, the exponent is `int32`.
+/// Compute `x = mantissa * 2^exponent` with `1/2 <= |mantissa| < 1`. Zero, infinities and NaN have exponent 0. The
+/// mantissa has the dtype of `x`, and the exponent is `int32`.
 ///
 /// # Errors
 /// Fails with [`KernelError::Other`] for integers.
