@@ -1,6 +1,6 @@
 //! Tiles in plain Rust, for processors without hand-written tiles.
 
-use super::{Format, Kernel, pack_unchanged, nothing};
+use super::{Format, Kernel, nothing, pack_unchanged};
 use crate::loops::BASELINE_FMA;
 use crate::real::Real;
 

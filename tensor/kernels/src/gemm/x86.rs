@@ -1,7 +1,7 @@
 //! Tiles of AVX2 and AVX-512 registers.
 
 use super::pack::x86::mask;
-use super::{Format, Kernel, pack_unchanged, nothing};
+use super::{Format, Kernel, nothing, pack_unchanged};
 use std::arch::x86_64::*;
 
 /// Repeat a block for the rows `0..ROWS` with literal indices: sums indexed by a variable would live in memory.

@@ -1,11 +1,11 @@
-//! Samplers that transform one uniform: exponential and Cauchy.
+//! Samplers that transform one uniform number: exponential and Cauchy.
 
 use super::discrete::fill_from_unit;
 use super::generator::Generator;
 use super::order::for_float;
 use crate::{Element, KernelError, ViewMut};
 
-/// Fills with exponentials of rate `lambda`.
+/// Fill with exponential numbers of rate `lambda`.
 ///
 /// # Errors
 /// Fails if `lambda` is not positive or the dtype is not floating.
@@ -20,7 +20,7 @@ pub fn exponential_(g: &mut Generator, out: &mut ViewMut, lambda: f64) -> Result
     Ok(())
 }
 
-/// Fills with Cauchy numbers of the given median and half-width.
+/// Fill with Cauchy numbers of the given median and half-width.
 ///
 /// # Errors
 /// Fails if `sigma` is not positive or the dtype is not floating.
