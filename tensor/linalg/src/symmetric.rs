@@ -1,10 +1,10 @@
-//! Symmetric and Hermitian matrices that need not be positive: diagonal pivots of one or two rows (Bunch and Kaufman, "Some
-//! stable methods for calculating inertia and solving symmetric linear systems", 1977).
+//! Symmetric and Hermitian matrices that need not be positive definite: diagonal pivots of one or two rows (Bunch and
+//! Kaufman, "Some stable methods for calculating inertia and solving symmetric linear systems", 1977).
 
 use crate::number::Number;
 use num_traits::{Float, NumCast};
 
-/// Conjugates where the matrix is Hermitian.
+/// Return the conjugate of `v` if the matrix is Hermitian, else `v`.
 fn turned<T: Number>(v: T, hermitian: bool) -> T {
     if hermitian { v.conjugated() } else { v }
 }
@@ -13,9 +13,9 @@ fn diagonal_size<T: Number>(v: T, hermitian: bool) -> T::Part {
     if hermitian { Float::abs(v.re()) } else { v.size() }
 }
 
-/// `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`, in its place. A pivot above zero stands for a block of one row, that
-/// changed places with row `pivot - 1`; two equal ones below zero for a block of two, whose second row changed places with
-/// row `-pivot - 1`. Returns zero, or the number of the first block that is zero.
+/// Compute `a = L D L^T`, or `L D L^H`, from the lower triangle of `a`, in its place. A positive pivot is a block of
+/// one row, which was swapped with row `pivot - 1`. Two equal negative pivots are a block of two rows, whose second row
+/// was swapped with row `-pivot - 1`. Return zero, or the number of the first block that is zero.
 pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]) -> i32 {
     let alpha: T::Part = NumCast::from((1.0 + 17f64.sqrt()) / 8.0).expect("a number");
     let at = |i: usize, j: usize| i * n + j;
@@ -83,7 +83,7 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
             }
             pivots[k] = with as i32 + 1;
         } else {
-            // The inverse of the block of two, times the columns below it.
+            // Multiply the columns below the block of two by its inverse.
             let off = a[at(k + 1, k)];
             let size = if hermitian { T::real(off.modulus()) } else { off };
             let (low, high) = (a[at(k + 1, k + 1)] / size, a[at(k, k)] / size);
@@ -111,7 +111,7 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
     info
 }
 
-/// `b[to] -= factor b[from]`, of rows with `k` elements.
+/// Compute `b[to] -= factor b[from]` for rows of `k` elements.
 fn subtract<T: Number>(b: &mut [T], k: usize, to: usize, factor: T, from: usize) {
     for j in 0..k {
         let v = b[from * k + j];
@@ -125,7 +125,7 @@ fn swap_rows<T: Number>(b: &mut [T], k: usize, x: usize, y: usize) {
     }
 }
 
-/// `x` of `a x = b` in place of `b`, of `n` by `k` elements, from what [`ldl`] made of `a`.
+/// Solve `a x = b` from the result of [`ldl`] for `a`, with `x` in place of `b: (n, k)`.
 pub fn ldl_solve<T: Number>(ld: &[T], pivots: &[i32], b: &mut [T], n: usize, k: usize, hermitian: bool) {
     let at = |i: usize, j: usize| ld[i * n + j];
     let mut r = 0;
