@@ -8,7 +8,7 @@ use crate::{
 use torchtpu_tensor::ops::activation::gelu;
 use torchtpu_tensor::{DType, Device, Error, Result, Tensor};
 
-/// What the feed-forward part of a transformer layer applies.
+/// The activation in the feed-forward part of a transformer layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Activation {
     /// `max(x, 0)`.
@@ -34,13 +34,13 @@ pub struct TransformerOptions {
     pub dim_feedforward: usize,
     /// Probability of dropout.
     pub dropout: f64,
-    /// What the feed-forward part applies.
+    /// Activation in the feed-forward part.
     pub activation: Activation,
-    /// Added to variances.
+    /// Number added to variances in layer norms.
     pub layer_norm_eps: f64,
-    /// Norms come before the parts rather than after.
+    /// Whether norms come before the parts instead of after.
     pub norm_first: bool,
-    /// `[batch, places, features]` rather than `[places, batch, features]`.
+    /// Whether the layout is `[batch, positions, features]` instead of `[positions, batch, features]`.
     pub batch_first: bool,
 }
 
@@ -108,7 +108,7 @@ impl FeedForward {
     }
 }
 
-/// `x + part(norm(x))`, or `norm(x + part(x))`, with dropout behind the part.
+/// Compute `x + part(norm(x))`, or `norm(x + part(x))`, with dropout after the part.
 fn residual(
     x: &Tensor,
     norm: &LayerNorm,
@@ -123,7 +123,7 @@ fn residual(
     }
 }
 
-/// As many norms and dropouts as a layer has parts, numbered from 1.
+/// The norms and dropouts of a layer: one of each per part, numbered from 1.
 #[derive(Debug)]
 struct Ends {
     norms: Vec<LayerNorm>,
@@ -157,7 +157,8 @@ impl Ends {
     }
 }
 
-/// Self-attention and a feed-forward part, on `[places, batch, features]` unless the options say otherwise.
+/// An encoder layer: self-attention and a feed-forward part. The layout is `[positions, batch, features]`, unless the
+/// options change it.
 #[derive(Debug)]
 pub struct TransformerEncoderLayer {
     self_attn: MultiheadAttention,
@@ -168,10 +169,10 @@ pub struct TransformerEncoderLayer {
 }
 
 impl TransformerEncoderLayer {
-    /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    /// Make a layer of the default dtype on `cpu`, with initial values drawn like PyTorch's.
     ///
     /// # Errors
-    /// Fails with `Value` for settings that make no sense.
+    /// Fails with `Value` for invalid settings.
     pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
             self_attn: o.attention(d_model, nhead)?,
@@ -181,7 +182,7 @@ impl TransformerEncoderLayer {
             options: o,
         })
     }
-    /// Another layer with the same values, in training.
+    /// Return another layer with the same values, in training mode.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -197,7 +198,7 @@ impl TransformerEncoderLayer {
         layer.train(true);
         Ok(layer)
     }
-    /// The layer on `x`, looking where the mask allows.
+    /// Apply the layer to `x` under a mask.
     ///
     /// # Errors
     /// Fails if sizes do not fit.
@@ -220,8 +221,9 @@ impl Module for TransformerEncoderLayer {
     }
 }
 
-/// Self-attention, attention to what an encoder made, and a feed-forward part. [`TransformerDecoderLayer::decode`] computes;
-/// as a [`Module`] it has parameters, a state and a device, but `forward` refuses, for it lacks the memory.
+/// A decoder layer: self-attention, attention to an encoder's output, and a feed-forward part. Use
+/// [`TransformerDecoderLayer::decode`] to compute. As a [`Module`], it has parameters, a state and a device, but
+/// `forward` always fails, because it lacks the memory.
 #[derive(Debug)]
 pub struct TransformerDecoderLayer {
     self_attn: MultiheadAttention,
@@ -233,10 +235,10 @@ pub struct TransformerDecoderLayer {
 }
 
 impl TransformerDecoderLayer {
-    /// A layer, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    /// Make a layer of the default dtype on `cpu`, with initial values drawn like PyTorch's.
     ///
     /// # Errors
-    /// Fails with `Value` for settings that make no sense.
+    /// Fails with `Value` for invalid settings.
     pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
             self_attn: o.attention(d_model, nhead)?,
@@ -247,7 +249,7 @@ impl TransformerDecoderLayer {
             options: o,
         })
     }
-    /// Another layer with the same values, in training.
+    /// Return another layer with the same values, in training mode.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -264,7 +266,7 @@ impl TransformerDecoderLayer {
         layer.train(true);
         Ok(layer)
     }
-    /// The layer on `x`, with what an encoder made as `memory`.
+    /// Apply the layer to `x`, with an encoder's output as `memory`.
     ///
     /// # Errors
     /// Fails if sizes do not fit.
@@ -297,17 +299,17 @@ impl Module for TransformerDecoderLayer {
     }
 }
 
-/// Encoder layers one after the other, and a norm at the end if there is one.
+/// Encoder layers that run one after the other, and an optional norm at the end.
 #[derive(Debug)]
 pub struct TransformerEncoder {
     /// The layers.
     pub layers: Vec<TransformerEncoderLayer>,
-    /// Applied to what the last layer gives.
+    /// Applied to the output of the last layer.
     pub norm: Option<LayerNorm>,
 }
 
 impl TransformerEncoder {
-    /// So many copies of a layer, all with its values at first.
+    /// Make `num_layers` copies of a layer. All start with its values.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -318,7 +320,7 @@ impl TransformerEncoder {
     ) -> Result<TransformerEncoder> {
         Ok(TransformerEncoder { layers: (0..num_layers).map(|_| layer.duplicate()).collect::<Result<_>>()?, norm })
     }
-    /// Runs all layers under one mask.
+    /// Run all layers with one mask.
     ///
     /// # Errors
     /// Fails if sizes do not fit.
@@ -328,7 +330,7 @@ impl TransformerEncoder {
     }
 }
 
-/// The parts of an encoder or a decoder.
+/// Visit the parts of an encoder or a decoder.
 fn visit_stack<L: Module>(v: &mut Visitor<'_>, layers: &[L], norm: Option<&LayerNorm>) {
     for (i, layer) in layers.iter().enumerate() {
         v.module(&format!("layers.{i}"), layer);
@@ -345,18 +347,18 @@ impl Module for TransformerEncoder {
     }
 }
 
-/// Decoder layers one after the other, and a norm at the end if there is one. [`TransformerDecoder::decode`] computes;
-/// `forward` refuses, for it lacks the memory.
+/// Decoder layers that run one after the other, and an optional norm at the end. Use [`TransformerDecoder::decode`] to
+/// compute. `forward` always fails, because it lacks the memory.
 #[derive(Debug)]
 pub struct TransformerDecoder {
     /// The layers.
     pub layers: Vec<TransformerDecoderLayer>,
-    /// Applied to what the last layer gives.
+    /// Applied to the output of the last layer.
     pub norm: Option<LayerNorm>,
 }
 
 impl TransformerDecoder {
-    /// So many copies of a layer, all with its values at first.
+    /// Make `num_layers` copies of a layer. All start with its values.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -367,7 +369,7 @@ impl TransformerDecoder {
     ) -> Result<TransformerDecoder> {
         Ok(TransformerDecoder { layers: (0..num_layers).map(|_| layer.duplicate()).collect::<Result<_>>()?, norm })
     }
-    /// Runs all layers with one memory, under the same masks.
+    /// Run all layers with one memory and the same masks.
     ///
     /// # Errors
     /// Fails if sizes do not fit.
@@ -392,7 +394,8 @@ impl Module for TransformerDecoder {
     }
 }
 
-/// An encoder and a decoder. [`Transformer::transform`] computes; `forward` refuses, for it lacks the target.
+/// An encoder and a decoder. Use [`Transformer::transform`] to compute. `forward` always fails, because it lacks the
+/// target.
 ///
 /// ```
 /// use torchtpu_nn::{AttentionMask, Transformer, TransformerOptions};
@@ -408,19 +411,20 @@ impl Module for TransformerDecoder {
 /// ```
 #[derive(Debug)]
 pub struct Transformer {
-    /// Makes the memory.
+    /// The encoder, which computes the memory.
     pub encoder: TransformerEncoder,
-    /// Reads it.
+    /// The decoder, which reads the memory.
     pub decoder: TransformerDecoder,
     d_model: usize,
     batch_first: bool,
 }
 
 impl Transformer {
-    /// A model with norms at the end of both, of the default dtype on `cpu`, drawn as PyTorch draws it.
+    /// Make a model with norms at the end of both, of the default dtype on `cpu`, with initial values drawn like
+    /// PyTorch's.
     ///
     /// # Errors
-    /// Fails with `Value` for settings that make no sense.
+    /// Fails with `Value` for invalid settings.
     pub fn new(
         d_model: usize,
         nhead: usize,
@@ -441,7 +445,7 @@ impl Transformer {
         }
         Ok(model)
     }
-    /// What the decoder makes of `tgt` with what the encoder makes of `src`.
+    /// Decode `tgt`, with the encoded `src` as memory.
     ///
     /// # Errors
     /// Fails with `Runtime` if sizes do not fit.
@@ -464,7 +468,7 @@ impl Transformer {
         let memory = self.encoder.encode(src, src_mask)?;
         self.decoder.decode(tgt, &memory, tgt_mask, memory_mask)
     }
-    /// As the function of this name.
+    /// Like the function [`generate_square_subsequent_mask`], with the default dtype on `cpu`.
     ///
     /// # Errors
     /// Fails if memory runs out.
@@ -483,7 +487,8 @@ impl Module for Transformer {
     }
 }
 
-/// A mask under which each place sees itself and those before it: minus infinity behind the diagonal, zeros elsewhere.
+/// Return a mask under which each position attends to itself and those before it: minus infinity above the diagonal,
+/// zeros elsewhere.
 ///
 /// # Errors
 /// Fails if memory runs out.
