@@ -1,5 +1,5 @@
-//! Mistakes and what they are told: PyTorch's words, on `cpu` and on `tpu`, at the call that made them where shapes and
-//! dtypes decide, at the read of a value where only values do. Nothing ends the process.
+//! Tests of errors: PyTorch's messages on `cpu` and on `tpu`. Errors of shapes and dtypes appear at the call. Errors of
+//! values may appear when a value is read. No error ends the process.
 
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use torchtpu::ops::concat::{cat, stack};
 use torchtpu::ops::indexing::{gather, index_select};
 use torchtpu::{DType, Device, Error, ErrorKind, Result, Tensor, lazy};
 
-/// An index out of range shows at the next read of the process, whichever thread's it is, so tests take turns.
+/// Lock, because an index out of range appears at the next read on any thread of the process. Tests run one at a time.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|e| e.into_inner())
@@ -36,7 +36,7 @@ fn ones(dims: &[usize], d: Device) -> Tensor {
 }
 
 #[test]
-fn shapes_that_do_not_fit() {
+fn wrong_shapes_are_refused() {
     use ErrorKind::{Runtime, Value};
     on_both(|d| {
         let x = |dims: &[usize]| ones(dims, d);
@@ -102,7 +102,7 @@ fn shapes_that_do_not_fit() {
 }
 
 #[test]
-fn dimensions_and_indices_that_do_not_exist() {
+fn missing_dimensions_and_indices_are_refused() {
     use ErrorKind::{Index, Runtime};
     on_both(|d| {
         let x = ones(&[2, 3], d);
@@ -119,7 +119,7 @@ fn dimensions_and_indices_that_do_not_exist() {
 }
 
 #[test]
-fn dtypes_that_do_not_fit() {
+fn wrong_dtypes_are_refused() {
     use ErrorKind::Runtime;
     on_both(|d| {
         let (f, i) = (ones(&[2, 2], d), Tensor::ones(&[2, 2], DType::I64, d)?);
@@ -148,14 +148,14 @@ fn dtypes_that_do_not_fit() {
 }
 
 #[test]
-fn devices_that_differ_or_do_not_exist() {
+fn different_or_missing_devices_are_refused() {
     let _turn = turn();
     use ErrorKind::Runtime;
     let tpu = torchtpu::device("tpu").unwrap();
     let (a, b) = (ones(&[2], tpu), ones(&[2], Device::CPU));
     let message = "Expected all tensors to be on the same device, but found at least two devices, tpu:0 and cpu!";
     says(a.add(&b), Runtime, message);
-    // A number on the host goes along with any device.
+    // A 0-d tensor on the host combines with any device.
     assert_eq!(a.add(&ones(&[], Device::CPU)).unwrap().device(), tpu);
     says(Device::parse("gpu"), Runtime, "Expected one of cpu, tpu, meta device type at start of device string: gpu");
     says(Device::parse("tpu:x"), Runtime, "Invalid device string: 'tpu:x'");
@@ -171,27 +171,27 @@ fn devices_that_differ_or_do_not_exist() {
 #[test]
 fn out_of_memory_is_an_error() {
     let _turn = turn();
-    // More bytes than 64 bits count.
+    // The number of bytes exceeds 64 bits.
     let tpu = torchtpu::device("tpu").unwrap();
     for device in [Device::CPU, tpu] {
         let e = Tensor::zeros(&[1 << 40, 1 << 40], DType::F32, device).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Runtime);
         assert_eq!(e.message(), "Storage size calculation overflowed with sizes=[1099511627776, 1099511627776]");
     }
-    // More than any machine has.
+    // More memory than any machine has.
     let e = Tensor::zeros(&[1 << 46], DType::F32, Device::CPU).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::OutOfMemory);
     assert_eq!(
         e.message(),
         format!("DefaultCPUAllocator: can't allocate memory: you tried to allocate {} bytes", 4u64 << 46)
     );
-    // The process goes on.
+    // The process continues.
     assert_eq!(ones(&[2], Device::CPU).sum().unwrap().item_f64().unwrap(), 2.0);
     assert_eq!(ones(&[2], tpu).sum().unwrap().item_f64().unwrap(), 2.0);
 }
 
 #[test]
-fn indices_out_of_range_are_refused_on_cpu_at_the_call() {
+fn indices_out_of_range_fail_at_the_call_on_cpu() {
     let _turn = turn();
     let x = ones(&[3, 2], Device::CPU);
     let at = Tensor::from_slice(&[0i64, 3], &[2]).unwrap();
@@ -204,8 +204,8 @@ fn indices_out_of_range_are_refused_on_cpu_at_the_call() {
     says(nn::cross_entropy(&x, &target), ErrorKind::Index, "Target 2 is out of bounds.");
 }
 
-/// The error of a call, or of reading what it gave.
-fn sooner_or_later(r: Result<Tensor>) -> Error {
+/// Return the error of a call, or of reading its result.
+fn error_now_or_at_read(r: Result<Tensor>) -> Error {
     match r {
         Err(e) => e,
         Ok(y) => y.to_vec::<f32>().expect_err("an index out of range must be an error"),
@@ -213,47 +213,47 @@ fn sooner_or_later(r: Result<Tensor>) -> Error {
 }
 
 #[test]
-fn indices_out_of_range_show_on_tpu_at_the_read_with_the_op() {
+fn indices_out_of_range_fail_at_the_read_on_tpu_and_name_the_op() {
     let _turn = turn();
     let d = torchtpu::device("tpu").unwrap();
     let x = ones(&[3, 2], d);
     let at = Tensor::from_slice_on(&[0i64, 3], &[2], d).unwrap();
-    let e = sooner_or_later(index_select(&x, 0, &at));
+    let e = error_now_or_at_read(index_select(&x, 0, &at));
     assert_eq!((e.kind(), e.op()), (ErrorKind::Index, "index_select"), "{e:?}");
     assert_eq!(e.message(), "index out of range in self");
     let at = Tensor::from_slice_on(&[0i64, -1], &[1, 2], d).unwrap();
-    let e = sooner_or_later(gather(&x, 0, &at));
+    let e = error_now_or_at_read(gather(&x, 0, &at));
     assert_eq!((e.kind(), e.op()), (ErrorKind::Runtime, "gather"), "{e:?}");
     assert!(e.message().starts_with("index -1 is out of bounds for dimension 0"), "{e}");
     let target = Tensor::from_slice_on(&[0i64, 7], &[2], d).unwrap();
-    let e = sooner_or_later(nn::cross_entropy(&ones(&[2, 3], d), &target));
+    let e = error_now_or_at_read(nn::cross_entropy(&ones(&[2, 3], d), &target));
     assert_eq!((e.kind(), e.message()), (ErrorKind::Index, "Target 7 is out of bounds."));
-    // A target that is ignored may be anything.
+    // An ignored target may have any value.
     let target = Tensor::from_slice_on(&[0i64, -100], &[2], d).unwrap();
     assert!(nn::cross_entropy(&ones(&[2, 3], d), &target).unwrap().item_f64().unwrap().is_finite());
-    // Errors that nobody reads for a long time are kept, and told once.
+    // Unread errors are kept, and reported once.
     let at = Tensor::from_slice_on(&[5i64], &[1], d).unwrap();
     for _ in 0..200 {
         index_select(&x, 0, &at).unwrap();
         lazy::mark_step();
     }
     assert_eq!(lazy::synchronize().unwrap_err().notes(), ["an index is 5, in a dimension of size 3"]);
-    // What does not depend on it is unharmed.
+    // Values that do not depend on the error are correct.
     lazy::synchronize().unwrap();
     assert_eq!(x.sum().unwrap().item_f64().unwrap(), 6.0);
 }
 
-/// Set for the process that [`without_a_plugin_tpu_is_an_error_and_cpu_goes_on`] starts.
+/// Set in the process that [`without_a_plugin_tpu_is_an_error_and_cpu_works`] starts.
 const CHILD: &str = "TORCHTPU_TEST_WITHOUT_PLUGIN";
 
 #[test]
-fn without_a_plugin_tpu_is_an_error_and_cpu_goes_on() {
+fn without_a_plugin_tpu_is_an_error_and_cpu_works() {
     if std::env::var_os(CHILD).is_some() {
         return report_without_a_plugin();
     }
     let program = std::env::current_exe().unwrap();
     let out = Command::new(program)
-        .args(["--exact", "without_a_plugin_tpu_is_an_error_and_cpu_goes_on", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "without_a_plugin_tpu_is_an_error_and_cpu_works", "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .env("TORCHTPU_PJRT_PLUGIN", "/nowhere/libbogus.so")
         .output()
@@ -265,7 +265,7 @@ fn without_a_plugin_tpu_is_an_error_and_cpu_goes_on() {
     assert!(text.contains("cpu goes on: 3"), "{text}");
 }
 
-/// What the process without a plugin does.
+/// Print errors and results in the process without a plugin.
 fn report_without_a_plugin() {
     let tpu = torchtpu::device("tpu").unwrap();
     assert!(!lazy::is_available());

@@ -1,4 +1,4 @@
-//! Methods of tensors that stand for a row of the table: PyTorch's numbers on every device, in place and not.
+//! Tests of tensor methods that call a row of the table: PyTorch's numbers on every device, in place and not.
 
 mod common;
 
@@ -8,7 +8,7 @@ use torchtpu::random::manual_seed;
 use torchtpu::schema::Arg;
 use torchtpu::{Backward, DType, Device, ErrorKind, Result, Tensor, ops};
 
-/// `[[3, 1, 2], [0, 5, 4]]`.
+/// Return `[[3, 1, 2], [0, 5, 4]]`.
 fn x(device: Device) -> Tensor {
     Tensor::from_slice_on(&[3.0f32, 1.0, 2.0, 0.0, 5.0, 4.0], &[2, 3], device).unwrap()
 }
@@ -24,7 +24,7 @@ fn is(y: Result<Tensor>, want: &[f64]) {
 }
 
 #[test]
-fn reductions() {
+fn reductions_equal_pytorchs() {
     for d in devices() {
         let x = x(d);
         is(x.var(&[], 1, false), &[3.5]);
@@ -111,7 +111,7 @@ fn indexing_reads_and_writes() {
 }
 
 #[test]
-fn shapes_and_arithmetic() {
+fn shape_and_arithmetic_methods_equal_pytorchs() {
     for d in devices() {
         let x = x(d);
         assert_eq!((x.dim(), x.size(-1).unwrap(), x.size(2).unwrap_err().kind()), (2, 3, ErrorKind::Index));
@@ -143,7 +143,7 @@ fn shapes_and_arithmetic() {
 }
 
 #[test]
-fn random_numbers_are_pytorchs_on_cpu() {
+fn random_numbers_equal_pytorchs_on_cpu() {
     let (_turn, d) = (turn(), Device::CPU);
     manual_seed(0);
     is(Tensor::rand(&[2], DType::F32, d), &[0.496_257, 0.768_222]);
@@ -170,7 +170,7 @@ fn random_numbers_are_pytorchs_on_cpu() {
 }
 
 #[test]
-fn gradients_flow_through_them() {
+fn gradients_flow_through_methods() {
     for d in devices() {
         let w = x(d);
         w.requires_grad_(true).unwrap();
@@ -187,7 +187,7 @@ fn gradients_flow_through_them() {
 }
 
 #[test]
-fn names_with_an_underscore_are_in_place_forms() {
+fn methods_with_an_underscore_work_in_place() {
     let y = x(Device::CPU);
     ops::call("add_.Tensor", &[Arg::Tensor(&y), Arg::Tensor(&x(Device::CPU))]).unwrap();
     ops::call(
@@ -200,7 +200,7 @@ fn names_with_an_underscore_are_in_place_forms() {
 }
 
 #[test]
-fn sizes_that_nothing_holds_are_refused() {
+fn sizes_larger_than_memory_are_refused() {
     let _turn = turn();
     for d in devices() {
         let one = Tensor::ones(&[1], DType::F32, d).unwrap();

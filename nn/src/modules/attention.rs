@@ -55,8 +55,8 @@ impl Default for MultiheadAttentionOptions {
     }
 }
 
-/// Multi-head attention. The layout is `[positions, batch, features]`, unless the options change it, or `[positions,
-/// features]`.
+/// Multi-head attention. The layout is `[positions, batch, features]`, unless the options change it, or
+/// `[positions, features]`.
 ///
 /// ```
 /// use torchtpu_nn::{AttentionMask, MultiheadAttention, MultiheadAttentionOptions};
@@ -372,8 +372,8 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Return all masks as one that is added to the scores. It broadcasts to `[batch, heads, targets, sources +
-    /// added]`.
+    /// Return all masks as one that is added to the scores. It broadcasts to
+    /// `[batch, heads, targets, sources + added]`.
     fn total(&self, mask: &AttentionMask<'_>, dtype: DType, device: Device) -> Result<Option<Tensor>> {
         let (t, s) = (self.targets, self.sources);
         let size = |dims: &[usize]| dims.iter().map(|&n| n as i64).collect::<Vec<_>>();

@@ -220,8 +220,8 @@ pub type ConvTranspose2dOptions = ConvTransposeOptions<2>;
 /// Settings of [`ConvTranspose3d`].
 pub type ConvTranspose3dOptions = ConvTransposeOptions<3>;
 
-/// Transposed convolution: the gradient of a convolution for its input, as a layer. Maps `[n, in, *s]` to `[n, out,
-/// *os]`.
+/// Transposed convolution: the gradient of a convolution for its input, as a layer. Maps `[n, in, *s]` to
+/// `[n, out, *os]`.
 #[derive(Clone, Debug)]
 pub struct ConvTranspose<const N: usize> {
     /// Weight of shape `[in_channels, out_channels / groups, *kernel_size]`.

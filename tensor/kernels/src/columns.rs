@@ -53,8 +53,8 @@ fn runs(b: &Blocks, ky: usize, kx: usize, mut f: impl FnMut(usize, usize, usize)
     }
 }
 
-/// Fill `out` piece by piece. A piece has `size` elements, starts as zeros, and costs `work` operations. `fill(i, x,
-/// piece)` adds the values of piece `i`.
+/// Fill `out` piece by piece. A piece has `size` elements, starts as zeros, and costs `work` operations.
+/// `fill(i, x, piece)` adds the values of piece `i`.
 fn pieces<A: Real>(x: &View, out: &mut ViewMut, size: usize, work: usize, fill: impl Fn(usize, &[A], &mut [A]) + Sync) {
     let x = input::<A>(x);
     output::<A, _>(out, |out| {

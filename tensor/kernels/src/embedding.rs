@@ -73,9 +73,9 @@ pub fn index_select_rows(w: &View, idx: &View, out: &mut ViewMut) -> Result<(), 
     Ok(())
 }
 
-/// Compute `out[v, :]`, the sum of `g[i.., :]` over all `i` with `idx[i..] == v`, for `g: [*idx, *row]` and `out: [v,
-/// *row]`. Overwrites `out`. Rows equal to `padding_idx` add nothing. The order of additions does not depend on the
-/// number of threads.
+/// Compute `out[v, :]`, the sum of `g[i.., :]` over all `i` with `idx[i..] == v`, for `g: [*idx, *row]` and
+/// `out: [v, *row]`. Overwrites `out`. Rows equal to `padding_idx` add nothing. The order of additions does not depend
+/// on the number of threads.
 ///
 /// # Errors
 /// Fails with `index out of range in self` if an index is outside `0..v`.

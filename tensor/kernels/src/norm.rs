@@ -28,8 +28,8 @@ fn shared<A>(x: Option<&mut [A]>) -> Option<Shared<A>> {
     x.map(Shared::new)
 }
 
-/// Compute `y = (x - mean) * rstd * w + b` over rows of the last `n` elements (flattened), with `rstd = 1 / sqrt(var +
-/// eps)`.
+/// Compute `y = (x - mean) * rstd * w + b` over rows of the last `n` elements (flattened), with
+/// `rstd = 1 / sqrt(var + eps)`.
 ///
 /// `x` and `y` are `[.., n..]`. `w` and `b` have `n` elements. `mean` and `rstd` have one element per row, in row
 /// order.
@@ -174,8 +174,8 @@ pub fn rms_norm_backward(
     rows_backward(g, x, n, None, rstd, w, gx, gw, None);
 }
 
-/// Compute the gradients of both row normalisations. With `h = (x - mean) rstd` and `d = g w`, `gx = rstd (d - mean(d)
-/// - h mean(d h))`. Without a mean, the term `mean(d)` is zero.
+/// Compute the gradients of both row normalisations. With `h = (x - mean) rstd` and `d = g w`,
+/// `gx = rstd (d - mean(d) - h mean(d h))`. Without a mean, the term `mean(d)` is zero.
 fn rows_backward(
     g: &View,
     x: &View,
@@ -481,8 +481,8 @@ pub fn batch_norm_eval(
 }
 
 /// Compute the gradients of batch normalisation for `x`, `w` and `b`, each only if an output is given. `mean` and
-/// `invstd` are those of the forward pass: the saved ones if `training`, else the running mean and `1 /
-/// sqrt(running_var + eps)`, which are constants.
+/// `invstd` are those of the forward pass: the saved ones if `training`, else the running mean and
+/// `1 / sqrt(running_var + eps)`, which are constants.
 pub fn batch_norm_backward(
     g: &View,
     x: &View,

@@ -5,8 +5,8 @@ use crate::memory;
 use crate::number::Number;
 use num_traits::Float;
 
-/// Coefficients of the Padé approximation of degree 13 (Higham, "The scaling and squaring method for the matrix exponential
-/// revisited", 2005).
+/// Coefficients of the Padé approximation of degree 13 (Higham, "The scaling and squaring method for the matrix
+/// exponential revisited", 2005).
 const PADE: [f64; 14] = [
     64764752532480000.0,
     32382376266240000.0,

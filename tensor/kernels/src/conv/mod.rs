@@ -1,9 +1,10 @@
 //! The general convolution of one to three spatial dimensions, and its two gradients.
 //!
-//! Element `o` of an output dimension is the sum over kernel positions `k` of `w[k] * x'[o * stride + k * w_dilation -
-//! low]`. `x'` is `x` with `x_dilation - 1` zeros between elements. `w` is read backwards if `reverse` is set. Padding
-//! may be negative, which crops. One table per dimension gives the input position for each pair of output and kernel
-//! positions. Every code path uses these tables, so all of them handle every combination.
+//! Element `o` of an output dimension is the sum over kernel positions `k` of
+//! `w[k] * x'[o * stride + k * w_dilation - low]`. `x'` is `x` with `x_dilation - 1` zeros between elements. `w` is
+//! read backwards if `reverse` is set. Padding may be negative, which crops. One table per dimension gives the input
+//! position for each pair of output and kernel positions. Every code path uses these tables, so all of them handle
+//! every combination.
 //!
 //! Matrix products over the whole batch do the arithmetic. The windows of an input are an operand that is packed
 //! directly from the input. The gradient for the input is also a convolution: of the output's gradient with reversed

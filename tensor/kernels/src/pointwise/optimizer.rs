@@ -6,8 +6,8 @@ use crate::loops::RawMut;
 use crate::threads::parallel_for;
 use crate::{DType, KernelError, View, ViewMut, bf16, f16};
 
-/// Settings of one Adam or AdamW step. `bias1` is `1 - beta1^step`, and `bias2_sqrt` the square root of `1 -
-/// beta2^step`.
+/// Settings of one Adam or AdamW step. `bias1` is `1 - beta1^step`, and `bias2_sqrt` the square root of
+/// `1 - beta2^step`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
     /// Learning rate.

@@ -138,8 +138,8 @@ pub fn geometric_(g: &mut Generator, out: &mut ViewMut, p: f64) -> Result<(), Ke
 /// `weights` is `[categories]` or `[rows, categories]`, floating, with any strides. `out` is I64 and has the same rows.
 ///
 /// # Errors
-/// Fails if a weight is negative, infinite or NaN, a row has no positive weight, or there are fewer categories than draws
-/// without replacement.
+/// Fails if a weight is negative, infinite or NaN, a row has no positive weight, or there are fewer categories than
+/// draws without replacement.
 pub fn multinomial(g: &mut Generator, weights: &View, replacement: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let fail = |text: &str| Err(KernelError::Other(text.into()));
     let (Some(&categories), Some(&draws)) = (weights.sizes().last(), out.sizes().last()) else {

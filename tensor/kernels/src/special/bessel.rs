@@ -84,8 +84,8 @@ pub fn k1e<T: Analytic>(x: &T) -> T {
 /// The square root of `2 / pi`.
 const ROOT: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 
-/// Return the amplitudes of Hankel's expansion beyond 5 for order `n`: those of the cosine and the sine of `x - (2n +
-/// 1) pi / 4`.
+/// Return the amplitudes of Hankel's expansion beyond 5 for order `n`: those of the cosine and the sine of
+/// `x - (2n + 1) pi / 4`.
 fn hankel<T: Analytic>(x: &T, order: usize) -> (T, T) {
     let w = x.of(5.0) / x.clone();
     let z = w.squared();

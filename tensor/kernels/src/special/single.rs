@@ -447,8 +447,8 @@ const LGAMMA_NEAR: [f64; 21] = [
     0.483_128_950_540_980_9,
 ];
 
-/// The remainder of Stirling's formula, `lgamma(x) - (x - 1/2) ln x + x - ln(2 pi) / 2`, times x, as a polynomial in `1
-/// / x^2`, x from 2.5.
+/// The remainder of Stirling's formula, `lgamma(x) - (x - 1/2) ln x + x - ln(2 pi) / 2`, times x, as a polynomial in
+/// `1 / x^2`, x from 2.5.
 const LGAMMA_FAR: [f64; 13] = [
     1.657_912_642_736_839_8,
     -1.983_954_444_657_915_8,

@@ -66,7 +66,8 @@ impl Job {
     /// Let workers join a new job of `pieces` pieces.
     ///
     /// # Safety
-    /// The previous job is finished, no other thread opens one, and the caller calls [`Job::finish`] while `work` lives.
+    /// The previous job is finished, no other thread opens one, and the caller calls [`Job::finish`] while `work`
+    /// lives.
     pub(super) unsafe fn open(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
         // SAFETY: the job ends before the caller's frame, whose lifetime `work` has.
         let work = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Work>(work) };
