@@ -184,7 +184,7 @@ fn dropouts_drop_the_same_elements_as_pytorchs() {
     for (m, dims, want) in &table {
         manual_seed(5);
         close(&m.forward(&ones(dims)).unwrap(), want);
-        // The device draws numbers of its own.
+        // The device draws its own numbers, so only check that each output is one of the two possible values.
         let y = m.forward(&ones(dims).to_device(tpu).unwrap()).unwrap();
         let two = [want.iter().copied().fold(f64::MAX, f64::min), want.iter().copied().fold(f64::MIN, f64::max)];
         assert!(y.to_vec::<f64>().unwrap().iter().all(|v| two.iter().any(|w| (v - w).abs() < 1e-5)), "{y:?}");

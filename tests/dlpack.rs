@@ -65,11 +65,11 @@ unsafe fn free(context: *mut c_void) {
     foreign.deleted.fetch_add(1, SeqCst);
 }
 unsafe extern "C" fn delete(raw: *mut DLManagedTensor) {
-    // SAFETY: `own` leaked the box, and its owner gives it up.
+    // SAFETY: `own` leaked the box, and its only owner frees it here.
     unsafe { free(Box::from_raw(raw).manager_ctx) }
 }
 unsafe extern "C" fn delete_versioned(raw: *mut DLManagedTensorVersioned) {
-    // SAFETY: `own` leaked the box, and its owner gives it up.
+    // SAFETY: `own` leaked the box, and its only owner frees it here.
     unsafe { free(Box::from_raw(raw).manager_ctx) }
 }
 

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_plain_parameters() {
+    fn plain_parameters_are_read() {
         assert_eq!(
             shown("func.func public @main(%a: tensor<2x3xf32>, %b : tensor<i1>) -> tensor<f32> {"),
             "tensor<2x3xf32> tensor<i1>"
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_past_attributes_and_strings() {
+    fn attributes_and_strings_are_skipped() {
         let text = r#"module @main_module {
             // func.func @main(%no: tensor<f64>)
             func.func private @main_helper(%x: tensor<9xf32>) -> tensor<9xf32>

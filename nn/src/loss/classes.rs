@@ -100,7 +100,7 @@ impl MultiMarginLoss {
     /// Compute the loss of class indices.
     ///
     /// # Errors
-    /// Fails with `Value` for a power that is not 1 or 2, with `Runtime` for shapes or indices that do not fit.
+    /// Fails with `Value` for a power that is not 1 or 2, and with `Runtime` for shapes or indices that do not fit.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         if !matches!(self.p, 1 | 2) {
             return Err(Error::value("only p == 1 and p == 2 supported"));

@@ -89,7 +89,7 @@ impl BCELoss {
     /// Compute the loss.
     ///
     /// # Errors
-    /// Fails with `Value` if shapes differ, with `Runtime` for inputs outside `0..=1`.
+    /// Fails with `Value` if shapes differ, and with `Runtime` for inputs outside `0..=1`.
     pub fn forward(&self, x: &Tensor, target: &Tensor) -> Result<Tensor> {
         let args = [Arg::Tensor(x), Arg::Tensor(target), optional(self.weight.as_ref()), number(self.reduction)];
         ops::call_tensor("binary_cross_entropy", &args)

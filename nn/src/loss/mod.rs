@@ -119,7 +119,7 @@ pub fn huber_loss(x: &Tensor, target: &Tensor) -> Result<Tensor> {
 /// Compute the mean binary cross entropy of probabilities, with probabilities as targets.
 ///
 /// # Errors
-/// Fails with `Value` if shapes differ, with `Runtime` for inputs outside `0..=1`.
+/// Fails with `Value` if shapes differ, and with `Runtime` for inputs outside `0..=1`.
 pub fn binary_cross_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
     BCELoss::default().forward(x, target)
 }

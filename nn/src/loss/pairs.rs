@@ -85,7 +85,7 @@ impl TripletMarginLoss {
     /// Compute the loss.
     ///
     /// # Errors
-    /// Fails with `Value` unless the margin is positive, with `Runtime` for shapes that do not fit.
+    /// Fails with `Value` unless the margin is positive, and with `Runtime` for shapes that do not fit.
     pub fn forward(&self, anchor: &Tensor, positive: &Tensor, negative: &Tensor) -> Result<Tensor> {
         check_margin("TripletMarginLoss", self.margin)?;
         let inputs = [anchor, positive, negative].map(Arg::Tensor);

@@ -1,4 +1,4 @@
-//! Activations.
+//! Activation layers.
 
 use crate::{Module, Parameter, Training, Visitor, init};
 use torchtpu_tensor::ops::activation::gelu;

@@ -85,7 +85,7 @@ pub struct MultiheadAttention {
     pub bias_k: Option<Parameter>,
     /// Value of the trained source.
     pub bias_v: Option<Parameter>,
-    /// Applied to the concatenated heads.
+    /// Projection of the concatenated heads.
     pub out_proj: Linear,
     features: usize,
     heads: usize,

@@ -24,7 +24,7 @@ impl CosineSimilarity {
     /// Compute the cosines.
     ///
     /// # Errors
-    /// Fails with `Index` for a wrong dimension, with `Runtime` if sizes do not broadcast.
+    /// Fails with `Index` for a wrong dimension, and with `Runtime` if sizes do not broadcast.
     pub fn forward(&self, x1: &Tensor, x2: &Tensor) -> Result<Tensor> {
         cosine_similarity(x1, x2, self.dim, self.eps)
     }

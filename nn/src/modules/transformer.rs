@@ -304,7 +304,7 @@ impl Module for TransformerDecoderLayer {
 pub struct TransformerEncoder {
     /// The layers.
     pub layers: Vec<TransformerEncoderLayer>,
-    /// Applied to the output of the last layer.
+    /// Norm of the last layer's output.
     pub norm: Option<LayerNorm>,
 }
 
@@ -353,7 +353,7 @@ impl Module for TransformerEncoder {
 pub struct TransformerDecoder {
     /// The layers.
     pub layers: Vec<TransformerDecoderLayer>,
-    /// Applied to the output of the last layer.
+    /// Norm of the last layer's output.
     pub norm: Option<LayerNorm>,
 }
 

@@ -661,7 +661,7 @@ unsafe fn best_of<T: Element + PartialOrd>(max: bool, x: *const u8, step: usize,
 /// mean. Uses two passes: the mean, then the squares of the differences. Outputs have the floating dtype of `x`.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn var(
     x: &View,
     mask: &[bool],

@@ -2,8 +2,8 @@
 //!
 //! A range is cut into pieces. The cuts depend only on the range, the grain and the thread count, so a computation by
 //! pieces gives equal results in every run. The assignment of pieces to threads is not fixed: the caller and the
-//! workers draw pieces until none is left. So a descheduled worker delays nobody else, and in a forked process, which
-//! has no workers, the caller draws all pieces.
+//! workers draw pieces until none is left. So a descheduled worker delays no other thread, and in a forked process,
+//! which has no workers, the caller draws all pieces.
 //!
 //! Idle workers spin for [`SPIN`] before they sleep: the kernels of a training step follow each other within
 //! microseconds, and waking a thread costs tens of microseconds.
@@ -127,8 +127,8 @@ const fn new_job() -> Job {
     Job::new(AtomicU64::new(0), UnsafeCell::new(None), AtomicUsize::new(0), AtomicUsize::new(0))
 }
 
-/// Threads of the calling runtime, lent to kernels for a time. A second pool beside the runtime's own would compete
-/// with it for processors.
+/// Threads of the calling runtime, lent to kernels for a time. A second pool would compete with the runtime's
+/// own pool for processors.
 pub trait Lender {
     /// Run `task` on one of the threads, now or later. The lender may also drop it.
     fn lend(&self, task: Box<dyn FnOnce() + Send>);

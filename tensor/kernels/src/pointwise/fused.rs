@@ -217,7 +217,7 @@ pub fn clamp(x: &View, low: Option<f64>, high: Option<f64>, out: &mut ViewMut) -
 /// Compute `out = x Phi(x)`, or its approximation by `tanh`.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn gelu(x: &View, tanh: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = if tanh { float_loop!(loop1, GeluTanh, x.dtype()) } else { float_loop!(loop1, Gelu, x.dtype()) };
     call(f, "gelu", [0.0; 4], [x], out)
@@ -226,7 +226,7 @@ pub fn gelu(x: &View, tanh: bool, out: &mut ViewMut) -> Result<(), KernelError> 
 /// Compute `out = g * gelu'(x)`.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn gelu_backward(g: &View, x: &View, tanh: bool, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = if tanh {
         float_loop!(loop2, GeluTanhBackward, x.dtype())
@@ -239,7 +239,7 @@ pub fn gelu_backward(g: &View, x: &View, tanh: bool, out: &mut ViewMut) -> Resul
 /// Compute `out = x sigmoid(x)`.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn silu(x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop1, Silu, x.dtype()), "silu", [0.0; 4], [x], out)
 }
@@ -247,7 +247,7 @@ pub fn silu(x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
 /// Compute `out = g * silu'(x)`.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn silu_backward(g: &View, x: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, SiluBackward, x.dtype()), "silu_backward", [0.0; 4], [g, x], out)
 }
@@ -256,7 +256,7 @@ pub fn silu_backward(g: &View, x: &View, out: &mut ViewMut) -> Result<(), Kernel
 /// lets `g` pass.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn threshold_backward(g: &View, x: &View, threshold: f64, out: &mut ViewMut) -> Result<(), KernelError> {
     let f = float_loop!(loop2, ThresholdBackward, x.dtype());
     call(f, "threshold_backward", [threshold, 0.0, 0.0, 0.0], [g, x], out)
@@ -265,7 +265,7 @@ pub fn threshold_backward(g: &View, x: &View, threshold: f64, out: &mut ViewMut)
 /// Compute `out = g y (1 - y)` with `y = sigmoid(x)`.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn sigmoid_backward(g: &View, y: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, SigmoidBackward, y.dtype()), "sigmoid_backward", [0.0; 4], [g, y], out)
 }
@@ -273,7 +273,7 @@ pub fn sigmoid_backward(g: &View, y: &View, out: &mut ViewMut) -> Result<(), Ker
 /// Compute `out = g (1 - y^2)` with `y = tanh(x)`.
 ///
 /// # Errors
-/// Fails with [`KernelError::Other`] unless floating point.
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
 pub fn tanh_backward(g: &View, y: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     call(float_loop!(loop2, TanhBackward, y.dtype()), "tanh_backward", [0.0; 4], [g, y], out)
 }

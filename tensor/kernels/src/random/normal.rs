@@ -24,7 +24,7 @@ pub fn normal_(g: &mut Generator, out: &mut ViewMut, mean: f64, std: f64) -> Res
     Ok(())
 }
 
-/// Fill on the path of a tensor of `out.len()` elements that is contiguous or not.
+/// Fill by the method for a tensor of `out.len()` elements, which depends on whether it is `contiguous`.
 pub(super) fn fill_slice<T: Element>(g: &mut Generator, out: &mut [T], contiguous: bool, mean: f64, std: f64) {
     if contiguous && out.len() >= 16 {
         fill_blocks(g, out, mean, std);

@@ -110,7 +110,7 @@ impl Rounded for f32 {
 /// A count or probability of zero or less gives zero. A probability of one or more gives `count`. NaN gives NaN.
 ///
 /// # Errors
-/// Fails if the dtype is another.
+/// Fails for dtypes other than F32 and F64.
 pub fn binomial(g: &mut Generator, count: &View, prob: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match count.dtype() {
         DType::F64 => binomial_of::<f64>(g, count, prob, out),
@@ -223,7 +223,7 @@ fn successes<T: Rounded>(g: &mut Generator, n: f64, p: f64) -> f64 {
 /// F64.
 ///
 /// # Errors
-/// Fails if the dtype is another.
+/// Fails for dtypes other than F32 and F64.
 pub fn standard_gamma(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match alpha.dtype() {
         DType::F64 => map::<f64>(alpha, out, |alpha| {
@@ -281,7 +281,7 @@ fn gamma(g: &mut Generator, scale: f64, d: f64) -> f64 {
 /// is the last dimension. Both have the same sizes and dtype, F32 or F64.
 ///
 /// # Errors
-/// Fails if the dtype is another.
+/// Fails for dtypes other than F32 and F64.
 pub fn sample_dirichlet(g: &mut Generator, alpha: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match alpha.dtype() {
         DType::F64 => dirichlet_of::<f64>(g, alpha, out, f64::MIN_POSITIVE, 1.0 - f64::EPSILON / 2.0),
@@ -342,7 +342,7 @@ fn sum_in_lanes(x: &[f64]) -> f64 {
 /// All have the same sizes and dtype, F32 or F64.
 ///
 /// # Errors
-/// Fails if the dtype is another.
+/// Fails for dtypes other than F32 and F64.
 pub fn dirichlet_grad(x: &View, alpha: &View, total: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     match x.dtype() {
         DType::F64 => slopes::<f64>(x, alpha, total, out),

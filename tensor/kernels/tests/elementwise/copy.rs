@@ -1,6 +1,6 @@
 use super::*;
 use torchtpu_kernels::copy::*;
-use torchtpu_kernels::creation_kernels_follow_their_formulas::*;
+use torchtpu_kernels::creation::*;
 
 #[test]
 fn copies_convert_between_all_dtypes() {
