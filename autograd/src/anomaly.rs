@@ -64,7 +64,7 @@ impl Watch {
         if !self.detect {
             return e;
         }
-        match (REPORT.get(), story(node)) {
+        match (REPORT.get(), creation_texts(node)) {
             (Some(report), parts) => {
                 parts.iter().for_each(|p| report(p));
                 e
@@ -96,7 +96,7 @@ fn has_nan(g: &Tensor) -> Result<bool> {
 }
 
 /// Return a text about the creation of a node, and one for each node that induced it.
-fn story(node: &Arc<Node>) -> Vec<String> {
+fn creation_texts(node: &Arc<Node>) -> Vec<String> {
     let known = |n: &Arc<Node>| {
         let extras = n.extras_if_any()?.lock().unwrap_or_else(|e| e.into_inner());
         Some((extras.traceback.clone()?, extras.parent.clone()))

@@ -147,7 +147,7 @@ fn check_parameters(p: &[Parameter]) -> Result<()> {
 }
 
 /// Move state to the device of its parameter, in case the module was moved.
-fn follow(state: &mut Tensor, p: &Tensor) -> Result<()> {
+fn follow_parameter(state: &mut Tensor, p: &Tensor) -> Result<()> {
     if state.device() != p.device() {
         *state = state.to_device(p.device())?;
     }

@@ -123,7 +123,7 @@ pub fn save(tensors: &[(String, Tensor)], metadata: Option<TextMetadata>) -> Res
 }
 
 /// Return the path with links followed. The last component need not exist.
-fn followed(path: &Path) -> io::Result<PathBuf> {
+fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     // The same limit as Linux has.
     for _ in 0..40 {
@@ -140,7 +140,7 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Create an empty file in the folder of `path`, with the permissions of new files.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+fn create_temporary(path: &Path) -> io::Result<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::IsADirectory))?.to_string_lossy();
     // Cut a long name, so that the system does not refuse the longer one.
@@ -169,7 +169,7 @@ pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata:
     let failed = |e: io::Error| {
         Error::runtime(format!("Error while serializing: I/O error: {e} at path {:?}", path.display().to_string()))
     };
-    let target = followed(path).map_err(failed)?;
+    let target = follow_links(path).map_err(failed)?;
     let before = match fs::metadata(&target) {
         Ok(m) if m.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
         Ok(m) if !m.is_file() => {
@@ -184,7 +184,7 @@ pub fn save_file(path: impl AsRef<Path>, tensors: &[(String, Tensor)], metadata:
         }
         Err(_) => None,
     };
-    let temporary = Temporary(beside(&target).map_err(failed)?);
+    let temporary = Temporary(create_temporary(&target).map_err(failed)?);
     let new = fs::metadata(&temporary.0).map_err(failed)?;
     ::safetensors::serialize_to_file(data(), metadata, &temporary.0).map_err(|e| match e {
         SafeTensorError::IoError(e) => failed(e),

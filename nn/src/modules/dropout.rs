@@ -14,16 +14,16 @@ pub(crate) fn check_probability(p: f64) -> Result<()> {
     Err(Error::value(format!("dropout probability has to be between 0 and 1, but got {p:?}")))
 }
 
-fn drop(op: &str, x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
+fn apply_dropout(op: &str, x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     ops::call_tensor(op, &[Arg::Tensor(x), Arg::Scalar(Scalar::Float(p)), Arg::Scalar(Scalar::Bool(training))])
 }
 
 /// Drop whole channels, also of one sample without a batch dimension.
 fn drop_channels(x: &Tensor, p: f64, training: bool, batched: bool) -> Result<Tensor> {
     if batched {
-        return drop("feature_dropout", x, p, training);
+        return apply_dropout("feature_dropout", x, p, training);
     }
-    drop("feature_dropout", &x.unsqueeze(0)?, p, training)?.squeeze(0)
+    apply_dropout("feature_dropout", &x.unsqueeze(0)?, p, training)?.squeeze(0)
 }
 
 /// Define layers that hold a probability. They are the identity in evaluation, and the part after `=>` is their
@@ -85,7 +85,7 @@ dropouts! {
     /// Like [`Dropout`], for whole channels of `[n, c, d, h, w]` or `[c, d, h, w]`.
     Dropout3d => |x, p, training| drop_channels(x, p, training, x.dims().len() != 4);
     /// Dropout that keeps the mean and variance of the outputs of [`SELU`](crate::SELU).
-    AlphaDropout => |x, p, training| drop("alpha_dropout", x, p, training);
+    AlphaDropout => |x, p, training| apply_dropout("alpha_dropout", x, p, training);
     /// Like [`AlphaDropout`], for whole channels of `[n, c, *]`.
-    FeatureAlphaDropout => |x, p, training| drop("feature_alpha_dropout", x, p, training);
+    FeatureAlphaDropout => |x, p, training| apply_dropout("feature_alpha_dropout", x, p, training);
 }

@@ -45,7 +45,7 @@ fn table(rows: usize, dim: usize, padding: Option<i64>) -> Result<Parameter> {
 }
 
 /// Return a copy of the given table.
-fn given(weight: &Tensor, freeze: bool) -> Result<Parameter> {
+fn copied_table(weight: &Tensor, freeze: bool) -> Result<Parameter> {
     if weight.dims().len() != 2 {
         return Err(Error::value("Embeddings parameter is expected to be 2-dimensional"));
     }
@@ -108,7 +108,7 @@ impl Embedding {
     /// # Errors
     /// Fails with `Value` if `weight` does not have two dimensions, or there is no row `padding_idx`.
     pub fn from_pretrained(weight: &Tensor, freeze: bool, mut options: EmbeddingOptions) -> Result<Embedding> {
-        let weight = given(weight, freeze)?;
+        let weight = copied_table(weight, freeze)?;
         options.padding_idx = row(options.padding_idx, weight.tensor().dims()[0], "Padding_idx")?;
         Ok(Embedding { weight, options })
     }
@@ -190,7 +190,7 @@ impl EmbeddingBag {
     /// # Errors
     /// Fails with `Value` if `weight` does not have two dimensions, or there is no row `padding_idx`.
     pub fn from_pretrained(weight: &Tensor, freeze: bool, mut options: EmbeddingBagOptions) -> Result<EmbeddingBag> {
-        let weight = given(weight, freeze)?;
+        let weight = copied_table(weight, freeze)?;
         options.padding_idx = row(options.padding_idx, weight.tensor().dims()[0], "padding_idx")?;
         Ok(EmbeddingBag { weight, options })
     }

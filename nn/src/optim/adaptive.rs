@@ -158,7 +158,7 @@ impl Settings for AdagradOptions {
             ("maximize", Slot::Flag(&mut self.maximize)),
         ]
     }
-    fn at_first(&self, p: &Tensor) -> Result<Option<ParameterState>> {
+    fn initial_state(&self, p: &Tensor) -> Result<Option<ParameterState>> {
         let sum = Tensor::full_meta(p.meta(), self.initial_accumulator_value.into())?;
         Ok(Some(ParameterState::new(vec![Some(sum)])))
     }
@@ -168,7 +168,7 @@ impl AdagradOptions {
     fn update(&self, p: &Tensor, g: Tensor, state: &mut Option<ParameterState>) -> Result<()> {
         // A state dictionary may lack the sum.
         if state.as_ref().is_none_or(|s| s.tensors[0].is_none()) {
-            *state = self.at_first(p)?;
+            *state = self.initial_state(p)?;
         }
         let s = state.as_mut().expect("made above");
         s.steps += 1;

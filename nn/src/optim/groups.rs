@@ -1,6 +1,6 @@
 //! The data of all optimisers: groups of parameters, settings of each group, and state of each parameter.
 
-use super::{Optimizer, check_parameters, follow};
+use super::{Optimizer, check_parameters, follow_parameter};
 use crate::{Parameter, StateDict};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -35,7 +35,7 @@ pub(super) trait Settings: Copy {
     /// Return all settings.
     fn slots(&mut self) -> Vec<(&'static str, Slot<'_>)>;
     /// Return the state before the first step.
-    fn at_first(&self, _p: &Tensor) -> Result<Option<ParameterState>> {
+    fn initial_state(&self, _p: &Tensor) -> Result<Option<ParameterState>> {
         Ok(None)
     }
 }
@@ -52,8 +52,8 @@ impl ParameterState {
         ParameterState { steps: 0, tensors }
     }
     /// Move state to the device of its parameter, in case the module was moved.
-    pub fn follow(&mut self, p: &Tensor) -> Result<()> {
-        self.tensors.iter_mut().flatten().try_for_each(|t| follow(t, p))
+    pub fn follow_parameter(&mut self, p: &Tensor) -> Result<()> {
+        self.tensors.iter_mut().flatten().try_for_each(|t| follow_parameter(t, p))
     }
 }
 
@@ -94,7 +94,7 @@ impl<O: Settings> Groups<O> {
         all.extend(parameters);
         check_parameters(&all)?;
         for p in &all[self.parameters.len()..] {
-            self.states.push(options.at_first(&p.tensor())?);
+            self.states.push(options.initial_state(&p.tensor())?);
         }
         self.groups.push(Group { end: all.len(), options, initial_lr: None });
         self.parameters = all;
@@ -121,7 +121,7 @@ impl<O: Settings> Groups<O> {
                     let p = p.tensor();
                     if let Some(g) = p.grad() {
                         if let Some(s) = state {
-                            s.follow(&p)?;
+                            s.follow_parameter(&p)?;
                         }
                         update(&group.options, &p, g, state)?;
                     }

@@ -250,13 +250,13 @@ pub(crate) fn tanh(z: c128) -> c128 {
 
 /// Return `-i f(i z)`, which turns a hyperbolic function into its circular one.
 #[inline(always)]
-fn turned(f: impl Fn(c128) -> c128, z: c128) -> c128 {
+fn rotate(f: impl Fn(c128) -> c128, z: c128) -> c128 {
     let w = f(c128::new(-z.im, z.re));
     c128::new(w.im, -w.re)
 }
 
 pub(crate) fn sin(z: c128) -> c128 {
-    turned(sinh, z)
+    rotate(sinh, z)
 }
 
 pub(crate) fn cos(z: c128) -> c128 {
@@ -264,7 +264,7 @@ pub(crate) fn cos(z: c128) -> c128 {
 }
 
 pub(crate) fn tan(z: c128) -> c128 {
-    turned(tanh, z)
+    rotate(tanh, z)
 }
 
 /// Return `(sqrt(1 - z), sqrt(1 + z))`, from which Kahan's inverse functions are made.
@@ -274,16 +274,16 @@ fn roots(z: c128) -> (c128, c128) {
 
 /// Return `ln(2 |z|)` if `z` is so large, or infinite, that the inverse functions consist of this value and an angle.
 #[inline(always)]
-fn far(z: c128) -> Option<f64> {
+fn ln_of_large(z: c128) -> Option<f64> {
     (z.re.abs() > 1e150 || z.im.abs() > 1e150)
         .then(|| 2.0 * std::f64::consts::LN_2 + (0.5 * z.re).hypot(0.5 * z.im).ln())
 }
 
 pub(crate) fn asin(z: c128) -> c128 {
     if has_nan(z) {
-        return turned(asinh, z);
+        return rotate(asinh, z);
     }
-    if let Some(size) = far(z) {
+    if let Some(size) = ln_of_large(z) {
         return c128::new(z.re.atan2(z.im.abs()), size.copysign(z.im));
     }
     let (a, b) = roots(z);
@@ -300,7 +300,7 @@ pub(crate) fn acos(z: c128) -> c128 {
             () => NAN,
         };
     }
-    if let Some(size) = far(z) {
+    if let Some(size) = ln_of_large(z) {
         return c128::new(z.im.abs().atan2(z.re), -size.copysign(z.im));
     }
     let (a, b) = roots(z);
@@ -315,7 +315,7 @@ pub(crate) fn acosh(z: c128) -> c128 {
             () => NAN,
         };
     }
-    if let Some(size) = far(z) {
+    if let Some(size) = ln_of_large(z) {
         return c128::new(size, z.im.atan2(z.re));
     }
     let (a, b) = (sqrt(c128::new(z.re - 1.0, z.im)), sqrt(c128::new(z.re + 1.0, z.im)));
@@ -331,7 +331,7 @@ pub(crate) fn asinh(z: c128) -> c128 {
             () => NAN,
         };
     }
-    turned(asin, z)
+    rotate(asin, z)
 }
 
 pub(crate) fn atanh(z: c128) -> c128 {
@@ -357,7 +357,7 @@ pub(crate) fn atanh(z: c128) -> c128 {
 }
 
 pub(crate) fn atan(z: c128) -> c128 {
-    turned(atanh, z)
+    rotate(atanh, z)
 }
 
 pub(crate) fn sigmoid(z: c128) -> c128 {

@@ -77,7 +77,7 @@ macro_rules! bit_copies {
 bit_copies! { copy_1 u8; copy_2 u16; copy_4 u32; copy_8 u64; copy_16 [u64; 2]; }
 
 fn copy_same(x: &View, out: &mut ViewMut) {
-    if transposed(x, out) {
+    if copy_transposed(x, out) {
         return;
     }
     let f: Loop<1> = match out.dtype().size_bytes() {
@@ -117,7 +117,7 @@ const BLOCK: usize = 32;
 
 /// Copy square by square if the innermost dimensions of `x` and `out` differ, so that both are accessed along cache
 /// lines. Return whether it copied.
-fn transposed(x: &View, out: &mut ViewMut) -> bool {
+fn copy_transposed(x: &View, out: &mut ViewMut) -> bool {
     let n = out.numel();
     if n < 4 * BLOCK * BLOCK || x.ptr() == out.ptr().cast_const() {
         return false;

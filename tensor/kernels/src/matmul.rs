@@ -118,11 +118,11 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
         } else if n == 1 {
             vector_matrix(m, k, alpha, b.t(), a.t(), beta, c.t(), parallel);
         } else if m * n * k <= 32 * 32 * 32 && n <= 64 && k <= 64 {
-            tiny(m, n, k, alpha, a, b, beta, c);
+            tiny_product(m, n, k, alpha, a, b, beta, c);
         } else if c.col != 1 && c.row == 1 {
-            packed(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel, None);
+            packed_product(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel, None);
         } else {
-            return packed(m, n, k, alpha, a, b, beta, c, parallel, bias);
+            return packed_product(m, n, k, alpha, a, b, beta, c, parallel, bias);
         }
     }
     for (j, &v) in bias.unwrap_or_default().iter().enumerate() {
@@ -133,7 +133,7 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
     }
 }
 
-unsafe fn packed<T: Float<Acc: Multiply>>(
+unsafe fn packed_product<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,
     k: usize,
@@ -277,7 +277,7 @@ simd! {
 
 simd! {
     /// Compute a product so small that packing would cost more than the product itself.
-    fn tiny<T: Float>(
+    fn tiny_product<T: Float>(
         m: usize, n: usize, k: usize, alpha: T::Acc, a: Mat<T>, b: Mat<T>, beta: T::Acc, c: MatMut<T::Acc>
     ) {
         let mut widened = [T::Acc::ZERO; 64 * 64];

@@ -150,7 +150,7 @@ fn cache_limit() -> usize {
 
 /// Return the bytes of all memory, swap space included. A larger block is refused. An allocator that reserves addresses
 /// first and memory on the first write would grant it, and the process would then be killed.
-fn most() -> usize {
+fn max_block_bytes() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| {
         let swap = machine_memory("SwapTotal:").unwrap_or(0);
@@ -285,8 +285,8 @@ pub fn wanted(payload: &(dyn std::any::Any + Send)) -> Option<usize> {
 /// Reserve room for `more` elements, or unwind by [`give_up`].
 pub fn reserve<T>(v: &mut Vec<T>, more: usize) {
     let bytes = v.len().saturating_add(more).saturating_mul(size_of::<T>());
-    // A system may grant addresses without memory; see `most`.
-    if bytes > most() || v.try_reserve(more).is_err() {
+    // A system may grant addresses without memory; see `max_block_bytes`.
+    if bytes > max_block_bytes() || v.try_reserve(more).is_err() {
         give_up(bytes);
     }
 }
@@ -300,7 +300,7 @@ pub fn expect_room(bytes: usize) {
 /// Like [`Vec::with_capacity`], but unwind by [`give_up`].
 pub fn with_capacity<T>(n: usize) -> Vec<T> {
     let mut v = Vec::new();
-    if n.saturating_mul(size_of::<T>()) > most() || v.try_reserve_exact(n).is_err() {
+    if n.saturating_mul(size_of::<T>()) > max_block_bytes() || v.try_reserve_exact(n).is_err() {
         give_up(n.saturating_mul(size_of::<T>()));
     }
     v
@@ -375,7 +375,7 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>, KernelError> {
 #[cold]
 #[inline(never)]
 fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
-    if bytes > most() {
+    if bytes > max_block_bytes() {
         return Err(KernelError::OutOfMemory { bytes });
     }
     let (rounded, class) = class_of(bytes);

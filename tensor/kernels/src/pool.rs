@@ -104,7 +104,7 @@ fn maxima(
     if out_plane == 0 || out.numel() == 0 {
         return;
     }
-    let (same, distance) = alike(&windows[2]);
+    let (same, distance) = equal_windows(&windows[2]);
     let mut flat = memory::filled(0i64, if positions.is_contiguous() { 0 } else { positions.numel() });
     for_acc!(x.dtype(), A => {
         let x = input::<A>(x);
@@ -133,7 +133,7 @@ fn maxima(
 }
 
 /// Return a range of windows that have the largest size and lie at equal distances, and that distance.
-fn alike(windows: &[Window]) -> (Range<usize>, usize) {
+fn equal_windows(windows: &[Window]) -> (Range<usize>, usize) {
     let size = |w: &Window| (w.end - w.start).div_ceil(w.step);
     let most = windows.iter().map(size).max().unwrap_or(0);
     let first = windows.iter().position(|w| size(w) == most).unwrap_or(0);

@@ -224,7 +224,7 @@ impl Drop for Reset {
 /// Start one more worker. Return whether the system allowed it.
 fn start_worker() -> bool {
     let index = POOL.started.load(Ordering::Relaxed);
-    let made = std::thread::Builder::new().name(format!("torchtpu-cpu-{index}")).spawn(move || serve(index));
+    let made = std::thread::Builder::new().name(format!("torchtpu-cpu-{index}")).spawn(move || run_worker(index));
     let Ok(handle) = made else { return false };
     let _ = POOL.workers[index].thread.set(handle.thread().clone());
     POOL.started.store(index + 1, Ordering::Relaxed);
@@ -232,7 +232,7 @@ fn start_worker() -> bool {
 }
 
 /// Run a worker: join one job after the other.
-fn serve(index: usize) {
+fn run_worker(index: usize) {
     BUSY.set(true);
     let mut last = 0;
     loop {

@@ -5,7 +5,7 @@ use crate::number::Number;
 use num_traits::{Float, NumCast};
 
 /// Return the conjugate of `v` if the matrix is Hermitian, else `v`.
-fn turned<T: Number>(v: T, hermitian: bool) -> T {
+fn conjugate_if<T: Number>(v: T, hermitian: bool) -> T {
     if hermitian { v.conjugated() } else { v }
 }
 
@@ -52,10 +52,10 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
             }
             for j in last + 1..with {
                 let (x, y) = (a[at(j, last)], a[at(with, j)]);
-                a[at(j, last)] = turned(y, hermitian);
-                a[at(with, j)] = turned(x, hermitian);
+                a[at(j, last)] = conjugate_if(y, hermitian);
+                a[at(with, j)] = conjugate_if(x, hermitian);
             }
-            a[at(with, last)] = turned(a[at(with, last)], hermitian);
+            a[at(with, last)] = conjugate_if(a[at(with, last)], hermitian);
             a.swap(at(last, last), at(with, with));
             if step == 2 {
                 a.swap(at(k + 1, k), at(with, k));
@@ -69,7 +69,7 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
         if step == 1 {
             let by = T::ONE / a[at(k, k)];
             for j in k + 1..n {
-                let x = by * turned(a[at(j, k)], hermitian);
+                let x = by * conjugate_if(a[at(j, k)], hermitian);
                 for i in j..n {
                     let v = a[at(i, k)];
                     a[at(i, j)] -= v * x;
@@ -92,10 +92,10 @@ pub fn ldl<T: Number>(a: &mut [T], n: usize, hermitian: bool, pivots: &mut [i32]
             for j in k + 2..n {
                 let (x, y) = (a[at(j, k)], a[at(j, k + 1)]);
                 let first = by * (low * x - turn * y);
-                let second = by * (high * y - turned(turn, hermitian) * x);
+                let second = by * (high * y - conjugate_if(turn, hermitian) * x);
                 for i in j..n {
                     let (p, q) = (a[at(i, k)], a[at(i, k + 1)]);
-                    a[at(i, j)] -= p * turned(first, hermitian) + q * turned(second, hermitian);
+                    a[at(i, j)] -= p * conjugate_if(first, hermitian) + q * conjugate_if(second, hermitian);
                 }
                 a[at(j, k)] = first;
                 a[at(j, k + 1)] = second;
@@ -146,7 +146,7 @@ pub fn ldl_solve<T: Number>(ld: &[T], pivots: &[i32], b: &mut [T], n: usize, k: 
                 subtract(b, k, i, at(i, r + 1), r + 1);
             }
             let off = at(r + 1, r);
-            let turn = turned(off, hermitian);
+            let turn = conjugate_if(off, hermitian);
             let (high, low) = (at(r, r) / turn, at(r + 1, r + 1) / off);
             let by = T::ONE / (high * low - T::ONE);
             for j in 0..k {
@@ -164,7 +164,7 @@ pub fn ldl_solve<T: Number>(ld: &[T], pivots: &[i32], b: &mut [T], n: usize, k: 
         let rows = if pivots[r] > 0 || r == 0 { 1 } else { 2 };
         for to in (end - rows..end).rev() {
             for i in end..n {
-                subtract(b, k, to, turned(at(i, to), hermitian), i);
+                subtract(b, k, to, conjugate_if(at(i, to), hermitian), i);
             }
         }
         swap_rows(b, k, r, other);

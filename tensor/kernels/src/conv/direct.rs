@@ -88,7 +88,7 @@ impl Layer {
     }
 
     /// Return the convolution that computes this one's gradient for the input.
-    pub(super) fn turned(&self) -> Layer {
+    pub(super) fn input_gradient(&self) -> Layer {
         let low = std::array::from_fn(|d| self.k[d] as isize - 1 - self.low[d]);
         let (c, o, source, result) = (self.o, self.c, self.result, self.source);
         Layer { c, o, source, result, low, reverse: !self.reverse, ..*self }
@@ -239,7 +239,7 @@ leveled! {
     ///
     /// # Safety
     /// `to` has room for [`Layer::elements`].
-    fn lay<V>(l: &Layer, form: &Form, x: &[A], part: Part, zeroed: bool, to: *mut A) {
+    fn copy_part<V>(l: &Layer, form: &Form, x: &[A], part: Part, zeroed: bool, to: *mut A) {
         let ([depth, high, wide], pitch, rows) = (l.source, form.pitch, form.rows + l.k[1] - 1);
         let y = part.first as isize - l.low[1];
         // The rows that lie within the source.
@@ -326,7 +326,7 @@ pub(super) fn forward<A: Transform>(l: &Layer, x: &[A], w: &[A], bias: Option<&[
 }
 
 pub(super) fn input_grad<A: Transform>(l: &Layer, g: &[A], w: &[A], gx: &mut [A]) {
-    convolve(&l.turned(), g, w, Kernels { line: l.taps(), step: l.c * l.taps() }, None, gx);
+    convolve(&l.input_gradient(), g, w, Kernels { line: l.taps(), step: l.c * l.taps() }, None, gx);
 }
 
 fn convolve<A: Transform>(l: &Layer, x: &[A], w: &[A], at: Kernels, bias: Option<&[A]>, y: &mut [A]) {
@@ -348,16 +348,16 @@ fn convolve<A: Transform>(l: &Layer, x: &[A], w: &[A], at: Kernels, bias: Option
     }
     let y = Shared::new(y);
     parallel_for(l.count(&form), GRAIN.div_ceil(form.rows * l.row_work().max(1)), |range| {
-        let mut laid = Scratch::<A>::any(l.elements(&form));
+        let mut copied = Scratch::<A>::any(l.elements(&form));
         let mut before = None;
         for i in range {
             let part = l.part(&form, i);
             let to = (part.n * l.o * l.result[0] + part.z) * l.result[1] + part.first;
             // SAFETY: the buffers were made for this form, and one thread writes the part of the result.
             unsafe {
-                lay(l, &form, x, part, before.replace(part.place()) == Some(part.place()), laid.as_mut_ptr());
+                copy_part(l, &form, x, part, before.replace(part.place()) == Some(part.place()), copied.as_mut_ptr());
                 let y = y.ptr().add(to * l.result[2]);
-                results(&laid, &offsets, &packed, height, l.o, bias, part.rows * l.result[2], y, l.result_plane());
+                results(&copied, &offsets, &packed, height, l.o, bias, part.rows * l.result[2], y, l.result_plane());
             }
         }
     });
@@ -367,10 +367,10 @@ leveled! {
     /// Write `count` results of each channel. Channels are `plane` elements apart.
     ///
     /// # Safety
-    /// `laid`, `offsets` and `packed` were made for the same form, and the results may be written.
+    /// `copied`, `offsets` and `packed` were made for the same form, and the results may be written.
     fn results<V>(
-        laid: &[A], offsets: &[usize], packed: &[A], height: usize, channels: usize, bias: Option<&[A]>, count: usize, y: *mut A,
-        plane: usize,
+        copied: &[A], offsets: &[usize], packed: &[A], height: usize, channels: usize, bias: Option<&[A]>, count: usize,
+        y: *mut A, plane: usize,
     ) {
         let mut at = 0;
         while at < count {
@@ -383,7 +383,9 @@ leveled! {
                 let a = packed.as_ptr().add(first * offsets.len());
                 let bias = bias.map(|bias| &bias[first..]);
                 let (y, rows) = (y.add(first * plane + at), height.min(channels - first));
-                sized!(result::<V>, height, vectors, (laid.as_ptr().add(at), offsets, a, bias, rows, count - at, y, plane));
+                sized!(
+                    result::<V>, height, vectors, (copied.as_ptr().add(at), offsets, a, bias, rows, count - at, y, plane)
+                );
             }
             at += vectors * V::LANES;
         }
@@ -464,7 +466,7 @@ pub(super) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A
     let mut sums = Scratch::<A>::filled(parts * part_sums, A::ZERO);
     let to = Shared::new(&mut sums);
     parallel_for(parts, 1, |range| {
-        let mut laid = Scratch::<A>::any(l.elements(&form));
+        let mut copied = Scratch::<A>::any(l.elements(&form));
         let mut before = None;
         let mut packed = Scratch::<A>::any(form.rows * l.result[2] * wide);
         for p in range {
@@ -474,13 +476,20 @@ pub(super) fn weight_grad<A: Transform>(l: &Layer, x: &[A], g: &[A], gw: &mut [A
                 let from = (part.n * l.o * l.result[0] + part.z) * l.result[1] + part.first;
                 // SAFETY: the buffers were made for this form, and each part has its own sums.
                 unsafe {
-                    lay(l, &form, x, part, before.replace(part.place()) == Some(part.place()), laid.as_mut_ptr());
+                    copy_part(
+                        l,
+                        &form,
+                        x,
+                        part,
+                        before.replace(part.place()) == Some(part.place()),
+                        copied.as_mut_ptr(),
+                    );
                     for block in 0..blocks {
                         let g = g.as_ptr().add(from * columns + block * wide * l.result_plane());
                         let valid = wide.min(l.o - block * wide);
                         pack::<A>(g, l.result_plane(), 1, valid, rows * columns, wide, packed.as_mut_ptr());
                         let to = to.ptr().add(p * part_sums + block * offsets.len() * wide);
-                        taps(&laid, &offsets, height, &packed, wide / lanes, rows, columns, form.pitch, to);
+                        taps(&copied, &offsets, height, &packed, wide / lanes, rows, columns, form.pitch, to);
                     }
                 }
             }
@@ -510,13 +519,14 @@ leveled! {
     /// vectors of channels.
     ///
     /// # Safety
-    /// `laid`, `offsets` and `g` were made for the same form, and `sums` has room for all taps.
+    /// `copied`, `offsets` and `g` were made for the same form, and `sums` has room for all taps.
     fn taps<V>(
-        laid: &[A], offsets: &[usize], height: usize, g: &[A], vectors: usize, rows: usize, columns: usize, pitch: usize, sums: *mut A,
+        copied: &[A], offsets: &[usize], height: usize, g: &[A], vectors: usize, rows: usize, columns: usize,
+        pitch: usize, sums: *mut A,
     ) {
         for (i, offsets) in offsets.chunks_exact(height).enumerate() {
             let sums = sums.add(i * height * vectors * V::LANES);
-            sized!(tap::<V>, height, vectors, (laid.as_ptr(), offsets, g.as_ptr(), rows, columns, pitch, sums));
+            sized!(tap::<V>, height, vectors, (copied.as_ptr(), offsets, g.as_ptr(), rows, columns, pitch, sums));
         }
     }
 }

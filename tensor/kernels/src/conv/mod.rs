@@ -443,8 +443,8 @@ fn input_grad<A: Transform>(s: &Shape, g: &[A], w: &[A], gx: &mut [A]) {
     if gx.is_empty() {
         return;
     }
-    let transforms = Layer::new(s).filter(|l| l.turned().is_profitable_along_tiles());
-    if let Some(layer) = direct::Layer::new(s).filter(|l| l.turned().is_profitable::<A>(transforms.is_some())) {
+    let transforms = Layer::new(s).filter(|l| l.input_gradient().is_profitable_along_tiles());
+    if let Some(layer) = direct::Layer::new(s).filter(|l| l.input_gradient().is_profitable::<A>(transforms.is_some())) {
         return direct::input_grad(&layer, g, w, gx);
     }
     if let Some(layer) = transforms {

@@ -296,7 +296,7 @@ impl<A: Real + Float<Acc = A>> Lines<A> for Segments<'_, A> {
                 for (k, out) in part.k.clone().zip(out.chunks_exact_mut(part.lanes)) {
                     let x = x.wrapping_add(k / offsets.len() * self.step + offsets[k % offsets.len()]);
                     // SAFETY: the caller passes a part within the operand.
-                    unsafe { apart(x, self.line, part.valid, out) };
+                    unsafe { copy_strided(x, self.line, part.valid, out) };
                 }
                 return;
             }
@@ -321,7 +321,7 @@ impl<A: Real + Float<Acc = A>> Lines<A> for Segments<'_, A> {
 /// # Safety
 /// The elements exist.
 #[inline(always)]
-unsafe fn apart<A: Real>(x: *const A, line: usize, valid: usize, out: &mut [A]) {
+unsafe fn copy_strided<A: Real>(x: *const A, line: usize, valid: usize, out: &mut [A]) {
     let (some, rest) = out.split_at_mut(valid);
     for (i, out) in some.iter_mut().enumerate() {
         // SAFETY: the caller passes elements that exist.

@@ -106,7 +106,7 @@ pub(crate) unsafe fn fastest_product<S: Multiply>(a: &dyn Lines<S>, b: &dyn Line
     unsafe { product(S::product_kernel(level(), p.m, p.n, p.k), a, b, p) }
 }
 
-fn each(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
+fn for_each_range(parallel: bool, count: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     if parallel { parallel_tasks(count, f) } else { f(0..count) }
 }
 
@@ -139,7 +139,7 @@ unsafe fn pack_all<S: Real>(
     let size = kernel.steps(k.len()) * lanes;
     let out = Shared::new(out);
     let extent = SharedExtent::new();
-    each(parallel, lines.len().div_ceil(lanes), &|range| {
+    for_each_range(parallel, lines.len().div_ceil(lanes), &|range| {
         let here = lines.start + range.start * lanes..(lines.start + range.end * lanes).min(lines.end);
         // SAFETY: the caller passes an operand with these lines, and one thread writes the strip.
         extent.add(unsafe {
@@ -203,7 +203,7 @@ impl<S: Real> Block<'_, S> {
         let group = panels.div_ceil(groups);
         let groups = panels.div_ceil(group);
         let strips = rows.len().div_ceil(height);
-        each(p.parallel, groups * splits, &|range| {
+        for_each_range(p.parallel, groups * splits, &|range| {
             let mut right = Scratch::<S>::any(group * steps * width);
             // SAFETY: the caller passes operands and a result of these sizes, and tasks write disjoint tiles.
             unsafe {
@@ -223,7 +223,7 @@ impl<S: Real> Block<'_, S> {
                         let a = &left[s * steps * height..][..steps * height];
                         for i in 0..here {
                             let b = &right[i * steps * width..][..steps * width];
-                            place(
+                            compute_tile(
                                 kernel,
                                 height,
                                 steps,
@@ -256,7 +256,7 @@ impl<S: Real> Block<'_, S> {
         let most = (GROUP_BYTES / (steps * height * size_of::<S>())).max(1);
         let blocks = shares(strips, threads, most);
         let block = blocks[0].len();
-        each(p.parallel, blocks.len(), &|range| {
+        for_each_range(p.parallel, blocks.len(), &|range| {
             let mut left = Scratch::<S>::any(block * steps * height);
             // SAFETY: the caller passes operands and a result of these sizes, and tasks write disjoint tiles.
             unsafe {
@@ -275,7 +275,7 @@ impl<S: Real> Block<'_, S> {
                         for s in 0..here {
                             let a = &left[s * steps * height..][..steps * height];
                             let ahead = portion(b, s, j + width < columns.end);
-                            place(kernel, height, steps, a, b, (first + s) * height, p.m, j, ahead, p);
+                            compute_tile(kernel, height, steps, a, b, (first + s) * height, p.m, j, ahead, p);
                         }
                     }
                 }
@@ -291,7 +291,7 @@ struct Buffer<S>([S; 32 * 32]);
 
 /// Compute the tile at `(i, j)` and store it.
 #[inline(always)]
-unsafe fn place<S: Real>(
+unsafe fn compute_tile<S: Real>(
     kernel: &Kernel<S>,
     height: usize,
     steps: usize,

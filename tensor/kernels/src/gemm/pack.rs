@@ -262,7 +262,6 @@ pub(crate) mod x86 {
     ///
     /// # Safety
     /// The elements exist, and `out` has room for all steps.
-    /// The elements exist, and `out` has room for all steps.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) unsafe fn pairs(
         x: *const u16,

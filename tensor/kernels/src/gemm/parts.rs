@@ -203,7 +203,7 @@ mod x86 {
                 if ALONG != LEFT {
                     for part in 0..3 {
                         // SAFETY: the square was written above.
-                        unsafe { turn(out.add(2 * part * SQUARE)) };
+                        unsafe { transpose_square(out.add(2 * part * SQUARE)) };
                     }
                 }
             }
@@ -233,7 +233,7 @@ mod x86 {
     /// `square` points to 16 x 16 words.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn turn(square: *mut f32) {
+    unsafe fn transpose_square(square: *mut f32) {
         // SAFETY: the caller passes 16 x 16 words.
         unsafe {
             let rows = std::array::from_fn(|i| _mm512_loadu_ps(square.add(16 * i)));

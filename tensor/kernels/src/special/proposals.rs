@@ -50,7 +50,7 @@ const MANY: f64 = 10.0;
 
 /// Count up from zero until the summed probabilities of the counts reach `u`. `none` is the probability of zero. `next`
 /// returns the quotient of a probability and the one before.
-fn counted<T: Analytic>(none: &T, u: &T, next: impl Fn(&T) -> T) -> T {
+fn count_up<T: Analytic>(none: &T, u: &T, next: impl Fn(&T) -> T) -> T {
     let [count, ..] = T::repeat(
         [u.of(0.0), none.clone(), none.clone()],
         |[count, p, sum]| {
@@ -82,7 +82,7 @@ pub fn poisson_proposal<T: Analytic>(rate: &T, u: &T, v: &T) -> T {
     let many = T::not(&rate.below(MANY));
     let few = || {
         let rate = T::choose(&many, || rate.of(1.0), || rate.clone());
-        counted(&(-rate.clone()).exp(), u, |k| rate.clone() / k.clone())
+        count_up(&(-rate.clone()).exp(), u, |k| rate.clone() / k.clone())
     };
     let large = || {
         let rate = T::choose(&many, || rate.clone(), || rate.of(MANY));
@@ -124,7 +124,7 @@ pub fn binomial_proposal<T: Analytic>(n: &T, p: &T, u: &T, v: &T) -> T {
     let few = || {
         let (n, p) = (T::choose(&many, || n.of(1.0), || n.clone()), T::choose(&many, || n.of(0.25), || p.clone()));
         let odds = p.clone() / (-p.clone() + 1.0);
-        counted(&(n.clone() * (-p).ln_1p()).exp(), u, |k| (n.clone() + 1.0 - k.clone()) / k.clone() * odds.clone())
+        count_up(&(n.clone() * (-p).ln_1p()).exp(), u, |k| (n.clone() + 1.0 - k.clone()) / k.clone() * odds.clone())
     };
     let large = || {
         let (n, p) = (T::choose(&many, || n.clone(), || n.of(40.0)), T::choose(&many, || p.clone(), || n.of(0.5)));

@@ -77,7 +77,7 @@ impl Layer {
     }
 
     /// Return the convolution that computes this one's gradient for the input.
-    pub(super) fn turned(&self) -> Layer {
+    pub(super) fn input_gradient(&self) -> Layer {
         let low = self.low.map(|low| 2 - low);
         let (c, o, source, result) = (self.o, self.c, self.result, self.source);
         Layer { c, o, source, result, low, reverse: !self.reverse, ..*self }
@@ -558,7 +558,7 @@ pub(super) fn input_grad<A: Transform>(l: &Layer, g: &[A], w: &[A], gx: &mut [A]
     let gx = Shared::new(gx);
     let kernels = l.c * l.o * TAPS;
     let at = Kernels { line: TAPS, step: l.c * TAPS };
-    let l = &l.turned();
+    let l = &l.input_gradient();
     each_group(l.groups, l.tiles() * POINTS * l.c * l.o, |group, _| {
         // SAFETY: the offset is that of the group's first element.
         let gx = Shared::at(unsafe { gx.ptr().add(group * l.o * l.result_plane()) });

@@ -111,7 +111,7 @@ fn errors_are_at_most_four_times_those_of_direct_sums() {
     let mut errors = [[0.0; 2]; 3];
     for _ in 0..40 {
         let c = case(&mut random, 64);
-        assert!(!c.layer.is_profitable() && !c.layer.turned().is_profitable(), "too large: {:?}", c.layer);
+        assert!(!c.layer.is_profitable() && !c.layer.input_gradient().is_profitable(), "too large: {:?}", c.layer);
         let (x, w, g) = (to::<f32>(&c.x), to::<f32>(&c.w), to::<f32>(&c.g));
         let mut direct = [c.y.len(), c.x.len(), c.w.len()].map(|n| vec![0.0f32; n]);
         chosen_forward(&c.shape, &x, &w, None, &mut direct[0]);
