@@ -235,7 +235,7 @@ impl Compiled {
         }
     }
 
-    /// Return the estimates that the compiler wrote to the optimised program. libtpu writes them.
+    /// Return the estimates in the optimised program. The compiler of libtpu writes them.
     ///
     /// # Errors
     ///

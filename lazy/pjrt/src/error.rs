@@ -21,7 +21,7 @@ pub enum Code {
     NotFound,
     /// The object already exists.
     AlreadyExists,
-    /// The caller may not do this.
+    /// The caller lacks the permission.
     PermissionDenied,
     /// A resource is exhausted, most often memory.
     ResourceExhausted,

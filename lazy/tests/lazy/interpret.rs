@@ -94,7 +94,7 @@ fn a_loop_over_offsets_is_compiled() {
 #[test]
 fn values_pass_between_kernels_and_programs() {
     let _turn = turn();
-    // Large enough that memory is shared, and that a program may write over its argument.
+    // Values are large enough that kernels and programs share memory, and that programs may overwrite arguments.
     let run = |interpret| {
         on(EagerMode::Fused, interpret);
         let mut w = tpu(&vec![1.0; 1 << 18], &[512, 512]);

@@ -124,7 +124,7 @@ impl<const N: usize, const INSTANCE: bool> ChannelNorm<N, INSTANCE> {
         Err(Error::value(format!("expected {wanted} input (got {rank}D input)")))
     }
 
-    /// Count the batch, and return its share in the running statistics.
+    /// In training, add one to the count of batches. Return the weight of the batch in the running statistics.
     fn next_momentum(&self, training: bool) -> Result<f64> {
         if let Some(count) = self.num_batches_tracked.as_ref().filter(|_| training && !INSTANCE) {
             let count = count.tensor();

@@ -143,7 +143,9 @@ impl Stack {
 /// let lstm = LSTM::new(3, 5, RnnOptions { num_layers: 2, ..RnnOptions::default() })?;
 /// let x = Tensor::ones(&[7, 2, 3], DType::F32, Device::CPU)?;
 /// let (y, (h, c)) = lstm.run(&x, None)?;
-/// assert_eq!((y.dims()[..].to_vec(), h.dims()[..].to_vec(), c.dims()[..].to_vec()), (vec![7, 2, 5], vec![2, 2, 5], vec![2, 2, 5]));
+/// assert_eq!(y.dims()[..], [7, 2, 5]);
+/// assert_eq!(h.dims()[..], [2, 2, 5]);
+/// assert_eq!(c.dims()[..], [2, 2, 5]);
 /// # Ok::<(), torchtpu_tensor::Error>(())
 /// ```
 #[derive(Debug)]

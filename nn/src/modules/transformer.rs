@@ -403,7 +403,8 @@ impl Module for TransformerDecoder {
 ///
 /// let o = TransformerOptions { dim_feedforward: 16, batch_first: true, ..TransformerOptions::default() };
 /// let model = Transformer::new(8, 2, 1, 1, o)?;
-/// let (src, tgt) = (Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?, Tensor::ones(&[3, 4, 8], DType::F32, Device::CPU)?);
+/// let src = Tensor::ones(&[3, 5, 8], DType::F32, Device::CPU)?;
+/// let tgt = Tensor::ones(&[3, 4, 8], DType::F32, Device::CPU)?;
 /// let causal = AttentionMask { is_causal: true, ..AttentionMask::default() };
 /// let y = model.transform(&src, &tgt, AttentionMask::default(), causal, AttentionMask::default())?;
 /// assert_eq!(y.dims()[..], [3, 4, 8]);

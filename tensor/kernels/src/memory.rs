@@ -335,7 +335,7 @@ pub fn collect<T>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     v
 }
 
-/// Like [`Vec::push`], but unwind by [`give_up`].
+/// Append an element. Like [`Vec::push`], but unwind by [`give_up`] if the system has no memory.
 #[inline]
 pub fn push<T>(v: &mut Vec<T>, item: T) {
     if v.len() == v.capacity() {

@@ -130,7 +130,7 @@ const fn new_job() -> Job {
 /// Threads of the calling runtime, lent to kernels for a time. A second pool would compete with the runtime's
 /// own pool for processors.
 pub trait Lender {
-    /// Run `task` on one of the threads, now or later. The lender may also drop it.
+    /// Run `task` on one of the threads, now or later, or drop it.
     fn lend(&self, task: Box<dyn FnOnce() + Send>);
 }
 

@@ -384,7 +384,8 @@ leveled! {
                 let bias = bias.map(|bias| &bias[first..]);
                 let (y, rows) = (y.add(first * plane + at), height.min(channels - first));
                 sized!(
-                    result::<V>, height, vectors, (copied.as_ptr().add(at), offsets, a, bias, rows, count - at, y, plane)
+                    result::<V>, height, vectors,
+                    (copied.as_ptr().add(at), offsets, a, bias, rows, count - at, y, plane)
                 );
             }
             at += vectors * V::LANES;

@@ -26,7 +26,7 @@ fn at_most<T: Arithmetic>(x: &T, top: f64) -> T {
     pick(&x.above(top), &x.of(top), x)
 }
 
-// ------------------------------------------------------------------------------------------------ exponential and logarithm
+// ------------------------------------------------------------------------------------------------ exp and ln
 
 /// ln 2 without its last 20 bits, so that products with exponents are exact. `LN2_LOW` is the remainder.
 const LN2_HIGH: f64 = f64::from_bits(LN_2.to_bits() & !0xf_ffff);
@@ -77,7 +77,7 @@ pub fn ln<T: Arithmetic>(x: &T) -> T {
     pick(&T::either(&x.is(0.0), &x.above(0.0)), &y, &x.of(f64::NAN))
 }
 
-// ------------------------------------------------------------------------------------------------ inverse trigonometric
+// ------------------------------------------------------------------------------------------------ arc functions
 
 /// Return the inverse sine of `a` in `[0, 1/2]`. For larger `a`, return that of `sqrt((1 - a) / 2)`, which is half the
 /// inverse cosine of `a`.

@@ -239,7 +239,7 @@ unsafe fn store_all<V: Vector>(points: [[V; 4]; 4], to: *mut V::Element, distanc
     }
 }
 
-/// Transformed kernels, `[point][strip][input channel][height]`. Each strip has room behind it.
+/// Transformed kernels, `[point][strip][input channel][height]`. There is unused memory behind each strip.
 struct Left<A> {
     u: Scratch<A>,
     height: usize,
