@@ -1,11 +1,11 @@
-//! The direction of dependencies between the workspace's crates, as `docs/architecture.md` states it.
+//! Test of the direction of dependencies between the workspace's crates, as `docs/architecture.md` states it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// What each crate may import of ours. A crate that is missing here fails the test: a new one states its place.
+/// The crates of this workspace that each crate may import. A new crate must be added, else the test fails.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("torchtpu-kernels", &[]),
     ("torchtpu-linalg", &[]),
@@ -43,8 +43,8 @@ const LIBRARIES_AND_DISTRIBUTED: &[&str] = &[
     "torchtpu-distributed",
 ];
 
-/// The packages of the workspace, as `cargo metadata` prints them. The crate of that name would do it too, but it turns on
-/// features of `serde`, and the extension module could not share what the tests compiled.
+/// Return the packages of the workspace, as `cargo metadata` prints them. The crate of that name would turn on features
+/// of `serde`, so that the extension module could not share the compiled dependencies of the tests.
 fn packages() -> Vec<Value> {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let output = Command::new(env!("CARGO"))
@@ -60,8 +60,8 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("`{key}` is a text"))
 }
 
-/// The direct dependencies of each workspace crate on other workspace crates; those for tests and benches left out,
-/// because a test may look at its subject from above.
+/// Return the direct dependencies of each workspace crate on other workspace crates, without those for tests and
+/// benches. A test may import crates above its subject.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let packages = packages();
     let ours: BTreeSet<&str> = packages.iter().map(|package| text(package, "name")).collect();
@@ -76,7 +76,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn crates_import_only_what_their_place_allows() {
+fn crates_import_only_allowed_crates() {
     let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
     let mut wrong = Vec::new();
     for (name, direct) in dependencies() {
@@ -92,14 +92,14 @@ fn crates_import_only_what_their_place_allows() {
 }
 
 #[test]
-fn the_table_names_no_crate_that_is_gone() {
+fn the_table_names_only_existing_crates() {
     let present = dependencies();
     let gone: Vec<_> = ALLOWED.iter().map(|(name, _)| *name).filter(|name| !present.contains_key(*name)).collect();
     assert!(gone.is_empty(), "not in the workspace: {gone:?}");
 }
 
 #[test]
-fn versions_are_stated_in_the_workspace_alone() {
+fn versions_are_stated_only_in_the_workspace() {
     for package in packages() {
         let path = text(&package, "manifest_path");
         let manifest = std::fs::read_to_string(path).expect("a workspace manifest is readable");
