@@ -2,9 +2,9 @@
 
     python docs/charts.py
 
-The picture has one group of bars for each row: the time of a peer divided by the time of pytpu. Bars to the right of the line
-at 1 are rows in which pytpu is faster. The elapsed times come from the table after `<!-- chart: elapsed -->` in
-`docs/performance.md`, the estimated cycles from the first table of `docs/performance/tpu-programs.md`.
+The picture has one group of bars for each row: the time of a peer divided by the time of pytpu. A bar to the right of
+the line at 1 is a row in which pytpu is faster. The elapsed times come from the table after `<!-- chart: elapsed -->`
+in `docs/performance.md`, the estimated cycles from the first table of `docs/performance/tpu-programs.md`.
 """
 
 import math
