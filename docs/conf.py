@@ -1,0 +1,65 @@
+"""The site: `make docs` builds it into `target/site`."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+
+import api_pages  # noqa: E402
+
+project = "torchtpu"
+author = "the torchtpu authors"
+copyright = author  # the name that Sphinx asks for
+release = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+repository = "https://github.com/torchtpu/torchtpu"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"torchtpu {release}"
+html_show_sourcelink = False
+
+# Headings get the anchors that GitHub gives them, so that links work in both places.
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+
+# Docstrings write code in single backticks.
+default_role = "code"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+# Files of the repository that are no pages of the site.
+OUTSIDE = re.compile(r"\]\((?:\.\./)+([A-Za-z][^)#]*)(#[^)]*)?\)")
+
+
+def link_to_repository(app, name, source):
+    """Send links that leave `docs` to the repository."""
+    page = pathlib.PurePosixPath(name)
+
+    def target(match):
+        up = match[0].count("../")
+        if up <= len(page.parents) - 1:
+            return match[0]
+        return f"]({repository}/blob/main/{match[1]}{match[2] or ''})"
+
+    source[0] = OUTSIDE.sub(target, source[0])
+
+
+STARS = re.compile(r"(?<![\\*\w`])(\*{1,2})(?=[a-z_]+\b(?!\*))")
+
+
+def escape_stars(app, what, name, value, options, lines):
+    """Keep `*args` and `**kwargs` in docstrings from beginning emphasis."""
+    lines[:] = [STARS.sub(lambda m: "\\*" * len(m[1]), line) if ">>>" not in line else line for line in lines]
+
+
+def setup(app):
+    app.connect("builder-inited", lambda app: api_pages.write(pathlib.Path(app.srcdir) / "api"))
+    app.connect("source-read", link_to_repository)
+    # After napoleon, which escapes the names of parameters.
+    app.connect("autodoc-process-docstring", escape_stars, priority=600)
