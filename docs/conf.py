@@ -50,16 +50,24 @@ def link_to_repository(app, name, source):
     source[0] = OUTSIDE.sub(target, source[0])
 
 
-STARS = re.compile(r"(?<![\\*\w`])(\*{1,2})(?=[a-z_]+\b(?!\*))")
+# Docstrings are plain text with code in backticks. Outside of code, these characters have no other meaning:
+# `|x|`, `add_` and `**kwargs`.
+CODE = re.compile(r"(`+[^`]*`+)")
+MARKUP = re.compile(r"(?<!\\)(\|(?=\S)|(?<=\w)_(?!\w)|(?<![*\w])\*{1,2}(?=[a-z_]+\b(?!\*)))")
 
 
-def escape_stars(app, what, name, value, options, lines):
-    """Keep `*args` and `**kwargs` in docstrings from beginning emphasis."""
-    lines[:] = [STARS.sub(lambda m: "\\*" * len(m[1]), line) if ">>>" not in line else line for line in lines]
+def escape_markup(app, what, name, value, options, lines):
+    """Escape characters of a docstring that reStructuredText would take for markup."""
+    for i, line in enumerate(lines):
+        if line.lstrip().startswith((">>>", "...", "|", "+", "..")):
+            continue
+        parts = CODE.split(line)
+        parts[::2] = [MARKUP.sub(lambda m: "".join("\\" + c for c in m[1]), part) for part in parts[::2]]
+        lines[i] = "".join(parts)
 
 
 def setup(app):
     app.connect("builder-inited", lambda app: api_pages.write(pathlib.Path(app.srcdir) / "api"))
     app.connect("source-read", link_to_repository)
     # After napoleon, which escapes the names of parameters.
-    app.connect("autodoc-process-docstring", escape_stars, priority=600)
+    app.connect("autodoc-process-docstring", escape_markup, priority=600)
