@@ -66,8 +66,34 @@ def escape_markup(app, what, name, value, options, lines):
         lines[i] = "".join(parts)
 
 
+SECTION = re.compile(r"(Shape|Returns|Yields|Note|Source):$")
+
+
+def lay_out_sections(app, what, name, value, options, lines):
+    """Join the continuation lines of sections, and make `Shape` a list.
+
+    In these sections a line that is indented further continues the line above it.
+    """
+    found, section = [], None
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if line and not indent:
+            match = SECTION.match(line)
+            section = match and match[1]
+            found += ["**Shape**", ""] if section == "Shape" else [line]
+        elif section and indent > 4 and found[-1].strip():
+            found[-1] += " " + line.strip()
+        elif section == "Shape" and line:
+            found.append(f"* {line.strip()}")
+        else:
+            found.append(line)
+    lines[:] = found
+
+
 def setup(app):
     app.connect("builder-inited", lambda app: api_pages.write(pathlib.Path(app.srcdir) / "api"))
     app.connect("source-read", link_to_repository)
+    # Before napoleon, which takes a continuation line for a quotation.
+    app.connect("autodoc-process-docstring", lay_out_sections, priority=400)
     # After napoleon, which escapes the names of parameters.
     app.connect("autodoc-process-docstring", escape_markup, priority=600)
