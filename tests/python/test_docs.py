@@ -103,6 +103,8 @@ def test_the_chart_is_drawn_from_the_tables():
 
 def test_decisions_have_their_form_and_are_listed():
     index = (DOCS / "decisions" / "index.md").read_text()
+    unnumbered = sorted(p.name for p in (DOCS / "decisions").glob("*.md") if not p.name[:4].isdigit())
+    assert unnumbered == ["index.md"], "a decision takes the next number"
     numbers = set()
     for page in sorted((DOCS / "decisions").glob("[0-9]*.md")):
         number = page.name[:4]
