@@ -78,6 +78,17 @@ def test_paths_in_the_documents_exist():
     assert not wrong, "\n".join(sorted(wrong))
 
 
+def test_rust_names_in_the_documents_exist():
+    crates = ("src", "tensor", "autograd", "lazy", "nn", "pytpu")
+    sources = "\n".join(file.read_text() for crate in crates for file in (ROOT / crate).rglob("*.rs"))
+    words = set(re.findall(r"\w+", sources))
+    wrong = set()
+    for document in (DOCS / "architecture.md", DOCS / "glossary.md", *(DOCS / "decisions").glob("*.md")):
+        for name in re.findall(r"`((?:\w+::)+\w+)`", document.read_text()):
+            wrong |= {f"{document.relative_to(ROOT)}: {name}" for part in name.split("::") if part not in words}
+    assert not wrong, "\n".join(sorted(wrong))
+
+
 @pytest.mark.parametrize("picture", ["crates", "call"])
 def test_a_picture_shows_what_its_source_says(picture):
     source = (DOCS / "pictures" / f"{picture}.dot").read_text()
