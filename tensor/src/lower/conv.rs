@@ -9,7 +9,7 @@
 //! * outside of the fast path, and for large weights on few positions, the convolution is a product of matrices: windows
 //!   are unfolded beside one another, and the weight is read as it lies.
 //!
-//! `docs/architecture.md` has the measurements.
+//! `docs/performance/xla-cpu.md` has the measurements.
 
 use crate::lower::kernel_call::{self, KernelCall};
 use crate::op::{Func, Value};

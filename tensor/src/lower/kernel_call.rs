@@ -4,7 +4,7 @@
 //!
 //! The lowering writes a custom call with the kernel's name and the op's attributes as numbers. The engine, which makes
 //! [`TARGET`] known to the plugin, gets both back with the arrays at every execution and passes them to [`run`].
-//! `docs/architecture.md` has the measurements.
+//! `docs/performance/xla-cpu.md` has the measurements.
 
 use crate::op::{F64, Func, Value, Values};
 use crate::ops::activation::{Gelu, GeluBackward};
