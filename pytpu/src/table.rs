@@ -7,7 +7,7 @@
 use crate::arguments::{Call, Form, Interned, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
-use crate::{deprecated, methods, torch_function};
+use crate::{deprecated, help, methods, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -539,14 +539,18 @@ pub fn call_tensor_op(name: &str, overload: &str, args: &[Arg<'_>]) -> Outcome<T
     }
 }
 
-fn method_def(name: &str, entry: Entry) -> *mut PyMethodDef {
+/// Make the definition of a function or of a method.
+fn method_def(d: &Descriptor, entry: Entry, method: bool) -> *mut PyMethodDef {
+    let overloads: Vec<&Overload> = d.overloads.iter().filter(|o| o.method || !method).collect();
+    let doc = overloads.iter().map(|o| o.row.doc).find(|doc| !doc.is_empty()).unwrap_or_default();
     // They live as long as the process, like the callables that point at them.
-    let name = CString::new(name).expect("a name has no zero byte").into_raw();
+    let name = CString::new(d.name.as_str()).expect("a name has no zero byte").into_raw();
+    let help = help::text(&d.name, doc, &overloads, method).into_raw();
     Box::leak(Box::new(PyMethodDef {
         ml_name: name,
         ml_meth: PyMethodDefPointer { PyCFunctionFastWithKeywords: entry },
         ml_flags: METH_FASTCALL | METH_KEYWORDS,
-        ml_doc: null(),
+        ml_doc: help,
     }))
 }
 
@@ -617,7 +621,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         PyModule::new(py, "return_types")?,
     );
     for (i, d) in order.iter_mut().enumerate() {
-        let def = method_def(&d.name, TRAMPOLINES[i / 256][i / 16 % 16][i % 16]);
+        let entry = TRAMPOLINES[i / 256][i / 16 % 16][i % 16];
+        let def = method_def(d, entry, false);
         // SAFETY: the definition lives for ever; without a `self` it is the function form.
         let f = unsafe { Bound::from_owned_ptr_or_err(py, PyCFunction_NewEx(def, null_mut(), torch.as_ptr()))? };
         d.function = Interned(f.clone().into_ptr());
@@ -636,6 +641,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
             nn.add(&*d.name, &f)?;
         }
         if d.overloads.iter().any(|o| o.method) {
+            let def = method_def(d, entry, true);
             // SAFETY: the type and the definition live for ever.
             let method = unsafe { Bound::from_owned_ptr_or_err(py, PyDescr_NewMethod(tensor_type(), def))? };
             // What was written by hand stays.
