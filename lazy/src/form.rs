@@ -4,7 +4,6 @@
 //! of all values, which values leave the segment, which arguments are given away, how many numbers of each dtype ride along.
 //! It holds no handle, no buffer and no number, so that the next step of a training loop has an equal form.
 
-use crate::pool;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -340,7 +339,7 @@ impl Form {
     /// no argument.
     pub(crate) fn pooled(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<usize> {
         let is_new = |position: &usize| overwritten.iter().all(|p| p.1 != *position);
-        let is_large = |position: &usize| pool::takes(&self.values[outputs[*position] as usize]);
+        let is_large = |position: &usize| is_large(&self.values[outputs[*position] as usize]);
         (0..outputs.len()).filter(|p| self.is_pooled && is_large(p) && is_new(p)).collect()
     }
     /// Hash of everything, for forms that were not recorded.
@@ -458,6 +457,14 @@ impl Form {
             .collect();
         format!("{}{}", shown.join(", "), if counts.len() > 12 { ", ..." } else { "" })
     }
+}
+
+/// Smaller results are not pooled: the allocator keeps the pages of small pieces.
+const MIN_POOLED_BYTES: usize = 64 << 10;
+
+/// Return whether the [pool](crate::pool) takes the memory of a value of this type.
+pub(crate) fn is_large(meta: &Meta) -> bool {
+    meta.bytes().is_some_and(|b| b >= MIN_POOLED_BYTES)
 }
 
 /// Mixes one word into a rolling hash.

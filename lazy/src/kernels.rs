@@ -39,7 +39,7 @@ impl Lender for Threads<'_> {
 fn dtype(e: torchtpu_pjrt::ElementType) -> Result<DType, String> {
     DType::ALL
         .into_iter()
-        .find(|&d| crate::device::element_type(d) == e)
+        .find(|&d| crate::types::element_type(d) == e)
         .ok_or_else(|| format!("no dtype for {}", e.stablehlo_name()))
 }
 

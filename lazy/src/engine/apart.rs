@@ -6,8 +6,9 @@
 use super::{Body, Engine, Outputs};
 use crate::device::Device;
 use crate::form::{DTYPES, Part, Source};
-use crate::metrics::CutReason;
-use crate::slot::{Failure, Slot};
+use crate::cut::CutReason;
+use crate::failure::Failure;
+use crate::slot::Slot;
 use std::sync::Arc;
 use torchtpu_tensor::DType;
 

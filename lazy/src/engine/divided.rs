@@ -5,10 +5,11 @@ use super::{Body, Compiling, Engine, Launched, Outputs, Segment};
 use crate::device::Device;
 use crate::form::{Form, Source};
 use crate::growing;
-use crate::metrics::CutReason;
+use crate::cut::CutReason;
 use crate::pieces::Whole;
 use crate::plan::Plan;
-use crate::slot::{Failure, Slot};
+use crate::failure::Failure;
+use crate::slot::Slot;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -6,7 +6,8 @@ use super::{
     steps::{LARGEST_TOTAL, Step},
 };
 use crate::form::{Arg, Input, Node, mix};
-use crate::metrics::{COUNTERS, CutReason, count};
+use crate::cut::CutReason;
+use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
@@ -230,7 +231,7 @@ impl Engine {
 
     /// Decides what the settings say about how a segment is compiled.
     fn choose_options(&self, body: &mut Body, outputs: &[Arc<Slot>]) {
-        let is_large = |slot: &Arc<Slot>| pool::takes(&slot.meta);
+        let is_large = |slot: &Arc<Slot>| form::is_large(&slot.meta);
         if mode::get() == EagerMode::Fused && self.pools.load(Relaxed) && outputs.iter().any(is_large) {
             body.form.is_pooled = true;
             body.hash = mix(body.hash, 1 << 41);
