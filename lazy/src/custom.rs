@@ -1,9 +1,9 @@
 //! Custom kernels: those for device `cpu` run on XLA:CPU, and what was exported lies on disk.
 
-use crate::{device, types};
 use crate::disk::DiskCache;
-use crate::metrics::{COUNTERS, count};
 use crate::failure::Failure;
+use crate::metrics::{COUNTERS, count};
+use crate::{device, types};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};

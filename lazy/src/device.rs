@@ -3,14 +3,12 @@
 use crate::disk::{self, DiskCache};
 use crate::failure::Failure;
 use crate::mode;
-use crate::types::{dimensions, element_type};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use torchtpu_pjrt::{Client, CompileOptions, ElementType, Executable, OptionValue, Plugin};
+use torchtpu_pjrt::{Client, CompileOptions, Executable, OptionValue, Plugin};
 use torchtpu_stablehlo::Platform;
-use torchtpu_tensor::{DType, Error, Meta, Result};
+use torchtpu_tensor::{Error, Result};
 
 /// What is behind `tpu`.
 pub(crate) struct Device {

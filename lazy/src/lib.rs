@@ -82,10 +82,10 @@ mod slot;
 mod types;
 
 pub use custom_op::CustomOp;
+pub use cut::CutReason;
 pub use event::Event;
 pub use explain::Explanation;
 pub use interpret::Interpret;
-pub use cut::CutReason;
 pub use metrics::Metrics;
 pub use mode::EagerMode;
 pub use pieces::Divide;

@@ -1,7 +1,7 @@
 //! From a form to StableHLO text.
 
-use crate::form::{DTYPES, Form, Input, Source};
 use crate::failure::Failure;
+use crate::form::{DTYPES, Form, Input, Source};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use torchtpu_stablehlo::{Func, Platform, Type, Value, Window};
 use torchtpu_tensor::op::{Layout, Prim};

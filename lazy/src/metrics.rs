@@ -123,5 +123,3 @@ pub(crate) fn reset() {
 pub(crate) fn reset_peak() {
     PEAK_BYTES.store(LIVE_BYTES.load(Relaxed), Relaxed);
 }
-
-/// The last compilations and first runs, oldest first; a program that compiles forever must not grow the list forever.

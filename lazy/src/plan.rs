@@ -4,14 +4,14 @@
 //! on request. Each new program is compiled by libtpu for every target of the plan. No other plugin is needed or loaded.
 
 use crate::aot::{Compiler, Report, Target};
-use crate::explain;
-use crate::form::Form;
 use crate::cut::CutReason;
-use crate::metrics::{self, COUNTERS, count};
-use crate::{mode, options};
-use crate::recorded::{Place, Recorded, Shape};
+use crate::explain;
 use crate::failure::Failure;
+use crate::form::Form;
+use crate::metrics::{self, COUNTERS, count};
+use crate::recorded::{Place, Recorded, Shape};
 use crate::slot::Slot;
+use crate::{mode, options};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use serde::Serialize;

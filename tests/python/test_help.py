@@ -25,9 +25,9 @@ def test_functions_have_signatures():
         (torch.addmm, "(input, mat1, mat2, *, beta=1, alpha=1, out=None)"),
         (torch.softmax, "(input, dim, dtype=None, *, out=None)"),
         (torch.max, "(input, dim=None, keepdim=False, other=None, *, out=None)"),
-        (torch.Tensor.addmm, "(self, mat1, mat2, *, beta=1, alpha=1)"),
-        (torch.Tensor.addmm_, "(self, mat1, mat2, *, beta=1, alpha=1)"),
-        (torch.Tensor.unsqueeze, "(self, dim)"),
+        (torch.Tensor.addmm, "(self, /, mat1, mat2, *, beta=1, alpha=1)"),
+        (torch.Tensor.addmm_, "(self, /, mat1, mat2, *, beta=1, alpha=1)"),
+        (torch.Tensor.unsqueeze, "(self, /, dim)"),
     ],
 )
 def test_signatures_name_parameters_and_defaults(function, signature):

@@ -2,13 +2,13 @@
 
 use super::launching::warn_of_compilations;
 use super::{Body, Compiling, Engine, Launched, Outputs, Segment};
+use crate::cut::CutReason;
 use crate::device::Device;
+use crate::failure::Failure;
 use crate::form::{Form, Source};
 use crate::growing;
-use crate::cut::CutReason;
 use crate::pieces::Whole;
 use crate::plan::Plan;
-use crate::failure::Failure;
 use crate::slot::Slot;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

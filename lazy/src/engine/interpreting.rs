@@ -1,11 +1,11 @@
 //! Computing a segment op by op: see [`crate::interpret`].
 
 use super::{Body, Engine, Outputs};
-use crate::explain::{self, Explanation};
-use crate::form::{Form, Input, Source};
 use crate::cut::CutReason;
-use crate::metrics::{self, COUNTERS, count};
+use crate::explain::{self, Explanation};
 use crate::failure::Failure;
+use crate::form::{Form, Input, Source};
+use crate::metrics::{COUNTERS, count};
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -6,17 +6,17 @@ use super::{
     Segment,
 };
 use crate::cache::Compiled;
+use crate::cut::CutReason;
 use crate::device::Device;
-use crate::explain::{self, Explanation};
+use crate::explain::Explanation;
+use crate::failure::Failure;
 use crate::form::{DTYPES, Form, mix};
 use crate::lower::{self, Module};
-use crate::cut::CutReason;
 use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
-use crate::failure::Failure;
 use crate::slot::Slot;
-use crate::{bundle, device, explain, form, growing, metrics, mode, options, pieces, plan, precision};
+use crate::{bundle, device, explain, form, growing, mode, options, pieces, plan, pool, precision, types};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;

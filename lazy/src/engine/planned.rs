@@ -3,9 +3,9 @@
 use super::divided::Target;
 use super::{Engine, Entry, Segment, State};
 use crate::cut::CutReason;
+use crate::failure::Failure;
 use crate::metrics::{COUNTERS, count};
 use crate::plan::Plan;
-use crate::failure::Failure;
 use crate::{growing, lower};
 use std::sync::Arc;
 use torchtpu_stablehlo::Platform;

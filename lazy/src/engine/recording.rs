@@ -5,13 +5,13 @@ use super::{
     launching::donate,
     steps::{LARGEST_TOTAL, Step},
 };
-use crate::form::{Arg, Input, Node, mix};
 use crate::cut::CutReason;
+use crate::form::{Arg, Input, Node, mix};
 use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
-use crate::{form, mode, options, plan, pool, precision};
+use crate::{form, mode, options, plan, precision};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

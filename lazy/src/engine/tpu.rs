@@ -2,11 +2,11 @@
 
 use super::{Check, Engine, Finding, MAX_OPEN_CHECKS, NO_OWNER, State};
 use crate::cut::CutReason;
+use crate::failure::Failure;
 use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
-use crate::failure::Failure;
 use crate::slot::Slot;
-use crate::{custom, device, mode, plan};
+use crate::{custom, device, mode, plan, types};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
