@@ -28,15 +28,6 @@ pub unsafe fn is_array(o: *mut PyObject) -> bool {
     }
 }
 
-/// Whether an object is NumPy's `bool`.
-///
-/// # Safety
-/// `o` is an object.
-pub unsafe fn is_numpy_bool(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
-    unsafe { arguments::type_name(o).starts_with("numpy.bool") }
-}
-
 /// `torch.tensor`: a new tensor with a copy of the data.
 ///
 /// # Errors
@@ -261,9 +252,9 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 out.push(Scalar::Int(v), DType::I64);
                 return Ok(());
             }
-            if let Some(s) = arguments::number(o) {
+            if let Some(s) = objects::number(o) {
                 // NumPy's scalars say their own type.
-                let name = arguments::type_name(o);
+                let name = objects::type_name(o);
                 let kind = name.strip_prefix("numpy.").and_then(|n| DType::ALL.into_iter().find(|d| d.name() == n));
                 out.push(s, kind.unwrap_or(s.dtype()));
                 return Ok(());
@@ -278,7 +269,7 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 Py_DECREF(i);
                 return r;
             }
-            let name = arguments::type_name(o);
+            let name = objects::type_name(o);
             if is_sequence(o) {
                 out.odd.get_or_insert_with(|| name.to_string());
                 return Ok(());

@@ -158,10 +158,10 @@ pub fn object(py: Python<'_>, device: Device) -> PyResult<Bound<'_, PyDevice>> {
 pub unsafe fn extract(o: *mut PyObject) -> Result<Option<Device>> {
     // SAFETY: by the contract.
     unsafe {
-        if let Some(s) = crate::arguments::string(o) {
+        if let Some(s) = objects::string(o) {
             return Device::parse(s).map(Some);
         }
-        if let Some(i) = crate::arguments::int(o) {
+        if let Some(i) = objects::int(o) {
             return Ok(Some(Device::new(DeviceKind::Tpu, index_of(i)?)));
         }
         Python::attach(|py| {

@@ -313,7 +313,7 @@ fn result_type_of<'py>(
         // SAFETY: the caller holds both objects until the function returns.
         unsafe { crate::number::operand(o.as_ptr()) }.ok_or_else(|| {
             // SAFETY: as above.
-            let got = unsafe { crate::arguments::type_name(o.as_ptr()) };
+            let got = unsafe { objects::type_name(o.as_ptr()) };
             PyTypeError::new_err(format!("result_type() takes tensors and numbers, not {got}"))
         })
     };

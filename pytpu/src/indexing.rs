@@ -31,11 +31,11 @@ enum Item {
 #[cold]
 fn bad_index(o: Object) -> Failure {
     // SAFETY: an object that the caller holds.
-    if unsafe { arguments::is_too_large(o) } {
+    if unsafe { objects::is_too_large(o) } {
         return PyValueError::new_err("Overflow when unpacking long long").into();
     }
     // SAFETY: as above.
-    let name = unsafe { arguments::type_name(o) };
+    let name = unsafe { objects::type_name(o) };
     PyIndexError::new_err(format!(
         "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got {name})"
     ))
@@ -50,7 +50,7 @@ unsafe fn bound(o: Object) -> Outcome<Option<i64>> {
         if o == Py_None() {
             return Ok(None);
         }
-        if let Some(v) = arguments::int(o) {
+        if let Some(v) = objects::int(o) {
             return Ok(Some(v));
         }
         // A Python int beyond 64 bits is clipped, as slices do.
@@ -88,7 +88,7 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
     // SAFETY: by the contract.
     unsafe {
         if PyLong_CheckExact(o) != 0 {
-            return arguments::int(o).map(Item::Int).ok_or_else(|| bad_index(o));
+            return objects::int(o).map(Item::Int).ok_or_else(|| bad_index(o));
         }
         if PySlice_Check(o) != 0 {
             let step = slice_part(o, c"step")?.unwrap_or(1);
@@ -113,7 +113,7 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
             tensor_of(o).clone()
         } else {
             if !convert::is_array(o)
-                && let Some(v) = arguments::int(o)
+                && let Some(v) = objects::int(o)
             {
                 return Ok(Item::Int(v));
             }
@@ -350,7 +350,7 @@ unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
                 )
                 .into());
             }
-            let v = arguments::int(key).ok_or_else(|| bad_index(key))?;
+            let v = objects::int(key).ok_or_else(|| bad_index(key))?;
             let n = x.dims()[0] as i64;
             if v < -n || v >= n {
                 return Err(
@@ -375,12 +375,12 @@ unsafe fn value_for(x: &Tensor, o: Object) -> Outcome<Tensor> {
         if is_tensor(o) {
             return Ok(tensor_of(o).clone());
         }
-        if let Some(v) = arguments::plain_number(o) {
+        if let Some(v) = objects::plain_number(o) {
             return Ok(Tensor::full(&[], v, x.dtype(), x.device())?);
         }
         Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",
-            arguments::type_name(o),
+            objects::type_name(o),
             x.dtype().scalar_type()
         ))
         .into())
@@ -456,7 +456,7 @@ unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
         }
         let x = &tensor_of(o).clone();
         let v = value_for(x, value)?;
-        assign(x, items(key, x)?, v, arguments::plain_number(value))?;
+        assign(x, items(key, x)?, v, objects::plain_number(value))?;
         Ok(0)
     })
 }

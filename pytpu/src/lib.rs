@@ -39,6 +39,8 @@ mod help;
 mod indexing;
 mod methods;
 mod number;
+mod objects;
+mod out;
 mod panics;
 mod plan;
 mod random;

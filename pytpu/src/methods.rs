@@ -216,7 +216,7 @@ unsafe fn set_part(
         match value {
             v if is_tensor(v) => part.copy_(tensor_of(v))?,
             v => {
-                let Some(s) = crate::arguments::number(v) else {
+                let Some(s) = objects::number(v) else {
                     return Err(PyTypeError::new_err(format!(
                         "{name} must be set to a Tensor or a number, not {}",
                         type_name(v)
@@ -766,87 +766,6 @@ pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs:
         };
         wrap_as(ty, if n == 1 && is_tensor(first) { t } else { convert::mark_inference(t) })
     })
-}
-
-/// Writes the result `y` of a function into the tensor object given as `out=`.
-///
-/// # Safety
-/// `o` is a tensor object.
-pub unsafe fn fill_out(o: Object, y: Tensor, function: &str) -> Outcome<()> {
-    // SAFETY: by the contract; the reference ends before the tensor is replaced.
-    unsafe {
-        let x = tensor_of(o);
-        if state::grad_enabled() && (x.requires_grad() || y.requires_grad()) {
-            return Err(PyRuntimeError::new_err(format!(
-                "{function}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
-            ))
-            .into());
-        }
-        // `bernoulli` draws zeros and ones, which every real dtype holds.
-        let fits = can_cast(y.dtype(), x.dtype()) || (function == "bernoulli" && !x.dtype().is_complex());
-        if !fits {
-            return Err(PyRuntimeError::new_err(format!(
-                "result type {} can't be cast to the desired output type {}",
-                y.dtype().scalar_type(),
-                x.dtype().scalar_type()
-            ))
-            .into());
-        }
-        if x.dims() == y.dims() {
-            torchtpu_tensor::no_grad(|| x.copy_(&y).map(|_| ()))?;
-            return Ok(());
-        }
-        // These keep the shape of `out=` where the number of elements is right; the others resize silently.
-        let fills = matches!(function, "arange" | "range" | "linspace" | "logspace");
-        if fills && x.numel() == y.numel() {
-            torchtpu_tensor::no_grad(|| {
-                let dims: Vec<i64> = x.dims().iter().map(|n| *n as i64).collect();
-                x.copy_(&y.reshape(&dims)?).map(|_| ())
-            })?;
-            return Ok(());
-        }
-        let resizes = matches!(
-            function,
-            "empty"
-                | "zeros"
-                | "ones"
-                | "full"
-                | "eye"
-                | "rand"
-                | "randn"
-                | "randint"
-                | "randperm"
-                | "linspace"
-                | "logspace"
-        );
-        if x.numel() != 0 && !resizes {
-            let warning = if fills {
-                format!(
-                    "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({},).",
-                    x.dims(),
-                    x.numel(),
-                    y.numel(),
-                    y.numel()
-                )
-            } else {
-                format!(
-                    "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-                    x.dims(),
-                    y.dims()
-                )
-            };
-            Python::attach(|py| {
-                let text = std::ffi::CString::new(warning).unwrap_or_default();
-                PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
-            })?;
-        }
-        if y.numel() * x.dtype().size_bytes() > x.storage_bytes() && !x.is_resizable() {
-            return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable").into());
-        }
-        let new = torchtpu_tensor::no_grad(|| y.detach().to_dtype(x.dtype())?.to_device(x.device()))?;
-        replace(o, if new.pyobject().is_null() { new } else { new.detach() });
-    }
-    Ok(())
 }
 
 // ---- functions about tensors

@@ -26,27 +26,6 @@ fn not_implemented() -> Outcome {
     }
 }
 
-/// A tensor or a number; `None` for anything else.
-///
-/// # Safety
-/// `o` is an object that outlives the operand.
-#[inline(always)]
-pub(crate) unsafe fn operand<'a>(o: Object) -> Option<Operand<'a>> {
-    // SAFETY: by the contract.
-    unsafe {
-        if is_exact(o) {
-            return Some(Operand::Tensor(tensor_of(o)));
-        }
-        if PyFloat_CheckExact(o) != 0 {
-            return Some(Operand::Scalar(Scalar::Float(PyFloat_AsDouble(o))));
-        }
-        if PyLong_CheckExact(o) != 0 {
-            return arguments::int(o).map(|v| Operand::Scalar(Scalar::Int(v)));
-        }
-        if is_tensor(o) { Some(Operand::Tensor(tensor_of(o))) } else { arguments::plain_number(o).map(Operand::Scalar) }
-    }
-}
-
 /// Runs a function of two operands, without the GIL when it is big; then on handles of its own, since another thread may put
 /// other tensors into the objects meanwhile.
 #[inline(always)]
@@ -108,7 +87,7 @@ unsafe fn with_other(
 ) -> Outcome {
     // SAFETY: by the contract; the product is a new reference.
     unsafe {
-        if arguments::is_too_large(a) || arguments::is_too_large(b) {
+        if objects::is_too_large(a) || objects::is_too_large(b) {
             return Err(PyOverflowError::new_err("int too big to convert").into());
         }
         let (tensor, array) = if is_tensor(a) { (a, b) } else { (b, a) };
@@ -185,7 +164,7 @@ unsafe fn change_in_place(a: Object, b: Object, name: &'static str, kind: Binary
             return torch_function::call_operator(name, &[a, b]);
         }
         let Some(y) = operand(b) else {
-            return if arguments::is_too_large(b) {
+            return if objects::is_too_large(b) {
                 Err(PyOverflowError::new_err("int too big to convert").into())
             } else {
                 not_implemented()
@@ -492,7 +471,7 @@ unsafe extern "C" fn contains(a: Object, o: Object) -> c_int {
         let Some(value) = operand(o) else {
             return Err(PyRuntimeError::new_err(format!(
                 "Tensor.__contains__ only supports Tensor or scalar, but you passed in a <class '{}'>.",
-                arguments::type_name(o)
+                objects::type_name(o)
             ))
             .into());
         };

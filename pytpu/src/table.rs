@@ -190,55 +190,12 @@ fn mark_new(args: &Args<'_>, r: &Ret) {
 #[inline(never)]
 fn run_into(d: &'static Descriptor, o: &Overload, parsed: &Parsed) -> Outcome {
     let mut args = parsed.args().to_vec();
-    follow_out(d, o, &mut args, parsed.out)?;
+    follow_out(&d.name, o, &mut args, parsed.out)?;
     let args = Args(&args);
     check_out(&d.name, o.row, &args, parsed.out)?;
     check_apart(o.out_aliasing, &args, parsed.out)?;
     let r = if parsed.elements < enter::BIG { (o.row.call)(&args)? } else { without_gil(&args, o.row.call)? };
-    write_out(d, o.row, r, parsed.out)
-}
-
-/// Gives `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
-fn follow_out(d: &Descriptor, o: &Overload, args: &mut [Arg<'_>], out: *mut PyObject) -> Outcome<()> {
-    // SAFETY: the caller holds `out`.
-    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
-    let makes = o.makes_from_nothing();
-    if let Some(i) = o.dtype_parameter() {
-        match args[i] {
-            Arg::DType(want) if want != target.dtype() => {
-                let got = target.dtype();
-                let text = match o.row.dtype_with_out {
-                    _ if makes => format!(
-                        "dtype {} does not match dtype of out parameter ({})",
-                        want.scalar_type(),
-                        got.scalar_type()
-                    ),
-                    DTypeWithOut::MustMatch(text) | DTypeWithOut::FollowsOut(text) => text(&d.name, want, got),
-                    DTypeWithOut::Independent => return Ok(()),
-                };
-                return Err(PyRuntimeError::new_err(text).into());
-            }
-            Arg::None if makes || matches!(o.row.dtype_with_out, DTypeWithOut::FollowsOut(_)) => {
-                args[i] = Arg::DType(target.dtype());
-            }
-            _ => {}
-        }
-    }
-    if let Some(i) = o.device_parameter().filter(|_| makes) {
-        match args[i] {
-            Arg::Device(want) if want != target.device() => {
-                let kind = |d: Device| d.to_string().split(':').next().unwrap_or_default().to_string();
-                return Err(PyRuntimeError::new_err(format!(
-                    "device type {} does not match device type of out parameter ({})",
-                    kind(want),
-                    kind(target.device())
-                ))
-                .into());
-            }
-            _ => args[i] = Arg::Device(target.device()),
-        }
-    }
-    Ok(())
+    write_out(&d.name, o.row, d.out_fields, r, parsed.out)
 }
 
 /// The list that an in-place function was given, now written; where it was given none, a new one.
@@ -298,158 +255,6 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
         }
         Ok(o)
     }
-}
-
-/// A new object of the interpreter; null means that it set an exception, for want of memory mostly.
-pub fn made(o: *mut PyObject) -> Outcome {
-    if o.is_null() { Err(Failure::Raised) } else { Ok(o) }
-}
-
-/// [`made`] for an item of the new container `of`, which is dropped when there is no item.
-///
-/// # Safety
-/// `of` is a new object that nobody else has seen.
-pub unsafe fn part_of(of: *mut PyObject, item: *mut PyObject) -> Outcome {
-    if item.is_null() {
-        // SAFETY: by the contract; places that are not filled yet are null, which its type knows of.
-        unsafe { Py_DECREF(of) };
-        return Err(Failure::Raised);
-    }
-    Ok(item)
-}
-
-/// A number as a Python object; a new reference.
-pub fn number(s: Scalar) -> *mut PyObject {
-    // SAFETY: the GIL is held.
-    unsafe {
-        match s {
-            Scalar::Bool(b) => PyBool_FromLong(b.into()),
-            Scalar::Int(i) => PyLong_FromLongLong(i),
-            Scalar::Float(f) => PyFloat_FromDouble(f),
-            Scalar::Complex(re, im) => PyComplex_FromDoubles(re, im),
-        }
-    }
-}
-
-/// Refuse an `out` whose dtype the row does not allow, before the call runs.
-#[cold]
-fn check_out(name: &str, row: &Row, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
-    // SAFETY: the caller holds `out`.
-    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
-    let got = target.dtype();
-    let refuse = |text: DTypeMessage, want| Err(PyRuntimeError::new_err(text(name, want, got)).into());
-    match (row.out_dtype, args.0.first()) {
-        (OutDType::OfRealInput(_), Some(Arg::Tensor(x))) if x.dtype().is_complex() => Ok(()),
-        (OutDType::OfInput(text) | OutDType::OfRealInput(text), Some(Arg::Tensor(x))) if x.dtype() != got => {
-            refuse(text, x.dtype())
-        }
-        (OutDType::OneOf(allowed, text), _) if !allowed.contains(&got) => refuse(text, allowed[0]),
-        _ => Ok(()),
-    }
-}
-
-/// Refuse an `out`, alone or in a tuple, in whose memory the row does not allow an operand.
-#[cold]
-fn check_apart(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
-    // SAFETY: the caller holds `out` and with it the items of a tuple.
-    unsafe {
-        if PyTuple_Check(out) != 0 {
-            return (0..PyTuple_Size(out)).try_for_each(|i| check_apart(aliasing, args, PyTuple_GetItem(out, i)));
-        }
-    }
-    // SAFETY: the caller holds `out`.
-    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
-    let check = |x: &Tensor| match aliasing {
-        _ if !x.shares_storage(target) => Ok(()),
-        Aliasing::Allowed => Ok(()),
-        Aliasing::InStep => inplace::check_apart(target, x),
-        Aliasing::Refused => inplace::check_disjoint(target, x),
-    };
-    for a in args.0 {
-        match a {
-            Arg::Tensor(x) => check(x)?,
-            Arg::Tensors(list) => list.iter().flatten().try_for_each(check)?,
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Refuse an `out` whose dtype is not that of the result, where the row says so.
-#[cold]
-fn check_result(name: &str, row: &Row, got: DType, want: DType) -> Outcome<()> {
-    match row.out_dtype {
-        OutDType::OfResult(text) if got != want => Err(PyRuntimeError::new_err(text(name, want, got)).into()),
-        _ => Ok(()),
-    }
-}
-
-/// Refuse tensors of an `out` tuple that share memory, where the row says so.
-#[cold]
-fn check_outs_apart(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome<()> {
-    for (i, x) in targets.iter().enumerate().filter(|_| row.outs_apart) {
-        for (j, y) in targets.iter().enumerate().skip(i + 1) {
-            // SAFETY: tensors that the caller holds.
-            if unsafe { tensor_of(*x).shares_storage(tensor_of(*y)) } {
-                return Err(PyValueError::new_err(format!(
-                    "{name}(): the `{}` and `{}` out= tensors must not overlap.",
-                    row.fields[i], row.fields[j]
-                ))
-                .into());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Writes results into the tensors given as `out=`.
-#[cold]
-fn write_out(d: &Descriptor, row: &Row, r: Ret, out: *mut PyObject) -> Outcome {
-    let is_list = matches!(r, Ret::List(_));
-    let results = match r {
-        Ret::Tensor(t) => vec![t],
-        Ret::Tuple(v) | Ret::List(v) => v,
-        Ret::Scalar(_) | Ret::None => return Err(PyTypeError::new_err(format!("{}() has no out= form", d.name)).into()),
-    };
-    let mut targets = Vec::new();
-    // SAFETY: `out` and the items of the tuple are held by the caller.
-    unsafe {
-        if is_tensor(out) {
-            targets.push(out);
-        } else if PyTuple_Check(out) != 0 {
-            targets.extend((0..PyTuple_Size(out)).map(|i| PyTuple_GetItem(out, i)));
-        } else if is_list && PyList_Check(out) != 0 {
-            targets.extend((0..PyList_Size(out)).map(|i| PyList_GetItem(out, i)));
-        }
-        if targets.len() != results.len() || !targets.iter().all(|o| is_tensor(*o)) {
-            let want = if results.len() == 1 { "Tensor" } else { "tuple of Tensors" };
-            let got = crate::arguments::type_name(out);
-            return Err(PyTypeError::new_err(format!("{}(): argument 'out' must be {want}, not {got}", d.name)).into());
-        }
-        check_outs_apart(&d.name, row, &targets)?;
-        for (o, y) in targets.iter().zip(&results) {
-            check_result(&d.name, row, tensor_of(*o).dtype(), y.dtype())?;
-        }
-        for (o, y) in targets.iter().zip(results) {
-            methods::fill_out(*o, y, &d.name)?;
-        }
-        if is_list {
-            // Functions that give lists give nothing here.
-            Py_INCREF(Py_None());
-            return Ok(Py_None());
-        }
-        if let (Some(ty), false) = (d.out_fields, is_tensor(out)) {
-            // Named, as the results are.
-            let o = made(PyStructSequence_New(ty.0.cast()))?;
-            for (i, t) in targets.into_iter().enumerate() {
-                Py_INCREF(t);
-                PyStructSequence_SetItem(o, i as Py_ssize_t, t);
-            }
-            return Ok(o);
-        }
-        Py_INCREF(out);
-    }
-    Ok(out)
 }
 
 /// A call's operands, receiver included, and its arguments as Python passes them on.
@@ -701,7 +506,7 @@ pub unsafe fn tensor_argument<'a>(
         if is_tensor(o) {
             return Ok(tensor_of(o));
         }
-        let got = crate::arguments::type_name(o);
+        let got = objects::type_name(o);
         Err(PyTypeError::new_err(format!(
             "{function}(): argument '{name}' (position {position}) must be Tensor, not {got}"
         ))

@@ -10,25 +10,6 @@ use pyo3::ffi::*;
 use torchtpu_tensor::Scalar;
 use torchtpu_tensor::schema::{Arg, Ty};
 
-/// The name of an object's type, as messages print it.
-///
-/// # Safety
-/// `o` is an object.
-pub unsafe fn type_name(o: *mut PyObject) -> String {
-    pyo3::Python::attach(|py| {
-        // SAFETY: by the contract.
-        let o = unsafe { pyo3::Bound::from_borrowed_ptr(py, o) };
-        use pyo3::types::{PyAnyMethods, PyTypeMethods};
-        let ty = o.get_type();
-        let name = ty.name().map_or_else(|_| "object".into(), |n| n.to_string());
-        match ty.module() {
-            Ok(m) if m == "torch" && name != "Tensor" => format!("torch.{name}"),
-            Ok(m) if m == "numpy" => format!("numpy.{name}"),
-            _ => name,
-        }
-    })
-}
-
 fn type_text(p: &Parameter) -> &'static str {
     match p.ty {
         Ty::Tensor => "Tensor",

@@ -10,70 +10,6 @@ use torchtpu_kernels::memory;
 use torchtpu_tensor::schema::{Arg, Ty};
 use torchtpu_tensor::{Scalar, Tensor};
 
-#[inline(always)]
-pub(super) fn none() -> *mut PyObject {
-    // SAFETY: a constant of the interpreter.
-    unsafe { Py_None() }
-}
-
-/// # Safety
-/// `o` is an object.
-#[inline(always)]
-pub(super) unsafe fn is_int(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract.
-    unsafe { PyLong_Check(o) != 0 && PyBool_Check(o) == 0 }
-}
-
-/// Whether an object is an integer of more than 64 bits.
-///
-/// # Safety
-/// `o` is an object.
-pub unsafe fn is_too_large(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract; no exception is set for an integer that does not fit.
-    unsafe {
-        let mut beyond = 0;
-        is_int(o) && {
-            PyLong_AsLongLongAndOverflow(o, &mut beyond);
-            beyond != 0
-        }
-    }
-}
-
-/// # Safety
-/// `o` is an object.
-pub(super) unsafe fn looks_like_int(o: *mut PyObject) -> bool {
-    // SAFETY: by the contract. A tensor of one integer, and NumPy's integers, have `__index__`.
-    unsafe {
-        is_int(o)
-            || PyBool_Check(o) == 0
-                && if is_tensor(o) {
-                    tensor_of(o).dims().is_empty() && !tensor_of(o).dtype().is_inexact()
-                } else {
-                    PyIndex_Check(o) != 0
-                }
-    }
-}
-
-/// An integer, or `None` when `o` is not one that fits 64 bits.
-///
-/// # Safety
-/// `o` is an object.
-#[inline(always)]
-pub unsafe fn int(o: *mut PyObject) -> Option<i64> {
-    // SAFETY: by the contract.
-    unsafe {
-        if is_int(o) {
-            let v = PyLong_AsLongLong(o);
-            if v == -1 && !PyErr_Occurred().is_null() {
-                PyErr_Clear();
-                return None;
-            }
-            return Some(v);
-        }
-        int_slow(o)
-    }
-}
-
 /// Holds an object while Python code runs that may drop it from where it was found.
 struct Held(*mut PyObject);
 
@@ -91,102 +27,6 @@ impl Drop for Held {
     fn drop(&mut self) {
         // SAFETY: by the contract of `new`.
         unsafe { Py_DECREF(self.0) };
-    }
-}
-
-#[cold]
-unsafe fn int_slow(o: *mut PyObject) -> Option<i64> {
-    // SAFETY: as `int`.
-    unsafe {
-        let _held = Held::new(o);
-        if !looks_like_int(o) {
-            return None;
-        }
-        let i = PyNumber_Index(o);
-        if i.is_null() {
-            PyErr_Clear();
-            return None;
-        }
-        let v = PyLong_AsLongLong(i);
-        Py_DECREF(i);
-        if v == -1 && !PyErr_Occurred().is_null() {
-            PyErr_Clear();
-            return None;
-        }
-        Some(v)
-    }
-}
-
-/// A number: Python's, NumPy's, or a tensor of one element that needs no gradient.
-///
-/// # Safety
-/// `o` is an object.
-#[inline(always)]
-pub unsafe fn number(o: *mut PyObject) -> Option<Scalar> {
-    // SAFETY: by the contract.
-    unsafe {
-        if PyFloat_Check(o) != 0 {
-            return Some(Scalar::Float(PyFloat_AsDouble(o)));
-        }
-        if PyBool_Check(o) != 0 {
-            return Some(Scalar::Bool(o == Py_True()));
-        }
-        if PyLong_Check(o) != 0 {
-            return int(o).map(Scalar::Int);
-        }
-        number_slow(o)
-    }
-}
-
-/// A number that is no tensor.
-///
-/// # Safety
-/// `o` is an object.
-#[inline(always)]
-pub unsafe fn plain_number(o: *mut PyObject) -> Option<Scalar> {
-    // SAFETY: by the contract.
-    unsafe { if is_tensor(o) { None } else { number(o) } }
-}
-
-#[cold]
-unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
-    // SAFETY: as `number`.
-    unsafe {
-        let _held = Held::new(o);
-        if is_tensor(o) {
-            let t = tensor_of(o);
-            return if t.dims().is_empty() && !t.requires_grad() { t.item().ok() } else { None };
-        }
-        if PyIndex_Check(o) != 0 {
-            return int_slow(o).map(Scalar::Int);
-        }
-        if PyComplex_Check(o) != 0 {
-            return Some(Scalar::Complex(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)));
-        }
-        if type_name(o) == "numpy.complex64" {
-            let c = PyObject_CallFunctionObjArgs((&raw mut PyComplex_Type).cast(), o, null_mut::<PyObject>());
-            if c.is_null() {
-                PyErr_Clear();
-                return None;
-            }
-            let v = Scalar::Complex(PyComplex_RealAsDouble(c), PyComplex_ImagAsDouble(c));
-            Py_DECREF(c);
-            return Some(v);
-        }
-        // NumPy's scalars; strings and sequences have no `__float__`, arrays of one element do but are no numbers.
-        let py_float = PyType_GetSlot(Py_TYPE(o), Py_nb_float);
-        if py_float.is_null() || PySequence_Check(o) != 0 {
-            return None;
-        }
-        if crate::convert::is_numpy_bool(o) {
-            return Some(Scalar::Bool(PyObject_IsTrue(o) == 1));
-        }
-        let v = PyFloat_AsDouble(o);
-        if v == -1.0 && !PyErr_Occurred().is_null() {
-            PyErr_Clear();
-            return None;
-        }
-        Some(Scalar::Float(v))
     }
 }
 
@@ -213,32 +53,6 @@ pub(super) unsafe fn int_list(
             v.push(int(o)?);
         }
         Some(out.keep_ints(v))
-    }
-}
-
-/// Items of a tuple or list, borrowed. Of a list that gets shorter meanwhile, what is missing is `None`.
-///
-/// # Safety
-/// `o` is an object. Whoever may run Python code holds the item that is in use: a list may drop it then.
-pub(super) unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mut PyObject)> {
-    // SAFETY: by the contract; the index is below the length.
-    unsafe {
-        let tuple = PyTuple_Check(o) != 0;
-        if !tuple && PyList_Check(o) == 0 {
-            return None;
-        }
-        let n = if tuple { PyTuple_Size(o) } else { PyList_Size(o) } as usize;
-        Some((n, move |i: usize| {
-            if tuple {
-                return PyTuple_GetItem(o, i as Py_ssize_t);
-            }
-            let item = PyList_GetItem(o, i as Py_ssize_t);
-            if !item.is_null() {
-                return item;
-            }
-            PyErr_Clear();
-            none()
-        }))
     }
 }
 
@@ -369,25 +183,5 @@ unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Opt
             Ty::Generator => random::extract(o).map(Arg::Generator),
             _ => None,
         }
-    }
-}
-
-/// The text of a string object, borrowed from it.
-///
-/// # Safety
-/// `o` is an object that outlives the text.
-pub unsafe fn string<'a>(o: *mut PyObject) -> Option<&'a str> {
-    // SAFETY: by the contract; Python gives UTF-8.
-    unsafe {
-        if PyUnicode_Check(o) == 0 {
-            return None;
-        }
-        let mut n = 0;
-        let p = PyUnicode_AsUTF8AndSize(o, &mut n);
-        if p.is_null() {
-            PyErr_Clear();
-            return None;
-        }
-        Some(std::str::from_utf8_unchecked(std::slice::from_raw_parts(p.cast(), n as usize)))
     }
 }

@@ -1,0 +1,293 @@
+//! Python objects as plain values, and plain values as Python objects.
+
+use crate::enter::{Failure, Outcome};
+use crate::tensor_type::{is_exact, is_tensor, tensor_of};
+use pyo3::ffi::*;
+use torchtpu_tensor::Scalar;
+use torchtpu_tensor::schema::Operand;
+
+#[inline(always)]
+pub fn none() -> *mut PyObject {
+    // SAFETY: a constant of the interpreter.
+    unsafe { Py_None() }
+}
+
+/// # Safety
+/// `o` is an object.
+#[inline(always)]
+pub unsafe fn is_int(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe { PyLong_Check(o) != 0 && PyBool_Check(o) == 0 }
+}
+
+/// Whether an object is an integer of more than 64 bits.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn is_too_large(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract; no exception is set for an integer that does not fit.
+    unsafe {
+        let mut beyond = 0;
+        is_int(o) && {
+            PyLong_AsLongLongAndOverflow(o, &mut beyond);
+            beyond != 0
+        }
+    }
+}
+
+/// # Safety
+/// `o` is an object.
+pub unsafe fn looks_like_int(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract. A tensor of one integer, and NumPy's integers, have `__index__`.
+    unsafe {
+        is_int(o)
+            || PyBool_Check(o) == 0
+                && if is_tensor(o) {
+                    tensor_of(o).dims().is_empty() && !tensor_of(o).dtype().is_inexact()
+                } else {
+                    PyIndex_Check(o) != 0
+                }
+    }
+}
+
+/// An integer, or `None` when `o` is not one that fits 64 bits.
+///
+/// # Safety
+/// `o` is an object.
+#[inline(always)]
+pub unsafe fn int(o: *mut PyObject) -> Option<i64> {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_int(o) {
+            let v = PyLong_AsLongLong(o);
+            if v == -1 && !PyErr_Occurred().is_null() {
+                PyErr_Clear();
+                return None;
+            }
+            return Some(v);
+        }
+        int_slow(o)
+    }
+}
+
+#[cold]
+unsafe fn int_slow(o: *mut PyObject) -> Option<i64> {
+    // SAFETY: as `int`.
+    unsafe {
+        let _held = Held::new(o);
+        if !looks_like_int(o) {
+            return None;
+        }
+        let i = PyNumber_Index(o);
+        if i.is_null() {
+            PyErr_Clear();
+            return None;
+        }
+        let v = PyLong_AsLongLong(i);
+        Py_DECREF(i);
+        if v == -1 && !PyErr_Occurred().is_null() {
+            PyErr_Clear();
+            return None;
+        }
+        Some(v)
+    }
+}
+
+/// A number: Python's, NumPy's, or a tensor of one element that needs no gradient.
+///
+/// # Safety
+/// `o` is an object.
+#[inline(always)]
+pub unsafe fn number(o: *mut PyObject) -> Option<Scalar> {
+    // SAFETY: by the contract.
+    unsafe {
+        if PyFloat_Check(o) != 0 {
+            return Some(Scalar::Float(PyFloat_AsDouble(o)));
+        }
+        if PyBool_Check(o) != 0 {
+            return Some(Scalar::Bool(o == Py_True()));
+        }
+        if PyLong_Check(o) != 0 {
+            return int(o).map(Scalar::Int);
+        }
+        number_slow(o)
+    }
+}
+
+/// A number that is no tensor.
+///
+/// # Safety
+/// `o` is an object.
+#[inline(always)]
+pub unsafe fn plain_number(o: *mut PyObject) -> Option<Scalar> {
+    // SAFETY: by the contract.
+    unsafe { if is_tensor(o) { None } else { number(o) } }
+}
+
+#[cold]
+unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
+    // SAFETY: as `number`.
+    unsafe {
+        let _held = Held::new(o);
+        if is_tensor(o) {
+            let t = tensor_of(o);
+            return if t.dims().is_empty() && !t.requires_grad() { t.item().ok() } else { None };
+        }
+        if PyIndex_Check(o) != 0 {
+            return int_slow(o).map(Scalar::Int);
+        }
+        if PyComplex_Check(o) != 0 {
+            return Some(Scalar::Complex(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)));
+        }
+        if type_name(o) == "numpy.complex64" {
+            let c = PyObject_CallFunctionObjArgs((&raw mut PyComplex_Type).cast(), o, null_mut::<PyObject>());
+            if c.is_null() {
+                PyErr_Clear();
+                return None;
+            }
+            let v = Scalar::Complex(PyComplex_RealAsDouble(c), PyComplex_ImagAsDouble(c));
+            Py_DECREF(c);
+            return Some(v);
+        }
+        // NumPy's scalars; strings and sequences have no `__float__`, arrays of one element do but are no numbers.
+        let py_float = PyType_GetSlot(Py_TYPE(o), Py_nb_float);
+        if py_float.is_null() || PySequence_Check(o) != 0 {
+            return None;
+        }
+        if is_numpy_bool(o) {
+            return Some(Scalar::Bool(PyObject_IsTrue(o) == 1));
+        }
+        let v = PyFloat_AsDouble(o);
+        if v == -1.0 && !PyErr_Occurred().is_null() {
+            PyErr_Clear();
+            return None;
+        }
+        Some(Scalar::Float(v))
+    }
+}
+
+/// Items of a tuple or list, borrowed. Of a list that gets shorter meanwhile, what is missing is `None`.
+///
+/// # Safety
+/// `o` is an object. Whoever may run Python code holds the item that is in use: a list may drop it then.
+pub unsafe fn sequence(o: *mut PyObject) -> Option<(usize, impl Fn(usize) -> *mut PyObject)> {
+    // SAFETY: by the contract; the index is below the length.
+    unsafe {
+        let tuple = PyTuple_Check(o) != 0;
+        if !tuple && PyList_Check(o) == 0 {
+            return None;
+        }
+        let n = if tuple { PyTuple_Size(o) } else { PyList_Size(o) } as usize;
+        Some((n, move |i: usize| {
+            if tuple {
+                return PyTuple_GetItem(o, i as Py_ssize_t);
+            }
+            let item = PyList_GetItem(o, i as Py_ssize_t);
+            if !item.is_null() {
+                return item;
+            }
+            PyErr_Clear();
+            none()
+        }))
+    }
+}
+
+/// The text of a string object, borrowed from it.
+///
+/// # Safety
+/// `o` is an object that outlives the text.
+pub unsafe fn string<'a>(o: *mut PyObject) -> Option<&'a str> {
+    // SAFETY: by the contract; Python gives UTF-8.
+    unsafe {
+        if PyUnicode_Check(o) == 0 {
+            return None;
+        }
+        let mut n = 0;
+        let p = PyUnicode_AsUTF8AndSize(o, &mut n);
+        if p.is_null() {
+            PyErr_Clear();
+            return None;
+        }
+        Some(std::str::from_utf8_unchecked(std::slice::from_raw_parts(p.cast(), n as usize)))
+    }
+}
+
+/// The name of an object's type, as messages print it.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn type_name(o: *mut PyObject) -> String {
+    pyo3::Python::attach(|py| {
+        // SAFETY: by the contract.
+        let o = unsafe { pyo3::Bound::from_borrowed_ptr(py, o) };
+        use pyo3::types::{PyAnyMethods, PyTypeMethods};
+        let ty = o.get_type();
+        let name = ty.name().map_or_else(|_| "object".into(), |n| n.to_string());
+        match ty.module() {
+            Ok(m) if m == "torch" && name != "Tensor" => format!("torch.{name}"),
+            Ok(m) if m == "numpy" => format!("numpy.{name}"),
+            _ => name,
+        }
+    })
+}
+
+/// Whether an object is NumPy's `bool`.
+///
+/// # Safety
+/// `o` is an object.
+pub unsafe fn is_numpy_bool(o: *mut PyObject) -> bool {
+    // SAFETY: by the contract.
+    unsafe { type_name(o).starts_with("numpy.bool") }
+}
+
+/// A new object of the interpreter; null means that it set an exception, for want of memory mostly.
+pub fn made(o: *mut PyObject) -> Outcome {
+    if o.is_null() { Err(Failure::Raised) } else { Ok(o) }
+}
+
+/// [`made`] for an item of the new container `of`, which is dropped when there is no item.
+///
+/// # Safety
+/// `of` is a new object that nobody else has seen.
+pub unsafe fn part_of(of: *mut PyObject, item: *mut PyObject) -> Outcome {
+    if item.is_null() {
+        // SAFETY: by the contract; places that are not filled yet are null, which its type knows of.
+        unsafe { Py_DECREF(of) };
+        return Err(Failure::Raised);
+    }
+    Ok(item)
+}
+
+/// A number as a Python object; a new reference.
+pub fn number_object(s: Scalar) -> *mut PyObject {
+    // SAFETY: the GIL is held.
+    unsafe {
+        match s {
+            Scalar::Bool(b) => PyBool_FromLong(b.into()),
+            Scalar::Int(i) => PyLong_FromLongLong(i),
+            Scalar::Float(f) => PyFloat_FromDouble(f),
+            Scalar::Complex(re, im) => PyComplex_FromDoubles(re, im),
+        }
+    }
+}
+
+/// A tensor or a number; `None` for anything else.
+///
+/// # Safety
+/// `o` is an object that outlives the operand.
+#[inline(always)]
+pub unsafe fn operand<'a>(o: *mut PyObject) -> Option<Operand<'a>> {
+    // SAFETY: by the contract.
+    unsafe {
+        if is_exact(o) {
+            return Some(Operand::Tensor(tensor_of(o)));
+        }
+        if PyFloat_CheckExact(o) != 0 {
+            return Some(Operand::Scalar(Scalar::Float(PyFloat_AsDouble(o))));
+        }
+        if PyLong_CheckExact(o) != 0 {
+            return int(o).map(|v| Operand::Scalar(Scalar::Int(v)));
+        }
+        if is_tensor(o) { Some(Operand::Tensor(tensor_of(o))) } else { plain_number(o).map(Operand::Scalar) }
+    }
+}

@@ -1,0 +1,256 @@
+//! The `out=` form of calls: what the row requires of the tensors that are given, and how they are filled.
+
+use crate::arguments::{Interned, Overload};
+use crate::enter::Outcome;
+use crate::objects::{made, type_name};
+use crate::tensor_type::{is_tensor, replace, tensor_of};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning, PyValueError};
+use pyo3::ffi::*;
+use pyo3::prelude::*;
+use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, Ret, Row};
+use torchtpu_tensor::{DType, Device, Tensor, can_cast, inplace, state};
+
+/// Gives `dtype=` and `device=` of a call the values of `out=`, and refuses other ones.
+pub fn follow_out(name: &str, o: &Overload, args: &mut [Arg<'_>], out: *mut PyObject) -> Outcome<()> {
+    // SAFETY: the caller holds `out`.
+    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
+    let makes = o.makes_from_nothing();
+    if let Some(i) = o.dtype_parameter() {
+        match args[i] {
+            Arg::DType(want) if want != target.dtype() => {
+                let got = target.dtype();
+                let text = match o.row.dtype_with_out {
+                    _ if makes => format!(
+                        "dtype {} does not match dtype of out parameter ({})",
+                        want.scalar_type(),
+                        got.scalar_type()
+                    ),
+                    DTypeWithOut::MustMatch(text) | DTypeWithOut::FollowsOut(text) => text(name, want, got),
+                    DTypeWithOut::Independent => return Ok(()),
+                };
+                return Err(PyRuntimeError::new_err(text).into());
+            }
+            Arg::None if makes || matches!(o.row.dtype_with_out, DTypeWithOut::FollowsOut(_)) => {
+                args[i] = Arg::DType(target.dtype());
+            }
+            _ => {}
+        }
+    }
+    if let Some(i) = o.device_parameter().filter(|_| makes) {
+        match args[i] {
+            Arg::Device(want) if want != target.device() => {
+                let kind = |d: Device| d.to_string().split(':').next().unwrap_or_default().to_string();
+                return Err(PyRuntimeError::new_err(format!(
+                    "device type {} does not match device type of out parameter ({})",
+                    kind(want),
+                    kind(target.device())
+                ))
+                .into());
+            }
+            _ => args[i] = Arg::Device(target.device()),
+        }
+    }
+    Ok(())
+}
+
+/// Refuse an `out` whose dtype the row does not allow, before the call runs.
+#[cold]
+pub fn check_out(name: &str, row: &Row, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
+    // SAFETY: the caller holds `out`.
+    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
+    let got = target.dtype();
+    let refuse = |text: DTypeMessage, want| Err(PyRuntimeError::new_err(text(name, want, got)).into());
+    match (row.out_dtype, args.0.first()) {
+        (OutDType::OfRealInput(_), Some(Arg::Tensor(x))) if x.dtype().is_complex() => Ok(()),
+        (OutDType::OfInput(text) | OutDType::OfRealInput(text), Some(Arg::Tensor(x))) if x.dtype() != got => {
+            refuse(text, x.dtype())
+        }
+        (OutDType::OneOf(allowed, text), _) if !allowed.contains(&got) => refuse(text, allowed[0]),
+        _ => Ok(()),
+    }
+}
+
+/// Refuse an `out`, alone or in a tuple, in whose memory the row does not allow an operand.
+#[cold]
+pub fn check_apart(aliasing: Aliasing, args: &Args<'_>, out: *mut PyObject) -> Outcome<()> {
+    // SAFETY: the caller holds `out` and with it the items of a tuple.
+    unsafe {
+        if PyTuple_Check(out) != 0 {
+            return (0..PyTuple_Size(out)).try_for_each(|i| check_apart(aliasing, args, PyTuple_GetItem(out, i)));
+        }
+    }
+    // SAFETY: the caller holds `out`.
+    let Some(target) = (unsafe { is_tensor(out).then(|| tensor_of(out)) }) else { return Ok(()) };
+    let check = |x: &Tensor| match aliasing {
+        _ if !x.shares_storage(target) => Ok(()),
+        Aliasing::Allowed => Ok(()),
+        Aliasing::InStep => inplace::check_apart(target, x),
+        Aliasing::Refused => inplace::check_disjoint(target, x),
+    };
+    for a in args.0 {
+        match a {
+            Arg::Tensor(x) => check(x)?,
+            Arg::Tensors(list) => list.iter().flatten().try_for_each(check)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refuse an `out` whose dtype is not that of the result, where the row says so.
+#[cold]
+fn check_result(name: &str, row: &Row, got: DType, want: DType) -> Outcome<()> {
+    match row.out_dtype {
+        OutDType::OfResult(text) if got != want => Err(PyRuntimeError::new_err(text(name, want, got)).into()),
+        _ => Ok(()),
+    }
+}
+
+/// Refuse tensors of an `out` tuple that share memory, where the row says so.
+#[cold]
+fn check_outs_apart(name: &str, row: &Row, targets: &[*mut PyObject]) -> Outcome<()> {
+    for (i, x) in targets.iter().enumerate().filter(|_| row.outs_apart) {
+        for (j, y) in targets.iter().enumerate().skip(i + 1) {
+            // SAFETY: tensors that the caller holds.
+            if unsafe { tensor_of(*x).shares_storage(tensor_of(*y)) } {
+                return Err(PyValueError::new_err(format!(
+                    "{name}(): the `{}` and `{}` out= tensors must not overlap.",
+                    row.fields[i], row.fields[j]
+                ))
+                .into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes results into the tensors given as `out=`.
+#[cold]
+pub fn write_out(name: &str, row: &Row, fields: Option<Interned>, r: Ret, out: *mut PyObject) -> Outcome {
+    let is_list = matches!(r, Ret::List(_));
+    let results = match r {
+        Ret::Tensor(t) => vec![t],
+        Ret::Tuple(v) | Ret::List(v) => v,
+        Ret::Scalar(_) | Ret::None => return Err(PyTypeError::new_err(format!("{}() has no out= form", name)).into()),
+    };
+    let mut targets = Vec::new();
+    // SAFETY: `out` and the items of the tuple are held by the caller.
+    unsafe {
+        if is_tensor(out) {
+            targets.push(out);
+        } else if PyTuple_Check(out) != 0 {
+            targets.extend((0..PyTuple_Size(out)).map(|i| PyTuple_GetItem(out, i)));
+        } else if is_list && PyList_Check(out) != 0 {
+            targets.extend((0..PyList_Size(out)).map(|i| PyList_GetItem(out, i)));
+        }
+        if targets.len() != results.len() || !targets.iter().all(|o| is_tensor(*o)) {
+            let want = if results.len() == 1 { "Tensor" } else { "tuple of Tensors" };
+            let got = type_name(out);
+            return Err(PyTypeError::new_err(format!("{}(): argument 'out' must be {want}, not {got}", name)).into());
+        }
+        check_outs_apart(name, row, &targets)?;
+        for (o, y) in targets.iter().zip(&results) {
+            check_result(name, row, tensor_of(*o).dtype(), y.dtype())?;
+        }
+        for (o, y) in targets.iter().zip(results) {
+            fill_out(*o, y, name)?;
+        }
+        if is_list {
+            // Functions that give lists give nothing here.
+            Py_INCREF(Py_None());
+            return Ok(Py_None());
+        }
+        if let (Some(ty), false) = (fields, is_tensor(out)) {
+            // Named, as the results are.
+            let o = made(PyStructSequence_New(ty.0.cast()))?;
+            for (i, t) in targets.into_iter().enumerate() {
+                Py_INCREF(t);
+                PyStructSequence_SetItem(o, i as Py_ssize_t, t);
+            }
+            return Ok(o);
+        }
+        Py_INCREF(out);
+    }
+    Ok(out)
+}
+
+/// Writes the result `y` of a function into the tensor object given as `out=`.
+///
+/// # Safety
+/// `o` is a tensor object.
+unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str) -> Outcome<()> {
+    // SAFETY: by the contract; the reference ends before the tensor is replaced.
+    unsafe {
+        let x = tensor_of(o);
+        if state::grad_enabled() && (x.requires_grad() || y.requires_grad()) {
+            return Err(PyRuntimeError::new_err(format!(
+                "{function}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."
+            ))
+            .into());
+        }
+        // `bernoulli` draws zeros and ones, which every real dtype holds.
+        let fits = can_cast(y.dtype(), x.dtype()) || (function == "bernoulli" && !x.dtype().is_complex());
+        if !fits {
+            return Err(PyRuntimeError::new_err(format!(
+                "result type {} can't be cast to the desired output type {}",
+                y.dtype().scalar_type(),
+                x.dtype().scalar_type()
+            ))
+            .into());
+        }
+        if x.dims() == y.dims() {
+            torchtpu_tensor::no_grad(|| x.copy_(&y).map(|_| ()))?;
+            return Ok(());
+        }
+        // These keep the shape of `out=` where the number of elements is right; the others resize silently.
+        let fills = matches!(function, "arange" | "range" | "linspace" | "logspace");
+        if fills && x.numel() == y.numel() {
+            torchtpu_tensor::no_grad(|| {
+                let dims: Vec<i64> = x.dims().iter().map(|n| *n as i64).collect();
+                x.copy_(&y.reshape(&dims)?).map(|_| ())
+            })?;
+            return Ok(());
+        }
+        let resizes = matches!(
+            function,
+            "empty"
+                | "zeros"
+                | "ones"
+                | "full"
+                | "eye"
+                | "rand"
+                | "randn"
+                | "randint"
+                | "randperm"
+                | "linspace"
+                | "logspace"
+        );
+        if x.numel() != 0 && !resizes {
+            let warning = if fills {
+                format!(
+                    "The number of elements in the out tensor of shape {} is {} which does not match the computed number of elements {}. Note that this may occur as a result of rounding error. The out tensor will be resized to a tensor of shape ({},).",
+                    x.dims(),
+                    x.numel(),
+                    y.numel(),
+                    y.numel()
+                )
+            } else {
+                format!(
+                    "An output with one or more elements was resized since it had shape {}, which does not match the required output shape {}. This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                    x.dims(),
+                    y.dims()
+                )
+            };
+            Python::attach(|py| {
+                let text = std::ffi::CString::new(warning).unwrap_or_default();
+                PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+            })?;
+        }
+        if y.numel() * x.dtype().size_bytes() > x.storage_bytes() && !x.is_resizable() {
+            return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable").into());
+        }
+        let new = torchtpu_tensor::no_grad(|| y.detach().to_dtype(x.dtype())?.to_device(x.device()))?;
+        replace(o, if new.pyobject().is_null() { new } else { new.detach() });
+    }
+    Ok(())
+}
