@@ -1,7 +1,10 @@
 """Sizes given once for all dimensions, or one by one."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from itertools import chain, repeat
+from typing import Any
 
 
 def _ntuple(n, name="parse"):
@@ -32,8 +35,23 @@ def _list_with_default(out_size, defaults):
     return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :])]
 
 
-def consume_prefix_in_state_dict_if_present(state_dict, prefix):
-    """Takes `prefix` off the names in a `state_dict`, in place, and off those of its metadata."""
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Remove a prefix from the names in a state dict, in place.
+
+    The names in its metadata change too.
+
+    Args:
+        state_dict: State dict, as `Module.state_dict` returns it.
+        prefix: Text to remove from the names that begin with it.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.modules.utils import consume_prefix_in_state_dict_if_present
+        >>> state = {"module.weight": torch.ones(1), "step": torch.ones(1)}
+        >>> consume_prefix_in_state_dict_if_present(state, "module.")
+        >>> sorted(state)
+        ['step', 'weight']
+    """
     for name in [name for name in state_dict if name.startswith(prefix)]:
         state_dict[name.removeprefix(prefix)] = state_dict.pop(name)
     metadata = getattr(state_dict, "_metadata", None)
