@@ -481,8 +481,8 @@ class CELU(ELU):
 class GELU(Module):
     """Multiply each element by the normal distribution function.
 
-    `y = x * P(Z <= x)` for a standard normal `Z`. `"tanh"` gives `x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
-    0.044715 * x^3)))`.
+    `y = x * P(Z <= x)` for a standard normal `Z`. `"tanh"` gives
+    `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))`.
 
     Args:
         approximate: `"none"` or `"tanh"`.

@@ -122,8 +122,9 @@ class BatchNorm1d(_BatchNorm):
     Args:
         num_features: Number of channels `c`.
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` makes them the plain average over all batches.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` makes them the plain average over
+            all batches.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -166,8 +167,9 @@ class BatchNorm2d(_BatchNorm):
     Args:
         num_features: Number of channels `c`.
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` makes them the plain average over all batches.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` makes them the plain average over
+            all batches.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -210,8 +212,9 @@ class BatchNorm3d(_BatchNorm):
     Args:
         num_features: Number of channels `c`.
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` makes them the plain average over all batches.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` makes them the plain average over
+            all batches.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -304,8 +307,8 @@ class InstanceNorm1d(_InstanceNorm):
     Args:
         num_features: Number of channels `c`.
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` leaves them as they are.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` leaves them as they are.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -352,8 +355,8 @@ class InstanceNorm2d(_InstanceNorm):
     Args:
         num_features: Number of channels `c`.
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` leaves them as they are.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` leaves them as they are.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -400,8 +403,8 @@ class InstanceNorm3d(_InstanceNorm):
     Args:
         num_features: Number of channels `c`.
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` leaves them as they are.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` leaves them as they are.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -448,8 +451,9 @@ class SyncBatchNorm(_BatchNorm):
     Args:
         num_features: Number of channels `c`.
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` makes them the plain average over all batches.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` makes them the plain average over
+            all batches.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -604,8 +608,9 @@ class LazyBatchNorm1d(_LazyBatchNorm, BatchNorm1d):
 
     Args:
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` makes them the plain average over all batches.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` makes them the plain average over
+            all batches.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -634,8 +639,9 @@ class LazyBatchNorm2d(_LazyBatchNorm, BatchNorm2d):
 
     Args:
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` makes them the plain average over all batches.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` makes them the plain average over
+            all batches.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -664,8 +670,9 @@ class LazyBatchNorm3d(_LazyBatchNorm, BatchNorm3d):
 
     Args:
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` makes them the plain average over all batches.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` makes them the plain average over
+            all batches.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -699,8 +706,8 @@ class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
 
     Args:
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` leaves them as they are.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` leaves them as they are.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -729,8 +736,8 @@ class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
 
     Args:
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` leaves them as they are.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` leaves them as they are.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.
@@ -759,8 +766,8 @@ class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
 
     Args:
         eps: Number that is added to the variance.
-        momentum: Weight of the newest batch in the running statistics: `running = (1 - momentum) * running +
-            momentum * batch`. `None` leaves them as they are.
+        momentum: Weight of the newest batch in the running statistics:
+            `running = (1 - momentum) * running + momentum * batch`. `None` leaves them as they are.
         affine: Whether to learn a scale `weight` and a shift `bias`.
         track_running_stats: Whether to keep running statistics and use them in evaluation mode. Without them,
             statistics always come from the input.

@@ -241,8 +241,8 @@ class Conv2d(_Conv):
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, h, w)` or, without a batch, the same less `n`; output `(n, out_channels, h_out,
-            w_out)` or the same less `n`.
+        Input `(n, in_channels, h, w)` or, without a batch, the same less `n`; output
+            `(n, out_channels, h_out, w_out)` or the same less `n`.
         `h_out = floor((h + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `w_out`
             likewise.
 
@@ -288,8 +288,8 @@ class Conv3d(_Conv):
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, d, h, w)` or, without a batch, the same less `n`; output `(n, out_channels,
-            d_out, h_out, w_out)` or the same less `n`.
+        Input `(n, in_channels, d, h, w)` or, without a batch, the same less `n`; output
+            `(n, out_channels, d_out, h_out, w_out)` or the same less `n`.
         `d_out = floor((d + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `h_out` and
             `w_out` likewise.
 
@@ -475,8 +475,8 @@ class ConvTranspose2d(_ConvTransposeNd):
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, h, w)` or, without a batch, the same less `n`; output `(n, out_channels, h_out,
-            w_out)` or the same less `n`.
+        Input `(n, in_channels, h, w)` or, without a batch, the same less `n`; output
+            `(n, out_channels, h_out, w_out)` or the same less `n`.
         `h_out = (h - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`, and
             `w_out` likewise.
 
@@ -528,8 +528,8 @@ class ConvTranspose3d(_ConvTransposeNd):
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, d, h, w)` or, without a batch, the same less `n`; output `(n, out_channels,
-            d_out, h_out, w_out)` or the same less `n`.
+        Input `(n, in_channels, d, h, w)` or, without a batch, the same less `n`; output
+            `(n, out_channels, d_out, h_out, w_out)` or the same less `n`.
         `d_out = (d - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`, and
             `h_out` and `w_out` likewise.
 

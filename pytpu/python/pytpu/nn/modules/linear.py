@@ -56,8 +56,8 @@ class Linear(Module):
         dtype: Dtype of the parameters. `None` means the default dtype.
 
     Attributes:
-        weight: Parameter `(out_features, in_features)`. Initial values are uniform in `[-k, k]` with `k = 1 /
-            sqrt(in_features)`.
+        weight: Parameter `(out_features, in_features)`. Initial values are uniform in `[-k, k]` with
+            `k = 1 / sqrt(in_features)`.
         bias: Parameter `(out_features,)` with initial values from the same range, or `None`.
 
     Shape:
@@ -137,8 +137,8 @@ class Bilinear(Module):
         bias: Parameter `(out_features,)` with initial values from the same range, or `None`.
 
     Shape:
-        Inputs `(*, in1_features)` and `(*, in2_features)` with equal leading dimensions; output `(*,
-            out_features)`.
+        Inputs `(*, in1_features)` and `(*, in2_features)` with equal leading dimensions; output
+            `(*, out_features)`.
 
     Raises:
         ValueError: `in1_features` is not positive.

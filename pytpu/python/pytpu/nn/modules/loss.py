@@ -221,8 +221,8 @@ class NLLLoss2d(NLLLoss):
 class CrossEntropyLoss(_WeightedLoss):
     """Return the cross entropy between logits and class indices or class probabilities.
 
-    `loss = -weight[target] * log_softmax(input)[target]` for class indices, and `-sum_c weight[c] * target[c] *
-    log_softmax(input)[c]` for probabilities.
+    `loss = -weight[target] * log_softmax(input)[target]` for class indices, and
+    `-sum_c weight[c] * target[c] * log_softmax(input)[c]` for probabilities.
 
     Args:
         weight: Tensor `(c,)` of factors for the classes. `None` means 1 for all. `"mean"` divides by the sum of
@@ -554,8 +554,8 @@ class SoftMarginLoss(_Loss):
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Return the binary cross entropy of logits, averaged over the classes.
 
-    `loss = -sum_c weight[c] * (target[c] * log(s[c]) + (1 - target[c]) * log(1 - s[c])) / c`, where `s =
-    sigmoid(input)`.
+    `loss = -sum_c weight[c] * (target[c] * log(s[c]) + (1 - target[c]) * log(1 - s[c])) / c`, where
+    `s = sigmoid(input)`.
 
     Args:
         weight: Tensor `(c,)` of factors for the classes. `None` means 1.
@@ -707,8 +707,8 @@ class MultiMarginLoss(_WeightedLoss):
 class TripletMarginLoss(_Loss):
     """Return a loss that keeps an anchor nearer to a positive than to a negative example.
 
-    `loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)`, where `d(x, y)` is the `p`-norm of `x -
-    y + eps`.
+    `loss = max(0, d(anchor, positive) - d(anchor, negative) + margin)`, where `d(x, y)` is the `p`-norm of
+    `x - y + eps`.
 
     Args:
         margin: Difference of the distances beyond which there is no loss. Positive.
@@ -942,8 +942,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 
     Shape:
         Input `(n, in_features)`, or `(in_features,)` where `out_features` is empty.
-        Target of class indices, `int64`: `(n, *out_features)` or `()`. Target of probabilities: `(n,
-            num_classes, *out_features)` or `(num_classes,)`.
+        Target of class indices, `int64`: `(n, *out_features)` or `()`. Target of probabilities:
+            `(n, num_classes, *out_features)` or `(num_classes,)`.
         Output a scalar, or the shape of the class indices if `reduction` is `"none"`.
 
     Raises:

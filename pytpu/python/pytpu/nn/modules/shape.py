@@ -277,8 +277,8 @@ class Upsample(Module):
         recompute_scale_factor: Whether to compute the scale again from the rounded sizes.
 
     Shape:
-        Input `(n, c, *)` with 1 to 3 spatial dimensions; output `(n, c, *size)`, or sizes `floor(size *
-            scale_factor)`.
+        Input `(n, c, *)` with 1 to 3 spatial dimensions; output `(n, c, *size)`, or sizes
+            `floor(size * scale_factor)`.
 
     Raises:
         ValueError: Both or none of `size` and `scale_factor` are given, or they have another length.
