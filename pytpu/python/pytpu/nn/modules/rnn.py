@@ -460,8 +460,8 @@ class LSTM(RNNBase):
         weight_hh_l{k}: Parameter `(4 * h, h)`.
         bias_ih_l{k}: Parameter `(4 * h,)`.
         bias_hh_l{k}: Parameter `(4 * h,)`.
-        weight_hr_l{k}: Parameter `(proj_size, h)`, where `proj_size` is set. Then `proj_size` takes the place
-            of `h` in what reads hidden states.
+        weight_hr_l{k}: Parameter `(proj_size, h)`, where `proj_size` is set. Hidden states and outputs then
+            have `proj_size` features instead of `h`.
 
     Shape:
         `d` is 2 if `bidirectional`, else 1.
