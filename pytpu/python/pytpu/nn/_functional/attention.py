@@ -1,10 +1,12 @@
 """Multi-head attention."""
 
+from __future__ import annotations
+
 import math
 import warnings
 
 import pytpu as torch
-from pytpu import _C
+from pytpu import _C, Tensor
 
 from .dropout import dropout
 from .vision import pad
@@ -48,33 +50,75 @@ def _project_packed(q, k, v, w, b):
 
 
 def multi_head_attention_forward(
-    query,
-    key,
-    value,
-    embed_dim_to_check,
-    num_heads,
-    in_proj_weight,
-    in_proj_bias,
-    bias_k,
-    bias_v,
-    add_zero_attn,
-    dropout_p,
-    out_proj_weight,
-    out_proj_bias,
-    training=True,
-    key_padding_mask=None,
-    need_weights=True,
-    attn_mask=None,
-    use_separate_proj_weight=False,
-    q_proj_weight=None,
-    k_proj_weight=None,
-    v_proj_weight=None,
-    static_k=None,
-    static_v=None,
-    average_attn_weights=True,
-    is_causal=False,
-):
-    """Attention of several heads over (length, batch, features) inputs, with its projections."""
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Let queries attend to keys and values in several heads, with given projections.
+
+    `MultiheadAttention` calls this function with its parameters. Sizes are the length `l` of the queries, the
+    length `s` of the keys, the batch `n` and the features `e`.
+
+    Args:
+        query: Queries `(l, n, e)` or `(l, e)`.
+        key: Keys `(s, n, kdim)` or `(s, kdim)`.
+        value: Values `(s, n, vdim)` or `(s, vdim)`.
+        embed_dim_to_check: Size that `e` must have.
+        num_heads: Number of heads. It divides `e`.
+        in_proj_weight: Tensor `(3 * e, e)` that projects queries, keys and values.
+        in_proj_bias: Tensor `(3 * e,)`. `None` means 0.
+        bias_k: Key `(1, 1, e)` to append to the projected keys. `None` means none.
+        bias_v: Value `(1, 1, e)` to append to the projected values. `None` means none.
+        add_zero_attn: Whether to append a key and a value of zeros.
+        dropout_p: Probability of dropping an attention weight in training.
+        out_proj_weight: Tensor `(e, e)` that projects the result.
+        out_proj_bias: Tensor `(e,)`. `None` means 0.
+        training: Whether to drop attention weights.
+        key_padding_mask: Mask `(n, s)` or `(s,)` of keys to leave out. `True` leaves a key out; floats are
+            added to the scores.
+        need_weights: Whether to return the weights. `False` allows a faster implementation.
+        attn_mask: Mask `(l, s)` or `(n * num_heads, l, s)` of pairs to leave out. `True` leaves a pair out;
+            floats are added to the scores.
+        use_separate_proj_weight: Whether to take the next three weights instead of `in_proj_weight`.
+        q_proj_weight: Tensor `(e, e)` that projects queries.
+        k_proj_weight: Tensor `(e, kdim)` that projects keys.
+        v_proj_weight: Tensor `(e, vdim)` that projects values.
+        static_k: Keys `(n * num_heads, s, e / num_heads)` to use in place of the projected ones.
+        static_v: Values `(n * num_heads, s, e / num_heads)` to use in place of the projected ones.
+        average_attn_weights: Whether to average the weights over the heads.
+        is_causal: Hint that `attn_mask` is the causal mask. The mask must still be given.
+
+    Returns:
+        The output, in the shape of `query`, and the weights, or `None` where `need_weights` is false. Weights
+        are `(n, l, s)`, or `(n, num_heads, l, s)` where they are not averaged, without `n` where `query` has
+        none.
+
+    Raises:
+        AssertionError: A shape or the dtype of a mask does not fit.
+        RuntimeError: `attn_mask` has another shape, or is missing although `is_causal` is set.
+    """
     batched = query.dim() == 3
     if query.dim() not in (2, 3):
         raise AssertionError(
