@@ -1,12 +1,32 @@
 """Modules, losses and initialisation, as in `torch.nn`."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from . import functional, init, modules, parameter
 from .modules import *  # noqa: F403
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 
-def factory_kwargs(kwargs):
-    """Picks `device`, `dtype` and `memory_format` out of a constructor's keyword arguments."""
+def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
+    """Return `device`, `dtype` and `memory_format` out of the keyword arguments of a constructor.
+
+    Args:
+        kwargs: Keyword arguments, which may hold a mapping `factory_kwargs` with the same names. `None` means
+            none.
+
+    Returns:
+        A new dictionary of those that are given.
+
+    Raises:
+        TypeError: Another name is given, or a name is given twice.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nn.factory_kwargs({"dtype": torch.float64})
+        {'dtype': torch.float64}
+    """
     if kwargs is None:
         return {}
     simple = {"device", "dtype", "memory_format"}
