@@ -1,6 +1,6 @@
-"""Which implementation of attention may be used.
+"""Choose the implementation of attention, as in `torch.nn.attention`.
 
-There is one here for each device, so a choice restricts nothing; asking for none at all is an error, as in PyTorch.
+Each device has one implementation here, so that a choice changes nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _allowed = [b for b in SDPBackend if b is not SDPBackend.ERROR]
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
-    """What may be used now."""
+    """Return the implementations that are allowed now."""
     return list(_allowed)
 
 

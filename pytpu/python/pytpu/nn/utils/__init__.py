@@ -1,6 +1,11 @@
 """Gradient clipping, parameter vectors, padded and packed sequences, parametrized and pruned parameters."""
 
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
 from ..._function_names import keep_functions
+from ..modules.module import Module
 from . import parametrizations, parametrize, prune, rnn, stateless
 from .clip_grad import clip_grad_norm, clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
@@ -12,8 +17,26 @@ from .weight_norm import remove_weight_norm, weight_norm
 # `spectral_norm` and `weight_norm` are both functions and modules.
 keep_functions(__name__)
 
+_M = TypeVar("_M", bound=Module)
 
-def skip_init(module_cls, *args, **kwargs):
-    """Makes a module without initialising its parameters."""
+
+def skip_init(module_cls: type[_M], *args: Any, **kwargs: Any) -> _M:
+    """Make a module without giving its parameters values.
+
+    Args:
+        module_cls: Module class whose constructor takes `device`.
+        *args: Arguments of the constructor.
+        **kwargs: Keyword arguments of the constructor. `device` is the device of the result, and `"cpu"`
+            without one.
+
+    Returns:
+        The module. The values of its parameters are not set.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.skip_init(torch.nn.Linear, 2, 3)
+        >>> layer.weight.shape
+        torch.Size([3, 2])
+    """
     device = kwargs.pop("device", "cpu")
     return module_cls(*args, **kwargs, device="meta").to_empty(device=device)

@@ -1,8 +1,12 @@
 """Orthogonal and unitary matrices as parametrizations."""
 
+from __future__ import annotations
+
 import math
+from typing import Any, Literal
 
 import pytpu as torch
+from pytpu import Tensor
 
 from ..modules.module import Module
 from . import parametrize
@@ -21,10 +25,16 @@ def _eye_like(a):
     return torch.eye(a.size(-1), dtype=a.dtype, device=a.device)
 
 
-def matrix_exp(a):
-    """The exponential: a Taylor polynomial of `a / 2**s`, whose norm is at most 1, squared `s` times.
+def matrix_exp(a: Tensor) -> Tensor:
+    """Return the exponential of matrices.
 
-    On `cpu` as often as it has to be; elsewhere NaN where the norm is above `2**16`.
+    A Taylor polynomial of `a / 2^s`, whose norm is at most 1, is squared `s` times.
+
+    Args:
+        a: Matrices `(*, n, n)`.
+
+    Returns:
+        Tensor of the same shape. On other devices than `cpu` it is NaN where the norm is above `2^16`.
     """
     norm = _norm(a)
     s = torch.where(norm.isfinite(), norm.clamp(min=1).log2().ceil(), 0)
@@ -51,7 +61,7 @@ class _Inverse(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, a):
+    def forward(ctx: Any, a: Tensor) -> Tensor:
         eye = _eye_like(a)
         m = eye - a / 2
         low = 2 / (2 + _norm(a).square() / 4)
@@ -67,13 +77,22 @@ class _Inverse(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
         return y.mH @ g @ y.mH / 2
 
 
-def cayley(a):
-    """`(I + a / 2) / (I - a / 2)`."""
+def cayley(a: Tensor) -> Tensor:
+    """Return the Cayley transform of skew-symmetric matrices.
+
+    `(I + a / 2) (I - a / 2)^-1`.
+
+    Args:
+        a: Matrices `(*, n, n)`.
+
+    Returns:
+        Orthogonal matrices of the same shape.
+    """
     return 2 * _Inverse.apply(a) - _eye_like(a)
 
 
@@ -96,10 +115,17 @@ def _upper_inverse(u):
     return inverse[..., 0, :n, :n]
 
 
-def householder(x):
-    """The first columns of a product of reflections, at vectors with a one and below it what `x` has below its diagonal.
+def householder(x: Tensor) -> Tensor:
+    """Return the first columns of a product of Householder reflections.
 
-    The product is `I - v t v'`, where the inverse of `t` is the upper triangle of `v' v` with half of its diagonal.
+    The vectors have a one on the diagonal and the elements of `x` below it. The product is `I - v t v^T`, where
+    the inverse of `t` is the upper triangle of `v^T v` with half of its diagonal.
+
+    Args:
+        x: Matrices `(*, n, k)` with `n >= k`.
+
+    Returns:
+        Matrices `(*, n, k)` with orthonormal columns.
     """
     n, k = x.shape[-2:]
     v = x.tril(-1) + torch.eye(n, k, dtype=x.dtype, device=x.device)
@@ -120,7 +146,7 @@ def _is_orthogonal(q):
 
 
 class _Orthogonal(Module):
-    def __init__(self, weight, orthogonal_map, use_trivialization=True):
+    def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool = True) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == "householder":
             raise ValueError("The householder parametrization does not support complex tensors.")
@@ -129,7 +155,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         is_wide = x.size(-2) < x.size(-1)
         x = x.mT if is_wide else x
         n, k = x.shape[-2:]
@@ -143,7 +169,7 @@ class _Orthogonal(Module):
         return q.mT if is_wide else q
 
     @torch.no_grad()
-    def right_inverse(self, value):
+    def right_inverse(self, value: Tensor) -> Tensor:
         if value.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {value.shape}."
@@ -171,12 +197,38 @@ class _Orthogonal(Module):
         return x.mT.clone(memory_format=torch.contiguous_format) if is_wide else x
 
 
-def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):
-    """Makes a weight a matrix, or matrices, with orthonormal columns, or rows where there are fewer of them; returns the module.
+def orthogonal(
+    module: Module,
+    name: str = "weight",
+    orthogonal_map: Literal["matrix_exp", "cayley", "householder"] | None = None,
+    *,
+    use_trivialization: bool = True,
+) -> Module:
+    """Make a weight a matrix with orthonormal columns, or rows where there are fewer of them.
 
-    The maps are `"matrix_exp"` and `"cayley"`, of a skew-symmetric matrix, and `"householder"`, a product of reflections, which is
-    the default for what is real and not square. With `use_trivialization` the result is multiplied with a fixed matrix, the
-    buffer `base`, so that training starts at what the weight was, made orthogonal. Raises `ValueError` when there is no such weight.
+    Training starts at the weight as it was, made orthogonal, where `use_trivialization` is set.
+
+    Args:
+        module: Module to change.
+        name: Name of a tensor with at least two dimensions. The last two are matrices.
+        orthogonal_map: `"matrix_exp"` or `"cayley"`, of a skew-symmetric matrix, or `"householder"`, a product
+            of reflections. `None` means `"matrix_exp"` for square and complex matrices, and `"householder"` for
+            others.
+        use_trivialization: Whether to multiply the result by a fixed matrix, the buffer `base`.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: There is no such tensor, it has fewer than two dimensions, or the map is unknown or not for
+            complex tensors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(20, 40))
+        >>> w = layer.weight
+        >>> torch.allclose(w.T @ w, torch.eye(20), atol=1e-5)
+        True
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, torch.Tensor):

@@ -4,13 +4,17 @@ A module with a parametrized `weight` is of a class of its own, in which `weight
 computes from the tensors that it keeps.
 """
 
+from __future__ import annotations
+
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytpu as torch
+from pytpu import Tensor
 
 from ..modules.container import ModuleDict, ModuleList
+from ..modules.module import Module
 from ..parameter import Parameter
 
 _depth = 0
@@ -18,8 +22,16 @@ _cache = {}
 
 
 @contextmanager
-def cached():
-    """Computes each parametrized tensor once inside of the block, when it is first read."""
+def cached() -> Iterator[None]:
+    """Compute each parametrized tensor only once inside the block.
+
+    The result is kept from the first time that the tensor is read.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.nn.utils.parametrize.cached():
+        ...     pass
+    """
     global _depth
     _depth += 1
     try:
@@ -48,13 +60,22 @@ def _inverse(parametrization, value):
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, first to last, and the tensors that it is computed from.
+    """Hold the parametrizations of one tensor, first to last, and the tensors it is computed from.
 
-    These are `original`, or `original0`, `original1` and so on where `right_inverse` gives several. Raises `ValueError` when the tensor's
-    shape or dtype would change, unless `unsafe`.
+    These are `original`, or `original0`, `original1` and so on where `right_inverse` of the first
+    parametrization gives several.
+
+    Args:
+        modules: The parametrizations. At least one.
+        original: The tensor before.
+        unsafe: Whether shape and dtype may change.
+
+    Raises:
+        ValueError: There is no parametrization, the shape or dtype changes, or `right_inverse` returns
+            something else than tensors.
     """
 
-    def __init__(self, modules, original, unsafe=False):
+    def __init__(self, modules: Sequence[Module], original: Tensor | Parameter, unsafe: bool = False) -> None:
         if len(modules) == 0:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
@@ -113,8 +134,16 @@ class ParametrizationList(ModuleList):
         names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
         return [getattr(self, name) for name in names]
 
-    def right_inverse(self, value):
-        """Sets the tensors that are kept, so that the parametrized one becomes `value` where that can be."""
+    def right_inverse(self, value: Tensor) -> None:
+        """Set the tensors that the parametrized one is computed from.
+
+        Args:
+            value: Value that the parametrized tensor should have.
+
+        Raises:
+            RuntimeError: A parametrization has no `right_inverse`.
+            ValueError: `right_inverse` returns another number of tensors, or other dtypes.
+        """
         with torch.no_grad():
             for parametrization in reversed(self):
                 if not hasattr(parametrization, "right_inverse"):
@@ -140,7 +169,8 @@ class ParametrizationList(ModuleList):
                     )
                 original.data = new.detach()
 
-    def forward(self):
+    def forward(self) -> Tensor:
+        """Return the parametrized tensor."""
         value = self[0](*self._originals())
         for i in range(1, len(self)):
             value = self[i](value)
@@ -216,10 +246,36 @@ def _check_next(module, name, parametrization):
             )
 
 
-def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
-    """Makes a parameter or buffer of `module` what `parametrization` computes from it, or from what it was computed from.
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
+    """Make a parameter or buffer the result of a parametrization.
 
-    Returns the module. Raises `ValueError` when there is no such tensor, and unless `unsafe` when its shape or dtype would change.
+    Further parametrizations of the same tensor follow one another. The class of the module changes to one with
+    a property for the tensor.
+
+    Args:
+        module: Module to change.
+        tensor_name: Name of the parameter or buffer.
+        parametrization: Module whose `forward` computes the tensor. Its `right_inverse`, if any, computes the
+            original from an assigned value.
+        unsafe: Whether shape and dtype may change.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: There is no such tensor, or its shape or dtype changes.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Symmetric(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = torch.nn.Linear(3, 3)
+        >>> layer = torch.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> torch.equal(layer.weight, layer.weight.T)
+        True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -242,19 +298,48 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
     return module
 
 
-def is_parametrized(module, tensor_name=None):
-    """Whether `module` has a parametrized tensor, or that of this name is."""
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Return whether a module has parametrized tensors.
+
+    Args:
+        module: The module.
+        tensor_name: Name of one tensor. `None` asks for any.
+
+    Returns:
+        `True` if so.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nn.utils.parametrize.is_parametrized(torch.nn.Linear(2, 2))
+        False
+    """
     parametrizations = getattr(module, "parametrizations", None)
     if not isinstance(parametrizations, ModuleDict):
         return False
     return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
 
 
-def remove_parametrizations(module, tensor_name, leave_parametrized=True):
-    """Makes the tensor an ordinary one again, with its present value, or with that which it is computed from.
+def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
+    """Make a parametrized tensor an ordinary one again.
 
-    Returns the module. Raises `ValueError` when it is not parametrized, and when it is computed from several and is to be left
-    without (`leave_parametrized=False`).
+    Args:
+        module: Module to change.
+        tensor_name: Name of the parameter or buffer.
+        leave_parametrized: Whether the tensor keeps its present value, instead of that of the original.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: The tensor is not parametrized, or it has several originals and `leave_parametrized` is
+            false.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(3, 3))
+        >>> layer = torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
+        >>> type(layer.weight).__name__
+        'Parameter'
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
@@ -281,15 +366,37 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     return module
 
 
-def type_before_parametrizations(module):
-    """The class that `module` had before it was parametrized."""
+def type_before_parametrizations(module: Module) -> type[Module]:
+    """Return the class that a module had before it was parametrized.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Its class, if it is not parametrized.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(3, 3))
+        >>> torch.nn.utils.parametrize.type_before_parametrizations(layer).__name__
+        'Linear'
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
-def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
-    """Gives `to_module` the parametrizations of `from_module` and the tensors they are computed from, which both then have; returns it.
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Give a module the parametrizations of another one, and their originals. Both then share them.
 
-    Of all its tensors, or of the one named; where that is not parametrized, the tensor itself.
+    Args:
+        from_module: Module to take from.
+        to_module: Module to change.
+        tensor_name: Name of one tensor. If it is not parametrized, the tensor itself is taken. `None` means all
+            parametrized ones.
+
+    Returns:
+        `to_module`.
     """
     if is_parametrized(from_module):
         names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]
