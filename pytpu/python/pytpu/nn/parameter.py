@@ -33,7 +33,7 @@ def clear_gradient(p: Tensor, set_to_none: bool) -> None:
         p.grad.zero_()
 
 
-class _ParameterMeta(type(torch.Tensor)):
+class _ParameterMeta(_C._TensorMeta):
     # A custom tensor type that marks itself `_is_param` counts as a parameter.
     def __instancecheck__(cls, instance):
         if type.__instancecheck__(cls, instance):
@@ -93,7 +93,7 @@ class Parameter(torch.Tensor, metaclass=_ParameterMeta):
     __torch_function__ = _C._disabled_torch_function_impl
 
 
-class _BufferMeta(type(torch.Tensor)):
+class _BufferMeta(_C._TensorMeta):
     def __instancecheck__(cls, instance):
         if type.__instancecheck__(cls, instance):
             return True
@@ -141,6 +141,9 @@ _LAZY_MESSAGE = (
 class UninitializedTensorMixin:
     """A tensor without a shape. It can be moved, cast and materialised, and raises for everything else."""
 
+    data: Tensor
+    cls_to_become: type[Tensor]
+
     def materialize(self, shape: Sequence[int], device: Device = None, dtype: torch.dtype | None = None) -> None:
         """Give the tensor its shape and its final class, in place. The values are not set.
 
@@ -184,7 +187,7 @@ class UninitializedTensorMixin:
             "before calling `module.share_memory()`."
         )
 
-    def __repr__(self) -> str:
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return f"<{self.__class__.__name__}>"
 
     @classmethod
@@ -220,7 +223,8 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, UninitializedTensorMixin)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+# mypy forgets the names of keyword parameters of dunder methods, here `tensor_contents` of `__repr__`.
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape is not known yet.
 
     Args:

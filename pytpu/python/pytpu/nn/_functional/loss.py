@@ -970,8 +970,8 @@ def ctc_loss(
         >>> F.ctc_loss(log_probs, torch.tensor([[1]]), torch.tensor([3]), torch.tensor([1]))
         tensor(0.2877)
     """
-    reduction = _REDUCTIONS[_reduction(reduction)]
-    return _ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+    number = _REDUCTIONS[_reduction(reduction)]
+    return _ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, number, zero_infinity)
 
 
 def linear_cross_entropy(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from pytpu import _C, Tensor
 from pytpu.nn.common_types import _size_2_t
@@ -184,7 +185,8 @@ def interpolate(
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    output_size = scale_factors = None
+    output_size: list[Any] | None = None
+    scale_factors: list[Any] | None = None
     if size is not None:
         if isinstance(size, (list, tuple)):
             if len(size) != n:
@@ -211,7 +213,7 @@ def interpolate(
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if mode == "area" and output_size is None:
         recompute_scale_factor = True
-    if recompute_scale_factor:
+    if recompute_scale_factor and scale_factors is not None:
         output_size = [math.floor(float(input.size(i + 2)) * scale_factors[i]) for i in range(n)]
         scale_factors = None
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and input.dim() == 4):

@@ -34,7 +34,7 @@ class SDPBackend(enum.IntEnum):
     OVERRIDEABLE = 4
 
 
-_allowed = [b for b in SDPBackend if b is not SDPBackend.ERROR]
+_allowed: list[SDPBackend] = [b for b in SDPBackend if b is not SDPBackend.ERROR]
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:

@@ -323,13 +323,24 @@ class BlockMask:
         rows, columns = kv_indices.shape[-2:]
         if seq_lengths is None:
             seq_lengths = (rows * BLOCK_SIZE[0], columns * BLOCK_SIZE[1])
-        by_column = [None] * 4
+        q_num_blocks = q_indices = full_q_num_blocks = full_q_indices = None
         if compute_q_blocks:
-            by_column[:2] = _ordered(_table(kv_num_blocks, kv_indices, columns).mT)
+            q_num_blocks, q_indices = _ordered(_table(kv_num_blocks, kv_indices, columns).mT)
             if full_kv_num_blocks is not None:
-                by_column[2:] = _ordered(_table(full_kv_num_blocks, full_kv_indices, columns).mT)
-        given = (kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices)
-        return cls(seq_lengths, *given, *by_column, BLOCK_SIZE, mask_mod or noop_mask)
+                full_q_num_blocks, full_q_indices = _ordered(_table(full_kv_num_blocks, full_kv_indices, columns).mT)
+        return cls(
+            seq_lengths,
+            kv_num_blocks,
+            kv_indices,
+            full_kv_num_blocks,
+            full_kv_indices,
+            q_num_blocks,
+            q_indices,
+            full_q_num_blocks,
+            full_q_indices,
+            BLOCK_SIZE,
+            mask_mod or noop_mask,
+        )
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
         """Return sizes, tensors, block size and mask function.
@@ -529,13 +540,18 @@ def create_block_mask(
     padding = (0, columns * BLOCK_SIZE[1] - KV_LEN, 0, rows * BLOCK_SIZE[0] - Q_LEN)
     mask = torch.nn.functional.pad(mask, padding, value=False)
     blocks = mask.reshape(*mask.shape[:2], rows, BLOCK_SIZE[0], columns, BLOCK_SIZE[1]).sum(dim=(3, 5))
-    full = None
+    partial = blocks > 0
+    full_num_blocks = full_indices = None
     if separate_full_blocks:
         full = blocks == math.prod(BLOCK_SIZE)
-    partial = (blocks > 0) & ~full if separate_full_blocks else blocks > 0
+        partial = partial & ~full
+        full_num_blocks, full_indices = _ordered(full)
+    num_blocks, indices = _ordered(partial)
     return BlockMask.from_kv_blocks(
-        *_ordered(partial),
-        *((None, None) if full is None else _ordered(full)),
+        num_blocks,
+        indices,
+        full_num_blocks,
+        full_indices,
         BLOCK_SIZE=BLOCK_SIZE,
         mask_mod=mask_mod,
         seq_lengths=(Q_LEN, KV_LEN),

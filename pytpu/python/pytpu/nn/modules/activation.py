@@ -870,6 +870,9 @@ class MultiheadAttention(Module):
         (torch.Size([2, 10, 64]), torch.Size([2, 10, 10]))
     """
 
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+
     def __init__(
         self,
         embed_dim: int,

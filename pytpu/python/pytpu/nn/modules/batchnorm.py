@@ -554,6 +554,11 @@ class SyncBatchNorm(_BatchNorm):
 
 
 class _LazyNorm(LazyModuleMixin):
+    num_features: int
+
+    def _channel_dim(self, input):
+        raise NotImplementedError
+
     def _make_uninitialized(self, affine, track_running_stats, bias, device, dtype):
         self.affine = affine
         self.track_running_stats = track_running_stats

@@ -288,7 +288,7 @@ class ModuleList(Module):
         reprs = [repr(item) for item in self]
         if not reprs:
             return self._get_name() + "()"
-        blocks = []
+        blocks: list[list[Any]] = []
         for i, text in enumerate(reprs):
             if blocks and blocks[-1][2] == text:
                 blocks[-1][1] = i
@@ -577,7 +577,7 @@ class ParameterDict(Module):
 
     def __init__(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | ParameterDict | None = None) -> None:
         super().__init__()
-        self._keys = {}
+        self._keys: dict[str, None] = {}
         if parameters is not None:
             self.update(parameters)
 

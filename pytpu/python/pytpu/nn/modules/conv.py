@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import pytpu as torch
@@ -550,6 +550,12 @@ class ConvTranspose3d(_ConvTransposeNd):
 
 
 class _LazyConv(LazyModuleMixin):
+    _n: int
+    in_channels: int
+    out_channels: int
+    groups: int
+    _weight_shape: Callable[[], tuple[int, ...]]
+
     def _make_uninitialized(self, out_channels, bias, device, dtype):
         self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytpu.nn.parameter import is_lazy
 
+if TYPE_CHECKING:
+    from .module import Module
 
-class LazyModuleMixin:
+    _Base = Module
+else:
+    _Base = object
+
+
+class LazyModuleMixin(_Base):
     """Give a module parameters whose shapes come from its first input.
 
     A subclass makes `UninitializedParameter`s and defines `initialize_parameters`. The first call runs that
@@ -30,7 +37,7 @@ class LazyModuleMixin:
         torch.Size([3, 5])
     """
 
-    cls_to_become = None
+    cls_to_become: type[Module] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -55,6 +62,10 @@ class LazyModuleMixin:
                 if loaded is not None and value is not None and is_lazy(value) and not is_lazy(loaded):
                     with torch.no_grad():
                         value.materialize(loaded.shape)
+
+    if TYPE_CHECKING:
+        # The layer has it, which comes after this class in the method resolution order.
+        def reset_parameters(self) -> None: ...
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Give the parameters their shapes. Subclasses define it.

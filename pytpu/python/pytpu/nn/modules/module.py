@@ -61,20 +61,20 @@ class _WrappedHook:
     Its name and its state are PyTorch's, as files have them.
     """
 
-    def __init__(self, hook: Callable, module: Module | None = None) -> None:
+    def __init__(self, hook: Callable[..., Any], module: Module | None = None) -> None:
         self.hook = hook
         self.with_module = module is not None
-        self.module = weakref.ref(module) if self.with_module else None
+        self.module: Any = None if module is None else weakref.ref(module)
 
     def __call__(self, *args: Any) -> Any:
         return self.hook(self.module(), *args) if self.with_module else self.hook(*args)
 
-    def __getstate__(self) -> dict:
-        state = {"hook": self.hook, "with_module": self.with_module}
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"hook": self.hook, "with_module": self.with_module}
         return {**state, "module": self.module()} if self.with_module else state
 
-    def __setstate__(self, state: dict) -> None:
-        self.__init__(state["hook"], state.get("module"))
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _WrappedHook.__init__(self, state["hook"], state.get("module"))
 
 
 def register_module_forward_pre_hook(hook: Callable[[Module, tuple[Any, ...]], Any]) -> RemovableHandle:
@@ -292,7 +292,7 @@ class Module:
     _compiled_call_impl: Callable[..., Any] | None = None
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Module | None]
+    _modules: dict[str, Any]
     _non_persistent_buffers_set: set[str]
     _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _backward_hooks: OrderedDict[int, Callable[..., Any]]
@@ -1311,8 +1311,9 @@ class Module:
         Returns:
             A handle whose `remove` method takes the hook away.
         """
-        hook._from_public_api = True
-        return _register(self._state_dict_hooks, hook)
+        marked: Any = hook
+        marked._from_public_api = True
+        return _register(self._state_dict_hooks, marked)
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         if getattr(hook, "_from_public_api", False):
@@ -1640,11 +1641,13 @@ class Module:
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        missing, unexpected, errors = [], [], []
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
         metadata = getattr(state_dict, "_metadata", None)
-        state_dict = OrderedDict(state_dict)
+        own: Any = OrderedDict(state_dict)
         if metadata is not None:
-            state_dict._metadata = metadata
+            own._metadata = metadata
 
         def load(module, local, prefix):
             local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
@@ -1663,7 +1666,7 @@ class Module:
                         "values, if incompatible_keys need to be modified, it should be done inplace."
                     )
 
-        load(self, state_dict, "")
+        load(self, own, "")
         # The function refers to itself: without this line, garbage collection alone would free what it holds.
         del load
         if strict:

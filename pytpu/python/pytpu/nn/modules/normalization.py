@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from typing import Any
 
 import pytpu as torch
 from pytpu import Tensor
@@ -69,9 +70,8 @@ class LayerNorm(Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(normalized_shape, numbers.Integral):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape = tuple(normalized_shape)
+        sizes: Any = (normalized_shape,) if isinstance(normalized_shape, numbers.Integral) else normalized_shape
+        self.normalized_shape: tuple[int, ...] = tuple(sizes)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         _make_affine(self, elementwise_affine, bias, self.normalized_shape, device, dtype)
@@ -132,9 +132,8 @@ class RMSNorm(Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(normalized_shape, numbers.Integral):
-            normalized_shape = (normalized_shape,)
-        self.normalized_shape = tuple(normalized_shape)
+        sizes: Any = (normalized_shape,) if isinstance(normalized_shape, numbers.Integral) else normalized_shape
+        self.normalized_shape: tuple[int, ...] = tuple(sizes)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:

@@ -100,7 +100,10 @@ class RNNBase(Module):
         for layer in range(num_layers):
             for direction in range(directions):
                 layer_input = input_size if layer == 0 else real_hidden * directions
-                shapes = [("weight_ih", (gates, layer_input)), ("weight_hh", (gates, real_hidden))]
+                shapes: list[tuple[str, tuple[int, ...]]] = [
+                    ("weight_ih", (gates, layer_input)),
+                    ("weight_hh", (gates, real_hidden)),
+                ]
                 if bias:
                     shapes += [("bias_ih", (gates,)), ("bias_hh", (gates,))]
                 if proj_size > 0:
@@ -205,35 +208,35 @@ class RNNBase(Module):
         from pytpu.nn.utils.rnn import PackedSequence
 
         packed = isinstance(input, PackedSequence)
-        original = input
+        steps: Any = input
         directions = 2 if self.bidirectional else 1
         if packed:
-            input, batch_sizes, sorted_indices, unsorted_indices = original
+            steps, batch_sizes, sorted_indices, unsorted_indices = steps
             batch = int(batch_sizes[0])
             batched = True
         else:
             batch_sizes = sorted_indices = unsorted_indices = None
-            if input.dim() not in (2, 3):
+            if steps.dim() not in (2, 3):
                 # PyTorch's words differ from class to class.
                 kind = "D tensor" if self.mode.startswith("RNN") else "D"
                 raise ValueError(
-                    f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}{kind} instead"
+                    f"{type(self).__name__}: Expected input to be 2D or 3D, got {steps.dim()}{kind} instead"
                 )
-            batched = input.dim() == 3
+            batched = steps.dim() == 3
             batch_dim = 0 if self.batch_first else 1
             if not batched:
-                input = input.unsqueeze(batch_dim)
+                steps = steps.unsqueeze(batch_dim)
                 hx = self._with_batch(hx, directions)
             elif hx is not None:
                 self._check_batched(hx)
-            batch = input.size(batch_dim)
+            batch = steps.size(batch_dim)
         if hx is None:
-            hx = self._zeros(directions, batch, input)
+            hx = self._zeros(directions, batch, steps)
         elif packed:
             hx = self._permuted(hx, sorted_indices)
-        self._check_input(input, packed)
+        self._check_input(steps, packed)
         self._check_states(hx, directions, batch)
-        output, hidden = self._run(input, batch_sizes, hx)
+        output, hidden = self._run(steps, batch_sizes, hx)
         if packed:
             output = PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices)
             return output, self._permuted(hidden, unsorted_indices)

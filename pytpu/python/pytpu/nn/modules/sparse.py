@@ -101,12 +101,12 @@ class Embedding(Module):
         _refuse_sparse(sparse)
         self.sparse = sparse
 
-    def reset_parameters(self) -> None:
+    def reset_parameters(self: Embedding | EmbeddingBag) -> None:
         """Draw new values from the standard normal distribution, and set the padding row to zero."""
         init.normal_(self.weight)
         self._fill_padding_idx_with_zero()
 
-    def _fill_padding_idx_with_zero(self):
+    def _fill_padding_idx_with_zero(self: Embedding | EmbeddingBag) -> None:
         if self.padding_idx is not None:
             with torch.no_grad():
                 self.weight[self.padding_idx].fill_(0)

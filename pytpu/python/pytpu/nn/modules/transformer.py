@@ -104,7 +104,7 @@ class TransformerEncoderLayer(Module):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__()
         self.self_attn = MultiheadAttention(
             d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **factory
@@ -344,9 +344,9 @@ class TransformerDecoderLayer(Module):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__()
-        attention = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **factory}
+        attention: dict[str, Any] = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **factory}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **factory)
@@ -550,9 +550,9 @@ class Transformer(Module):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__()
-        layer = (
+        layer: tuple[Any, ...] = (
             d_model,
             nhead,
             dim_feedforward,

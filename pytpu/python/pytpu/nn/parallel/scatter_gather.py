@@ -25,13 +25,13 @@ def the_device(devices: Iterable[int | str | torch.device]) -> torch.device:
         RuntimeError: There is not exactly one device.
         ValueError: The device is `cpu`.
     """
-    devices = [torch.device("tpu", d) if isinstance(d, int) else torch.device(d) for d in devices]
-    for device in devices:
+    named = [torch.device("tpu", d) if isinstance(d, int) else torch.device(d) for d in devices]
+    for device in named:
         if device.type == "cpu":
             raise ValueError(f"Expected a non cpu device, but got: {device}")
-    if len(devices) != 1:
-        raise RuntimeError(f"DataParallel: {len(devices)} devices were named, and there is one")
-    return devices[0]
+    if len(named) != 1:
+        raise RuntimeError(f"DataParallel: {len(named)} devices were named, and there is one")
+    return named[0]
 
 
 def scatter(inputs: Any, target_gpus: Sequence[int | str | torch.device], dim: int = 0) -> Any:

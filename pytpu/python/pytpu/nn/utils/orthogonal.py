@@ -43,7 +43,7 @@ def matrix_exp(a: Tensor) -> Tensor:
     degree = 17 if torch.finfo(a.dtype).bits == 64 else 11
     eye, a2 = _eye_like(a), a @ a
     a3 = a2 @ a
-    power = None
+    power: Any = None
     for i in range(degree - 2, -1, -3):
         part = (eye + a / (i + 1) + a2 / ((i + 1) * (i + 2))) / math.factorial(i)
         power = part if power is None else power @ a3 + part

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytpu as torch
 from pytpu import Tensor
@@ -18,7 +19,7 @@ from ..modules.module import Module
 from ..parameter import Parameter
 
 _depth = 0
-_cache = {}
+_cache: dict[tuple[int, str], tuple[Any, Any]] = {}
 
 
 @contextmanager
@@ -220,6 +221,16 @@ def _property(name):
     return property(read, write)
 
 
+def _all_of(module: Module) -> Any:
+    """Return the `ModuleDict` of a parametrized module."""
+    return module.parametrizations
+
+
+def _list_of(module: Module, name: str) -> Any:
+    """Return the `ParametrizationList` of a parametrized tensor."""
+    return _all_of(module)[name]
+
+
 def _check_next(module, name, parametrization):
     """Whether one more parametrization keeps shape and dtype, there and back."""
     before = getattr(module, name)
@@ -281,8 +292,9 @@ def register_parametrization(
     if is_parametrized(module, tensor_name):
         if not unsafe:
             _check_next(module, tensor_name, parametrization)
-        module.parametrizations[tensor_name].append(parametrization)
-        module.parametrizations[tensor_name].unsafe |= unsafe
+        kept = _list_of(module, tensor_name)
+        kept.append(parametrization)
+        kept.unsafe |= unsafe
     elif tensor_name in module._parameters or tensor_name in module._buffers:
         kept = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
         delattr(module, tensor_name)
@@ -343,7 +355,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    kept = module.parametrizations[tensor_name]
+    kept = _list_of(module, tensor_name)
     if kept.is_tensor:
         tensor = kept.original
         if leave_parametrized:
@@ -399,14 +411,14 @@ def transfer_parametrizations_and_params(
         `to_module`.
     """
     if is_parametrized(from_module):
-        names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]
+        names = list(_all_of(from_module)) if tensor_name is None else [tensor_name]
         for name in names:
             if not hasattr(to_module, name):
                 setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
-            source = from_module.parametrizations[name]
+            source = _list_of(from_module, name)
             for parametrization in source:
                 register_parametrization(to_module, name, parametrization, unsafe=source.unsafe)
-            target = to_module.parametrizations[name]
+            target = _list_of(to_module, name)
             for key in ["original"] if source.is_tensor else [f"original{i}" for i in range(source.ntensors)]:
                 if hasattr(target, key):
                     delattr(target, key)

@@ -53,7 +53,8 @@ class BasePruningMethod(ABC):
     something left, and `"global"` all.
     """
 
-    _tensor_name = None
+    PRUNING_TYPE: str
+    _tensor_name: Any = None
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
@@ -162,7 +163,7 @@ class BasePruningMethod(ABC):
         pruned = self.apply_mask(module)
         if hasattr(module, name):
             delattr(module, name)
-        parameter = module._parameters.pop(f"{name}_orig")
+        parameter: Any = module._parameters.pop(f"{name}_orig")
         del module._buffers[f"{name}_mask"]
         parameter.data = pruned.data
         setattr(module, name, parameter)
@@ -176,7 +177,7 @@ class PruningContainer(BasePruningMethod):
     """
 
     def __init__(self, *args: BasePruningMethod) -> None:
-        self._pruning_methods = ()
+        self._pruning_methods: tuple[Any, ...] = ()
         if args and self._tensor_name is None:
             self._tensor_name = getattr(args[0], "_tensor_name", None)
         for method in args:
@@ -293,6 +294,9 @@ def _check_structure(t, dim):
         raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
 
 
+# As in PyTorch, `apply` of each class below takes the arguments of that class only. mypy objects to such overrides.
+
+
 class Identity(BasePruningMethod):
     """Prune nothing, but make the mask and the hook."""
 
@@ -311,7 +315,7 @@ class Identity(BasePruningMethod):
         return default_mask
 
     @classmethod
-    def apply(cls, module: Module, name: str) -> BasePruningMethod:
+    def apply(cls, module: Module, name: str) -> BasePruningMethod:  # type: ignore[override]
         """Make the mask and the hook for a parameter.
 
         Args:
@@ -357,7 +361,7 @@ class RandomUnstructured(BasePruningMethod):
         return _without(default_mask, torch.rand_like(t).view(-1).topk(count).indices)
 
     @classmethod
-    def apply(cls, module: Module, name: str, amount: int | float) -> BasePruningMethod:
+    def apply(cls, module: Module, name: str, amount: int | float) -> BasePruningMethod:  # type: ignore[override]
         """Prune entries of a parameter at random.
 
         Args:
@@ -404,7 +408,7 @@ class L1Unstructured(BasePruningMethod):
         return _without(default_mask, t.abs().reshape(-1).topk(count, largest=False).indices)
 
     @classmethod
-    def apply(
+    def apply(  # type: ignore[override]
         cls, module: Module, name: str, amount: int | float, importance_scores: Tensor | None = None
     ) -> BasePruningMethod:
         """Prune the entries of a parameter of the smallest absolute value.
@@ -461,7 +465,9 @@ class RandomStructured(BasePruningMethod):
         return _channels(t, self.dim, kept, default_mask)
 
     @classmethod
-    def apply(cls, module: Module, name: str, amount: int | float, dim: int = -1) -> BasePruningMethod:
+    def apply(  # type: ignore[override]
+        cls, module: Module, name: str, amount: int | float, dim: int = -1
+    ) -> BasePruningMethod:
         """Prune channels of a parameter at random.
 
         Args:
@@ -524,7 +530,7 @@ class LnStructured(BasePruningMethod):
         return _channels(t, self.dim, kept, default_mask)
 
     @classmethod
-    def apply(
+    def apply(  # type: ignore[override]
         cls,
         module: Module,
         name: str,
@@ -578,7 +584,7 @@ class CustomFromMask(BasePruningMethod):
         return default_mask * self.mask.to(default_mask.dtype)
 
     @classmethod
-    def apply(cls, module: Module, name: str, mask: Tensor) -> BasePruningMethod:
+    def apply(cls, module: Module, name: str, mask: Tensor) -> BasePruningMethod:  # type: ignore[override]
         """Prune the entries of a parameter for which a mask is zero.
 
         Args:

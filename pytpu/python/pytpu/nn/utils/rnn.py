@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections import namedtuple
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytpu as torch
 from pytpu import Tensor
@@ -13,7 +12,12 @@ from pytpu import Tensor
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_Packed = namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+
+class _Packed(NamedTuple):
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:

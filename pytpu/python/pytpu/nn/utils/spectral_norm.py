@@ -241,7 +241,8 @@ def remove_spectral_norm(module: _M, name: str = "weight") -> _M:
     if number is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
     with torch.no_grad():
-        weight = module._forward_pre_hooks.pop(number).compute_weight(module, do_power_iteration=False)
+        own: Any = module._forward_pre_hooks.pop(number)
+        weight = own.compute_weight(module, do_power_iteration=False)
     for part in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
         delattr(module, part)
     module.register_parameter(name, Parameter(weight.detach()))

@@ -127,7 +127,8 @@ def remove_weight_norm(module: _M, name: str = "weight") -> _M:
     number = find_hook(module, WeightNorm, name)
     if number is None:
         raise ValueError(f"weight_norm of '{name}' not found in {module}")
-    weight = module._forward_pre_hooks.pop(number).compute_weight(module)
+    hook: Any = module._forward_pre_hooks.pop(number)
+    weight = hook.compute_weight(module)
     delattr(module, name)
     del module._parameters[f"{name}_g"], module._parameters[f"{name}_v"]
     setattr(module, name, Parameter(weight.detach()))
