@@ -8,7 +8,6 @@ from typing import Literal, overload
 
 import pytpu as torch
 from pytpu import _C, Tensor
-from pytpu.nn.common_types import _ratio_2_t, _ratio_3_t, _size_1_t, _size_2_opt_t, _size_2_t, _size_3_opt_t, _size_3_t
 
 from .activation import relu
 
@@ -21,10 +20,10 @@ def _tuple(value, n):
 
 def max_pool1d_with_indices(
     input: Tensor,
-    kernel_size: _size_1_t,
-    stride: _size_1_t | None = None,
-    padding: _size_1_t = 0,
-    dilation: _size_1_t = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
@@ -64,10 +63,10 @@ def max_pool1d_with_indices(
 @overload
 def max_pool1d(
     input: Tensor,
-    kernel_size: _size_1_t,
-    stride: _size_1_t | None = ...,
-    padding: _size_1_t = ...,
-    dilation: _size_1_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     return_indices: Literal[False] = ...,
 ) -> Tensor: ...
@@ -76,10 +75,10 @@ def max_pool1d(
 @overload
 def max_pool1d(
     input: Tensor,
-    kernel_size: _size_1_t,
-    stride: _size_1_t | None = ...,
-    padding: _size_1_t = ...,
-    dilation: _size_1_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     *,
     return_indices: Literal[True],
@@ -89,10 +88,10 @@ def max_pool1d(
 @overload
 def max_pool1d(
     input: Tensor,
-    kernel_size: _size_1_t,
-    stride: _size_1_t | None = ...,
-    padding: _size_1_t = ...,
-    dilation: _size_1_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     return_indices: bool = ...,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
@@ -100,10 +99,10 @@ def max_pool1d(
 
 def max_pool1d(
     input: Tensor,
-    kernel_size: _size_1_t,
-    stride: _size_1_t | None = None,
-    padding: _size_1_t = 0,
-    dilation: _size_1_t = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -141,10 +140,10 @@ def max_pool1d(
 
 def max_pool2d_with_indices(
     input: Tensor,
-    kernel_size: _size_2_t,
-    stride: _size_2_t | None = None,
-    padding: _size_2_t = 0,
-    dilation: _size_2_t = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
@@ -180,10 +179,10 @@ def max_pool2d_with_indices(
 @overload
 def max_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    stride: _size_2_t | None = ...,
-    padding: _size_2_t = ...,
-    dilation: _size_2_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     return_indices: Literal[False] = ...,
 ) -> Tensor: ...
@@ -192,10 +191,10 @@ def max_pool2d(
 @overload
 def max_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    stride: _size_2_t | None = ...,
-    padding: _size_2_t = ...,
-    dilation: _size_2_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     *,
     return_indices: Literal[True],
@@ -205,10 +204,10 @@ def max_pool2d(
 @overload
 def max_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    stride: _size_2_t | None = ...,
-    padding: _size_2_t = ...,
-    dilation: _size_2_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     return_indices: bool = ...,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
@@ -216,10 +215,10 @@ def max_pool2d(
 
 def max_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    stride: _size_2_t | None = None,
-    padding: _size_2_t = 0,
-    dilation: _size_2_t = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -259,10 +258,10 @@ def max_pool2d(
 
 def max_pool3d_with_indices(
     input: Tensor,
-    kernel_size: _size_3_t,
-    stride: _size_3_t | None = None,
-    padding: _size_3_t = 0,
-    dilation: _size_3_t = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> tuple[Tensor, Tensor]:
@@ -299,10 +298,10 @@ def max_pool3d_with_indices(
 @overload
 def max_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    stride: _size_3_t | None = ...,
-    padding: _size_3_t = ...,
-    dilation: _size_3_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     return_indices: Literal[False] = ...,
 ) -> Tensor: ...
@@ -311,10 +310,10 @@ def max_pool3d(
 @overload
 def max_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    stride: _size_3_t | None = ...,
-    padding: _size_3_t = ...,
-    dilation: _size_3_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     *,
     return_indices: Literal[True],
@@ -324,10 +323,10 @@ def max_pool3d(
 @overload
 def max_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    stride: _size_3_t | None = ...,
-    padding: _size_3_t = ...,
-    dilation: _size_3_t = ...,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = ...,
+    padding: int | Sequence[int] = ...,
+    dilation: int | Sequence[int] = ...,
     ceil_mode: bool = ...,
     return_indices: bool = ...,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
@@ -335,10 +334,10 @@ def max_pool3d(
 
 def max_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    stride: _size_3_t | None = None,
-    padding: _size_3_t = 0,
-    dilation: _size_3_t = 1,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -379,9 +378,9 @@ def max_pool3d(
 
 def avg_pool1d(
     input: Tensor,
-    kernel_size: _size_1_t,
-    stride: _size_1_t | None = None,
-    padding: _size_1_t = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
@@ -416,9 +415,9 @@ def avg_pool1d(
 
 def avg_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    stride: _size_2_t | None = None,
-    padding: _size_2_t = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -458,9 +457,9 @@ def avg_pool2d(
 
 def avg_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    stride: _size_3_t | None = None,
-    padding: _size_3_t = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
@@ -511,7 +510,7 @@ def _spatial(input, output_size, n):
     return tuple(have if want is None else want for have, want in zip(tail, output_size))
 
 
-def adaptive_avg_pool1d(input: Tensor, output_size: _size_1_t | None) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Return the mean of each window over one spatial dimension, with windows that give a set output size.
 
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
@@ -540,7 +539,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: _size_1_t | None) -> Tensor:
 
 
 def adaptive_max_pool1d_with_indices(
-    input: Tensor, output_size: _size_1_t | None, return_indices: bool = False
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the maximum of each window, and its place, with windows that give a set output size.
 
@@ -566,24 +565,24 @@ def adaptive_max_pool1d_with_indices(
 
 @overload
 def adaptive_max_pool1d(
-    input: Tensor, output_size: _size_1_t | None, return_indices: Literal[False] = ...
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
 ) -> Tensor: ...
 
 
 @overload
 def adaptive_max_pool1d(
-    input: Tensor, output_size: _size_1_t | None, *, return_indices: Literal[True]
+    input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
 def adaptive_max_pool1d(
-    input: Tensor, output_size: _size_1_t | None, return_indices: bool = ...
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def adaptive_max_pool1d(
-    input: Tensor, output_size: _size_1_t | None, return_indices: bool = False
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maximum of each window over one spatial dimension, with windows that give a set output size.
 
@@ -614,7 +613,7 @@ def adaptive_max_pool1d(
     return pooled if return_indices else pooled[0]
 
 
-def adaptive_avg_pool2d(input: Tensor, output_size: _size_2_opt_t | None) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Return the mean of each window over two spatial dimensions, with windows that give a set output size.
 
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
@@ -644,7 +643,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: _size_2_opt_t | None) -> Ten
 
 
 def adaptive_max_pool2d_with_indices(
-    input: Tensor, output_size: _size_2_opt_t | None, return_indices: bool = False
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the maximum of each window, and its place, with windows that give a set output size.
 
@@ -671,24 +670,24 @@ def adaptive_max_pool2d_with_indices(
 
 @overload
 def adaptive_max_pool2d(
-    input: Tensor, output_size: _size_2_opt_t | None, return_indices: Literal[False] = ...
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
 ) -> Tensor: ...
 
 
 @overload
 def adaptive_max_pool2d(
-    input: Tensor, output_size: _size_2_opt_t | None, *, return_indices: Literal[True]
+    input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
 def adaptive_max_pool2d(
-    input: Tensor, output_size: _size_2_opt_t | None, return_indices: bool = ...
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def adaptive_max_pool2d(
-    input: Tensor, output_size: _size_2_opt_t | None, return_indices: bool = False
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maximum of each window over two spatial dimensions, with windows that give a set output size.
 
@@ -720,7 +719,7 @@ def adaptive_max_pool2d(
     return pooled if return_indices else pooled[0]
 
 
-def adaptive_avg_pool3d(input: Tensor, output_size: _size_3_opt_t | None) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None] | None) -> Tensor:
     """Return the mean of each window over three spatial dimensions, with windows that give a set output size.
 
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
@@ -750,7 +749,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: _size_3_opt_t | None) -> Ten
 
 
 def adaptive_max_pool3d_with_indices(
-    input: Tensor, output_size: _size_3_opt_t | None, return_indices: bool = False
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the maximum of each window, and its place, with windows that give a set output size.
 
@@ -777,24 +776,24 @@ def adaptive_max_pool3d_with_indices(
 
 @overload
 def adaptive_max_pool3d(
-    input: Tensor, output_size: _size_3_opt_t | None, return_indices: Literal[False] = ...
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
 ) -> Tensor: ...
 
 
 @overload
 def adaptive_max_pool3d(
-    input: Tensor, output_size: _size_3_opt_t | None, *, return_indices: Literal[True]
+    input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
 ) -> tuple[Tensor, Tensor]: ...
 
 
 @overload
 def adaptive_max_pool3d(
-    input: Tensor, output_size: _size_3_opt_t | None, return_indices: bool = ...
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def adaptive_max_pool3d(
-    input: Tensor, output_size: _size_3_opt_t | None, return_indices: bool = False
+    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return the maximum of each window over three spatial dimensions, with windows that give a set output size.
 
@@ -841,9 +840,9 @@ def _fractional(n, input, kernel_size, output_size, output_ratio, _random_sample
 
 def fractional_max_pool2d_with_indices(
     input: Tensor,
-    kernel_size: _size_2_t,
-    output_size: _size_2_t | None = None,
-    output_ratio: _ratio_2_t | None = None,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = None,
+    output_ratio: float | Sequence[float] | None = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -874,9 +873,9 @@ def fractional_max_pool2d_with_indices(
 @overload
 def fractional_max_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    output_size: _size_2_t | None = ...,
-    output_ratio: _ratio_2_t | None = ...,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = ...,
+    output_ratio: float | Sequence[float] | None = ...,
     return_indices: Literal[False] = ...,
     _random_samples: Tensor | None = ...,
 ) -> Tensor: ...
@@ -885,9 +884,9 @@ def fractional_max_pool2d(
 @overload
 def fractional_max_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    output_size: _size_2_t | None = ...,
-    output_ratio: _ratio_2_t | None = ...,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = ...,
+    output_ratio: float | Sequence[float] | None = ...,
     *,
     return_indices: Literal[True],
     _random_samples: Tensor | None = ...,
@@ -897,9 +896,9 @@ def fractional_max_pool2d(
 @overload
 def fractional_max_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    output_size: _size_2_t | None = ...,
-    output_ratio: _ratio_2_t | None = ...,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = ...,
+    output_ratio: float | Sequence[float] | None = ...,
     return_indices: bool = ...,
     _random_samples: Tensor | None = ...,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
@@ -907,9 +906,9 @@ def fractional_max_pool2d(
 
 def fractional_max_pool2d(
     input: Tensor,
-    kernel_size: _size_2_t,
-    output_size: _size_2_t | None = None,
-    output_ratio: _ratio_2_t | None = None,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = None,
+    output_ratio: float | Sequence[float] | None = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -946,9 +945,9 @@ def fractional_max_pool2d(
 
 def fractional_max_pool3d_with_indices(
     input: Tensor,
-    kernel_size: _size_3_t,
-    output_size: _size_3_t | None = None,
-    output_ratio: _ratio_3_t | None = None,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = None,
+    output_ratio: float | Sequence[float] | None = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -979,9 +978,9 @@ def fractional_max_pool3d_with_indices(
 @overload
 def fractional_max_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    output_size: _size_3_t | None = ...,
-    output_ratio: _ratio_3_t | None = ...,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = ...,
+    output_ratio: float | Sequence[float] | None = ...,
     return_indices: Literal[False] = ...,
     _random_samples: Tensor | None = ...,
 ) -> Tensor: ...
@@ -990,9 +989,9 @@ def fractional_max_pool3d(
 @overload
 def fractional_max_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    output_size: _size_3_t | None = ...,
-    output_ratio: _ratio_3_t | None = ...,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = ...,
+    output_ratio: float | Sequence[float] | None = ...,
     *,
     return_indices: Literal[True],
     _random_samples: Tensor | None = ...,
@@ -1002,9 +1001,9 @@ def fractional_max_pool3d(
 @overload
 def fractional_max_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    output_size: _size_3_t | None = ...,
-    output_ratio: _ratio_3_t | None = ...,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = ...,
+    output_ratio: float | Sequence[float] | None = ...,
     return_indices: bool = ...,
     _random_samples: Tensor | None = ...,
 ) -> Tensor | tuple[Tensor, Tensor]: ...
@@ -1012,9 +1011,9 @@ def fractional_max_pool3d(
 
 def fractional_max_pool3d(
     input: Tensor,
-    kernel_size: _size_3_t,
-    output_size: _size_3_t | None = None,
-    output_ratio: _ratio_3_t | None = None,
+    kernel_size: int | Sequence[int],
+    output_size: int | Sequence[int] | None = None,
+    output_ratio: float | Sequence[float] | None = None,
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
@@ -1060,7 +1059,11 @@ def _lp_pool(maximum, average, n, input, norm_type, kernel_size, stride, ceil_mo
 
 
 def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: _size_1_t, stride: _size_1_t | None = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Return the p-norm of each window over one spatial dimension.
 
@@ -1094,7 +1097,11 @@ def lp_pool1d(
 
 
 def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: _size_2_t, stride: _size_2_t | None = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Return the p-norm of each window over two spatial dimensions.
 
@@ -1129,7 +1136,11 @@ def lp_pool2d(
 
 
 def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: _size_3_t, stride: _size_3_t | None = None, ceil_mode: bool = False
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    ceil_mode: bool = False,
 ) -> Tensor:
     """Return the p-norm of each window over three spatial dimensions.
 
@@ -1200,9 +1211,9 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
-    kernel_size: _size_1_t,
-    stride: _size_1_t | None = None,
-    padding: _size_1_t = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
     """Put the maxima of `max_pool1d` back where they were, with zeros elsewhere.
@@ -1238,9 +1249,9 @@ def max_unpool1d(
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
-    kernel_size: _size_2_t,
-    stride: _size_2_t | None = None,
-    padding: _size_2_t = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
     """Put the maxima of `max_pool2d` back where they were, with zeros elsewhere.
@@ -1279,9 +1290,9 @@ def max_unpool2d(
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,
-    kernel_size: _size_3_t,
-    stride: _size_3_t | None = None,
-    padding: _size_3_t = 0,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
     """Put the maxima of `max_pool3d` back where they were, with zeros elsewhere.

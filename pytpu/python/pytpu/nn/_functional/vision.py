@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytpu import _C, Tensor
-from pytpu.nn.common_types import _size_2_t
 
 from .pooling import _tuple, adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
@@ -42,7 +41,11 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 
 def unfold(
-    input: Tensor, kernel_size: _size_2_t, dilation: _size_2_t = 1, padding: _size_2_t = 0, stride: _size_2_t = 1
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
 ) -> Tensor:
     """Return the blocks of an image that a window slides over, as columns.
 
@@ -73,11 +76,11 @@ def unfold(
 
 def fold(
     input: Tensor,
-    output_size: _size_2_t,
-    kernel_size: _size_2_t,
-    dilation: _size_2_t = 1,
-    padding: _size_2_t = 0,
-    stride: _size_2_t = 1,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
 ) -> Tensor:
     """Add the columns of a matrix as blocks into an image.
 
