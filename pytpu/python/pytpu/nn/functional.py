@@ -1,7 +1,7 @@
-"""Functions behind the modules, with PyTorch's signatures.
+"""The functions behind the modules, as in `torch.nn.functional`.
 
-What is a single op of the table is that op itself, looked up on first use (see the end of the file); the functions of
-`_functional` only sort arguments or compose a few tensor methods.
+A function that is one op of the table is that op, found at the first use: see the end of the file. The other functions, in
+`_functional`, check and convert arguments, or compose a few tensor methods.
 """
 
 from pytpu import _C

@@ -1,7 +1,7 @@
-"""Initialisation of parameters, in place and without gradient.
+"""Initial values of parameters, in place and without a gradient, as in `torch.nn.init`.
 
-Bounds and deviations are computed in Python floats in one fixed order of operations, and every function draws from the
-generator in the order PyTorch does, so equal seeds give equal parameters.
+Bounds and deviations are Python floats, computed in one order. Each function draws from the generator in the order of
+PyTorch, so that equal seeds give equal parameters.
 """
 
 from __future__ import annotations

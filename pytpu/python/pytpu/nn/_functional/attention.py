@@ -15,7 +15,7 @@ _ops = _C._ops
 
 
 def _attention_mask(mask, name, dtype, other=None, check_other=True, other_name="attn_mask"):
-    """A boolean mask as additive floats; anything else must be floating already."""
+    """Return a mask as floats to add to the scores. Boolean masks become 0 and negative infinity."""
     if mask is None:
         return None
     if mask.dtype != torch.bool and not mask.is_floating_point():
@@ -118,6 +118,15 @@ def multi_head_attention_forward(
     Raises:
         AssertionError: A shape or the dtype of a mask does not fit.
         RuntimeError: `attn_mask` has another shape, or is missing although `is_causal` is set.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x, e = torch.randn(5, 2, 8), 8
+        >>> out, weights = torch.nn.functional.multi_head_attention_forward(
+        ...     x, x, x, e, 2, torch.randn(3 * e, e), None, None, None, False, 0.0, torch.randn(e, e), None
+        ... )
+        >>> out.shape, weights.shape
+        (torch.Size([5, 2, 8]), torch.Size([2, 5, 5]))
     """
     batched = query.dim() == 3
     if query.dim() not in (2, 3):

@@ -1,4 +1,4 @@
-"""Lookups in tables."""
+"""Lookup of embeddings."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _reduced(loss, reduction):
 
 
 def _paired(input, target):
-    """Broadcasts a loss's operands, with PyTorch's warning that they differ."""
+    """Broadcast the operands of a loss, and warn as PyTorch does where their shapes differ."""
     if target.size() != input.size():
         warnings.warn(
             f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "

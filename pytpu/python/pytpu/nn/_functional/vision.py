@@ -1,4 +1,4 @@
-"""Padding, windows and resampling."""
+"""Padding, sliding windows and resampling."""
 
 from __future__ import annotations
 

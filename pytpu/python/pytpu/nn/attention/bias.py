@@ -1,4 +1,4 @@
-"""``torch.nn.attention.bias``: masks of attention by name."""
+"""Causal masks, as in `torch.nn.attention.bias`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``torch.nn.attention.flex_attention``: attention whose scores a function of yours changes, and a mask that is a function.
+"""Attention with a function that changes the scores and a mask function, as in `torch.nn.attention.flex_attention`.
 
-Scores are computed whole, of size ``batch * heads * queries * keys``. On ``tpu`` the compiler fuses what is done to them.
+All `batch * heads * queries * keys` scores are computed. On device `tpu` the compiler fuses the changes to them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,14 @@ class AuxRequest(NamedTuple):
     Attributes:
         lse: Whether to return the logarithms of the sums of exponentials of the scores.
         max_scores: Whether to return the largest scores.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import AuxRequest, flex_attention
+        >>> q = torch.randn(1, 2, 4, 8)
+        >>> out, aux = flex_attention(q, q, q, return_aux=AuxRequest(lse=True))
+        >>> aux.lse.shape, aux.max_scores
+        (torch.Size([1, 2, 4]), None)
     """
 
     lse: bool = False
@@ -98,6 +106,18 @@ def or_masks(*mask_mods: _mask_mod_signature) -> _mask_mod_signature:
 
     Raises:
         RuntimeError: An argument is not callable.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import create_mask, or_masks
+        >>> def causal(b, h, q_idx, kv_idx):
+        ...     return q_idx >= kv_idx
+        >>> def first(b, h, q_idx, kv_idx):
+        ...     return kv_idx < 2
+        >>> create_mask(or_masks(causal, first), None, None, 3, 3, device="cpu")[0, 0]
+        tensor([[ True,  True, False],
+                [ True,  True, False],
+                [ True,  True,  True]])
     """
     return _combined(mask_mods, False, lambda x, y: x | y)
 
@@ -130,7 +150,7 @@ def and_masks(*mask_mods: _mask_mod_signature) -> _mask_mod_signature:
 
 
 def _over_all(mod, scores, b, h, q_len, kv_len, device):
-    """A function of one score, or of indices alone, for every place of ``(b, h, q_len, kv_len)``: called once, by broadcasting."""
+    """Call a function of a score and four indices, or of indices alone, once for all places."""
     sizes = (b, h, q_len, kv_len)
     places = []
     for i, n in enumerate(sizes):
@@ -147,7 +167,7 @@ def _over_all(mod, scores, b, h, q_len, kv_len, device):
 
 
 def _takes_scores(mod):
-    """Whether a function takes a score before the four indices."""
+    """Return whether a function takes a score before the four indices."""
     import inspect
 
     try:
@@ -212,7 +232,7 @@ def create_mask(
 
 
 def _ordered(blocks):
-    """Of a table of booleans how many a row has, and their columns, those that are there first."""
+    """Return the number of true blocks in each row, and their columns, the true ones first."""
     blocks = blocks.to(torch.int32)
     return blocks.sum(dim=-1).to(torch.int32), torch.argsort(blocks, dim=-1, descending=True, stable=True).to(
         torch.int32
@@ -220,7 +240,7 @@ def _ordered(blocks):
 
 
 def _table(counts, indices, columns):
-    """The inverse of ``_ordered``."""
+    """Return the table of blocks that `_ordered` was called with."""
     places = torch.arange(indices.shape[-1], device=counts.device, dtype=torch.int32)
     there = (places < counts.unsqueeze(-1)).to(torch.int32)
     table = torch.zeros(*counts.shape, columns, dtype=torch.int32, device=counts.device)

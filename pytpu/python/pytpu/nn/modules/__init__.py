@@ -1,4 +1,4 @@
-"""The module classes, one family a file."""
+"""The module classes, one family per file."""
 
 from .activation import (
     CELU,

@@ -1,4 +1,4 @@
-"""Activations, and attention."""
+"""Activations and multi-head attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A softmax over many classes, of which some are frequent."""
+"""Softmax over many classes, some of which are frequent."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(output if target_.dim() else output.squeeze(0), loss)
 
     def _all(self, input, head):
-        """Log probabilities of all classes, from the scores of the head."""
+        """Return the log probabilities of all classes, given the scores of the head."""
         head = F.log_softmax(head, dim=1)
         parts = [head[:, : self.shortlist_size]]
         for i, tail in enumerate(self.tail):
@@ -199,7 +199,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
 
 def _batch(input, target):
-    """Both with a batch dimension."""
+    """Return both tensors with a batch dimension."""
     if target.dim() == 1:
         if input.size(0) != target.size(0):
             raise RuntimeError("Input and target should have the same size in the batch dimension.")
@@ -214,5 +214,5 @@ def _batch(input, target):
 
 
 def _chosen(scores, classes):
-    """The log probability of one class for each row."""
+    """Return the log probability of one class for each row."""
     return F.log_softmax(scores, dim=1).gather(1, classes.unsqueeze(1)).squeeze(1)

@@ -362,7 +362,7 @@ class ModuleList(Module):
 
 
 def _pairs(owner, container):
-    """Checks the argument of `update` and yields its (key, value) pairs."""
+    """Check the argument of `update`, and yield its pairs of key and value."""
     if not isinstance(container, Iterable):
         raise TypeError(
             f"{owner}.update should be called with an iterable of key/value pairs, but got " + type(container).__name__

@@ -344,7 +344,7 @@ class _ConvTransposeNd(_ConvNd):
         )
 
     def _output_padding(self, input, output_size):
-        """The output padding that gives `output_size`."""
+        """Return the output padding that gives `output_size`."""
         n = self._n
         if output_size is None:
             return self.output_padding

@@ -1,4 +1,4 @@
-"""Modules that learn the shape of their parameters from the first input."""
+"""Modules whose parameters take their shapes from the first input."""
 
 from __future__ import annotations
 

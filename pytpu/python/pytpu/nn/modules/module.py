@@ -56,9 +56,10 @@ def _register(hooks, hook, *, prepend=False, flags=()):
 
 
 class _WrappedHook:
-    """A hook, given its module first where there is one. It does not keep it, and goes with it where that is copied or pickled.
+    """Call a hook with its module as the first argument, if it has one.
 
-    Its name and its state are PyTorch's, as files have them.
+    The module is held by a weak reference. Copies and pickles hold the module itself. The name and the state
+    are those of PyTorch, so that files can be exchanged.
     """
 
     def __init__(self, hook: Callable[..., Any], module: Module | None = None) -> None:
@@ -116,6 +117,13 @@ def register_module_forward_hook(
 
     Returns:
         A handle whose `remove` method takes the hook away.
+
+    Example:
+        >>> import pytpu as torch
+        >>> handle = torch.nn.modules.module.register_module_forward_hook(lambda module, args, output: output + 1)
+        >>> torch.nn.Identity()(torch.zeros(2))
+        tensor([1., 1.])
+        >>> handle.remove()
     """
     flags = []
     if with_kwargs:
@@ -194,6 +202,17 @@ def register_module_parameter_registration_hook(
 
     Returns:
         A handle whose `remove` method takes the hook away.
+
+    Example:
+        >>> import pytpu as torch
+        >>> names = []
+        >>> handle = torch.nn.modules.module.register_module_parameter_registration_hook(
+        ...     lambda module, name, param: names.append(name)
+        ... )
+        >>> layer = torch.nn.Linear(2, 3)
+        >>> handle.remove()
+        >>> names
+        ['weight', 'bias']
     """
     return _register(_global_parameter_registration_hooks, hook)
 
@@ -227,7 +246,7 @@ def register_module_module_registration_hook(
 
 
 def _takes_persistent(register_buffer):
-    """Whether a `register_buffer` method, which a subclass may override, has the parameter `persistent`."""
+    """Return whether a `register_buffer` method has the parameter `persistent`. Subclasses may override it without."""
     if getattr(register_buffer, "__func__", None) is Module.register_buffer:
         return True
     import inspect
@@ -247,7 +266,7 @@ def _addindent(text, spaces):
 
 
 def _forward_unimplemented(self: Module, *input: Any) -> None:
-    """What a call runs; every subclass defines its own."""
+    """Raise an error: the subclass does not define `forward`."""
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
@@ -1719,7 +1738,7 @@ class Module:
 
 
 def _parse_to(args, kwargs):
-    """Sorts the arguments of `to` into (device, dtype, non_blocking, memory_format)."""
+    """Return the arguments of `to` as `(device, dtype, non_blocking, memory_format)`."""
     kwargs = dict(kwargs)
     device = kwargs.pop("device", None)
     dtype = kwargs.pop("dtype", None)

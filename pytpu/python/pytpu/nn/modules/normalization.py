@@ -17,7 +17,7 @@ from .module import Module
 
 
 def _make_affine(module, affine, bias, shape, device, dtype):
-    """Registers the scale and the shift of a normalisation, as far as they are wanted."""
+    """Register the scale and the shift of a normalisation. Those not asked for are `None`."""
     for name, wanted in (("weight", affine), ("bias", affine and bias)):
         parameter = Parameter(torch.empty(shape, device=device, dtype=dtype)) if wanted else None
         module.register_parameter(name, parameter)

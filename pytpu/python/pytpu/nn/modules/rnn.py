@@ -183,7 +183,7 @@ class RNNBase(Module):
             )
 
     def _run(self, input, batch_sizes, hidden):
-        """Calls the op: (output, hidden states)."""
+        """Call the op, and return the outputs and the hidden states."""
         raise NotImplementedError
 
     def _flags(self):

@@ -1,4 +1,4 @@
-"""Layers that only rearrange: flatten, fold, shuffle, resize; and distances."""
+"""Layers that rearrange or resize, and distances."""
 
 from __future__ import annotations
 

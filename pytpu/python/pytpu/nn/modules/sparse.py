@@ -1,4 +1,4 @@
-"""Tables of vectors."""
+"""Embeddings."""
 
 from __future__ import annotations
 

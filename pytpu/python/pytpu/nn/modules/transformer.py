@@ -46,7 +46,7 @@ def _sequence_length(src, batch_first):
 
 
 def _is_causal(mask, is_causal, size):
-    """Whether `mask` is the causal one; an explicit answer is taken as it is."""
+    """Return whether `mask` is the causal mask. A given `is_causal` is the answer."""
     if is_causal is not None:
         return is_causal is True
     if mask is None or size is None or mask.dim() != 2 or tuple(mask.shape) != (size, size):
@@ -259,7 +259,10 @@ class TransformerEncoder(Module):
         return output if self.norm is None else self.norm(output)
 
     def _drops_padding(self, src):
-        """Whether PyTorch would take its nested tensors, in which padding has no elements: results are zero there."""
+        """Return whether PyTorch would use nested tensors, whose padding has no elements.
+
+        The results are then zero there.
+        """
         return (
             self.use_nested_tensor
             and not self.layers[0].training
@@ -269,7 +272,7 @@ class TransformerEncoder(Module):
 
 
 def _why_not_nested(layer):
-    """Which setting of a layer keeps PyTorch from nested tensors, in its words; empty where none does."""
+    """Return why PyTorch would not use nested tensors for a layer, in its words. Empty if it would."""
     if not isinstance(layer, TransformerEncoderLayer):
         return "encoder_layer was not an instance of TransformerEncoderLayer"
     if layer.norm_first:
@@ -288,7 +291,10 @@ def _why_not_nested(layer):
 
 
 def _without_padding(output, padding, check):
-    """``output`` with zeros where ``padding`` (-inf or another number but 0) is; only if it follows each sequence, where asked for."""
+    """Return `output` with zeros where `padding` is not 0.
+
+    With `check`, only if the padding of each sequence is at its end.
+    """
     padded = padding != 0
     if check:
         # Decided where the mask is: reading it would stop a device.

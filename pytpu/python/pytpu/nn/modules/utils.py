@@ -1,4 +1,4 @@
-"""Sizes given once for all dimensions, or one by one."""
+"""Conversions of sizes, and names of state dicts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def _reverse_repeat_tuple(t, n):
-    """Paddings of each dimension as `pad` takes them: the last dimension first, each `n` times."""
+    """Return the elements in reverse order, each `n` times, as `pad` takes paddings."""
     return tuple(chain.from_iterable(repeat(x, n) for x in reversed(t)))
 
 
 def _list_with_default(out_size, defaults):
-    """Sizes, with those that are `None` taken from the end of `defaults`."""
+    """Return `out_size` with each `None` replaced by the size at the same place from the end of `defaults`."""
     if isinstance(out_size, int):
         return out_size
     if len(defaults) <= len(out_size):

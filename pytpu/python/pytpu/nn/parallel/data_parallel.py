@@ -1,4 +1,4 @@
-"""Batches split over devices. There is one accelerator at most, which gets them whole."""
+"""Data parallelism. There is one accelerator at most, which gets whole batches."""
 
 from __future__ import annotations
 

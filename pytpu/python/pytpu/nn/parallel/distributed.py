@@ -1,4 +1,4 @@
-"""Gradients averaged over processes: needs a group of them, and none can be made yet."""
+"""Data parallelism over processes, which needs a process group. There is none yet."""
 
 from __future__ import annotations
 

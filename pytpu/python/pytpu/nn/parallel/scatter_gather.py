@@ -1,6 +1,6 @@
-"""The parts that `DataParallel` is made of in PyTorch, for the one accelerator that there is.
+"""The steps of `DataParallel`, for one accelerator.
 
-Devices are given by number or by name; more than one raise `RuntimeError`.
+Devices are numbers or names. More than one device raises `RuntimeError`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits on the size of gradients."""
+"""Gradient clipping."""
 
 from __future__ import annotations
 
@@ -71,6 +71,14 @@ def clip_grads_with_norm_(
         max_norm: Largest norm.
         total_norm: Norm of all gradients, as `get_total_norm` returns it.
         foreach: Not used.
+
+    Example:
+        >>> import pytpu as torch
+        >>> weight = torch.nn.Parameter(torch.zeros(2))
+        >>> weight.grad = torch.tensor([3.0, 4.0])
+        >>> torch.nn.utils.clip_grads_with_norm_(weight, 1.0, torch.tensor(5.0))
+        >>> weight.grad
+        tensor([0.6000, 0.8000])
     """
     max_norm = float(max_norm)
     with torch.no_grad():

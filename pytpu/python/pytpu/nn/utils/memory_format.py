@@ -1,4 +1,4 @@
-"""Weights of convolutions in another order in memory, as in `torch.nn.utils`."""
+"""Memory formats of the weights of convolutions, as in `torch.nn.utils`."""
 
 from __future__ import annotations
 

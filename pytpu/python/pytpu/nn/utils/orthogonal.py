@@ -1,4 +1,4 @@
-"""Orthogonal and unitary matrices as parametrizations."""
+"""Parametrizations as orthogonal and unitary matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _STEPS = 22
 
 
 def _norm(a):
-    """The greatest sum of sizes of a column, a bound of the singular values of what is skew-symmetric; a number a matrix, 1 x 1."""
+    """Return the largest column sum of absolute values, of shape `(*, 1, 1)`.
+
+    It bounds the singular values of a skew-symmetric matrix.
+    """
     return a.detach().abs().sum(-2).amax(-1)[..., None, None]
 
 
@@ -54,14 +57,16 @@ def matrix_exp(a: Tensor) -> Tensor:
 
 
 class _Inverse(torch.autograd.Function):
-    """The inverse of `I - a / 2` for a skew-symmetric `a`.
+    """Compute the inverse of `I - a / 2` for a skew-symmetric `a`.
 
-    Steps `y <- y (2 - m y)`, from a multiple of the adjoint, so that `m y` is positive definite; with its eigenvalues between `low` and
-    `2 - low`, those of the next are between `low (2 - low)` and 1, and are then centred again.
+    Each step is `y <- y (2 - m y)`. The first `y` is a multiple of the adjoint, so that `m y` is positive
+    definite. If its eigenvalues are between `low` and `2 - low`, the next ones are between `low (2 - low)` and
+    1, and are then centred again.
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
+        """Return the inverse."""
         eye = _eye_like(a)
         m = eye - a / 2
         low = 2 / (2 + _norm(a).square() / 4)
@@ -78,6 +83,7 @@ class _Inverse(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
+        """Return the gradient of `a`."""
         (y,) = ctx.saved_tensors
         return y.mH @ g @ y.mH / 2
 
@@ -97,7 +103,7 @@ def cayley(a: Tensor) -> Tensor:
 
 
 def _upper_inverse(u):
-    """The inverse of an upper triangular matrix, from those of ever larger blocks on its diagonal."""
+    """Return the inverse of an upper triangular matrix, by doubling the size of inverted diagonal blocks."""
     n = u.size(-1)
     size = 1 << (n - 1).bit_length()
     # Made larger by ones on the diagonal, so that blocks are of equal size.
@@ -135,7 +141,7 @@ def householder(x: Tensor) -> Tensor:
 
 
 def _orthogonalised(a):
-    """The Q of a decomposition whose R has a positive diagonal."""
+    """Return the Q of the QR decomposition whose R has a positive diagonal."""
     q, r = torch.linalg.qr(a)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
@@ -156,6 +162,7 @@ class _Orthogonal(Module):
             self.register_buffer("base", None)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the orthogonal matrix of the parameter `x`."""
         is_wide = x.size(-2) < x.size(-1)
         x = x.mT if is_wide else x
         n, k = x.shape[-2:]
@@ -170,6 +177,7 @@ class _Orthogonal(Module):
 
     @torch.no_grad()
     def right_inverse(self, value: Tensor) -> Tensor:
+        """Return the parameter whose matrix is `value`, made orthogonal."""
         if value.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {value.shape}."

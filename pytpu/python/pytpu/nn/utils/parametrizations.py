@@ -1,4 +1,4 @@
-"""Orthogonal and normalised weights as parametrizations, as in `torch.nn.utils.parametrizations`."""
+"""Parametrizations with orthogonal and normalised weights, as in `torch.nn.utils.parametrizations`."""
 
 from __future__ import annotations
 
@@ -55,9 +55,11 @@ class _WeightNorm(Module):
         self.dim = -1 if dim is None else dim
 
     def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
+        """Return the weight of a norm and a direction."""
         return weight_v * (weight_g / norm_but(weight_v, self.dim))
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the norm and the direction of `weight`."""
         return norm_but(weight, self.dim), weight
 
 
@@ -121,6 +123,7 @@ class _SpectralNorm(Module):
             self._v.copy_(F.normalize(matrix.mH.mv(self._u), dim=0, eps=self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
+        """Return `weight` divided by the estimate of its largest singular value."""
         if weight.dim() == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         matrix = self._matrix(weight)
@@ -130,6 +133,7 @@ class _SpectralNorm(Module):
         return weight / torch.vdot(self._u.clone(), matrix.mv(self._v.clone()))
 
     def right_inverse(self, value: Tensor) -> Tensor:
+        """Return `value`: assigning does not divide."""
         return value
 
 

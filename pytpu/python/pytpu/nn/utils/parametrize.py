@@ -1,7 +1,7 @@
-"""Parameters as functions of other ones, as in `torch.nn.utils.parametrize`.
+"""Parameters that are functions of other tensors, as in `torch.nn.utils.parametrize`.
 
-A module with a parametrized `weight` is of a class of its own, in which `weight` is a property: what `module.parametrizations.weight`
-computes from the tensors that it keeps.
+A module with a parametrized `weight` gets a class of its own, in which `weight` is a property. The property calls
+`module.parametrizations.weight`, which computes the value from the tensors that it holds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _register(module, name, tensor):
 
 
 def _inverse(parametrization, value):
-    """`right_inverse`, or the value itself where there is none."""
+    """Return `right_inverse(value)`, or `value` if the parametrization has no such method."""
     if hasattr(parametrization, "right_inverse"):
         try:
             return parametrization.right_inverse(value)
@@ -196,7 +196,7 @@ def _deepcopy(self, memo):
 
 
 def _class_of(base, names):
-    """A subclass of `base` for one module, with a property for each of `names`."""
+    """Return a subclass of `base` for one module, with a property for each of `names`."""
     twin = type(f"Parametrized{base.__name__}", (base,), {"__getstate__": _refuse_to_pickle})
     if not hasattr(base, "__deepcopy__"):
         twin.__deepcopy__ = _deepcopy
@@ -232,7 +232,7 @@ def _list_of(module: Module, name: str) -> Any:
 
 
 def _check_next(module, name, parametrization):
-    """Whether one more parametrization keeps shape and dtype, there and back."""
+    """Check that one more parametrization keeps shape and dtype in both directions."""
     before = getattr(module, name)
     after = parametrization(before)
     if not isinstance(after, torch.Tensor):
@@ -409,6 +409,13 @@ def transfer_parametrizations_and_params(
 
     Returns:
         `to_module`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> first = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(3, 3))
+        >>> second = torch.nn.utils.parametrize.transfer_parametrizations_and_params(first, torch.nn.Linear(3, 3))
+        >>> torch.equal(first.weight, second.weight)
+        True
     """
     if is_parametrized(from_module):
         names = list(_all_of(from_module)) if tensor_name is None else [tensor_name]

@@ -1,7 +1,7 @@
-"""Pruned tensors, as in `torch.nn.utils.prune`.
+"""Pruning of parameters, as in `torch.nn.utils.prune`.
 
-A pruned `weight` is no longer a parameter: before each forward a hook computes it as the product of the parameter `weight_orig` and
-the buffer `weight_mask`, of zeros and ones.
+A pruned `weight` is no parameter any more. Before each forward, a hook computes it as the product of the parameter
+`weight_orig` and the buffer `weight_mask` of zeros and ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _M = TypeVar("_M", bound=Module)
 
 
 def _hook_of(module, name):
-    """The number and the hook of the pruning of a tensor; two `None` where it is not pruned."""
+    """Return the number and the hook of the pruning of a tensor, or two `None`."""
     found = [
         (number, hook)
         for number, hook in module._forward_pre_hooks.items()
@@ -35,7 +35,7 @@ def _hook_of(module, name):
 
 
 def _scores(importance_scores, tensor, what):
-    """What is compared: the scores if there are any, else the tensor itself."""
+    """Return the scores, or the tensor itself without scores."""
     if importance_scores is None:
         return tensor
     if importance_scores.shape != tensor.shape:
@@ -226,7 +226,7 @@ class PruningContainer(BasePruningMethod):
 
 
 def _mask_of_rest(method, t, mask):
-    """Lets a method prune what a mask has left of `t`; returns the new mask."""
+    """Prune what a mask leaves of `t`, and return the new mask."""
     if method.PRUNING_TYPE == "unstructured":
         rest = mask == 1
     elif method.PRUNING_TYPE == "structured":
@@ -250,7 +250,7 @@ def _mask_of_rest(method, t, mask):
 
 
 def _at(t, dim, index):
-    """An index of `t` that is `index` along `dim` and all of the rest."""
+    """Return an index of `t` that is `index` along `dim` and takes all of the other dimensions."""
     return tuple(index if d == dim % t.dim() else slice(None) for d in range(t.dim()))
 
 
@@ -263,7 +263,7 @@ def _check_amount(amount):
 
 
 def _count(amount, size):
-    """How many of `size` to prune: so many, or this part of them."""
+    """Return how many of `size` entries to prune. `amount` is their number or their share."""
     count = amount if isinstance(amount, numbers.Integral) else round(amount * size)
     if count > size:
         raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={size}")
@@ -271,14 +271,14 @@ def _count(amount, size):
 
 
 def _without(mask, indices):
-    """The mask with entries, counted as if it were flat, set to zero."""
+    """Return the mask with some entries set to zero. `indices` count the entries of the flattened mask."""
     mask = mask.clone(memory_format=torch.contiguous_format)
     mask.view(-1)[indices] = 0
     return mask
 
 
 def _channels(t, dim, kept, default_mask):
-    """A mask that keeps some channels of what `default_mask` does."""
+    """Return a mask that keeps some channels of what `default_mask` keeps."""
     mask = torch.zeros_like(t)
     mask[_at(t, dim, kept)] = 1
     return mask.mul_(default_mask.to(mask.dtype))
@@ -298,7 +298,14 @@ def _check_structure(t, dim):
 
 
 class Identity(BasePruningMethod):
-    """Prune nothing, but make the mask and the hook."""
+    """Prune nothing, but make the mask and the hook.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.Identity().prune(torch.tensor([3.0, 1.0, 2.0, 4.0])).tolist()
+        [3.0, 1.0, 2.0, 4.0]
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -337,6 +344,12 @@ class RandomUnstructured(BasePruningMethod):
     Raises:
         TypeError: `amount` is not a number.
         ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.RandomUnstructured(5).prune(torch.ones(3, 4)).sum()
+        tensor(7.)
     """
 
     PRUNING_TYPE = "unstructured"
@@ -384,6 +397,12 @@ class L1Unstructured(BasePruningMethod):
     Raises:
         TypeError: `amount` is not a number.
         ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.L1Unstructured(2).prune(torch.tensor([3.0, 1.0, 2.0, 4.0])).tolist()
+        [3.0, 0.0, 0.0, 4.0]
     """
 
     PRUNING_TYPE = "unstructured"
@@ -435,6 +454,12 @@ class RandomStructured(BasePruningMethod):
     Raises:
         TypeError: `amount` is not a number.
         ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.RandomStructured(1, dim=0).prune(torch.ones(3, 4)).sum()
+        tensor(8.)
     """
 
     PRUNING_TYPE = "structured"
@@ -483,7 +508,7 @@ class RandomStructured(BasePruningMethod):
 
 
 def _channel_norms(t, n, dim):
-    """Norms over all dimensions but one."""
+    """Return norms over all dimensions but one."""
     dims = [d for d in range(t.dim()) if d != dim % t.dim()]
     if n == "nuc" or (n == "fro" and len(dims) == 2):
         return torch.linalg.matrix_norm(t, n, dim=dims if len(dims) == 2 else (-2, -1))
@@ -501,6 +526,12 @@ class LnStructured(BasePruningMethod):
     Raises:
         TypeError: `amount` is not a number.
         ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.LnStructured(1, n=2, dim=1).prune(torch.ones(3, 4)).sum()
+        tensor(9.)
     """
 
     PRUNING_TYPE = "structured"
@@ -560,6 +591,12 @@ class CustomFromMask(BasePruningMethod):
 
     Args:
         mask: Mask of the shape of the tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.CustomFromMask(torch.tensor([1.0, 0.0, 0.0, 0.0])).prune(torch.tensor([3.0, 1.0, 2.0, 4.0])).tolist()
+        [3.0, 0.0, 0.0, 0.0]
     """
 
     PRUNING_TYPE = "global"

@@ -1,4 +1,4 @@
-"""The older `spectral_norm`: a hook that computes the weight before each forward."""
+"""The older `spectral_norm`, a hook that computes the weight before each forward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _M = TypeVar("_M", bound=Module)
 
 
 def _least_squares(a, b):
-    """The shortest `x` that makes `|a x - b|` least, by conjugate gradients on the normal equations."""
+    """Return the shortest `x` that minimises `|a x - b|`, by conjugate gradients on the normal equations."""
     x = a.new_zeros(a.shape[1])
     rest, towards = b.clone(), a.t().mv(b)
     size = first = towards.dot(towards).item()
@@ -236,6 +236,12 @@ def remove_spectral_norm(module: _M, name: str = "weight") -> _M:
 
     Raises:
         ValueError: The parameter has no such hook.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(2, 3))
+        >>> sorted(dict(torch.nn.utils.remove_spectral_norm(layer).named_parameters()))
+        ['bias', 'weight']
     """
     number = find_hook(module, SpectralNorm, name)
     if number is None:

@@ -1,4 +1,4 @@
-"""The older `weight_norm`: a hook that computes the weight before each forward."""
+"""The older `weight_norm`, a hook that computes the weight before each forward."""
 
 from __future__ import annotations
 
@@ -123,6 +123,15 @@ def remove_weight_norm(module: _M, name: str = "weight") -> _M:
 
     Raises:
         ValueError: The parameter has no such hook.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     layer = torch.nn.utils.weight_norm(torch.nn.Linear(2, 3))
+        >>> sorted(dict(torch.nn.utils.remove_weight_norm(layer).named_parameters()))
+        ['bias', 'weight']
     """
     number = find_hook(module, WeightNorm, name)
     if number is None:
