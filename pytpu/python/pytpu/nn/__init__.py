@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
 
 from . import functional, init, modules, parameter
 from .modules import *  # noqa: F403
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
@@ -41,7 +45,7 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
     return picked
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     # Rarely used parts are imported on first use.
     from importlib import import_module
 
@@ -54,3 +58,7 @@ def __getattr__(name):
             if missing.name != f"{__package__}.{name}":
                 raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# `from torch.nn import *` takes all names.
+del TYPE_CHECKING, annotations

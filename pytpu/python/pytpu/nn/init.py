@@ -9,33 +9,38 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.overrides import _overridable
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
 if TYPE_CHECKING:
+    from typing import Literal, TypeVar
+
     from typing_extensions import ParamSpec
 
     _P = ParamSpec("_P")
 
-_R = TypeVar("_R")
-_NonlinearityType = Literal[
-    "linear",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "sigmoid",
-    "tanh",
-    "relu",
-    "leaky_relu",
-    "selu",
-]
-_FanMode = Literal["fan_in", "fan_out"]
+    _R = TypeVar("_R")
+    _NonlinearityType = Literal[
+        "linear",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "sigmoid",
+        "tanh",
+        "relu",
+        "leaky_relu",
+        "selu",
+    ]
+    _FanMode = Literal["fan_in", "fan_out"]
+
+
 _LINEAR = (
     "linear",
     "conv1d",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import pytpu as torch
 from pytpu import _C, Size, Tensor
 from pytpu._utils import reduce_tensor
-from pytpu.types import Device
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from typing_extensions import Self
+
+    from pytpu.types import Device
 
 
 def clear_gradient(p: Tensor, set_to_none: bool) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C, Tensor
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
 if TYPE_CHECKING:
     from pytpu.nn.modules.loss import LinearCrossEntropyOptions
+
 
 _ops = _C._ops
 

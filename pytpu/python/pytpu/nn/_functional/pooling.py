@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, overload
 
 import pytpu as torch
 from pytpu import _C, Tensor
 
 from .activation import relu
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Literal, overload
+
 
 _ops = _C._ops
 
@@ -60,41 +65,41 @@ def max_pool1d_with_indices(
     )
 
 
-@overload
-def max_pool1d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    return_indices: Literal[False] = ...,
-) -> Tensor: ...
+if TYPE_CHECKING:
 
+    @overload
+    def max_pool1d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        return_indices: Literal[False] = ...,
+    ) -> Tensor: ...
 
-@overload
-def max_pool1d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    *,
-    return_indices: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def max_pool1d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        *,
+        return_indices: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...
 
-
-@overload
-def max_pool1d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    return_indices: bool = ...,
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    @overload
+    def max_pool1d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        return_indices: bool = ...,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def max_pool1d(
@@ -176,41 +181,41 @@ def max_pool2d_with_indices(
     )
 
 
-@overload
-def max_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    return_indices: Literal[False] = ...,
-) -> Tensor: ...
+if TYPE_CHECKING:
 
+    @overload
+    def max_pool2d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        return_indices: Literal[False] = ...,
+    ) -> Tensor: ...
 
-@overload
-def max_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    *,
-    return_indices: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def max_pool2d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        *,
+        return_indices: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...
 
-
-@overload
-def max_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    return_indices: bool = ...,
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    @overload
+    def max_pool2d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        return_indices: bool = ...,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def max_pool2d(
@@ -295,41 +300,41 @@ def max_pool3d_with_indices(
     )
 
 
-@overload
-def max_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    return_indices: Literal[False] = ...,
-) -> Tensor: ...
+if TYPE_CHECKING:
 
+    @overload
+    def max_pool3d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        return_indices: Literal[False] = ...,
+    ) -> Tensor: ...
 
-@overload
-def max_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    *,
-    return_indices: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def max_pool3d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        *,
+        return_indices: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...
 
-
-@overload
-def max_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = ...,
-    padding: int | Sequence[int] = ...,
-    dilation: int | Sequence[int] = ...,
-    ceil_mode: bool = ...,
-    return_indices: bool = ...,
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    @overload
+    def max_pool3d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] | None = ...,
+        padding: int | Sequence[int] = ...,
+        dilation: int | Sequence[int] = ...,
+        ceil_mode: bool = ...,
+        return_indices: bool = ...,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def max_pool3d(
@@ -563,22 +568,22 @@ def adaptive_max_pool1d_with_indices(
     return _ops.adaptive_max_pool1d(input, _spatial(input, output_size, 1))
 
 
-@overload
-def adaptive_max_pool1d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
-) -> Tensor: ...
+if TYPE_CHECKING:
 
+    @overload
+    def adaptive_max_pool1d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
+    ) -> Tensor: ...
 
-@overload
-def adaptive_max_pool1d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
-) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def adaptive_max_pool1d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
+    ) -> tuple[Tensor, Tensor]: ...
 
-
-@overload
-def adaptive_max_pool1d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    @overload
+    def adaptive_max_pool1d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def adaptive_max_pool1d(
@@ -668,22 +673,22 @@ def adaptive_max_pool2d_with_indices(
     return _ops.adaptive_max_pool2d(input, _spatial(input, output_size, 2))
 
 
-@overload
-def adaptive_max_pool2d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
-) -> Tensor: ...
+if TYPE_CHECKING:
 
+    @overload
+    def adaptive_max_pool2d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
+    ) -> Tensor: ...
 
-@overload
-def adaptive_max_pool2d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
-) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def adaptive_max_pool2d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
+    ) -> tuple[Tensor, Tensor]: ...
 
-
-@overload
-def adaptive_max_pool2d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    @overload
+    def adaptive_max_pool2d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def adaptive_max_pool2d(
@@ -774,22 +779,22 @@ def adaptive_max_pool3d_with_indices(
     return _ops.adaptive_max_pool3d(input, _spatial(input, output_size, 3))
 
 
-@overload
-def adaptive_max_pool3d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
-) -> Tensor: ...
+if TYPE_CHECKING:
 
+    @overload
+    def adaptive_max_pool3d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: Literal[False] = ...
+    ) -> Tensor: ...
 
-@overload
-def adaptive_max_pool3d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
-) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def adaptive_max_pool3d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, *, return_indices: Literal[True]
+    ) -> tuple[Tensor, Tensor]: ...
 
-
-@overload
-def adaptive_max_pool3d(
-    input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    @overload
+    def adaptive_max_pool3d(
+        input: Tensor, output_size: int | Sequence[int | None] | None, return_indices: bool = ...
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def adaptive_max_pool3d(
@@ -870,38 +875,38 @@ def fractional_max_pool2d_with_indices(
     return _fractional(2, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
-@overload
-def fractional_max_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    output_size: int | Sequence[int] | None = ...,
-    output_ratio: float | Sequence[float] | None = ...,
-    return_indices: Literal[False] = ...,
-    _random_samples: Tensor | None = ...,
-) -> Tensor: ...
+if TYPE_CHECKING:
 
+    @overload
+    def fractional_max_pool2d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = ...,
+        output_ratio: float | Sequence[float] | None = ...,
+        return_indices: Literal[False] = ...,
+        _random_samples: Tensor | None = ...,
+    ) -> Tensor: ...
 
-@overload
-def fractional_max_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    output_size: int | Sequence[int] | None = ...,
-    output_ratio: float | Sequence[float] | None = ...,
-    *,
-    return_indices: Literal[True],
-    _random_samples: Tensor | None = ...,
-) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def fractional_max_pool2d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = ...,
+        output_ratio: float | Sequence[float] | None = ...,
+        *,
+        return_indices: Literal[True],
+        _random_samples: Tensor | None = ...,
+    ) -> tuple[Tensor, Tensor]: ...
 
-
-@overload
-def fractional_max_pool2d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    output_size: int | Sequence[int] | None = ...,
-    output_ratio: float | Sequence[float] | None = ...,
-    return_indices: bool = ...,
-    _random_samples: Tensor | None = ...,
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    @overload
+    def fractional_max_pool2d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = ...,
+        output_ratio: float | Sequence[float] | None = ...,
+        return_indices: bool = ...,
+        _random_samples: Tensor | None = ...,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def fractional_max_pool2d(
@@ -975,38 +980,38 @@ def fractional_max_pool3d_with_indices(
     return _fractional(3, input, kernel_size, output_size, output_ratio, _random_samples)
 
 
-@overload
-def fractional_max_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    output_size: int | Sequence[int] | None = ...,
-    output_ratio: float | Sequence[float] | None = ...,
-    return_indices: Literal[False] = ...,
-    _random_samples: Tensor | None = ...,
-) -> Tensor: ...
+if TYPE_CHECKING:
 
+    @overload
+    def fractional_max_pool3d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = ...,
+        output_ratio: float | Sequence[float] | None = ...,
+        return_indices: Literal[False] = ...,
+        _random_samples: Tensor | None = ...,
+    ) -> Tensor: ...
 
-@overload
-def fractional_max_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    output_size: int | Sequence[int] | None = ...,
-    output_ratio: float | Sequence[float] | None = ...,
-    *,
-    return_indices: Literal[True],
-    _random_samples: Tensor | None = ...,
-) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def fractional_max_pool3d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = ...,
+        output_ratio: float | Sequence[float] | None = ...,
+        *,
+        return_indices: Literal[True],
+        _random_samples: Tensor | None = ...,
+    ) -> tuple[Tensor, Tensor]: ...
 
-
-@overload
-def fractional_max_pool3d(
-    input: Tensor,
-    kernel_size: int | Sequence[int],
-    output_size: int | Sequence[int] | None = ...,
-    output_ratio: float | Sequence[float] | None = ...,
-    return_indices: bool = ...,
-    _random_samples: Tensor | None = ...,
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    @overload
+    def fractional_max_pool3d(
+        input: Tensor,
+        kernel_size: int | Sequence[int],
+        output_size: int | Sequence[int] | None = ...,
+        output_ratio: float | Sequence[float] | None = ...,
+        return_indices: bool = ...,
+        _random_samples: Tensor | None = ...,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
 
 
 def fractional_max_pool3d(

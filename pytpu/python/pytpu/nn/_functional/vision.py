@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from pytpu import _C, Tensor
 
 from .pooling import _tuple, adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _ops = _C._ops
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytpu as torch
 from pytpu import _C, Tensor
 from pytpu.nn import functional as F
 from pytpu.nn import init
 from pytpu.nn.parameter import Parameter
-from pytpu.types import Device
 
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu.types import Device
+
 
 _ops = _C._ops
 

@@ -9,11 +9,16 @@ from itertools import pairwise
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.nn import functional as F
-from pytpu.types import Device
 
 from .container import ModuleList, Sequential
 from .linear import Linear
 from .module import Module
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from pytpu.types import Device
+
 
 _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.nn import functional as F
 from pytpu.nn.parameter import UninitializedBuffer, UninitializedParameter
-from pytpu.types import Device
 
 from .lazy import LazyModuleMixin
 from .module import Module
 from .normalization import _make_affine, _reset_affine
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu.types import Device
 
 
 class _NormBase(Module):

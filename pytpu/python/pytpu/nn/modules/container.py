@@ -6,14 +6,17 @@ import operator
 from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import pytpu as torch
 from pytpu.nn.parameter import Parameter
 
 from .module import Module, _addindent
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
 if TYPE_CHECKING:
+    from typing import Any, NoReturn, overload
+
     from typing_extensions import Self
 
 
@@ -60,11 +63,13 @@ class Sequential(Module):
         ReLU()
     """
 
-    @overload
-    def __init__(self, *args: Module) -> None: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def __init__(self, arg: OrderedDict[str, Module], /) -> None: ...
+        @overload
+        def __init__(self, *args: Module) -> None: ...
+
+        @overload
+        def __init__(self, arg: OrderedDict[str, Module], /) -> None: ...
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -83,11 +88,13 @@ class Sequential(Module):
         for idx, module in enumerate(modules):
             self.add_module(str(idx), module)
 
-    @overload
-    def __getitem__(self, idx: slice) -> Sequential: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def __getitem__(self, idx: int) -> Module: ...
+        @overload
+        def __getitem__(self, idx: slice) -> Sequential: ...
+
+        @overload
+        def __getitem__(self, idx: int) -> Module: ...
 
     def __getitem__(self, idx: slice | int) -> Sequential | Module:
         if isinstance(idx, slice):
@@ -246,11 +253,13 @@ class ModuleList(Module):
     def _abs_string_index(self, idx):
         return str(_position(len(self), idx))
 
-    @overload
-    def __getitem__(self, idx: slice) -> ModuleList: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def __getitem__(self, idx: int) -> Module: ...
+        @overload
+        def __getitem__(self, idx: slice) -> ModuleList: ...
+
+        @overload
+        def __getitem__(self, idx: int) -> Module: ...
 
     def __getitem__(self, idx: int | slice) -> Module | ModuleList:
         if isinstance(idx, slice):
@@ -490,11 +499,13 @@ class ParameterList(Module):
         if values is not None:
             self += values
 
-    @overload
-    def __getitem__(self, idx: slice) -> Self: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def __getitem__(self, idx: int) -> Any: ...
+        @overload
+        def __getitem__(self, idx: slice) -> Self: ...
+
+        @overload
+        def __getitem__(self, idx: int) -> Any: ...
 
     def __getitem__(self, idx: int | slice) -> Any:
         if isinstance(idx, slice):

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
 
 import pytpu as torch
 from pytpu import _C, Tensor
 from pytpu.nn import functional as F
 from pytpu.nn import init
-from pytpu.nn.common_types import _size_any_t
 from pytpu.nn.parameter import Parameter, UninitializedParameter
-from pytpu.types import Device
 
 from .lazy import LazyModuleMixin
 from .module import Module
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any, Literal
+
+    from pytpu.nn.common_types import _size_any_t
+    from pytpu.types import Device
+
 
 _ops = _C._ops
 

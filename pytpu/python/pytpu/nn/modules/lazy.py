@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from pytpu.nn.parameter import is_lazy
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from .module import Module
 
     _Base = Module

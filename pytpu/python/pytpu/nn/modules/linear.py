@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytpu as torch
 from pytpu import _C, Tensor
 from pytpu.nn import init
 from pytpu.nn.parameter import Parameter, UninitializedParameter
-from pytpu.types import Device
 
 from .lazy import LazyModuleMixin
 from .module import Module
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu.types import Device
+
 
 _ops = _C._ops
 

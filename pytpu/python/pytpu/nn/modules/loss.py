@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.nn import functional as F
-from pytpu.types import Device
 
 from .linear import Linear
 from .module import Module
 from .shape import PairwiseDistance
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from pytpu.types import Device
 
 
 class _Loss(Module):

@@ -6,19 +6,24 @@ import itertools
 import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.nn.parameter import Buffer, Parameter, clear_gradient, is_lazy
-from pytpu.types import Device
 from pytpu.utils.hooks import BackwardHook, RemovableHandle, call_node_hooks
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
 if TYPE_CHECKING:
+    from typing import Any, TypeVar, overload
+
     from typing_extensions import Self
 
-T = TypeVar("T", bound="Module")
-T_destination = TypeVar("T_destination", bound=dict[str, Any])
+    from pytpu.types import Device
+
+    T = TypeVar("T", bound="Module")
+    T_destination = TypeVar("T_destination", bound=dict[str, Any])
+
 
 _global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
@@ -916,17 +921,19 @@ class Module:
                 self._buffers[name] = fn(buffer)
         return self
 
-    @overload
-    def to(self, device: Device = ..., dtype: torch.dtype | None = ..., non_blocking: bool = ...) -> Self: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def to(self, dtype: torch.dtype, non_blocking: bool = ...) -> Self: ...
+        @overload
+        def to(self, device: Device = ..., dtype: torch.dtype | None = ..., non_blocking: bool = ...) -> Self: ...
 
-    @overload
-    def to(self, tensor: Tensor, non_blocking: bool = ...) -> Self: ...
+        @overload
+        def to(self, dtype: torch.dtype, non_blocking: bool = ...) -> Self: ...
 
-    @overload
-    def to(self, *, memory_format: torch.memory_format) -> Self: ...
+        @overload
+        def to(self, tensor: Tensor, non_blocking: bool = ...) -> Self: ...
+
+        @overload
+        def to(self, *, memory_format: torch.memory_format) -> Self: ...
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move parameters and buffers to a device, or cast them to a dtype, in place.
@@ -1492,11 +1499,15 @@ class Module:
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
-    @overload
-    def state_dict(self, *, destination: T_destination, prefix: str = ..., keep_vars: bool = ...) -> T_destination: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def state_dict(self, *, prefix: str = ..., keep_vars: bool = ...) -> dict[str, Any]: ...
+        @overload
+        def state_dict(
+            self, *, destination: T_destination, prefix: str = ..., keep_vars: bool = ...
+        ) -> T_destination: ...
+
+        @overload
+        def state_dict(self, *, prefix: str = ..., keep_vars: bool = ...) -> dict[str, Any]: ...
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """Return parameters and persistent buffers by their dotted names.

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from typing import Any
 
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.nn import functional as F
 from pytpu.nn import init
 from pytpu.nn.parameter import Parameter
-from pytpu.types import Device
 
 from .module import Module
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu.types import Device
 
 
 def _make_affine(module, affine, bias, shape, device, dtype):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pytpu import Tensor
 from pytpu.nn import functional as F
-from pytpu.nn.common_types import _size_any_t
 
 from .module import Module
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from pytpu.nn.common_types import _size_any_t
 
 
 def _pairs(padding, n):

@@ -6,9 +6,13 @@ from collections.abc import Sequence
 
 from pytpu import Tensor
 from pytpu.nn import functional as F
-from pytpu.nn.common_types import _ratio_any_t, _size_1_t, _size_any_opt_t, _size_any_t
 
 from .module import Module
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from pytpu.nn.common_types import _ratio_any_t, _size_1_t, _size_any_opt_t, _size_any_t
 
 
 def _tuple(value, n):

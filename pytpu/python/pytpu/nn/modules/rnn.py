@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, overload
 
 import pytpu as torch
 from pytpu import _C, Tensor
 from pytpu.nn import init
 from pytpu.nn.parameter import Parameter
-from pytpu.types import Device
 
 from .module import Module
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
 if TYPE_CHECKING:
+    from typing import Any, overload
+
     from pytpu.nn.utils.rnn import PackedSequence
+    from pytpu.types import Device
+
 
 _ops = _C._ops
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
@@ -315,23 +319,25 @@ class RNN(RNNBase):
         (torch.Size([5, 3, 20]), torch.Size([2, 3, 20]))
     """
 
-    @overload
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "tanh",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        @overload
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = 1,
+            nonlinearity: str = "tanh",
+            bias: bool = True,
+            batch_first: bool = False,
+            dropout: float = 0.0,
+            bidirectional: bool = False,
+            device: Device = None,
+            dtype: torch.dtype | None = None,
+        ) -> None: ...
+
+        @overload
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -402,22 +408,24 @@ class GRU(RNNBase):
         (torch.Size([5, 3, 20]), torch.Size([2, 3, 20]))
     """
 
-    @overload
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        @overload
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = 1,
+            bias: bool = True,
+            batch_first: bool = False,
+            dropout: float = 0.0,
+            bidirectional: bool = False,
+            device: Device = None,
+            dtype: torch.dtype | None = None,
+        ) -> None: ...
+
+        @overload
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -486,23 +494,25 @@ class LSTM(RNNBase):
         (torch.Size([5, 3, 20]), torch.Size([2, 3, 20]), torch.Size([2, 3, 20]))
     """
 
-    @overload
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        @overload
+        def __init__(
+            self,
+            input_size: int,
+            hidden_size: int,
+            num_layers: int = 1,
+            bias: bool = True,
+            batch_first: bool = False,
+            dropout: float = 0.0,
+            bidirectional: bool = False,
+            proj_size: int = 0,
+            device: Device = None,
+            dtype: torch.dtype | None = None,
+        ) -> None: ...
+
+        @overload
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pytpu import _C, Tensor
 from pytpu.nn import functional as F
-from pytpu.nn.common_types import _ratio_2_t, _ratio_any_t, _size_2_t, _size_any_t
 
 from .module import Module
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from pytpu.nn.common_types import _ratio_2_t, _ratio_any_t, _size_2_t, _size_any_t
+
 
 _ops = _C._ops
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.nn import functional as F
 from pytpu.nn import init
 from pytpu.nn.parameter import Parameter
-from pytpu.types import Device
 
 from .module import Module
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from pytpu.types import Device
 
 
 def _refuse_sparse(sparse):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.nn import functional as F
 from pytpu.nn import init
-from pytpu.types import Device
 
 from .activation import GELU, MultiheadAttention, ReLU
 from .container import ModuleList
@@ -19,6 +17,13 @@ from .dropout import Dropout
 from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu.types import Device
 
 
 def _copies(module, n):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, repeat
-from typing import Any
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _ntuple(n, name="parse"):
