@@ -1,6 +1,6 @@
 """The examples in the docstrings of the package run and print what they say.
 
-Docstrings are read from the source. An object may name another module in `__module__` or be wrapped, and its example still counts.
+Docstrings are read from the source. The example of an object that is wrapped, or that names another module, counts too.
 """
 
 import ast
@@ -56,5 +56,5 @@ def test_examples_of(module):
     assert not runner.summarize(verbose=False).failed, "".join(report)
 
 
-def test_there_are_examples():
+def test_examples_are_found():
     assert "nn/modules/linear.py" in MODULES

@@ -507,7 +507,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: torch.Generator | No
         if rows < cols:
             flat = flat.t()
         q, r = torch.linalg.qr(flat)
-        # The signs of R's diagonal make Q uniformly distributed.
+        # Multiply by the signs of the diagonal of R, so that Q is uniformly distributed.
         q = q * r.diagonal(0).sign()
         if rows < cols:
             q = q.t()
@@ -544,13 +544,13 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: torch
     with torch.no_grad():
         tensor.normal_(0, std, generator=generator)
         for col in range(cols):
-            # Like PyTorch, the permutations come from the default generator whatever was given.
+            # As in PyTorch, permutations come from the default generator even if one is given.
             tensor[torch.randperm(rows)[:zeros], col] = 0
     return tensor
 
 
 for _function in (uniform_, normal_, constant_, kaiming_uniform_):
-    # Modes that leave parameters as they are recognise these by the module.
+    # Modes that skip initialisation recognise these functions by `__module__`.
     _function.__module__ = "torch.nn.init"
     globals()[_function.__name__] = _overridable(_function)
 del _function

@@ -197,7 +197,7 @@ class UninitializedTensorMixin:
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", str(func))
-        # Properties reach this as the `__get__`/`__set__` of a descriptor.
+        # A property arrives as `__get__` or `__set__` of its descriptor.
         if name in _ALLOWED_UNINITIALIZED or name in ("__get__", "__set__"):
             return super().__torch_function__(func, types, args, kwargs or {})
         raise ValueError(_LAZY_MESSAGE.format(func, cls.__name__))

@@ -34,7 +34,7 @@ def _project_packed(q, k, v, w, b):
     e = q.size(-1)
     if k is v:
         if q is k:
-            # One product for all three, laid out so that each part is contiguous afterwards.
+            # Compute all three by one product, and make each part contiguous.
             packed = _ops.linear(q, w, b)
             packed = packed.unflatten(-1, (3, e)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
             return packed[0], packed[1], packed[2]
@@ -161,7 +161,7 @@ def multi_head_attention_forward(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
             "`generate_square_subsequent_mask` to create this mask."
         )
-    # A causal hint saves building the mask, but only where nothing else has to be combined with it.
+    # With the hint no mask is built, unless another mask has to be combined with it.
     use_causal_hint = is_causal and key_padding_mask is None and not need_weights
     key_padding_mask = _attention_mask(key_padding_mask, "key_padding_mask", dtype, attn_mask)
     if use_causal_hint:

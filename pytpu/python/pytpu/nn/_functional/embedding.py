@@ -158,7 +158,7 @@ def embedding_bag(
         )
     if max_norm is not None:
         _renorm_rows(weight, input, max_norm, norm_type)
-    # aten takes the padding row as a position and -1 as "none" only where it is left out.
+    # The op takes -1 as the last row. Leave the argument out for no padding row.
     extra = () if padding_idx is None else (padding_idx,)
     return _ops.embedding_bag(
         weight, input, offsets, scale_grad_by_freq, modes[mode], sparse, per_sample_weights, include_last_offset, *extra

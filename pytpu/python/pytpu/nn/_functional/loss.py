@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ops = _C._ops
 
-# aten's numbers for the `reduction` argument.
+# Numbers of the reductions in aten.
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
@@ -532,7 +532,7 @@ def gaussian_nll_loss(
             raise ValueError("var is of incorrect size")
     if reduction not in _REDUCTIONS:
         raise ValueError(reduction + " is not valid")
-    # The floor of the variance is not part of the function that is differentiated.
+    # As in PyTorch, the lower bound of the variance has no part in the gradient.
     var = var.clone()
     with torch.no_grad():
         var.clamp_(min=eps)

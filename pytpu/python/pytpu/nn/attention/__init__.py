@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["SDPBackend", "WARN_FOR_UNFUSED_KERNELS", "sdpa_kernel"]
 
-# Whether falling back from a fused implementation warns; nothing falls back here.
+# Whether a fallback from a fused implementation warns. There are no fallbacks here.
 WARN_FOR_UNFUSED_KERNELS = False
 
 

@@ -730,7 +730,7 @@ def flex_attention(
     if block_mask is not None and block_mask.mask_mod is not noop_mask:
         mask = _over_all(block_mask.mask_mod, None, batch, heads, q_len, kv_len, query.device)
         scores = torch.where(mask, scores, float("-inf"))
-    # A query that sees nothing gets zeros, and gives gradients of zero.
+    # A query with all keys masked gives zeros, and gets gradients of zero.
     hidden = (scores == float("-inf")).all(dim=-1, keepdim=True)
     weights = torch.where(hidden, 0.0, torch.where(hidden, 0.0, scores).softmax(dim=-1))
     out = weights.to(query.dtype) @ value

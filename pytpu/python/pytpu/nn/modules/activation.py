@@ -985,7 +985,7 @@ class MultiheadAttention(Module):
         """
         batched = query.dim() == 3
         if self.batch_first and batched:
-            # Equal inputs stay one object: the projection below recognises self-attention by identity.
+            # Keep equal inputs one object: the projection recognises self-attention by identity.
             if key is value:
                 if query is key:
                     query = key = value = query.transpose(1, 0)

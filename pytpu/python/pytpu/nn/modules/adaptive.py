@@ -126,7 +126,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         input, target = _batch(input_, target_)
         bounds = list(pairwise([0, *self.cutoffs]))
         members = [(target >= low) & (target < high) for low, high in bounds]
-        # The one thing that is read: a cluster without targets is not computed, and its weights get no gradient.
+        # Read the counts, and nothing else: a cluster without targets is not computed and gets no gradient.
         counts = torch.stack([inside.sum() for inside in members]).tolist()
         if sum(counts) != len(target):
             raise RuntimeError(
@@ -144,7 +144,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 of_rows = _chosen(self.tail[i](input[rows]), target[rows] - low)
                 output = output.index_copy(0, rows, of_rows)
             else:
-                # All rows, so that sizes are the same at each step and no program is new.
+                # Compute all rows, so that sizes are the same at each step and no program is compiled again.
                 of_rows = _chosen(self.tail[i](input), (target - low).clamp(0, high - low - 1))
                 output = torch.where(inside, of_rows, output)
         output = output + _chosen(self.head(input), in_head)

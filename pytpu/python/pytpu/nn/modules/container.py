@@ -293,7 +293,7 @@ class ModuleList(Module):
         return [key for key in super().__dir__() if not key.isdigit()]
 
     def __repr__(self) -> str:
-        # Runs of equal entries are shown once, with their range and count.
+        # Show runs of equal entries once, with their range and count.
         reprs = [repr(item) for item in self]
         if not reprs:
             return self._get_name() + "()"
@@ -729,7 +729,7 @@ class ParameterDict(Module):
             ValueError: A pair has other than two elements.
         """
         entries = list(_pairs("ParameterDict", parameters))
-        # A plain mapping has no order of its own to keep.
+        # As in PyTorch, the entries of a plain mapping are sorted by name.
         if isinstance(parameters, Mapping) and not isinstance(parameters, (OrderedDict, ParameterDict)):
             entries.sort()
         for key, value in entries:

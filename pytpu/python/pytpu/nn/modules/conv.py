@@ -77,7 +77,7 @@ class _ConvNd(Module):
         self.output_padding = output_padding
         self.groups = groups
         self.padding_mode = padding_mode
-        # What `pad` takes when the padding is not zeros: last dimension first, both sides of each.
+        # Padding for `F.pad`, which takes the last dimension first and both sides of each.
         if isinstance(padding, str):
             both = []
             for d, k in zip(reversed(dilation), reversed(kernel_size)):
@@ -606,7 +606,7 @@ class _LazyConvForward(_LazyConv):
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        # No bias and no channels yet: what is built here is replaced right away.
+        # Build without channels and bias. `_make_uninitialized` replaces the parameters.
         super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
         self._make_uninitialized(out_channels, bias, device, dtype)
 

@@ -47,7 +47,7 @@ class LazyModuleMixin(_Base):
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        # An uninitialised parameter is saved as it is: it has nothing to detach.
+        # Save an uninitialised parameter itself: it has no data to detach.
         for name, param in self._parameters.items():
             if param is not None:
                 destination[prefix + name] = param if is_lazy(param) or keep_vars else param.detach()
@@ -66,7 +66,7 @@ class LazyModuleMixin(_Base):
                         value.materialize(loaded.shape)
 
     if TYPE_CHECKING:
-        # The layer has it, which comes after this class in the method resolution order.
+        # The layer class, which comes later in the method resolution order, defines it.
         def reset_parameters(self) -> None: ...
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:

@@ -340,7 +340,7 @@ class Module:
             raise TypeError(
                 f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
             )
-        # Straight into __dict__: __setattr__ would search the tables that are being made here.
+        # Write to `__dict__`: `__setattr__` would search the tables, which do not exist yet.
         self.__dict__.update(
             training=True,
             _parameters={},
@@ -859,7 +859,7 @@ class Module:
             >>> [name for name, _ in net.named_modules()]
             ['', '0', '0.0']
         """
-        # `_named_members` passes the prefix first, as callers of this method may have it by position.
+        # `_named_members` passes the prefix first, and so may other callers.
         if isinstance(memo, str):
             memo, prefix = None, memo
         memo = set() if memo is None else memo
@@ -1444,7 +1444,7 @@ class Module:
                 call_node_hooks(self, node_hooks, args, result)
             return result
         except Exception:
-            # Hooks registered with always_call run even so; their own failures must not hide the first one.
+            # Hooks with `always_call` run after an exception too. Their own exceptions must not hide the first one.
             always = {**_global_forward_hooks_always_called, **self._forward_hooks_always_called}
             for hook_id, hook in (*_global_forward_hooks.items(), *self._forward_hooks.items()):
                 if hook_id not in always or hook_id in called:
@@ -1473,7 +1473,7 @@ class Module:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        # A module pickled by an older version may lack tables that were added later.
+        # A module that an older version pickled may lack newer tables.
         for name, kind in (
             ("_forward_pre_hooks", OrderedDict),
             ("_forward_pre_hooks_with_kwargs", OrderedDict),
@@ -1529,7 +1529,7 @@ class Module:
             ['weight', 'bias']
         """
         if args:
-            # The positional form is the older one: destination, prefix, keep_vars.
+            # Older callers pass destination, prefix and keep_vars by position.
             destination = args[0] if destination is None else destination
             prefix = args[1] if len(args) > 1 and prefix == "" else prefix
             keep_vars = args[2] if len(args) > 2 and keep_vars is False else keep_vars
@@ -1697,7 +1697,7 @@ class Module:
                     )
 
         load(self, own, "")
-        # The function refers to itself: without this line, garbage collection alone would free what it holds.
+        # The function refers to itself. Break the cycle, so that its tensors are freed at once.
         del load
         if strict:
 
@@ -1740,7 +1740,7 @@ class Module:
     def _replicate_for_data_parallel(self):
         replica = self.__new__(type(self))
         replica.__dict__ = self.__dict__.copy()
-        # A replica's parameters are the caller's to set: as attributes that need not be leaves.
+        # The caller sets the parameters of a replica as attributes, because they need not be leaves.
         replica.__dict__["_parameters"] = {}
         for table in ("_buffers", "_modules"):
             replica.__dict__[table] = replica.__dict__[table].copy()
@@ -1788,5 +1788,5 @@ def _parse_to(args, kwargs):
     return device, dtype, non_blocking, memory_format
 
 
-# Where libraries look for it.
+# Libraries call `_parse_to` at this place.
 torch._C._nn._parse_to = lambda *args, **kwargs: _parse_to(args, kwargs)

@@ -122,7 +122,7 @@ class RNNBase(Module):
         self.reset_parameters()
 
     def __getstate__(self) -> dict[str, Any]:
-        # PyTorch, which may read the file, looks for this list.
+        # PyTorch needs this list when it reads the pickle.
         return {
             **super().__getstate__(),
             "_flat_weights": [getattr(self, name, None) for name in self._flat_weights_names],
@@ -221,7 +221,7 @@ class RNNBase(Module):
         else:
             batch_sizes = sorted_indices = unsorted_indices = None
             if steps.dim() not in (2, 3):
-                # PyTorch's words differ from class to class.
+                # The message of PyTorch differs from class to class.
                 kind = "D tensor" if self.mode.startswith("RNN") else "D"
                 raise ValueError(
                     f"{type(self).__name__}: Expected input to be 2D or 3D, got {steps.dim()}{kind} instead"
@@ -249,7 +249,7 @@ class RNNBase(Module):
             hidden = self._without_batch(hidden)
         return output, hidden
 
-    # The hidden state is one tensor here; LSTM has a pair.
+    # The hidden state is one tensor. `LSTM` overrides these methods for its pair.
 
     def _zeros(self, directions, batch, like):
         return torch.zeros(self.num_layers * directions, batch, self.hidden_size, dtype=like.dtype, device=like.device)

@@ -123,7 +123,7 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _activation(activation)
-        # Not read here; PyTorch does, in a layer from a file.
+        # PyTorch reads this attribute in a layer that it loads from a file.
         is_relu = self.activation is F.relu or isinstance(self.activation, ReLU)
         is_gelu = self.activation is F.gelu or isinstance(self.activation, GELU)
         self.activation_relu_or_gelu = 1 if is_relu else 2 if is_gelu else 0
@@ -189,8 +189,8 @@ class TransformerEncoder(Module):
         encoder_layer: Layer to copy `num_layers` times.
         num_layers: Number of layers.
         norm: Module to apply to the result. `None` means none.
-        enable_nested_tensor: Whether padding gives zeros in evaluation mode, as PyTorch's nested tensors do.
-            Some layers do not allow it; a warning then says why.
+        enable_nested_tensor: Whether padding gives zeros in evaluation mode without gradients, as PyTorch's
+            nested tensors do. Some layers do not allow it; a warning then says why.
         mask_check: Whether to do so only where the padding is at the ends of the sequences.
 
     Shape:
@@ -302,7 +302,7 @@ def _without_padding(output, padding, check):
     """
     padded = padding != 0
     if check:
-        # Decided where the mask is: reading it would stop a device.
+        # Decide on the device: reading the mask would wait for it.
         padded = padded & ~(padded[:, :-1] & ~padded[:, 1:]).any()
     return output.masked_fill(padded.unsqueeze(-1), 0.0)
 

@@ -61,7 +61,7 @@ def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: 
     metadata = getattr(state_dict, "_metadata", None)
     if metadata is not None:
         for name in list(metadata):
-            # The module itself is named without the prefix's dot.
+            # The name of the module itself has no dot at its end.
             if name and name == prefix.rstrip("."):
                 metadata[""] = metadata.pop(name)
             elif name.startswith(prefix):

@@ -53,7 +53,7 @@ def get_total_norm(
         device = tensors[0].device
         norms = torch.stack([torch.linalg.vector_norm(t, norm_type).to(device) for t in tensors])
         total = torch.linalg.vector_norm(norms, norm_type)
-        # Reading the value waits for the device, so it is done only when asked for.
+        # Read the value, which waits for the device, only if asked for.
         if error_if_nonfinite and torch.logical_or(total.isnan(), total.isinf()):
             raise RuntimeError(_NON_FINITE.format(norm_type))
     return total
@@ -82,7 +82,7 @@ def clip_grads_with_norm_(
     """
     max_norm = float(max_norm)
     with torch.no_grad():
-        # Multiplying by a factor clamped to one needs no look at its value, hence no wait.
+        # Multiply by a factor clamped to 1: its value is not read, so that nothing waits for the device.
         factor = torch.clamp(max_norm / (total_norm + 1e-6), max=1.0)
         for p in _listed(parameters):
             if p.grad is not None:

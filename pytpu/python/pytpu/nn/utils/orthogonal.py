@@ -11,7 +11,7 @@ from pytpu import Tensor
 from ..modules.module import Module
 from . import parametrize
 
-# On a device a count that depends on values would have to be read; these many steps are enough for norms up to 2**16.
+# On a device, counts are fixed, because reading values would wait. These are enough for norms up to 2**16.
 _SQUARINGS = 16
 _STEPS = 22
 
@@ -106,7 +106,7 @@ def _upper_inverse(u):
     """Return the inverse of an upper triangular matrix, by doubling the size of inverted diagonal blocks."""
     n = u.size(-1)
     size = 1 << (n - 1).bit_length()
-    # Made larger by ones on the diagonal, so that blocks are of equal size.
+    # Pad with ones on the diagonal, so that all blocks have one size.
     u = torch.nn.functional.pad(u, (0, size - n, 0, size - n))
     diagonal = u.diagonal(dim1=-2, dim2=-1) + (torch.arange(size, device=u.device) >= n).to(u.dtype)
     inverse = diagonal.reciprocal()[..., None, None]
@@ -191,7 +191,7 @@ class _Orthogonal(Module):
                 self.base = _orthogonalised(torch.cat([q, rest], dim=-1))
             else:
                 self.base = q.clone() if _is_orthogonal(q) else _orthogonalised(q)
-            # What all maps take to the identity: reflections at the axes are undone by the diagonal.
+            # All maps take this to the identity: the diagonal undoes the reflections at the axes.
             return -torch.eye(*value.shape[-2:], dtype=q.dtype, device=q.device).expand(value.shape).clone()
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
@@ -199,7 +199,7 @@ class _Orthogonal(Module):
                 "use_trivialization=False."
             )
         x, tau = torch.geqrf(q)
-        # Signs of R's diagonal. LAPACK says with a zero that it does not reflect, which the map then does.
+        # Signs of the diagonal of R. LAPACK does not reflect where `tau` is 0, but the map does.
         diagonal = x.diagonal(dim1=-2, dim2=-1)
         diagonal.copy_(diagonal.sign() * torch.where(tau == 0, -1, 1))
         return x.mT.clone(memory_format=torch.contiguous_format) if is_wide else x

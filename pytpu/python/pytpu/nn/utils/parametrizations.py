@@ -129,7 +129,7 @@ class _SpectralNorm(Module):
         matrix = self._matrix(weight)
         if self.training:
             self._iterate(matrix, self.n_power_iterations)
-        # Copies: a second forward before backward changes the vectors.
+        # Copy the vectors: a second forward before backward changes them.
         return weight / torch.vdot(self._u.clone(), matrix.mv(self._v.clone()))
 
     def right_inverse(self, value: Tensor) -> Tensor:

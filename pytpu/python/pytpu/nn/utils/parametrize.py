@@ -99,7 +99,7 @@ class ParametrizationList(ModuleList):
                     "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
                     f"original.dtype: {dtype}\nright_inverse(original).dtype: {new.dtype}"
                 )
-            # The very same parameter, so that an optimiser that has it goes on.
+            # Keep the parameter object, so that an optimizer that has it goes on.
             if new is not original:
                 original.data = new.detach()
             _register(self, "original", original)
@@ -211,7 +211,7 @@ def _property(name):
             return self.parametrizations[name]()
         key = (id(self), name)
         if key not in _cache:
-            # The module is kept with it, so that no other one can come to have its id.
+            # Keep the module alive, so that its id is not used again.
             _cache[key] = self, self.parametrizations[name]()
         return _cache[key][1]
 

@@ -484,7 +484,7 @@ class RandomStructured(BasePruningMethod):
         count = _count(self.amount, size)
         if count == 0:
             return default_mask
-        # Drawn on the CPU wherever the tensor is: the same choice on all devices.
+        # Draw on the CPU, so that the choice is the same on all devices.
         numbers = torch.rand(size, device="cpu")
         kept = (numbers > numbers.kthvalue(count).values).to(t.device)
         return _channels(t, self.dim, kept, default_mask)

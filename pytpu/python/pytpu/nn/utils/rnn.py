@@ -196,7 +196,7 @@ def pack_padded_sequence(
             "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do "
             "not need ONNX exportability."
         )
-    # Steps between two ends of sequences share a batch size: they are cut out together.
+    # All steps until the next sequence ends have one batch size: slice them together.
     steps, batch_sizes, start = [], [], 0
     for alive in range(len(sizes), 0, -1):
         end = sizes[alive - 1]

@@ -48,7 +48,7 @@ class SpectralNorm:
         ValueError: `n_power_iterations` is not positive.
     """
 
-    # Of what state dictionaries hold: before 1 the weight, and no `v`.
+    # Version of the state dict. Before 1 it had the weight itself, and no `name_v`.
     _version = 1
 
     def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
@@ -90,7 +90,7 @@ class SpectralNorm:
                 for _ in range(self.n_power_iterations):
                     v.copy_(F.normalize(matrix.t().mv(u), dim=0, eps=self.eps))
                     u.copy_(F.normalize(matrix.mv(v), dim=0, eps=self.eps))
-                # A second forward before backward changes the vectors.
+                # Copy the vectors: a second forward before backward changes them.
                 u, v = u.clone(), v.clone()
         return weight / torch.dot(u, matrix.mv(v))
 
