@@ -72,7 +72,7 @@ class Parameter(torch.Tensor, metaclass=_ParameterMeta):
             return torch.Tensor._make_subclass(cls, data, requires_grad)
         if not isinstance(data, torch.Tensor):
             raise TypeError(f"Parameter data must be a torch.Tensor, but got {type(data).__name__}")
-        param = data.detach().requires_grad_(requires_grad)
+        param: Any = data.detach().requires_grad_(requires_grad)
         if type(param) is not type(data):
             raise RuntimeError(
                 f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
@@ -146,7 +146,7 @@ class UninitializedTensorMixin:
     """A tensor without a shape. It can be moved, cast and materialised, and raises for everything else."""
 
     data: Tensor
-    cls_to_become: type[Tensor]
+    cls_to_become: Any
 
     def materialize(self, shape: Sequence[int], device: Device = None, dtype: torch.dtype | None = None) -> None:
         """Give the tensor its shape and its final class, in place. The values are not set.

@@ -520,23 +520,27 @@ def gaussian_nll_loss(
     if isinstance(var, (int, float)):
         if var < 0:
             raise ValueError("var has negative entry/entries")
-        var = var * torch.ones_like(input)
-    elif (var < 0).any():
-        raise ValueError("var has negative entry/entries")
-    if var.size() != input.size():
-        if input.size()[:-1] == var.size():
-            var = var.unsqueeze(-1)
-        elif input.dim() == var.dim() and all(a == b or 1 in (a, b) for a, b in zip(input.size(), var.size())):
+        variance = var * torch.ones_like(input)
+    else:
+        variance = var
+        if (variance < 0).any():
+            raise ValueError("var has negative entry/entries")
+    if variance.size() != input.size():
+        if input.size()[:-1] == variance.size():
+            variance = variance.unsqueeze(-1)
+        elif input.dim() == variance.dim() and all(
+            a == b or 1 in (a, b) for a, b in zip(input.size(), variance.size())
+        ):
             pass
         else:
             raise ValueError("var is of incorrect size")
     if reduction not in _REDUCTIONS:
         raise ValueError(reduction + " is not valid")
     # As in PyTorch, the lower bound of the variance has no part in the gradient.
-    var = var.clone()
+    variance = variance.clone()
     with torch.no_grad():
-        var.clamp_(min=eps)
-    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+        variance.clamp_(min=eps)
+    loss = 0.5 * (variance.log() + (input - target) ** 2 / variance)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return _reduced(loss, reduction)

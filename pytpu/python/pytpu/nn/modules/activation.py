@@ -700,6 +700,8 @@ class PReLU(Module):
         [-0.5, 0.0, 2.0]
     """
 
+    weight: Parameter
+
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: Device = None, dtype: torch.dtype | None = None
     ) -> None:
@@ -875,6 +877,11 @@ class MultiheadAttention(Module):
         (torch.Size([2, 10, 64]), torch.Size([2, 10, 10]))
     """
 
+    in_proj_weight: Parameter | None
+    q_proj_weight: Parameter | None
+    k_proj_weight: Parameter | None
+    v_proj_weight: Parameter | None
+    in_proj_bias: Parameter | None
     bias_k: Parameter | None
     bias_v: Parameter | None
 
@@ -898,7 +905,7 @@ class MultiheadAttention(Module):
                 f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and "
                 f"num_heads={num_heads} instead"
             )
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.embed_dim = embed_dim
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim

@@ -17,6 +17,8 @@ from .module import Module
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from pytpu.types import Device
 
 
@@ -91,7 +93,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.shortlist_size = cutoffs[0]
         self.n_clusters = len(cutoffs)
         self.head_size = self.shortlist_size + self.n_clusters
-        like = {"device": device, "dtype": dtype}
+        like: dict[str, Any] = {"device": device, "dtype": dtype}
         self.head = Linear(in_features, self.head_size, bias=head_bias, **like)
         self.tail = ModuleList()
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
@@ -108,7 +110,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.head.reset_parameters()
         for pair in self.tail:
             for layer in pair.children():
-                layer.reset_parameters()
+                reset: Any = layer.reset_parameters
+                reset()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
         """Return the log probabilities of the targets, and the loss.

@@ -16,10 +16,16 @@ TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from typing import Any
 
+    from pytpu.nn.parameter import Parameter
     from pytpu.types import Device
 
 
 class _NormBase(Module):
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
     _version = 2
 
     def __init__(
@@ -54,9 +60,12 @@ class _NormBase(Module):
     def reset_running_stats(self) -> None:
         """Set the running mean to 0, the running variance to 1 and the batch counter to 0."""
         if self.track_running_stats:
-            self.running_mean.zero_()
-            self.running_var.fill_(1)
-            self.num_batches_tracked.zero_()
+            mean: Any = self.running_mean
+            var: Any = self.running_var
+            count: Any = self.num_batches_tracked
+            mean.zero_()
+            var.fill_(1)
+            count.zero_()
 
     def reset_parameters(self) -> None:
         """Set the scale to 1 and the shift to 0, and reset the running statistics."""
@@ -252,6 +261,8 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _InstanceNorm(_NormBase):
+    _unbatched_dim: int
+
     def __init__(
         self,
         num_features: int,

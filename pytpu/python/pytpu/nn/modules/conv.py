@@ -31,6 +31,9 @@ def _tuple(value, n):
 
 
 class _ConvNd(Module):
+    _convolution: Callable[..., Tensor]
+    weight: Parameter
+    bias: Parameter | None
     _n = 0
     _transposed = False
 

@@ -76,6 +76,9 @@ class Linear(Module):
         torch.Size([128, 30])
     """
 
+    weight: Parameter
+    bias: Parameter | None
+
     def __init__(
         self,
         in_features: int,
@@ -155,6 +158,9 @@ class Bilinear(Module):
         >>> layer(torch.randn(128, 20), torch.randn(128, 30)).shape
         torch.Size([128, 40])
     """
+
+    weight: Parameter
+    bias: Parameter | None
 
     def __init__(
         self,

@@ -30,6 +30,8 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
+    weight: Tensor | None
+
     def __init__(
         self,
         weight: Tensor | None = None,
@@ -451,6 +453,9 @@ class BCEWithLogitsLoss(_Loss):
         >>> torch.nn.BCEWithLogitsLoss()(logits, torch.tensor([1.0, 0.0]))
         tensor(0.2201)
     """
+
+    weight: Tensor | None
+    pos_weight: Tensor | None
 
     def __init__(
         self,

@@ -692,7 +692,8 @@ class Module:
             raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
         if name not in module._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return module._buffers[name]
+        buffer: Any = module._buffers[name]
+        return buffer
 
     def get_extra_state(self) -> Any:
         """Return more state for `state_dict` than tensors.

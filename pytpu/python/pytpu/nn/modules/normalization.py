@@ -65,6 +65,9 @@ class LayerNorm(Module):
         tensor([[-1.3416, -0.4472,  0.4472,  1.3416]])
     """
 
+    weight: Parameter | None
+    bias: Parameter | None
+
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -128,6 +131,8 @@ class RMSNorm(Module):
         tensor([[0.2000, 1.4000]])
     """
 
+    weight: Parameter | None
+
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -149,7 +154,7 @@ class RMSNorm(Module):
 
     def reset_parameters(self) -> None:
         """Set the scale to 1."""
-        if self.elementwise_affine:
+        if self.elementwise_affine and self.weight is not None:
             init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -192,6 +197,9 @@ class GroupNorm(Module):
         >>> torch.nn.GroupNorm(3, 6)(torch.randn(20, 6, 10, 10)).shape
         torch.Size([20, 6, 10, 10])
     """
+
+    weight: Parameter | None
+    bias: Parameter | None
 
     def __init__(
         self,

@@ -574,6 +574,11 @@ class RNNCellBase(Module):
         dtype: Dtype of the parameters. `None` means the default dtype.
     """
 
+    weight_ih: Parameter
+    weight_hh: Parameter
+    bias_ih: Parameter | None
+    bias_hh: Parameter | None
+
     def __init__(
         self,
         input_size: int,

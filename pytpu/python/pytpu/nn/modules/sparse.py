@@ -65,6 +65,8 @@ class Embedding(Module):
         [0.0, 0.0, 0.0]
     """
 
+    weight: Parameter
+
     def __init__(
         self,
         num_embeddings: int,
@@ -231,6 +233,8 @@ class EmbeddingBag(Module):
         tensor([[3.],
                 [4.]])
     """
+
+    weight: Parameter
 
     def __init__(
         self,

@@ -45,13 +45,13 @@ def get_total_norm(
         >>> torch.nn.utils.get_total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
         tensor(5.)
     """
-    tensors = _listed(tensors)
+    listed = _listed(tensors)
     norm_type = float(norm_type)
     with torch.no_grad():
-        if not tensors:
+        if not listed:
             return torch.tensor(0.0)
-        device = tensors[0].device
-        norms = torch.stack([torch.linalg.vector_norm(t, norm_type).to(device) for t in tensors])
+        device = listed[0].device
+        norms = torch.stack([torch.linalg.vector_norm(t, norm_type).to(device) for t in listed])
         total = torch.linalg.vector_norm(norms, norm_type)
         # Read the value, which waits for the device, only if asked for.
         if error_if_nonfinite and torch.logical_or(total.isnan(), total.isinf()):

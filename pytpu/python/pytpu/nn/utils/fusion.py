@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytpu as torch
 from pytpu import Tensor
@@ -149,8 +149,8 @@ def fuse_linear_bn_eval(linear: _LinearT, bn: _BatchNorm) -> _LinearT:
         raise AssertionError("Fusion only for eval!")
     if not (linear.out_features == bn.num_features or bn.num_features == 1):
         raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
+    mean: Any = bn.running_mean
+    var: Any = bn.running_var
     fused = copy.deepcopy(linear)
-    fused.weight, fused.bias = fuse_linear_bn_weights(
-        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
-    )
+    fused.weight, fused.bias = fuse_linear_bn_weights(fused.weight, fused.bias, mean, var, bn.eps, bn.weight, bn.bias)
     return fused

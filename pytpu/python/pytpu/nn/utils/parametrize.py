@@ -151,7 +151,8 @@ class ParametrizationList(ModuleList):
                     raise RuntimeError(
                         f"parametrization {type(parametrization).__name__} does not implement right_inverse."
                     )
-                value = parametrization.right_inverse(value)
+                inverse: Any = parametrization.right_inverse
+                value = inverse(value)
             if self.is_tensor and not isinstance(value, torch.Tensor):
                 raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
             values = [value] if self.is_tensor else value
@@ -302,7 +303,7 @@ def register_parametrization(
             module.__class__ = _class_of(type(module), ())
             module.parametrizations = ModuleDict()
         setattr(type(module), tensor_name, _property(tensor_name))
-        module.parametrizations[tensor_name] = kept
+        _all_of(module)[tensor_name] = kept
     else:
         raise ValueError(
             f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
@@ -370,7 +371,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
             "sequence of tensors."
         )
     delattr(type(module), tensor_name)
-    del module.parametrizations[tensor_name]
+    del _all_of(module)[tensor_name]
     _register(module, tensor_name, tensor)
     if not is_parametrized(module):
         delattr(module, "parametrizations")

@@ -136,7 +136,8 @@ class PackedSequence(_Packed):
 
     def pin_memory(self) -> Self:
         """Return the sequences in pinned memory, where there is such memory."""
-        return type(self)(*(None if t is None else t.pin_memory() for t in self))
+        tensors: list[Any] = [None if t is None else t.pin_memory() for t in self]
+        return type(self)(*tensors)
 
     def is_pinned(self) -> builtins.bool:
         """Return whether the data is in pinned memory."""
@@ -171,15 +172,16 @@ def pack_padded_sequence(
         >>> torch.nn.utils.rnn.pack_padded_sequence(padded, [2, 1]).data
         tensor([1, 3, 2])
     """
-    if not isinstance(lengths, torch.Tensor):
-        lengths = torch.as_tensor(lengths, dtype=torch.int64, device="cpu")
+    counts: Any = lengths
+    if not isinstance(counts, torch.Tensor):
+        counts = torch.as_tensor(counts, dtype=torch.int64, device="cpu")
     if enforce_sorted:
         sorted_indices = None
     else:
-        lengths, sorted_indices = torch.sort(lengths, descending=True)
+        counts, sorted_indices = torch.sort(counts, descending=True)
         sorted_indices = sorted_indices.to(input.device)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
-    sizes = [int(n) for n in lengths.tolist()]
+    sizes = [int(n) for n in counts.tolist()]
     if batch_first:
         input = input.transpose(0, 1)
     if not sizes or min(sizes) <= 0:
