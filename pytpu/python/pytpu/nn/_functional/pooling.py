@@ -35,7 +35,7 @@ def max_pool1d_with_indices(
     """Return the maximum of each window over one spatial dimension, and its place.
 
     Args:
-        input: Tensor `(n, c, l)` or the same less `n`.
+        input: Tensor `(n, c, l)` or without `n`.
         kernel_size: Size of a window.
         stride: Distance between neighbouring windows. `None` means `kernel_size`.
         padding: Elements of negative infinity to add at both ends of each spatial dimension. At most half of
@@ -45,7 +45,7 @@ def max_pool1d_with_indices(
         return_indices: Not used: the places are always returned.
 
     Shape:
-        Output `(n, c, l_out)` or the same less `n`.
+        Output `(n, c, l_out)` or without `n`.
         `l_out = floor((l + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`.
 
     Returns:
@@ -114,7 +114,7 @@ def max_pool1d(
     """Return the maximum of each window over one spatial dimension.
 
     Args:
-        input: Tensor `(n, c, l)` or the same less `n`.
+        input: Tensor `(n, c, l)` or without `n`.
         kernel_size: Size of a window.
         stride: Distance between neighbouring windows. `None` means `kernel_size`.
         padding: Elements of negative infinity to add at both ends of each spatial dimension. At most half of
@@ -124,7 +124,7 @@ def max_pool1d(
         return_indices: Whether to return the places of the maxima too, as `max_unpool1d` takes them.
 
     Shape:
-        Output `(n, c, l_out)` or the same less `n`.
+        Output `(n, c, l_out)` or without `n`.
         `l_out = floor((l + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`.
 
     Returns:
@@ -155,7 +155,7 @@ def max_pool2d_with_indices(
     """Return the maximum of each window over two spatial dimensions, and its place.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for both dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for both
             dimensions.
@@ -166,7 +166,7 @@ def max_pool2d_with_indices(
         return_indices: Not used: the places are always returned.
 
     Shape:
-        Output `(n, c, h_out, w_out)` or the same less `n`.
+        Output `(n, c, h_out, w_out)` or without `n`.
         `h_out = floor((h + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `w_out`
             likewise.
 
@@ -230,7 +230,7 @@ def max_pool2d(
     """Return the maximum of each window over two spatial dimensions.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for both dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for both
             dimensions.
@@ -241,7 +241,7 @@ def max_pool2d(
         return_indices: Whether to return the places of the maxima too, as `max_unpool2d` takes them.
 
     Shape:
-        Output `(n, c, h_out, w_out)` or the same less `n`.
+        Output `(n, c, h_out, w_out)` or without `n`.
         `h_out = floor((h + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `w_out`
             likewise.
 
@@ -273,7 +273,7 @@ def max_pool3d_with_indices(
     """Return the maximum of each window over three spatial dimensions, and its place.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for all three dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for all
             three dimensions.
@@ -285,7 +285,7 @@ def max_pool3d_with_indices(
         return_indices: Not used: the places are always returned.
 
     Shape:
-        Output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = floor((d + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `h_out` and
             `w_out` likewise.
 
@@ -349,7 +349,7 @@ def max_pool3d(
     """Return the maximum of each window over three spatial dimensions.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for all three dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for all
             three dimensions.
@@ -361,7 +361,7 @@ def max_pool3d(
         return_indices: Whether to return the places of the maxima too, as `max_unpool3d` takes them.
 
     Shape:
-        Output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = floor((d + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `h_out` and
             `w_out` likewise.
 
@@ -392,7 +392,7 @@ def avg_pool1d(
     """Return the mean of each window over one spatial dimension.
 
     Args:
-        input: Tensor `(n, c, l)` or the same less `n`.
+        input: Tensor `(n, c, l)` or without `n`.
         kernel_size: Size of a window.
         stride: Distance between neighbouring windows. `None` means `kernel_size`.
         padding: Zeros to add at both ends of each spatial dimension. At most half of `kernel_size`.
@@ -400,7 +400,7 @@ def avg_pool1d(
         count_include_pad: Whether the padding counts in the mean.
 
     Shape:
-        Output `(n, c, l_out)` or the same less `n`.
+        Output `(n, c, l_out)` or without `n`.
         `l_out = floor((l + 2 * padding - kernel_size) / stride) + 1`.
 
     Returns:
@@ -430,7 +430,7 @@ def avg_pool2d(
     """Return the mean of each window over two spatial dimensions.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for both dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for both
             dimensions.
@@ -440,7 +440,7 @@ def avg_pool2d(
         divisor_override: Number to divide the sums by. `None` means the number of elements. Not 0.
 
     Shape:
-        Output `(n, c, h_out, w_out)` or the same less `n`.
+        Output `(n, c, h_out, w_out)` or without `n`.
         `h_out = floor((h + 2 * padding - kernel_size) / stride) + 1`, and `w_out` likewise.
 
     Returns:
@@ -472,7 +472,7 @@ def avg_pool3d(
     """Return the mean of each window over three spatial dimensions.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for all three dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for all
             three dimensions.
@@ -482,7 +482,7 @@ def avg_pool3d(
         divisor_override: Number to divide the sums by. `None` means the number of elements. Not 0.
 
     Shape:
-        Output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = floor((d + 2 * padding - kernel_size) / stride) + 1`, and `h_out` and `w_out` likewise.
 
     Returns:
@@ -521,11 +521,11 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int | None] |
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, l)` or the same less `n`.
+        input: Tensor `(n, c, l)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The means.
@@ -551,12 +551,12 @@ def adaptive_max_pool1d_with_indices(
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, l)` or the same less `n`.
+        input: Tensor `(n, c, l)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input.
         return_indices: Not used: the places are always returned.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, and their places in the flattened spatial dimensions, `int64`.
@@ -594,12 +594,12 @@ def adaptive_max_pool1d(
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, l)` or the same less `n`.
+        input: Tensor `(n, c, l)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input.
         return_indices: Whether to return the places of the maxima too.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, or a pair of the maxima and their places.
@@ -624,12 +624,12 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int | None] |
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input. An integer stands for both
             dimensions.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The means.
@@ -655,13 +655,13 @@ def adaptive_max_pool2d_with_indices(
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input. An integer stands for both
             dimensions.
         return_indices: Not used: the places are always returned.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, and their places in the flattened spatial dimensions, `int64`.
@@ -699,13 +699,13 @@ def adaptive_max_pool2d(
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input. An integer stands for both
             dimensions.
         return_indices: Whether to return the places of the maxima too.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, or a pair of the maxima and their places.
@@ -730,12 +730,12 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int | None] |
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input. An integer stands for all
             three dimensions.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The means.
@@ -761,13 +761,13 @@ def adaptive_max_pool3d_with_indices(
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input. An integer stands for all
             three dimensions.
         return_indices: Not used: the places are always returned.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, and their places in the flattened spatial dimensions, `int64`.
@@ -805,13 +805,13 @@ def adaptive_max_pool3d(
     Window `i` of a dimension goes from `floor(i * size / output_size)` to `ceil((i + 1) * size / output_size)`.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         output_size: Spatial sizes of the output. `None` keeps the size of the input. An integer stands for all
             three dimensions.
         return_indices: Whether to return the places of the maxima too.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, or a pair of the maxima and their places.
@@ -854,7 +854,7 @@ def fractional_max_pool2d_with_indices(
     """Return the maximum of each of randomly placed windows, and its place.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for both dimensions.
         output_size: Spatial sizes of the output. An integer stands for both dimensions.
         output_ratio: Spatial sizes of the output as parts of those of the input, between 0 and 1. Used where
@@ -863,7 +863,7 @@ def fractional_max_pool2d_with_indices(
         _random_samples: Tensor `(n, c, 2)` in `[0, 1)` to place the windows by, instead of new random numbers.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, and their places in the flattened spatial dimensions, `int64`.
@@ -920,7 +920,7 @@ def fractional_max_pool2d(
     """Return the maximum of each of randomly placed windows over two spatial dimensions.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for both dimensions.
         output_size: Spatial sizes of the output. An integer stands for both dimensions.
         output_ratio: Spatial sizes of the output as parts of those of the input, between 0 and 1. Used where
@@ -929,7 +929,7 @@ def fractional_max_pool2d(
         _random_samples: Tensor `(n, c, 2)` in `[0, 1)` to place the windows by, instead of new random numbers.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, or a pair of the maxima and their places.
@@ -959,7 +959,7 @@ def fractional_max_pool3d_with_indices(
     """Return the maximum of each of randomly placed windows, and its place.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for all three dimensions.
         output_size: Spatial sizes of the output. An integer stands for all three dimensions.
         output_ratio: Spatial sizes of the output as parts of those of the input, between 0 and 1. Used where
@@ -968,7 +968,7 @@ def fractional_max_pool3d_with_indices(
         _random_samples: Tensor `(n, c, 3)` in `[0, 1)` to place the windows by, instead of new random numbers.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, and their places in the flattened spatial dimensions, `int64`.
@@ -1025,7 +1025,7 @@ def fractional_max_pool3d(
     """Return the maximum of each of randomly placed windows over three spatial dimensions.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         kernel_size: Size of a window. An integer stands for all three dimensions.
         output_size: Spatial sizes of the output. An integer stands for all three dimensions.
         output_ratio: Spatial sizes of the output as parts of those of the input, between 0 and 1. Used where
@@ -1034,7 +1034,7 @@ def fractional_max_pool3d(
         _random_samples: Tensor `(n, c, 3)` in `[0, 1)` to place the windows by, instead of new random numbers.
 
     Shape:
-        Output `(n, c, *output_size)` or the same less `n`.
+        Output `(n, c, *output_size)` or without `n`.
 
     Returns:
         The maxima, or a pair of the maxima and their places.
@@ -1075,14 +1075,14 @@ def lp_pool1d(
     `y = (sum x^p)^(1 / p)`, where the sum runs over the window.
 
     Args:
-        input: Tensor `(n, c, l)` or the same less `n`.
+        input: Tensor `(n, c, l)` or without `n`.
         norm_type: Exponent `p`. `inf` gives the maximum of the absolute values. Not 0.
         kernel_size: Size of a window.
         stride: Distance between neighbouring windows. `None` means `kernel_size`.
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Output `(n, c, l_out)` or the same less `n`.
+        Output `(n, c, l_out)` or without `n`.
         `l_out = floor((l - kernel_size) / stride) + 1`.
 
     Returns:
@@ -1113,7 +1113,7 @@ def lp_pool2d(
     `y = (sum x^p)^(1 / p)`, where the sum runs over the window.
 
     Args:
-        input: Tensor `(n, c, h, w)` or the same less `n`.
+        input: Tensor `(n, c, h, w)` or without `n`.
         norm_type: Exponent `p`. `inf` gives the maximum of the absolute values. Not 0.
         kernel_size: Size of a window. An integer stands for both dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for both
@@ -1121,7 +1121,7 @@ def lp_pool2d(
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Output `(n, c, h_out, w_out)` or the same less `n`.
+        Output `(n, c, h_out, w_out)` or without `n`.
         `h_out = floor((h - kernel_size) / stride) + 1`, and `w_out` likewise.
 
     Returns:
@@ -1152,7 +1152,7 @@ def lp_pool3d(
     `y = (sum x^p)^(1 / p)`, where the sum runs over the window.
 
     Args:
-        input: Tensor `(n, c, d, h, w)` or the same less `n`.
+        input: Tensor `(n, c, d, h, w)` or without `n`.
         norm_type: Exponent `p`. `inf` gives the maximum of the absolute values. Not 0.
         kernel_size: Size of a window. An integer stands for all three dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for all
@@ -1160,7 +1160,7 @@ def lp_pool3d(
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = floor((d - kernel_size) / stride) + 1`, and `h_out` and `w_out` likewise.
 
     Returns:
@@ -1224,7 +1224,7 @@ def max_unpool1d(
     """Put the maxima of `max_pool1d` back where they were, with zeros elsewhere.
 
     Args:
-        input: Maxima `(n, c, l)` or the same less `n`.
+        input: Maxima `(n, c, l)` or without `n`.
         indices: Places, as the pooling returned them, in the shape of `input`.
         kernel_size: Size of a window.
         stride: Distance between neighbouring windows. `None` means `kernel_size`.
@@ -1232,7 +1232,7 @@ def max_unpool1d(
         output_size: Sizes of the output, with or without batch and channels. `None` means the size below.
 
     Shape:
-        Output `(n, c, l_out)` or the same less `n`.
+        Output `(n, c, l_out)` or without `n`.
         `l_out = (l - 1) * stride - 2 * padding + kernel_size`, unless `output_size` is given.
 
     Returns:
@@ -1262,7 +1262,7 @@ def max_unpool2d(
     """Put the maxima of `max_pool2d` back where they were, with zeros elsewhere.
 
     Args:
-        input: Maxima `(n, c, h, w)` or the same less `n`.
+        input: Maxima `(n, c, h, w)` or without `n`.
         indices: Places, as the pooling returned them, in the shape of `input`.
         kernel_size: Size of a window. An integer stands for both dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for both
@@ -1271,7 +1271,7 @@ def max_unpool2d(
         output_size: Sizes of the output, with or without batch and channels. `None` means the size below.
 
     Shape:
-        Output `(n, c, h_out, w_out)` or the same less `n`.
+        Output `(n, c, h_out, w_out)` or without `n`.
         `h_out = (h - 1) * stride - 2 * padding + kernel_size`, and `w_out` likewise, unless `output_size` is
             given.
 
@@ -1303,7 +1303,7 @@ def max_unpool3d(
     """Put the maxima of `max_pool3d` back where they were, with zeros elsewhere.
 
     Args:
-        input: Maxima `(n, c, d, h, w)` or the same less `n`.
+        input: Maxima `(n, c, d, h, w)` or without `n`.
         indices: Places, as the pooling returned them, in the shape of `input`.
         kernel_size: Size of a window. An integer stands for all three dimensions.
         stride: Distance between neighbouring windows. `None` means `kernel_size`. An integer stands for all
@@ -1312,7 +1312,7 @@ def max_unpool3d(
         output_size: Sizes of the output, with or without batch and channels. `None` means the size below.
 
     Shape:
-        Output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = (d - 1) * stride - 2 * padding + kernel_size`, and `h_out` and `w_out` likewise, unless
             `output_size` is given.
 

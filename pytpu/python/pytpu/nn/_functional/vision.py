@@ -63,7 +63,7 @@ def unfold(
         stride: Distance between neighbouring blocks. An integer stands for both dimensions.
 
     Shape:
-        Output `(n, c * prod(kernel_size), l)` or the same less `n`.
+        Output `(n, c * prod(kernel_size), l)` or without `n`.
         `l` is the product over both dimensions of `floor((size + 2 * padding - dilation * (kernel_size - 1) -
             1) / stride) + 1`.
 
@@ -92,7 +92,7 @@ def fold(
     Overlapping elements are summed. It is the transpose of `unfold`.
 
     Args:
-        input: Columns `(n, c * prod(kernel_size), l)` or the same less `n`.
+        input: Columns `(n, c * prod(kernel_size), l)` or without `n`.
         output_size: Height `h` and width `w` of the image. An integer stands for both.
         kernel_size: Height and width of a block. An integer stands for both.
         dilation: Distance between neighbouring elements of a block. An integer stands for both dimensions.

@@ -200,12 +200,11 @@ class Conv1d(_Conv):
 
     Attributes:
         weight: Parameter `(out_channels, in_channels / groups, kernel_size)`. Initial values are uniform in
-            `[-k, k]` with `k = 1 / sqrt(in_channels / groups * prod(kernel_size))`.
+            `[-b, b]` with `b = 1 / sqrt(in_channels / groups * prod(kernel_size))`.
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, l)` or, without a batch, the same less `n`; output `(n, out_channels, l_out)` or
-            the same less `n`.
+        Input `(n, in_channels, l)` or without `n`; output `(n, out_channels, l_out)` or without `n`.
         `l_out = floor((l + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`.
 
     Raises:
@@ -232,12 +231,11 @@ class Conv2d(_Conv):
     Args:
         in_channels: Number of channels of the input. Divisible by `groups`.
         out_channels: Number of channels of the output. Divisible by `groups`.
-        kernel_size: Size of the kernel, in elements. An integer stands for all two dimensions.
-        stride: Distance between neighbouring windows, in elements. An integer stands for all two dimensions.
+        kernel_size: Size of the kernel, in elements. An integer stands for both dimensions.
+        stride: Distance between neighbouring windows, in elements. An integer stands for both dimensions.
         padding: Elements to add at both ends of each spatial dimension. `"valid"` adds none. `"same"` keeps the
             size and needs `stride=1`.
-        dilation: Distance between neighbouring elements of the kernel. An integer stands for all two
-            dimensions.
+        dilation: Distance between neighbouring elements of the kernel. An integer stands for both dimensions.
         groups: Number of groups of channels. Output channels see only the input channels of their group.
         bias: Whether to add a learned bias for each output channel.
         padding_mode: Values of the padding: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
@@ -246,12 +244,11 @@ class Conv2d(_Conv):
 
     Attributes:
         weight: Parameter `(out_channels, in_channels / groups, *kernel_size)`. Initial values are uniform in
-            `[-k, k]` with `k = 1 / sqrt(in_channels / groups * prod(kernel_size))`.
+            `[-b, b]` with `b = 1 / sqrt(in_channels / groups * prod(kernel_size))`.
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, h, w)` or, without a batch, the same less `n`; output
-            `(n, out_channels, h_out, w_out)` or the same less `n`.
+        Input `(n, in_channels, h, w)` or without `n`; output `(n, out_channels, h_out, w_out)` or without `n`.
         `h_out = floor((h + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `w_out`
             likewise.
 
@@ -293,12 +290,12 @@ class Conv3d(_Conv):
 
     Attributes:
         weight: Parameter `(out_channels, in_channels / groups, *kernel_size)`. Initial values are uniform in
-            `[-k, k]` with `k = 1 / sqrt(in_channels / groups * prod(kernel_size))`.
+            `[-b, b]` with `b = 1 / sqrt(in_channels / groups * prod(kernel_size))`.
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, d, h, w)` or, without a batch, the same less `n`; output
-            `(n, out_channels, d_out, h_out, w_out)` or the same less `n`.
+        Input `(n, in_channels, d, h, w)` or without `n`; output `(n, out_channels, d_out, h_out, w_out)` or
+            without `n`.
         `d_out = floor((d + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `h_out` and
             `w_out` likewise.
 
@@ -430,12 +427,11 @@ class ConvTranspose1d(_ConvTransposeNd):
 
     Attributes:
         weight: Parameter `(in_channels, out_channels / groups, kernel_size)`. Initial values are uniform in
-            `[-k, k]` with `k = 1 / sqrt(out_channels / groups * prod(kernel_size))`.
+            `[-b, b]` with `b = 1 / sqrt(out_channels / groups * prod(kernel_size))`.
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, l)` or, without a batch, the same less `n`; output `(n, out_channels, l_out)` or
-            the same less `n`.
+        Input `(n, in_channels, l)` or without `n`; output `(n, out_channels, l_out)` or without `n`.
         `l_out = (l - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`.
 
     Raises:
@@ -463,29 +459,27 @@ class ConvTranspose2d(_ConvTransposeNd):
     Args:
         in_channels: Number of channels of the input. Divisible by `groups`.
         out_channels: Number of channels of the output. Divisible by `groups`.
-        kernel_size: Size of the kernel, in elements. An integer stands for all two dimensions.
+        kernel_size: Size of the kernel, in elements. An integer stands for both dimensions.
         stride: Distance between the windows of neighbouring inputs, in elements of the output. An integer
-            stands for all two dimensions.
+            stands for both dimensions.
         padding: Elements to remove at both ends of each spatial dimension of the output. An integer stands for
-            all two dimensions.
+            both dimensions.
         output_padding: Elements to add at one end of each spatial dimension of the output. Smaller than
             `stride` or `dilation`.
         groups: Number of groups of channels. Output channels see only the input channels of their group.
         bias: Whether to add a learned bias for each output channel.
-        dilation: Distance between neighbouring elements of the kernel. An integer stands for all two
-            dimensions.
+        dilation: Distance between neighbouring elements of the kernel. An integer stands for both dimensions.
         padding_mode: Must be `"zeros"`.
         device: Device of the parameters. `None` means the default device.
         dtype: Dtype of the parameters. `None` means the default dtype.
 
     Attributes:
         weight: Parameter `(in_channels, out_channels / groups, *kernel_size)`. Initial values are uniform in
-            `[-k, k]` with `k = 1 / sqrt(out_channels / groups * prod(kernel_size))`.
+            `[-b, b]` with `b = 1 / sqrt(out_channels / groups * prod(kernel_size))`.
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, h, w)` or, without a batch, the same less `n`; output
-            `(n, out_channels, h_out, w_out)` or the same less `n`.
+        Input `(n, in_channels, h, w)` or without `n`; output `(n, out_channels, h_out, w_out)` or without `n`.
         `h_out = (h - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`, and
             `w_out` likewise.
 
@@ -533,12 +527,12 @@ class ConvTranspose3d(_ConvTransposeNd):
 
     Attributes:
         weight: Parameter `(in_channels, out_channels / groups, *kernel_size)`. Initial values are uniform in
-            `[-k, k]` with `k = 1 / sqrt(out_channels / groups * prod(kernel_size))`.
+            `[-b, b]` with `b = 1 / sqrt(out_channels / groups * prod(kernel_size))`.
         bias: Parameter `(out_channels,)` with initial values from the same range, or `None`.
 
     Shape:
-        Input `(n, in_channels, d, h, w)` or, without a batch, the same less `n`; output
-            `(n, out_channels, d_out, h_out, w_out)` or the same less `n`.
+        Input `(n, in_channels, d, h, w)` or without `n`; output `(n, out_channels, d_out, h_out, w_out)` or
+            without `n`.
         `d_out = (d - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1`, and
             `h_out` and `w_out` likewise.
 
@@ -633,8 +627,8 @@ class LazyConv1d(_LazyConvForward, Conv1d):
         dtype: Dtype of the parameters. `None` means the default dtype.
 
     Shape:
-        Input `(n, in_channels, l)` or the same less `n`; output `(n, out_channels, l_out)` or the same less
-            `n`. See `Conv1d` for the sizes.
+        Input `(n, in_channels, l)` or without `n`; output `(n, out_channels, l_out)` or without `n`. See
+            `Conv1d` for the sizes.
 
     Raises:
         RuntimeError: The first input has another number of dimensions than 2 and 3.
@@ -660,12 +654,11 @@ class LazyConv2d(_LazyConvForward, Conv2d):
 
     Args:
         out_channels: Number of channels of the output. Divisible by `groups`.
-        kernel_size: Size of the kernel, in elements. An integer stands for all two dimensions.
-        stride: Distance between neighbouring windows, in elements. An integer stands for all two dimensions.
+        kernel_size: Size of the kernel, in elements. An integer stands for both dimensions.
+        stride: Distance between neighbouring windows, in elements. An integer stands for both dimensions.
         padding: Elements to add at both ends of each spatial dimension. `"valid"` adds none. `"same"` keeps the
             size and needs `stride=1`.
-        dilation: Distance between neighbouring elements of the kernel. An integer stands for all two
-            dimensions.
+        dilation: Distance between neighbouring elements of the kernel. An integer stands for both dimensions.
         groups: Number of groups of channels. Output channels see only the input channels of their group.
         bias: Whether to add a learned bias for each output channel.
         padding_mode: Values of the padding: `"zeros"`, `"reflect"`, `"replicate"` or `"circular"`.
@@ -673,8 +666,8 @@ class LazyConv2d(_LazyConvForward, Conv2d):
         dtype: Dtype of the parameters. `None` means the default dtype.
 
     Shape:
-        Input `(n, in_channels, h, w)` or the same less `n`; output `(n, out_channels, h_out, w_out)` or the
-            same less `n`. See `Conv2d` for the sizes.
+        Input `(n, in_channels, h, w)` or without `n`; output `(n, out_channels, h_out, w_out)` or without `n`.
+            See `Conv2d` for the sizes.
 
     Raises:
         RuntimeError: The first input has another number of dimensions than 3 and 4.
@@ -713,8 +706,8 @@ class LazyConv3d(_LazyConvForward, Conv3d):
         dtype: Dtype of the parameters. `None` means the default dtype.
 
     Shape:
-        Input `(n, in_channels, d, h, w)` or the same less `n`; output `(n, out_channels, d_out, h_out, w_out)`
-            or the same less `n`. See `Conv3d` for the sizes.
+        Input `(n, in_channels, d, h, w)` or without `n`; output `(n, out_channels, d_out, h_out, w_out)` or
+            without `n`. See `Conv3d` for the sizes.
 
     Raises:
         RuntimeError: The first input has another number of dimensions than 4 and 5.
@@ -774,8 +767,8 @@ class LazyConvTranspose1d(_LazyConvTransposed, ConvTranspose1d):
         dtype: Dtype of the parameters. `None` means the default dtype.
 
     Shape:
-        Input `(n, in_channels, l)` or the same less `n`; output `(n, out_channels, l_out)` or the same less
-            `n`. See `ConvTranspose1d` for the sizes.
+        Input `(n, in_channels, l)` or without `n`; output `(n, out_channels, l_out)` or without `n`. See
+            `ConvTranspose1d` for the sizes.
 
     Raises:
         RuntimeError: The first input has another number of dimensions than 2 and 3.
@@ -801,24 +794,23 @@ class LazyConvTranspose2d(_LazyConvTransposed, ConvTranspose2d):
 
     Args:
         out_channels: Number of channels of the output. Divisible by `groups`.
-        kernel_size: Size of the kernel, in elements. An integer stands for all two dimensions.
+        kernel_size: Size of the kernel, in elements. An integer stands for both dimensions.
         stride: Distance between the windows of neighbouring inputs, in elements of the output. An integer
-            stands for all two dimensions.
+            stands for both dimensions.
         padding: Elements to remove at both ends of each spatial dimension of the output. An integer stands for
-            all two dimensions.
+            both dimensions.
         output_padding: Elements to add at one end of each spatial dimension of the output. Smaller than
             `stride` or `dilation`.
         groups: Number of groups of channels. Output channels see only the input channels of their group.
         bias: Whether to add a learned bias for each output channel.
-        dilation: Distance between neighbouring elements of the kernel. An integer stands for all two
-            dimensions.
+        dilation: Distance between neighbouring elements of the kernel. An integer stands for both dimensions.
         padding_mode: Must be `"zeros"`.
         device: Device of the parameters. `None` means the default device.
         dtype: Dtype of the parameters. `None` means the default dtype.
 
     Shape:
-        Input `(n, in_channels, h, w)` or the same less `n`; output `(n, out_channels, h_out, w_out)` or the
-            same less `n`. See `ConvTranspose2d` for the sizes.
+        Input `(n, in_channels, h, w)` or without `n`; output `(n, out_channels, h_out, w_out)` or without `n`.
+            See `ConvTranspose2d` for the sizes.
 
     Raises:
         RuntimeError: The first input has another number of dimensions than 3 and 4.
@@ -860,8 +852,8 @@ class LazyConvTranspose3d(_LazyConvTransposed, ConvTranspose3d):
         dtype: Dtype of the parameters. `None` means the default dtype.
 
     Shape:
-        Input `(n, in_channels, d, h, w)` or the same less `n`; output `(n, out_channels, d_out, h_out, w_out)`
-            or the same less `n`. See `ConvTranspose3d` for the sizes.
+        Input `(n, in_channels, d, h, w)` or without `n`; output `(n, out_channels, d_out, h_out, w_out)` or
+            without `n`. See `ConvTranspose3d` for the sizes.
 
     Raises:
         RuntimeError: The first input has another number of dimensions than 4 and 5.

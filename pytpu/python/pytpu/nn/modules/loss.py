@@ -243,8 +243,8 @@ class CrossEntropyLoss(_WeightedLoss):
     Shape:
         Input `(c,)`, `(n, c)` or `(n, c, d1, d2, ...)`: one logit per class.
         Target of class indices, `int64`: the shape of the input without `c`.
-        Output a scalar, or the shape of the class indices if `reduction` is `"none"`.
         Target of probabilities, floating point: the shape of the input.
+        Output a scalar, or the shape of the class indices if `reduction` is `"none"`.
 
     Example:
         >>> import pytpu as torch

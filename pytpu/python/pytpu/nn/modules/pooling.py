@@ -63,7 +63,7 @@ class MaxPool1d(_MaxPoolNd):
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Input `(n, c, l)` or the same less `n`; output `(n, c, l_out)` or the same less `n`.
+        Input `(n, c, l)` or without `n`; output `(n, c, l_out)` or without `n`.
         `l_out = floor((l + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`.
 
     Example:
@@ -91,7 +91,7 @@ class MaxPool2d(_MaxPoolNd):
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Input `(n, c, h, w)` or the same less `n`; output `(n, c, h_out, w_out)` or the same less `n`.
+        Input `(n, c, h, w)` or without `n`; output `(n, c, h_out, w_out)` or without `n`.
         `h_out = floor((h + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `w_out`
             likewise.
 
@@ -121,7 +121,7 @@ class MaxPool3d(_MaxPoolNd):
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Input `(n, c, d, h, w)` or the same less `n`; output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Input `(n, c, d, h, w)` or without `n`; output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = floor((d + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1`, and `h_out` and
             `w_out` likewise.
 
@@ -159,7 +159,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
         padding: Padding of the pooling.
 
     Shape:
-        Input `(n, c, l)` or the same less `n`; output `(n, c, l_out)` or the same less `n`.
+        Input `(n, c, l)` or without `n`; output `(n, c, l_out)` or without `n`.
         `l_out = (l - 1) * stride - 2 * padding + kernel_size`, unless `output_size` is given.
 
     Example:
@@ -199,7 +199,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
         padding: Padding of the pooling. An integer stands for both dimensions.
 
     Shape:
-        Input `(n, c, h, w)` or the same less `n`; output `(n, c, h_out, w_out)` or the same less `n`.
+        Input `(n, c, h, w)` or without `n`; output `(n, c, h_out, w_out)` or without `n`.
         `h_out = (h - 1) * stride - 2 * padding + kernel_size`, and `w_out` likewise, unless `output_size` is
             given.
 
@@ -241,7 +241,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
         padding: Padding of the pooling. An integer stands for all three dimensions.
 
     Shape:
-        Input `(n, c, d, h, w)` or the same less `n`; output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Input `(n, c, d, h, w)` or without `n`; output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = (d - 1) * stride - 2 * padding + kernel_size`, and `h_out` and `w_out` likewise, unless
             `output_size` is given.
 
@@ -283,7 +283,7 @@ class AvgPool1d(Module):
         count_include_pad: Whether the padding counts in the mean.
 
     Shape:
-        Input `(n, c, l)` or the same less `n`; output `(n, c, l_out)` or the same less `n`.
+        Input `(n, c, l)` or without `n`; output `(n, c, l_out)` or without `n`.
         `l_out = floor((l + 2 * padding - kernel_size) / stride) + 1`.
 
     Example:
@@ -363,7 +363,7 @@ class AvgPool2d(_AvgPoolNd):
         divisor_override: Number to divide the sums by. `None` means the number of elements. Not 0.
 
     Shape:
-        Input `(n, c, h, w)` or the same less `n`; output `(n, c, h_out, w_out)` or the same less `n`.
+        Input `(n, c, h, w)` or without `n`; output `(n, c, h_out, w_out)` or without `n`.
         `h_out = floor((h + 2 * padding - kernel_size) / stride) + 1`, and `w_out` likewise.
 
     Example:
@@ -390,7 +390,7 @@ class AvgPool3d(_AvgPoolNd):
         divisor_override: Number to divide the sums by. `None` means the number of elements. Not 0.
 
     Shape:
-        Input `(n, c, d, h, w)` or the same less `n`; output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Input `(n, c, d, h, w)` or without `n`; output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = floor((d + 2 * padding - kernel_size) / stride) + 1`, and `h_out` and `w_out` likewise.
 
     Example:
@@ -460,7 +460,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
         _random_samples: Tensor `(n, c, 2)` in `[0, 1)` to place the windows by, instead of new random numbers.
 
     Shape:
-        Input `(n, c, h, w)` or the same less `n`; output `(n, c, *output_size)` or the same less `n`.
+        Input `(n, c, h, w)` or without `n`; output `(n, c, *output_size)` or without `n`.
 
     Raises:
         ValueError: `kernel_size` is not positive, both or none of `output_size` and `output_ratio` are given,
@@ -492,7 +492,7 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
         _random_samples: Tensor `(n, c, 3)` in `[0, 1)` to place the windows by, instead of new random numbers.
 
     Shape:
-        Input `(n, c, d, h, w)` or the same less `n`; output `(n, c, *output_size)` or the same less `n`.
+        Input `(n, c, d, h, w)` or without `n`; output `(n, c, *output_size)` or without `n`.
 
     Raises:
         ValueError: `kernel_size` is not positive, both or none of `output_size` and `output_ratio` are given,
@@ -541,7 +541,7 @@ class LPPool1d(_LPPoolNd):
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Input `(n, c, l)` or the same less `n`; output `(n, c, l_out)` or the same less `n`.
+        Input `(n, c, l)` or without `n`; output `(n, c, l_out)` or without `n`.
         `l_out = floor((l - kernel_size) / stride) + 1`.
 
     Raises:
@@ -571,7 +571,7 @@ class LPPool2d(_LPPoolNd):
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Input `(n, c, h, w)` or the same less `n`; output `(n, c, h_out, w_out)` or the same less `n`.
+        Input `(n, c, h, w)` or without `n`; output `(n, c, h_out, w_out)` or without `n`.
         `h_out = floor((h - kernel_size) / stride) + 1`, and `w_out` likewise.
 
     Raises:
@@ -601,7 +601,7 @@ class LPPool3d(_LPPoolNd):
         ceil_mode: Whether to round the output size up instead of down.
 
     Shape:
-        Input `(n, c, d, h, w)` or the same less `n`; output `(n, c, d_out, h_out, w_out)` or the same less `n`.
+        Input `(n, c, d, h, w)` or without `n`; output `(n, c, d_out, h_out, w_out)` or without `n`.
         `d_out = floor((d - kernel_size) / stride) + 1`, and `h_out` and `w_out` likewise.
 
     Raises:
@@ -639,7 +639,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
         return_indices: Whether to return the places of the maxima too.
 
     Shape:
-        Input `(n, c, l)` or the same less `n`; output `(n, c, *output_size)` or the same less `n`.
+        Input `(n, c, l)` or without `n`; output `(n, c, *output_size)` or without `n`.
 
     Example:
         >>> import pytpu as torch
@@ -663,7 +663,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
         return_indices: Whether to return the places of the maxima too.
 
     Shape:
-        Input `(n, c, h, w)` or the same less `n`; output `(n, c, *output_size)` or the same less `n`.
+        Input `(n, c, h, w)` or without `n`; output `(n, c, *output_size)` or without `n`.
 
     Example:
         >>> import pytpu as torch
@@ -687,7 +687,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
         return_indices: Whether to return the places of the maxima too.
 
     Shape:
-        Input `(n, c, d, h, w)` or the same less `n`; output `(n, c, *output_size)` or the same less `n`.
+        Input `(n, c, d, h, w)` or without `n`; output `(n, c, *output_size)` or without `n`.
 
     Example:
         >>> import pytpu as torch
@@ -719,7 +719,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
         output_size: Spatial sizes of the output. `None` keeps the size of the input.
 
     Shape:
-        Input `(n, c, l)` or the same less `n`; output `(n, c, *output_size)` or the same less `n`.
+        Input `(n, c, l)` or without `n`; output `(n, c, *output_size)` or without `n`.
 
     Example:
         >>> import pytpu as torch
@@ -742,7 +742,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
             dimensions.
 
     Shape:
-        Input `(n, c, h, w)` or the same less `n`; output `(n, c, *output_size)` or the same less `n`.
+        Input `(n, c, h, w)` or without `n`; output `(n, c, *output_size)` or without `n`.
 
     Example:
         >>> import pytpu as torch
@@ -765,7 +765,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
             three dimensions.
 
     Shape:
-        Input `(n, c, d, h, w)` or the same less `n`; output `(n, c, *output_size)` or the same less `n`.
+        Input `(n, c, d, h, w)` or without `n`; output `(n, c, *output_size)` or without `n`.
 
     Example:
         >>> import pytpu as torch

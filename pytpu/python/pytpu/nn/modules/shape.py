@@ -104,7 +104,7 @@ class Fold(Module):
         stride: Distance between neighbouring blocks. An integer stands for both dimensions.
 
     Shape:
-        Input `(n, c * prod(kernel_size), l)` or the same less `n`; output `(n, c, h, w)` or `(c, h, w)`.
+        Input `(n, c * prod(kernel_size), l)` or without `n`; output `(n, c, h, w)` or `(c, h, w)`.
         `l` is the product over both dimensions of `floor((size + 2 * padding - dilation * (kernel_size - 1) -
             1) / stride) + 1`.
 
@@ -152,7 +152,7 @@ class Unfold(Module):
         stride: Distance between neighbouring blocks. An integer stands for both dimensions.
 
     Shape:
-        Input `(n, c, h, w)` or `(c, h, w)`; output `(n, c * prod(kernel_size), l)` or the same less `n`.
+        Input `(n, c, h, w)` or `(c, h, w)`; output `(n, c * prod(kernel_size), l)` or without `n`.
         `l` is the product over both dimensions of `floor((size + 2 * padding - dilation * (kernel_size - 1) -
             1) / stride) + 1`.
 
