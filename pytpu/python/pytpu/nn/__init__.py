@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-
-from . import functional, init, modules, parameter
+from . import functional as functional, init as init, modules as modules, parameter as parameter
 from .modules import *  # noqa: F403
-from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
+from .parameter import (
+    Buffer as Buffer,
+    Parameter as Parameter,
+    UninitializedBuffer as UninitializedBuffer,
+    UninitializedParameter as UninitializedParameter,
+)
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 
 if TYPE_CHECKING:
     from typing import Any
+
+    from . import attention as attention, common_types as common_types, grad as grad
+    from . import parallel as parallel, utils as utils
+    from .parallel import DataParallel as DataParallel
 
 
 def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
