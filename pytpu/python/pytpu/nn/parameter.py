@@ -1,12 +1,30 @@
 """Tensors that a module treats specially when they are assigned to it."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import pytpu as torch
-from pytpu import _C
+from pytpu import _C, Size, Tensor
 from pytpu._utils import reduce_tensor
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 
-def clear_gradient(p, set_to_none):
-    """Forgets (or zeroes) a gradient, if there is one."""
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import Self
+
+    from pytpu.types import Device
+
+
+def clear_gradient(p: Tensor, set_to_none: bool) -> None:
+    """Remove the gradient of a tensor, or set it to zero.
+
+    Args:
+        p: Tensor whose gradient to change. It may have none.
+        set_to_none: Whether to remove it.
+    """
     if p.grad is None:
         return
     if set_to_none:
@@ -19,7 +37,7 @@ def clear_gradient(p, set_to_none):
         p.grad.zero_()
 
 
-class _ParameterMeta(type(torch.Tensor)):
+class _ParameterMeta(_C._TensorMeta):
     # A custom tensor type that marks itself `_is_param` counts as a parameter.
     def __instancecheck__(cls, instance):
         if type.__instancecheck__(cls, instance):
@@ -28,19 +46,33 @@ class _ParameterMeta(type(torch.Tensor)):
 
 
 class Parameter(torch.Tensor, metaclass=_ParameterMeta):
-    """A tensor that becomes one of a module's parameters when it is assigned as an attribute.
+    """A tensor that a module registers as a parameter when it is assigned to an attribute.
 
-    It requires grad unless told otherwise, also when it is made under `no_grad`.
+    A parameter requires a gradient unless `requires_grad` is false, also under `no_grad`.
+
+    Args:
+        data: Tensor whose memory to use. `None` means an empty one.
+        requires_grad: Whether to compute gradients for it.
+
+    Raises:
+        TypeError: `data` is not a tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> weight = torch.nn.Parameter(torch.ones(2))
+        >>> weight
+        Parameter containing:
+        tensor([1., 1.], requires_grad=True)
     """
 
-    def __new__(cls, data=None, requires_grad=True):
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Self:
         if data is None:
             data = torch.empty(0)
         if type(data) is torch.Tensor or type(data) is Parameter:
             return torch.Tensor._make_subclass(cls, data, requires_grad)
         if not isinstance(data, torch.Tensor):
             raise TypeError(f"Parameter data must be a torch.Tensor, but got {type(data).__name__}")
-        param = data.detach().requires_grad_(requires_grad)
+        param: Any = data.detach().requires_grad_(requires_grad)
         if type(param) is not type(data):
             raise RuntimeError(
                 f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
@@ -56,7 +88,7 @@ class Parameter(torch.Tensor, metaclass=_ParameterMeta):
         memo[id(self)] = copy
         return copy
 
-    def __repr__(self, *, tensor_contents=None):
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
     def __reduce_ex__(self, proto):
@@ -65,7 +97,7 @@ class Parameter(torch.Tensor, metaclass=_ParameterMeta):
     __torch_function__ = _C._disabled_torch_function_impl
 
 
-class _BufferMeta(type(torch.Tensor)):
+class _BufferMeta(_C._TensorMeta):
     def __instancecheck__(cls, instance):
         if type.__instancecheck__(cls, instance):
             return True
@@ -73,9 +105,21 @@ class _BufferMeta(type(torch.Tensor)):
 
 
 class Buffer(torch.Tensor, metaclass=_BufferMeta):
-    """A tensor that becomes one of a module's buffers when it is assigned as an attribute."""
+    """A tensor that a module registers as a buffer when it is assigned to an attribute.
 
-    def __new__(cls, data=None, *, persistent=True):
+    Args:
+        data: Tensor whose memory to use. `None` means an empty one.
+        persistent: Whether `state_dict` includes the buffer.
+
+    Example:
+        >>> import pytpu as torch
+        >>> module = torch.nn.Module()
+        >>> module.mean = torch.nn.Buffer(torch.zeros(3))
+        >>> [name for name, _ in module.named_buffers()]
+        ['mean']
+    """
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Self:
         if data is None:
             data = torch.empty(0)
         t = data.detach().requires_grad_(data.requires_grad)
@@ -99,40 +143,61 @@ _LAZY_MESSAGE = (
 
 
 class UninitializedTensorMixin:
-    """What a tensor without a shape yet may do: move, change dtype, and `materialize`."""
+    """A tensor without a shape. It can be moved, cast and materialised, and raises for everything else."""
 
-    def materialize(self, shape, device=None, dtype=None):
-        """Gives the tensor its shape, in place, and its final class."""
+    data: Tensor
+    cls_to_become: Any
+
+    def materialize(self, shape: Sequence[int], device: Device = None, dtype: torch.dtype | None = None) -> None:
+        """Give the tensor its shape and its final class, in place. The values are not set.
+
+        Args:
+            shape: The shape.
+            device: Device. `None` keeps it.
+            dtype: Dtype. `None` keeps it.
+        """
         device = self.data.device if device is None else device
         dtype = self.data.dtype if dtype is None else dtype
         self.data = torch.empty(shape, device=device, dtype=dtype)
         self.__class__ = self.cls_to_become
 
     @property
-    def shape(self):
-        """Raises: there is none yet."""
+    def shape(self) -> Size:
+        """Raise an error: there is no shape yet.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError(_SHAPELESS)
 
-    def numel(self):
-        """Raises: there is no shape yet."""
+    def numel(self) -> int:
+        """Raise an error: there is no shape yet.
+
+        Raises:
+            ValueError: Always.
+        """
         raise ValueError(_LAZY_MESSAGE.format("numel", type(self).__name__))
 
     nelement = numel
 
-    def share_memory_(self):
-        """Raises: there is nothing to share yet."""
+    def share_memory_(self) -> Self:
+        """Raise an error: there is no memory to share yet.
+
+        Raises:
+            RuntimeError: Always.
+        """
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
             "before calling `module.share_memory()`."
         )
 
-    def __repr__(self):
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return f"<{self.__class__.__name__}>"
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", str(func))
-        # Properties reach this as the `__get__`/`__set__` of a descriptor.
+        # A property arrives as `__get__` or `__set__` of its descriptor.
         if name in _ALLOWED_UNINITIALIZED or name in ("__get__", "__set__"):
             return super().__torch_function__(func, types, args, kwargs or {})
         raise ValueError(_LAZY_MESSAGE.format(func, cls.__name__))
@@ -144,17 +209,44 @@ _ALLOWED_UNINITIALIZED = frozenset(
 )
 
 
-def is_lazy(param):
-    """Whether a parameter or buffer still waits for its shape."""
+def is_lazy(param: Any) -> bool:
+    """Return whether an object is a parameter or buffer without a shape.
+
+    Args:
+        param: Any object.
+
+    Returns:
+        `True` before `materialize`, and `False` after it.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.parameter import is_lazy
+        >>> is_lazy(torch.nn.UninitializedParameter()), is_lazy(torch.nn.Parameter(torch.ones(1)))
+        (True, False)
+    """
     return isinstance(param, UninitializedTensorMixin)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
-    """A parameter whose shape is found at the first call of its module."""
+# mypy forgets the names of keyword parameters of dunder methods, here `tensor_contents` of `__repr__`.
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
+    """A parameter whose shape is not known yet.
+
+    Args:
+        requires_grad: Whether to compute gradients for it.
+        device: Device. `None` means the default device.
+        dtype: Dtype. `None` means the default dtype.
+
+    Example:
+        >>> import pytpu as torch
+        >>> weight = torch.nn.UninitializedParameter()
+        >>> weight.materialize((2, 3))
+        >>> type(weight).__name__, weight.shape
+        ('Parameter', torch.Size([2, 3]))
+    """
 
     cls_to_become = Parameter
 
-    def __new__(cls, requires_grad=True, device=None, dtype=None):
+    def __new__(cls, requires_grad: bool = True, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         data = torch.empty(0, device=device, dtype=dtype)
         return torch.Tensor._make_subclass(cls, data, requires_grad)
 
@@ -170,7 +262,21 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 
 class UninitializedBuffer(UninitializedTensorMixin, torch.Tensor):
-    """A buffer whose shape is found at the first call of its module."""
+    """A buffer whose shape is not known yet.
+
+    Args:
+        requires_grad: Whether to compute gradients for it.
+        device: Device. `None` means the default device.
+        dtype: Dtype. `None` means the default dtype.
+        persistent: Whether `state_dict` includes the buffer.
+
+    Example:
+        >>> import pytpu as torch
+        >>> buffer = torch.nn.UninitializedBuffer()
+        >>> buffer.materialize((2,))
+        >>> buffer.shape
+        torch.Size([2])
+    """
 
     cls_to_become = torch.Tensor
 
@@ -183,7 +289,13 @@ class UninitializedBuffer(UninitializedTensorMixin, torch.Tensor):
     def __reduce_ex__(self, proto):
         return (type(self), (self.requires_grad, self.data.device, self.data.dtype, self.persistent))
 
-    def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
+    def __new__(
+        cls,
+        requires_grad: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        persistent: bool = True,
+    ) -> Self:
         data = torch.empty(0, device=device, dtype=dtype)
         buffer = torch.Tensor._make_subclass(cls, data, requires_grad)
         buffer.persistent = persistent

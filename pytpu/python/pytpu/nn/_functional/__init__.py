@@ -1,1 +1,1 @@
-"""The functions behind the modules, by kind; `pytpu.nn.functional` offers them all."""
+"""The functions behind the modules, by kind. `pytpu.nn.functional` has them all."""

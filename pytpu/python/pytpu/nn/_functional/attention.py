@@ -1,10 +1,12 @@
 """Multi-head attention."""
 
+from __future__ import annotations
+
 import math
 import warnings
 
 import pytpu as torch
-from pytpu import _C
+from pytpu import _C, Tensor
 
 from .dropout import dropout
 from .vision import pad
@@ -13,7 +15,7 @@ _ops = _C._ops
 
 
 def _attention_mask(mask, name, dtype, other=None, check_other=True, other_name="attn_mask"):
-    """A boolean mask as additive floats; anything else must be floating already."""
+    """Return a mask as floats to add to the scores. Boolean masks become 0 and negative infinity."""
     if mask is None:
         return None
     if mask.dtype != torch.bool and not mask.is_floating_point():
@@ -32,7 +34,7 @@ def _project_packed(q, k, v, w, b):
     e = q.size(-1)
     if k is v:
         if q is k:
-            # One product for all three, laid out so that each part is contiguous afterwards.
+            # Compute all three by one product, and make each part contiguous.
             packed = _ops.linear(q, w, b)
             packed = packed.unflatten(-1, (3, e)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
             return packed[0], packed[1], packed[2]
@@ -48,33 +50,84 @@ def _project_packed(q, k, v, w, b):
 
 
 def multi_head_attention_forward(
-    query,
-    key,
-    value,
-    embed_dim_to_check,
-    num_heads,
-    in_proj_weight,
-    in_proj_bias,
-    bias_k,
-    bias_v,
-    add_zero_attn,
-    dropout_p,
-    out_proj_weight,
-    out_proj_bias,
-    training=True,
-    key_padding_mask=None,
-    need_weights=True,
-    attn_mask=None,
-    use_separate_proj_weight=False,
-    q_proj_weight=None,
-    k_proj_weight=None,
-    v_proj_weight=None,
-    static_k=None,
-    static_v=None,
-    average_attn_weights=True,
-    is_causal=False,
-):
-    """Attention of several heads over (length, batch, features) inputs, with its projections."""
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Let queries attend to keys and values in several heads, with given projections.
+
+    `MultiheadAttention` calls this function with its parameters. Sizes are the length `l` of the queries, the
+    length `s` of the keys, the batch `n` and the features `e`.
+
+    Args:
+        query: Queries `(l, n, e)` or `(l, e)`.
+        key: Keys `(s, n, kdim)` or `(s, kdim)`.
+        value: Values `(s, n, vdim)` or `(s, vdim)`.
+        embed_dim_to_check: Size that `e` must have.
+        num_heads: Number of heads. It divides `e`.
+        in_proj_weight: Tensor `(3 * e, e)` that projects queries, keys and values.
+        in_proj_bias: Tensor `(3 * e,)`. `None` means 0.
+        bias_k: Key `(1, 1, e)` to append to the projected keys. `None` means none.
+        bias_v: Value `(1, 1, e)` to append to the projected values. `None` means none.
+        add_zero_attn: Whether to append a key and a value of zeros.
+        dropout_p: Probability of dropping an attention weight in training.
+        out_proj_weight: Tensor `(e, e)` that projects the result.
+        out_proj_bias: Tensor `(e,)`. `None` means 0.
+        training: Whether to drop attention weights.
+        key_padding_mask: Mask `(n, s)` or `(s,)` of keys to leave out. `True` leaves a key out; floats are
+            added to the scores.
+        need_weights: Whether to return the weights. `False` allows a faster implementation.
+        attn_mask: Mask `(l, s)` or `(n * num_heads, l, s)` of pairs to leave out. `True` leaves a pair out;
+            floats are added to the scores.
+        use_separate_proj_weight: Whether to take the next three weights instead of `in_proj_weight`.
+        q_proj_weight: Tensor `(e, e)` that projects queries.
+        k_proj_weight: Tensor `(e, kdim)` that projects keys.
+        v_proj_weight: Tensor `(e, vdim)` that projects values.
+        static_k: Keys `(n * num_heads, s, e / num_heads)` to use in place of the projected ones.
+        static_v: Values `(n * num_heads, s, e / num_heads)` to use in place of the projected ones.
+        average_attn_weights: Whether to average the weights over the heads.
+        is_causal: Hint that `attn_mask` is the causal mask. The mask must still be given.
+
+    Returns:
+        The output, in the shape of `query`, and the weights, or `None` where `need_weights` is false. Weights
+        are `(n, l, s)`, or `(n, num_heads, l, s)` where they are not averaged, without `n` where `query` has
+        none.
+
+    Raises:
+        AssertionError: A shape or the dtype of a mask does not fit.
+        RuntimeError: `attn_mask` has another shape, or is missing although `is_causal` is set.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x, e = torch.randn(5, 2, 8), 8
+        >>> out, weights = torch.nn.functional.multi_head_attention_forward(
+        ...     x, x, x, e, 2, torch.randn(3 * e, e), None, None, None, False, 0.0, torch.randn(e, e), None
+        ... )
+        >>> out.shape, weights.shape
+        (torch.Size([5, 2, 8]), torch.Size([2, 5, 5]))
+    """
     batched = query.dim() == 3
     if query.dim() not in (2, 3):
         raise AssertionError(
@@ -108,7 +161,7 @@ def multi_head_attention_forward(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
             "`generate_square_subsequent_mask` to create this mask."
         )
-    # A causal hint saves building the mask, but only where nothing else has to be combined with it.
+    # With the hint no mask is built, unless another mask has to be combined with it.
     use_causal_hint = is_causal and key_padding_mask is None and not need_weights
     key_padding_mask = _attention_mask(key_padding_mask, "key_padding_mask", dtype, attn_mask)
     if use_causal_hint:
@@ -157,7 +210,7 @@ def multi_head_attention_forward(
 
     if (bias_k is None) != (bias_v is None):
         raise AssertionError("bias_k and bias_v must be given together")
-    if bias_k is not None:
+    if bias_k is not None and bias_v is not None:
         if static_k is not None or static_v is not None:
             raise AssertionError("bias cannot be added to static key or value.")
         k = torch.cat([k, bias_k.repeat(1, bsz, 1)])

@@ -1,8 +1,10 @@
 """Dropout."""
 
+from __future__ import annotations
+
 import warnings
 
-from pytpu import _C
+from pytpu import _C, Tensor
 
 _ops = _C._ops
 
@@ -12,20 +14,83 @@ def _probability(p):
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def dropout(input, p=0.5, training=True, inplace=False):
-    """Zeroes elements with probability p and scales the rest by 1 / (1 - p), in training."""
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Set elements to zero at random.
+
+    Each element is dropped with probability `p`. The others are divided by `1 - p`, so that the mean stays.
+
+    Args:
+        input: Tensor `(*)`.
+        p: Probability of dropping, in `[0, 1]`.
+        training: Whether to drop. `False` returns the input.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        ValueError: `p` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.dropout(torch.ones(3), p=0.5, training=False)
+        tensor([1., 1., 1.])
+    """
     _probability(p)
     return (_ops.dropout_ if inplace else _ops.dropout)(input, p, training)
 
 
-def alpha_dropout(input, p=0.5, training=False, inplace=False):
-    """Dropout that keeps the mean and variance of a SELU network."""
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Set elements to the negative limit of `selu` at random.
+
+    The result is scaled and shifted, so that mean 0 and variance 1 stay.
+
+    Args:
+        input: Tensor `(*)`.
+        p: Probability of dropping, in `[0, 1]`.
+        training: Whether to drop. `False` returns the input.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        ValueError: `p` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.alpha_dropout(torch.randn(20, 16), training=True).shape
+        torch.Size([20, 16])
+    """
     _probability(p)
     return (_ops.alpha_dropout_ if inplace else _ops.alpha_dropout)(input, p, training)
 
 
-def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
-    """Alpha dropout of whole channels."""
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Set whole channels to the negative limit of `selu` at random.
+
+    The result is scaled and shifted, so that mean 0 and variance 1 stay.
+
+    Args:
+        input: Tensor `(n, c, *)`.
+        p: Probability of dropping, in `[0, 1]`.
+        training: Whether to drop. `False` returns the input.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        ValueError: `p` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.feature_alpha_dropout(torch.randn(20, 16, 4), training=True).shape
+        torch.Size([20, 16, 4])
+    """
     _probability(p)
     return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
 
@@ -38,8 +103,30 @@ def _drop_channels(input, p, training, inplace, unbatched=False):
     return result.squeeze_(0) if inplace else result.squeeze(0)
 
 
-def dropout1d(input, p=0.5, training=True, inplace=False):
-    """Dropout of whole channels of a (N, C, L) or (C, L) input."""
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Set whole channels to zero at random.
+
+    Each channel of each sample is dropped with probability `p`. The others are divided by `1 - p`.
+
+    Args:
+        input: Tensor `(n, c, l)` or `(c, l)`.
+        p: Probability of dropping, in `[0, 1]`.
+        training: Whether to drop. `False` returns the input.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        ValueError: `p` is not in `[0, 1]`.
+        RuntimeError: `input` has other than 2 or 3 dimensions.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.dropout1d(torch.randn(20, 16, 4)).shape
+        torch.Size([20, 16, 4])
+    """
     _probability(p)
     ndim = input.dim()
     if ndim not in (2, 3):
@@ -51,8 +138,30 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
     return _drop_channels(input, p, training, inplace, ndim != 3)
 
 
-def dropout2d(input, p=0.5, training=True, inplace=False):
-    """Dropout of whole channels of a (N, C, H, W) input."""
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Set whole channels to zero at random.
+
+    Each channel of each sample is dropped with probability `p`. The others are divided by `1 - p`.
+
+    Args:
+        input: Tensor `(n, c, h, w)`. Other numbers of dimensions are deprecated, and the second one then counts
+            channels.
+        p: Probability of dropping, in `[0, 1]`.
+        training: Whether to drop. `False` returns the input.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        ValueError: `p` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.dropout2d(torch.randn(20, 16, 4, 4)).shape
+        torch.Size([20, 16, 4, 4])
+    """
     _probability(p)
     ndim = input.dim()
     if ndim not in (3, 4):
@@ -74,8 +183,29 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
     return _drop_channels(input, p, training, inplace)
 
 
-def dropout3d(input, p=0.5, training=True, inplace=False):
-    """Dropout of whole channels of a (N, C, D, H, W) or (C, D, H, W) input."""
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Set whole channels to zero at random.
+
+    Each channel of each sample is dropped with probability `p`. The others are divided by `1 - p`.
+
+    Args:
+        input: Tensor `(n, c, d, h, w)` or `(c, d, h, w)`. Other numbers of dimensions are deprecated.
+        p: Probability of dropping, in `[0, 1]`.
+        training: Whether to drop. `False` returns the input.
+        inplace: Whether to write the result to `input`.
+
+    Returns:
+        Tensor of the shape of `input`.
+
+    Raises:
+        ValueError: `p` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.dropout3d(torch.randn(2, 16, 4, 4, 4)).shape
+        torch.Size([2, 16, 4, 4, 4])
+    """
     _probability(p)
     ndim = input.dim()
     if ndim not in (4, 5):

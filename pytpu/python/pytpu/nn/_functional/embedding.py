@@ -1,9 +1,11 @@
-"""Lookups in tables."""
+"""Lookup of embeddings."""
+
+from __future__ import annotations
 
 import warnings
 
 import pytpu as torch
-from pytpu import _C
+from pytpu import _C, Tensor
 
 _ops = _C._ops
 
@@ -13,8 +15,43 @@ def _renorm_rows(weight, indices, max_norm, norm_type):
         _ops.embedding_renorm_(weight, indices.contiguous(), max_norm, norm_type)
 
 
-def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    """Rows of `weight` by index."""
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Look up rows of a table by index.
+
+    `y[...] = weight[input[...]]`.
+
+    Args:
+        input: Indices `(*)`, integers.
+        weight: Table `(rows, d)`.
+        padding_idx: Index of a row that gets no gradient. Negative indices count from the end.
+        max_norm: Largest norm of a row. Rows that are looked up are scaled down to it in place. `None` leaves
+            them as they are.
+        norm_type: Exponent of that norm.
+        scale_grad_by_freq: Whether to divide the gradient of a row by how often its index is in the batch.
+        sparse: Whether to make a sparse gradient. Must be false where there is a gradient.
+
+    Returns:
+        Tensor `(*, d)`.
+
+    Raises:
+        AssertionError: `padding_idx` is not a row.
+        IndexError: An index is not a row.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.embedding(torch.tensor([1, 0]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        tensor([[3., 4.],
+                [1., 2.]])
+    """
     if padding_idx is None:
         padding_idx = -1
     else:
@@ -29,19 +66,52 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
 
 
 def embedding_bag(
-    input,
-    weight,
-    offsets=None,
-    max_norm=None,
-    norm_type=2,
-    scale_grad_by_freq=False,
-    mode="mean",
-    sparse=False,
-    per_sample_weights=None,
-    include_last_offset=False,
-    padding_idx=None,
-):
-    """Sums, means or maxima of bags of rows of `weight`."""
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Reduce bags of rows of a table to one vector each.
+
+    `y[i] = reduce(weight[j] for j in bag i)`, without storing the single rows.
+
+    Args:
+        input: Indices `(n, k)`, for `n` bags of `k` rows, or `(k,)` with `offsets`.
+        weight: Table `(rows, d)`.
+        offsets: Starts `(n,)` of the bags in a one-dimensional `input`, ascending from 0.
+        max_norm: Largest norm of a row. Rows that are looked up are scaled down to it in place. `None` leaves
+            them as they are.
+        norm_type: Exponent of that norm.
+        scale_grad_by_freq: Whether to divide the gradient of a row by how often its index is in the batch.
+        mode: `"sum"`, `"mean"` or `"max"`.
+        sparse: Whether to make a sparse gradient. Must be false where there is a gradient.
+        per_sample_weights: Factors of the rows, in the shape of `input`. Only for mode `"sum"`.
+        include_last_offset: Whether the last offset is the end of the last bag instead of the start of one
+            more.
+        padding_idx: Index of a row that bags leave out and that gets no gradient.
+
+    Returns:
+        Tensor `(n, d)`.
+
+    Raises:
+        ValueError: The shapes do not fit, `offsets` is missing or too much, or `mode` is unknown.
+        NotImplementedError: There are weights and the mode is not `"sum"`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> table = torch.tensor([[1.0], [2.0], [4.0]])
+        >>> F.embedding_bag(torch.tensor([0, 1, 2]), table, torch.tensor([0, 2]), mode="sum")
+        tensor([[3.],
+                [4.]])
+    """
     if weight.dtype in (torch.int64, torch.int32) and input.is_floating_point():
         warnings.warn(
             "Argument order of nn.functional.embedding_bag was changed. "
@@ -88,7 +158,7 @@ def embedding_bag(
         )
     if max_norm is not None:
         _renorm_rows(weight, input, max_norm, norm_type)
-    # aten takes the padding row as a position and -1 as "none" only where it is left out.
+    # The op takes -1 as the last row. Leave the argument out for no padding row.
     extra = () if padding_idx is None else (padding_idx,)
     return _ops.embedding_bag(
         weight, input, offsets, scale_grad_by_freq, modes[mode], sparse, per_sample_weights, include_last_offset, *extra

@@ -1,27 +1,119 @@
-"""Padding, windows and resampling."""
+"""Padding, sliding windows and resampling."""
+
+from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 
-from pytpu import _C
+from pytpu import _C, Tensor
 
 from .pooling import _tuple, adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 _ops = _C._ops
 
 
-def pad(input, pad, mode="constant", value=None):
-    """Pads the trailing dimensions, last first: (left, right, top, bottom, ...)."""
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Add elements at the ends of the trailing dimensions.
+
+    Args:
+        input: Tensor `(*)`.
+        pad: Numbers of elements in pairs, the last dimension first: `(left, right, top, bottom, ...)`. Negative
+            numbers remove elements.
+        mode: `"constant"`, or `"reflect"`, `"replicate"` or `"circular"` for up to three spatial dimensions.
+        value: Value for `"constant"`. `None` means 0.
+
+    Returns:
+        The padded tensor.
+
+    Raises:
+        RuntimeError: `pad` does not fit `input`, or `mode` does not take a value.
+        NotImplementedError: `mode` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.pad(torch.tensor([1.0, 2.0]), (1, 2), value=9.0)
+        tensor([9., 1., 2., 9., 9.])
+    """
     return _ops.pad(input, pad, mode, value)
 
 
-def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """The sliding blocks of an image as columns."""
+def unfold(
+    input: Tensor,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> Tensor:
+    """Return the blocks of an image that a window slides over, as columns.
+
+    Args:
+        input: Image `(n, c, h, w)` or `(c, h, w)`.
+        kernel_size: Height and width of a block. An integer stands for both.
+        dilation: Distance between neighbouring elements of a block. An integer stands for both dimensions.
+        padding: Zeros to add at both ends of each spatial dimension of the image. An integer stands for both
+            dimensions.
+        stride: Distance between neighbouring blocks. An integer stands for both dimensions.
+
+    Shape:
+        Output `(n, c * prod(kernel_size), l)` or without `n`.
+        `l` is the product over both dimensions of `floor((size + 2 * padding - dilation * (kernel_size - 1) -
+            1) / stride) + 1`.
+
+    Returns:
+        The columns.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.unfold(torch.randn(2, 5, 3, 4), (2, 3)).shape
+        torch.Size([2, 30, 4])
+    """
     return _ops.im2col(input, _tuple(kernel_size, 2), _tuple(dilation, 2), _tuple(padding, 2), _tuple(stride, 2))
 
 
-def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """Adds columns back into an image; the opposite of `unfold`."""
+def fold(
+    input: Tensor,
+    output_size: int | Sequence[int],
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
+) -> Tensor:
+    """Add the columns of a matrix as blocks into an image.
+
+    Overlapping elements are summed. It is the transpose of `unfold`.
+
+    Args:
+        input: Columns `(n, c * prod(kernel_size), l)` or without `n`.
+        output_size: Height `h` and width `w` of the image. An integer stands for both.
+        kernel_size: Height and width of a block. An integer stands for both.
+        dilation: Distance between neighbouring elements of a block. An integer stands for both dimensions.
+        padding: Zeros to add at both ends of each spatial dimension of the image. An integer stands for both
+            dimensions.
+        stride: Distance between neighbouring blocks. An integer stands for both dimensions.
+
+    Shape:
+        Output `(n, c, h, w)` or `(c, h, w)`.
+        `l` is the product over both dimensions of `floor((size + 2 * padding - dilation * (kernel_size - 1) -
+            1) / stride) + 1`.
+
+    Returns:
+        The image.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.fold(torch.randn(1, 3 * 2 * 2, 12), (4, 5), (2, 2)).shape
+        torch.Size([1, 3, 4, 5])
+    """
     return _ops.col2im(
         input,
         _tuple(output_size, 2),
@@ -48,15 +140,46 @@ _INTERPOLATE = {
 
 
 def interpolate(
-    input,
-    size=None,
-    scale_factor=None,
-    mode="nearest",
-    align_corners=None,
-    recompute_scale_factor=None,
-    antialias=False,
-):
-    """Resizes the spatial dimensions."""
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Resize the spatial dimensions.
+
+    Give either `size` or `scale_factor`.
+
+    Args:
+        input: Tensor `(n, c, *)`.
+        size: Spatial sizes of the output. An integer stands for all of them.
+        scale_factor: Factors of the spatial sizes. A number stands for all of them.
+        mode: `"nearest"`, `"nearest-exact"`, `"area"`, `"linear"` (3D inputs), `"bilinear"`, `"bicubic"` and
+            `"lanczos"` (4D) or `"trilinear"` (5D). `"lanczos"` needs `antialias`.
+        align_corners: Whether the centres of the corner elements of input and output coincide. Only for the
+            linear and cubic modes.
+        recompute_scale_factor: Whether to compute the scale again from the rounded sizes.
+        antialias: Whether to filter when the output is smaller. Only for `"bilinear"`, `"bicubic"` and
+            `"lanczos"`.
+
+    Returns:
+        Tensor `(n, c, *size)`, or of sizes `floor(size * scale_factor)`.
+
+    Raises:
+        ValueError: Both or none of `size` and `scale_factor` are given, they have another length, or an option
+            is not for `mode`.
+        NotImplementedError: `mode` is not for the number of dimensions.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> F.interpolate(torch.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+        >>> F.interpolate(torch.tensor([[[1.0, 2.0]]]), size=3, mode="linear", align_corners=True)
+        tensor([[[1.0000, 1.5000, 2.0000]]])
+    """
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
             raise ValueError(
@@ -70,7 +193,8 @@ def interpolate(
         raise ValueError("only one of size or scale_factor should be defined")
     if size is None and scale_factor is None:
         raise ValueError("either size or scale_factor should be defined")
-    output_size = scale_factors = None
+    output_size: list[Any] | None = None
+    scale_factors: list[Any] | None = None
     if size is not None:
         if isinstance(size, (list, tuple)):
             if len(size) != n:
@@ -97,7 +221,7 @@ def interpolate(
         raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
     if mode == "area" and output_size is None:
         recompute_scale_factor = True
-    if recompute_scale_factor:
+    if recompute_scale_factor and scale_factors is not None:
         output_size = [math.floor(float(input.size(i + 2)) * scale_factors[i]) for i in range(n)]
         scale_factors = None
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and input.dim() == 4):
@@ -131,20 +255,60 @@ def _older(name):
     warnings.warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=4)
 
 
-def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
-    """The older name of `interpolate`."""
+def upsample(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Resize the spatial dimensions. A deprecated name of `interpolate`.
+
+    Args:
+        input: Tensor `(n, c, *)`.
+        size: Spatial sizes of the output. An integer stands for all of them.
+        scale_factor: Factors of the spatial sizes. A number stands for all of them.
+        mode: As for `interpolate`.
+        align_corners: Whether the centres of the corner elements of input and output coincide. Only for the
+            linear and cubic modes.
+
+    Returns:
+        Tensor `(n, c, *size)`, or of sizes `floor(size * scale_factor)`.
+    """
     _older("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input, size=None, scale_factor=None):
-    """`interpolate` with mode nearest."""
+def upsample_nearest(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """Resize to the values of the nearest elements. Deprecated; use `interpolate`.
+
+    Args:
+        input: Tensor `(n, c, *)`.
+        size: Spatial sizes of the output. An integer stands for all of them.
+        scale_factor: Factors of the spatial sizes. A number stands for all of them.
+
+    Returns:
+        Tensor `(n, c, *size)`, or of sizes `floor(size * scale_factor)`.
+    """
     _older("upsample_nearest")
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
-def upsample_bilinear(input, size=None, scale_factor=None):
-    """`interpolate` with mode bilinear and aligned corners."""
+def upsample_bilinear(
+    input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
+    """Resize images by bilinear interpolation with aligned corners. Deprecated; use `interpolate`.
+
+    Args:
+        input: Tensor `(n, c, *)`.
+        size: Spatial sizes of the output. An integer stands for all of them.
+        scale_factor: Factors of the spatial sizes. A number stands for all of them.
+
+    Returns:
+        Tensor `(n, c, *size)`, or of sizes `floor(size * scale_factor)`.
+    """
     _older("upsample_bilinear")
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
@@ -161,8 +325,34 @@ def _align_corners(given):
     return False
 
 
-def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """Samples an image at the points of a grid."""
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
+    """Sample images at the points of a grid.
+
+    Coordinates -1 and 1 are the ends of a dimension.
+
+    Args:
+        input: Images `(n, c, h, w)` or volumes `(n, c, d, h, w)`.
+        grid: Points `(n, h_out, w_out, 2)` as `(x, y)`, or `(n, d_out, h_out, w_out, 3)` as `(x, y, z)`.
+        mode: `"bilinear"`, `"nearest"` or, for images, `"bicubic"`.
+        padding_mode: Values outside: `"zeros"`, `"border"` or `"reflection"`.
+        align_corners: Whether -1 and 1 are the centres of the corner elements instead of their edges. `None`
+            means false, and warns.
+
+    Returns:
+        Tensor `(n, c, h_out, w_out)` or `(n, c, d_out, h_out, w_out)`.
+
+    Raises:
+        ValueError: `mode` or `padding_mode` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> image = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> F.grid_sample(image, torch.zeros(1, 1, 1, 2), align_corners=False)
+        tensor([[[[2.5000]]]])
+    """
     modes = {"bilinear": 0, "nearest": 1, "bicubic": 2}
     paddings = {"zeros": 0, "border": 1, "reflection": 2}
     if mode not in modes:
@@ -178,8 +368,30 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     return _ops.grid_sampler(input, grid, modes[mode], paddings[padding_mode], align_corners)
 
 
-def affine_grid(theta, size, align_corners=None):
-    """The sampling grid of a batch of affine maps."""
+def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """Return the points at which affine maps sample an image, for `grid_sample`.
+
+    Args:
+        theta: Maps `(n, 2, 3)` or `(n, 3, 4)`, floating point.
+        size: Size `(n, c, h, w)` or `(n, c, d, h, w)` of the output images.
+        align_corners: Whether -1 and 1 are the centres of the corner elements instead of their edges. `None`
+            means false, and warns.
+
+    Returns:
+        Grid `(n, h, w, 2)` or `(n, d, h, w, 3)`.
+
+    Raises:
+        ValueError: The dtype or shape of `theta` does not fit, or a size is not positive.
+        NotImplementedError: `size` has other than 4 or 5 elements.
+
+    Example:
+        >>> import pytpu as torch
+        >>> F = torch.nn.functional
+        >>> same = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+        >>> F.affine_grid(same, (1, 1, 1, 2), align_corners=False)
+        tensor([[[[-0.5000,  0.0000],
+                  [ 0.5000,  0.0000]]]])
+    """
     align_corners = _align_corners(align_corners)
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")

@@ -1,12 +1,20 @@
-"""``torch.nn.attention.flex_attention``: attention whose scores a function of yours changes, and a mask that is a function.
+"""Attention with a function that changes the scores and a mask function, as in `torch.nn.attention.flex_attention`.
 
-Scores are computed whole, of size ``batch * heads * queries * keys``. On ``tpu`` the compiler fuses what is done to them.
+All `batch * heads * queries * keys` scores are computed. On device `tpu` the compiler fuses the changes to them.
 """
 
+from __future__ import annotations
+
 import math
-import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import pytpu as torch
+from pytpu import Tensor
+from pytpu.types import Device
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "AuxOutput",
@@ -23,24 +31,54 @@ __all__ = [
 
 _DEFAULT_SPARSE_BLOCK_SIZE = 128
 FlexKernelOptions = dict
+_score_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+_mask_mod_signature = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-class AuxRequest(typing.NamedTuple):
-    """What ``flex_attention`` shall return besides its result."""
+class AuxRequest(NamedTuple):
+    """What `flex_attention` returns besides its result.
+
+    Attributes:
+        lse: Whether to return the logarithms of the sums of exponentials of the scores.
+        max_scores: Whether to return the largest scores.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import AuxRequest, flex_attention
+        >>> q = torch.randn(1, 2, 4, 8)
+        >>> out, aux = flex_attention(q, q, q, return_aux=AuxRequest(lse=True))
+        >>> aux.lse.shape, aux.max_scores
+        (torch.Size([1, 2, 4]), None)
+    """
 
     lse: bool = False
     max_scores: bool = False
 
 
-class AuxOutput(typing.NamedTuple):
-    """What it did return: tensors of shape ``(batch, heads, queries)``, or ``None``."""
+class AuxOutput(NamedTuple):
+    """Hold what `flex_attention` returned besides its result.
 
-    lse: typing.Any = None
-    max_scores: typing.Any = None
+    Attributes:
+        lse: Tensor `(batch, heads, queries)`, or `None`.
+        max_scores: Tensor `(batch, heads, queries)`, or `None`.
+    """
+
+    lse: Tensor | None = None
+    max_scores: Tensor | None = None
 
 
-def noop_mask(batch, head, token_q, token_kv):
-    """Lets every query see every key."""
+def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) -> Tensor:
+    """Let every query attend to every key. A mask function.
+
+    Args:
+        batch: Index of the batch.
+        head: Index of the head.
+        token_q: Index of the query.
+        token_kv: Index of the key.
+
+    Returns:
+        `True`, as a tensor.
+    """
     return batch.new_ones(size=(), dtype=torch.bool, device=batch.device)
 
 
@@ -57,18 +95,62 @@ def _combined(masks, start, join):
     return mask
 
 
-def or_masks(*mask_mods):
-    """A mask function that allows what any of these does."""
+def or_masks(*mask_mods: _mask_mod_signature) -> _mask_mod_signature:
+    """Return a mask function that allows what any of the given ones allows.
+
+    Args:
+        *mask_mods: Mask functions `mask(b, h, q_idx, kv_idx)`.
+
+    Returns:
+        The new mask function.
+
+    Raises:
+        RuntimeError: An argument is not callable.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import create_mask, or_masks
+        >>> def causal(b, h, q_idx, kv_idx):
+        ...     return q_idx >= kv_idx
+        >>> def first(b, h, q_idx, kv_idx):
+        ...     return kv_idx < 2
+        >>> create_mask(or_masks(causal, first), None, None, 3, 3, device="cpu")[0, 0]
+        tensor([[ True,  True, False],
+                [ True,  True, False],
+                [ True,  True,  True]])
+    """
     return _combined(mask_mods, False, lambda x, y: x | y)
 
 
-def and_masks(*mask_mods):
-    """A mask function that allows what all of these do."""
+def and_masks(*mask_mods: _mask_mod_signature) -> _mask_mod_signature:
+    """Return a mask function that allows what all of the given ones allow.
+
+    Args:
+        *mask_mods: Mask functions `mask(b, h, q_idx, kv_idx)`.
+
+    Returns:
+        The new mask function.
+
+    Raises:
+        RuntimeError: An argument is not callable.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import and_masks, create_mask
+        >>> def causal(b, h, q_idx, kv_idx):
+        ...     return q_idx >= kv_idx
+        >>> def near(b, h, q_idx, kv_idx):
+        ...     return q_idx - kv_idx < 2
+        >>> create_mask(and_masks(causal, near), None, None, 3, 3, device="cpu")[0, 0]
+        tensor([[ True, False, False],
+                [ True,  True, False],
+                [False,  True,  True]])
+    """
     return _combined(mask_mods, True, lambda x, y: x & y)
 
 
 def _over_all(mod, scores, b, h, q_len, kv_len, device):
-    """A function of one score, or of indices alone, for every place of ``(b, h, q_len, kv_len)``: called once, by broadcasting."""
+    """Call a function of a score and four indices, or of indices alone, once for all places."""
     sizes = (b, h, q_len, kv_len)
     places = []
     for i, n in enumerate(sizes):
@@ -85,7 +167,7 @@ def _over_all(mod, scores, b, h, q_len, kv_len, device):
 
 
 def _takes_scores(mod):
-    """Whether a function takes a score before the four indices."""
+    """Return whether a function takes a score before the four indices."""
     import inspect
 
     try:
@@ -104,10 +186,42 @@ def _default_device(device):
     return torch.accelerator.current_accelerator() or torch.device("cpu")
 
 
-def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
-    """The mask of a mask function, of shape ``(B, H, Q_LEN, KV_LEN)``, where ``B`` and ``H`` of ``None`` are 1.
+def create_mask(
+    mod_fn: _score_mod_signature | _mask_mod_signature,
+    B: int | None,
+    H: int | None,
+    Q_LEN: int,
+    KV_LEN: int,
+    device: Device = None,
+) -> Tensor:
+    """Return the mask that a mask function or a score function makes.
 
-    That of a score function is false where it makes a score of zero negative infinity.
+    A score function masks where it makes negative infinity of a score of 0.
+
+    Args:
+        mod_fn: `mask(b, h, q_idx, kv_idx)` or `score(score, b, h, q_idx, kv_idx)`. It is called once, with
+            integer tensors that broadcast.
+        B: Number of batches. `None` means 1.
+        H: Number of heads. `None` means 1.
+        Q_LEN: Number of queries.
+        KV_LEN: Number of keys.
+        device: Device of the result. `None` means the accelerator, or `cpu` without one.
+
+    Returns:
+        Boolean tensor `(B, H, Q_LEN, KV_LEN)`.
+
+    Raises:
+        NotImplementedError: The function gives more than one number for a place.
+        AssertionError: The function takes other than 4 or 5 arguments.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import create_mask
+        >>> def causal(b, h, q_idx, kv_idx):
+        ...     return q_idx >= kv_idx
+        >>> create_mask(causal, None, None, 2, 2, device="cpu")[0, 0]
+        tensor([[ True, False],
+                [ True,  True]])
     """
     device = _default_device(device)
     sizes = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
@@ -118,7 +232,7 @@ def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
 
 
 def _ordered(blocks):
-    """Of a table of booleans how many a row has, and their columns, those that are there first."""
+    """Return the number of true blocks in each row, and their columns, the true ones first."""
     blocks = blocks.to(torch.int32)
     return blocks.sum(dim=-1).to(torch.int32), torch.argsort(blocks, dim=-1, descending=True, stable=True).to(
         torch.int32
@@ -126,7 +240,7 @@ def _ordered(blocks):
 
 
 def _table(counts, indices, columns):
-    """The inverse of ``_ordered``."""
+    """Return the table of blocks that `_ordered` was called with."""
     places = torch.arange(indices.shape[-1], device=counts.device, dtype=torch.int32)
     there = (places < counts.unsqueeze(-1)).to(torch.int32)
     table = torch.zeros(*counts.shape, columns, dtype=torch.int32, device=counts.device)
@@ -134,11 +248,34 @@ def _table(counts, indices, columns):
 
 
 class BlockMask:
-    """Which blocks of scores a mask function leaves something of, and which it leaves whole.
+    """Hold which blocks of scores a mask function keeps in part, and which as a whole.
 
-    ``kv_num_blocks``, of shape ``(B, H, rows)``, counts the blocks of a row that are there in part, and ``kv_indices``,
-    of shape ``(B, H, rows, columns)``, lists them first; ``full_...`` do so for blocks that are whole, and ``q_...`` by
-    column. ``mask_mod`` is the function itself, of which attention makes use.
+    Rows are blocks of queries, and columns are blocks of keys.
+
+    Args:
+        seq_lengths: Numbers of queries and keys.
+        kv_num_blocks: Number of partial blocks of each row, `(B, H, rows)`.
+        kv_indices: Columns of the partial blocks of each row, `(B, H, rows, columns)`, those that exist first.
+        full_kv_num_blocks: The same for full blocks, or `None`.
+        full_kv_indices: The same for full blocks, or `None`.
+        q_num_blocks: Number of partial blocks of each column, or `None`.
+        q_indices: Rows of the partial blocks of each column, or `None`.
+        full_q_num_blocks: The same for full blocks, or `None`.
+        full_q_indices: The same for full blocks, or `None`.
+        BLOCK_SIZE: Numbers of queries and keys of a block.
+        mask_mod: The mask function, which `flex_attention` calls.
+
+    Raises:
+        RuntimeError: `kv_indices` has fewer than two dimensions.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import create_block_mask
+        >>> def causal(b, h, q_idx, kv_idx):
+        ...     return q_idx >= kv_idx
+        >>> mask = create_block_mask(causal, None, None, 256, 256, device="cpu")
+        >>> mask.shape, mask.sparsity()
+        ((1, 1, 256, 256), 25.0)
     """
 
     _TENSORS = (
@@ -148,18 +285,18 @@ class BlockMask:
 
     def __init__(
         self,
-        seq_lengths,
-        kv_num_blocks,
-        kv_indices,
-        full_kv_num_blocks,
-        full_kv_indices,
-        q_num_blocks,
-        q_indices,
-        full_q_num_blocks,
-        full_q_indices,
-        BLOCK_SIZE,
-        mask_mod,
-    ):
+        seq_lengths: tuple[int, int],
+        kv_num_blocks: Tensor,
+        kv_indices: Tensor,
+        full_kv_num_blocks: Tensor | None,
+        full_kv_indices: Tensor | None,
+        q_num_blocks: Tensor | None,
+        q_indices: Tensor | None,
+        full_q_num_blocks: Tensor | None,
+        full_q_indices: Tensor | None,
+        BLOCK_SIZE: tuple[int, int],
+        mask_mod: _mask_mod_signature,
+    ) -> None:
         if kv_indices.dim() < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
         self.seq_lengths = seq_lengths
@@ -172,16 +309,33 @@ class BlockMask:
     @classmethod
     def from_kv_blocks(
         cls,
-        kv_num_blocks,
-        kv_indices,
-        full_kv_num_blocks=None,
-        full_kv_indices=None,
-        BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE,
-        mask_mod=None,
-        seq_lengths=None,
-        compute_q_blocks=True,
-    ):
-        """A mask from its blocks by row; those by column follow."""
+        kv_num_blocks: Tensor,
+        kv_indices: Tensor,
+        full_kv_num_blocks: Tensor | None = None,
+        full_kv_indices: Tensor | None = None,
+        BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
+        mask_mod: _mask_mod_signature | None = None,
+        seq_lengths: tuple[int, int] | None = None,
+        compute_q_blocks: bool = True,
+    ) -> Self:
+        """Make a mask from the blocks of each row.
+
+        Args:
+            kv_num_blocks: Number of partial blocks of each row, `(B, H, rows)`.
+            kv_indices: Columns of the partial blocks of each row, `(B, H, rows, columns)`, those that exist first.
+            full_kv_num_blocks: The same for full blocks, or `None`.
+            full_kv_indices: The same for full blocks, or `None`.
+            BLOCK_SIZE: Numbers of queries and keys of a block. An integer stands for both.
+            mask_mod: The mask function. `None` means `noop_mask`.
+            seq_lengths: Numbers of queries and keys. `None` means whole blocks.
+            compute_q_blocks: Whether to compute the blocks of each column.
+
+        Returns:
+            The mask.
+
+        Raises:
+            AssertionError: Only one of the two tensors of full blocks is given.
+        """
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
             raise AssertionError("full_kv_num_blocks and full_kv_indices must be both provided or omitted")
         if isinstance(BLOCK_SIZE, int):
@@ -189,47 +343,83 @@ class BlockMask:
         rows, columns = kv_indices.shape[-2:]
         if seq_lengths is None:
             seq_lengths = (rows * BLOCK_SIZE[0], columns * BLOCK_SIZE[1])
-        by_column = [None] * 4
+        q_num_blocks = q_indices = full_q_num_blocks = full_q_indices = None
         if compute_q_blocks:
-            by_column[:2] = _ordered(_table(kv_num_blocks, kv_indices, columns).mT)
+            q_num_blocks, q_indices = _ordered(_table(kv_num_blocks, kv_indices, columns).mT)
             if full_kv_num_blocks is not None:
-                by_column[2:] = _ordered(_table(full_kv_num_blocks, full_kv_indices, columns).mT)
-        given = (kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices)
-        return cls(seq_lengths, *given, *by_column, BLOCK_SIZE, mask_mod or noop_mask)
+                full_q_num_blocks, full_q_indices = _ordered(_table(full_kv_num_blocks, full_kv_indices, columns).mT)
+        return cls(
+            seq_lengths,
+            kv_num_blocks,
+            kv_indices,
+            full_kv_num_blocks,
+            full_kv_indices,
+            q_num_blocks,
+            q_indices,
+            full_q_num_blocks,
+            full_q_indices,
+            BLOCK_SIZE,
+            mask_mod or noop_mask,
+        )
 
-    def as_tuple(self, flatten=True):
-        """The sizes, the tensors, the size of blocks, the function."""
+    def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
+        """Return sizes, tensors, block size and mask function.
+
+        Args:
+            flatten: Whether to return the numbers of the two pairs on their own.
+
+        Returns:
+            A tuple in the order of the constructor.
+        """
         tensors = tuple(getattr(self, name) for name in self._TENSORS)
         if flatten:
             return (*self.seq_lengths, *tensors, *self.BLOCK_SIZE, self.mask_mod)
         return (self.seq_lengths, *tensors, self.BLOCK_SIZE, self.mask_mod)
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, ...]:
+        """Sizes `(B, H, queries, keys)`."""
         return (*self.kv_indices.shape[:-2], *self.seq_lengths)
 
-    def numel(self):
-        """The number of scores."""
+    def numel(self) -> int:
+        """Return the number of scores."""
         return math.prod(self.shape)
 
-    def to_dense(self):
-        """A table of blocks, 1 for those that are there, of shape ``(B, H, rows, columns)``."""
+    def to_dense(self) -> Tensor:
+        """Return which blocks the mask keeps.
+
+        Returns:
+            Tensor `(B, H, rows, columns)`, `int32`: 1 for a block that is kept in part or as a whole, else 0.
+        """
         columns = self.kv_indices.shape[-1]
         table = _table(self.kv_num_blocks, self.kv_indices, columns)
         if self.full_kv_num_blocks is not None:
             table = table + _table(self.full_kv_num_blocks, self.full_kv_indices, columns)
         return table
 
-    def sparsity(self):
-        """How many of the blocks are left out, in percent."""
+    def sparsity(self) -> float:
+        """Return the share of blocks that the mask leaves out.
+
+        Returns:
+            The share, in percent.
+        """
         blocks = self.kv_num_blocks.sum().item()
         if self.full_kv_num_blocks is not None:
             blocks += self.full_kv_num_blocks.sum().item()
         there = math.prod(self.kv_num_blocks.shape) * self.kv_indices.shape[-1]
         return 100 - 100 * blocks / there
 
-    def to(self, device):
-        """The mask on another device. What its function refers to stays where it is."""
+    def to(self, device: torch.device | str) -> BlockMask:
+        """Return the mask on another device.
+
+        Tensors that the mask function refers to stay where they are.
+
+        Args:
+            device: The device.
+
+        Returns:
+            A new mask.
+        """
         return self._with(lambda t: t.to(device))
 
     def _with(self, change):
@@ -240,8 +430,17 @@ class BlockMask:
             setattr(made, name, None if tensor is None else change(tensor))
         return made
 
-    def __getitem__(self, index):
-        """Some batches, heads or rows of blocks. The function is not to be used with them any more."""
+    def __getitem__(self, index: int | slice | Tensor | tuple[int | slice | Tensor, ...]) -> BlockMask:
+        """Return the mask of some batches, heads and rows of blocks.
+
+        With an index of rows, the result has no mask function: attention with it raises `RuntimeError`.
+
+        Args:
+            index: Up to three indices.
+
+        Returns:
+            A new mask.
+        """
         index = index if isinstance(index, tuple) else (index,)
         index = tuple(slice(i, i + 1 or None) if isinstance(i, int) else i for i in index[:3])
         made = BlockMask.from_kv_blocks(
@@ -260,8 +459,16 @@ class BlockMask:
             made.mask_mod = _unusable
         return made
 
-    def to_string(self, grid_size=20, limit=4):
-        """The blocks as characters: full, in part, empty."""
+    def to_string(self, grid_size: int = 20, limit: int = 4) -> str:
+        """Return the blocks as characters: full, partial and empty.
+
+        Args:
+            grid_size: Largest number of characters down and across.
+            limit: Largest number of batches and heads to show.
+
+        Returns:
+            Several lines.
+        """
         table = self.to_dense()
         lines = []
         for place in list(_places(table.shape[:-2]))[:limit]:
@@ -278,10 +485,10 @@ class BlockMask:
             lines.append(f"... (showing {limit} of {math.prod(table.shape[:-2])})")
         return "\n".join(lines)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string()}\n)"
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         def shown(value):
             return value.shape if isinstance(value, torch.Tensor) else getattr(value, "__name__", value)
 
@@ -303,20 +510,46 @@ def _places(sizes):
 
 
 def create_block_mask(
-    mask_mod,
-    B,
-    H,
-    Q_LEN,
-    KV_LEN,
-    device=None,
-    BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE,
-    _compile=False,
-    separate_full_blocks=True,
-    **unused,
-):
-    """The blocks of a mask function ``mask_mod(b, h, q_idx, kv_idx)``, called once with integer tensors that broadcast.
+    mask_mod: _mask_mod_signature,
+    B: int | None,
+    H: int | None,
+    Q_LEN: int,
+    KV_LEN: int,
+    device: Device = None,
+    BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
+    _compile: bool = False,
+    separate_full_blocks: bool = True,
+    **unused: Any,
+) -> BlockMask:
+    """Return the blocks that a mask function keeps.
 
-    ``B`` and ``H`` of ``None`` make a mask for all batches and heads.
+    Args:
+        mask_mod: `mask(b, h, q_idx, kv_idx)`. It is called once, with integer tensors that broadcast.
+        B: Number of batches. `None` means 1.
+        H: Number of heads. `None` means 1.
+        Q_LEN: Number of queries.
+        KV_LEN: Number of keys.
+        device: Device of the result. `None` means the accelerator, or `cpu` without one.
+        BLOCK_SIZE: Numbers of queries and keys of a block. An integer stands for both.
+        _compile: Not used.
+        separate_full_blocks: Whether to list full blocks apart from partial ones.
+        **unused: Further arguments of PyTorch. Not used.
+
+    Returns:
+        The mask.
+
+    Raises:
+        AssertionError: `mask_mod` takes a score, or other than 4 arguments.
+        NotImplementedError: The function gives more than one number for a place.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import create_block_mask
+        >>> def causal(b, h, q_idx, kv_idx):
+        ...     return q_idx >= kv_idx
+        >>> create_block_mask(causal, None, None, 256, 256, device="cpu").to_dense()[0, 0]
+        tensor([[1, 0],
+                [1, 1]], dtype=torch.int32)
     """
     if _takes_scores(mask_mod):
         raise AssertionError(f"create-block_mask requires a mask_mod function! Got {mask_mod}")
@@ -327,13 +560,18 @@ def create_block_mask(
     padding = (0, columns * BLOCK_SIZE[1] - KV_LEN, 0, rows * BLOCK_SIZE[0] - Q_LEN)
     mask = torch.nn.functional.pad(mask, padding, value=False)
     blocks = mask.reshape(*mask.shape[:2], rows, BLOCK_SIZE[0], columns, BLOCK_SIZE[1]).sum(dim=(3, 5))
-    full = None
+    partial = blocks > 0
+    full_num_blocks = full_indices = None
     if separate_full_blocks:
         full = blocks == math.prod(BLOCK_SIZE)
-    partial = (blocks > 0) & ~full if separate_full_blocks else blocks > 0
+        partial = partial & ~full
+        full_num_blocks, full_indices = _ordered(full)
+    num_blocks, indices = _ordered(partial)
     return BlockMask.from_kv_blocks(
-        *_ordered(partial),
-        *((None, None) if full is None else _ordered(full)),
+        num_blocks,
+        indices,
+        full_num_blocks,
+        full_indices,
         BLOCK_SIZE=BLOCK_SIZE,
         mask_mod=mask_mod,
         seq_lengths=(Q_LEN, KV_LEN),
@@ -378,35 +616,105 @@ def _check(query, key, value, enable_gqa, block_mask):
             )
 
 
+@overload
 def flex_attention(
-    query,
-    key,
-    value,
-    score_mod=None,
-    block_mask=None,
-    scale=None,
-    enable_gqa=False,
-    return_lse=False,
-    kernel_options=None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: _score_mod_signature | None = ...,
+    block_mask: BlockMask | None = ...,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+    return_lse: Literal[False] = ...,
+    kernel_options: FlexKernelOptions | None = ...,
     *,
-    return_aux=None,
-):
-    """Attention with changed scores.
+    return_aux: None = ...,
+) -> Tensor: ...
+
+
+@overload
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: _score_mod_signature | None = ...,
+    block_mask: BlockMask | None = ...,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+    *,
+    return_lse: Literal[True],
+    kernel_options: FlexKernelOptions | None = ...,
+    return_aux: None = ...,
+) -> tuple[Tensor, Tensor]: ...
+
+
+@overload
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: _score_mod_signature | None = ...,
+    block_mask: BlockMask | None = ...,
+    scale: float | None = ...,
+    enable_gqa: bool = ...,
+    return_lse: bool = ...,
+    kernel_options: FlexKernelOptions | None = ...,
+    *,
+    return_aux: AuxRequest,
+) -> tuple[Tensor, AuxOutput]: ...
+
+
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: _score_mod_signature | None = None,
+    block_mask: BlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: FlexKernelOptions | None = None,
+    *,
+    return_aux: AuxRequest | None = None,
+) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, AuxOutput]:
+    """Apply attention with a function that changes the scores and a mask function.
+
+    `y = softmax(score_mod(scale * Q K^T)) V`, where masked scores are negative infinity. Queries that may
+    attend to nothing give zeros. All scores are computed.
 
     Args:
-        query: of shape ``(batch, heads, queries, size)``.
-        key: of shape ``(batch or 1, heads or a divisor of it, keys, size)``.
-        value: like ``key``, with a last size of its own.
-        score_mod: ``score_mod(score, b, h, q_idx, kv_idx)``, of one score and its place. It is called once with all of them:
-            tensors of four dimensions that broadcast, so that pointwise functions and tables are fine, ``table[h, q_idx]``.
-        block_mask: what ``create_block_mask`` gave.
-        scale: of the products, ``1 / sqrt(size)`` when it is ``None``.
-        return_lse: also return the logarithms of the sums of exponentials, of shape ``(batch, heads, queries)``.
+        query: Queries `(batch, heads, queries, size)`.
+        key: Keys `(batch or 1, heads or a divisor of it, keys, size)`.
+        value: Values, as the keys, with a last size of their own.
+        score_mod: `score_mod(score, b, h, q_idx, kv_idx)`. It is called once, with tensors of four dimensions
+            that broadcast, so that pointwise functions and tables such as `table[h, q_idx]` work. `None` keeps
+            the scores.
+        block_mask: Result of `create_block_mask`. `None` masks nothing.
+        scale: Factor of the scores. `None` means `1 / sqrt(size)`.
+        enable_gqa: Whether fewer heads of keys than of queries are allowed.
+        return_lse: Whether to return the logarithms of the sums of exponentials too.
+        kernel_options: Not used.
+        return_aux: What to return besides. It takes the place of `return_lse`.
+
+    Returns:
+        Tensor `(batch, heads, queries, value size)`; with `return_lse` a pair of it and
+        `(batch, heads, queries)`; with `return_aux` a pair of it and an `AuxOutput`.
 
     Raises:
-        ValueError: dtypes, devices or sizes do not fit together.
-        RuntimeError: the mask is for fewer queries or keys.
-        NotImplementedError: a function gives more than one number for a place.
+        ValueError: Dtypes, devices or sizes do not fit.
+        RuntimeError: The mask is for fewer queries or keys.
+        NotImplementedError: An input has other than four dimensions, or a function gives more than one number
+            for a place.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.attention.flex_attention import create_block_mask, flex_attention
+        >>> def causal(b, h, q_idx, kv_idx):
+        ...     return q_idx >= kv_idx
+        >>> q = torch.randn(1, 2, 16, 8)
+        >>> mask = create_block_mask(causal, None, None, 16, 16, device="cpu")
+        >>> flex_attention(q, q, q, lambda score, b, h, i, j: score - (i - j).abs(), mask).shape
+        torch.Size([1, 2, 16, 8])
     """
     _check(query, key, value, enable_gqa, block_mask)
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -422,7 +730,7 @@ def flex_attention(
     if block_mask is not None and block_mask.mask_mod is not noop_mask:
         mask = _over_all(block_mask.mask_mod, None, batch, heads, q_len, kv_len, query.device)
         scores = torch.where(mask, scores, float("-inf"))
-    # A query that sees nothing gets zeros, and gives gradients of zero.
+    # A query with all keys masked gives zeros, and gets gradients of zero.
     hidden = (scores == float("-inf")).all(dim=-1, keepdim=True)
     weights = torch.where(hidden, 0.0, torch.where(hidden, 0.0, scores).softmax(dim=-1))
     out = weights.to(query.dtype) @ value

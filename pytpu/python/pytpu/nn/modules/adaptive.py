@@ -1,26 +1,76 @@
-"""A softmax over many classes, of which some are frequent."""
+"""Softmax over many classes, some of which are frequent."""
+
+from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytpu as torch
+from pytpu import Tensor
 from pytpu.nn import functional as F
 
 from .container import ModuleList, Sequential
 from .linear import Linear
 from .module import Module
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu.types import Device
+
+
 _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log probabilities of targets, and their mean, negated, as the loss; classes are ordered from frequent to rare.
+    """Compute log probabilities of many classes, of which the first are the most frequent.
 
-    `cutoffs` divide the classes: those before the first are scored by `head`, and so is each cluster of the rest as a whole. The
-    classes of cluster `i` are scored by `tail[i]`, from features that are `div_value` times fewer for each cluster.
+    `cutoffs` divide the classes into a shortlist and clusters. The head scores the shortlist and each cluster
+    as a whole. `tail[i]` scores the classes of cluster `i` from `in_features / div_value^(i + 1)` features.
+    Clusters without targets are not computed on `cpu`.
+
+    Args:
+        in_features: Size of the input features.
+        n_classes: Number of classes.
+        cutoffs: First class of each cluster, ascending, between 1 and `n_classes - 1`.
+        div_value: Factor by which the features shrink from cluster to cluster.
+        head_bias: Whether the head learns a bias.
+        device: Device of the parameters. `None` means the default device.
+        dtype: Dtype of the parameters. `None` means the default dtype.
+
+    Attributes:
+        head: Layer from the features to the shortlist and the clusters.
+        tail: `ModuleList` with two layers for each cluster.
+
+    Shape:
+        Input `(n, in_features)` or `(in_features,)`; target `(n,)` or `()`. Output a named tuple of `output`,
+            in the shape of the target, and `loss`, a scalar.
+
+    Raises:
+        ValueError: `cutoffs` is empty, not ascending, or out of range.
+        RuntimeError: The shapes do not fit, or a target is not a class.
+
+    Example:
+        >>> import pytpu as torch
+        >>> model = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 20, cutoffs=[5, 10])
+        >>> output, loss = model(torch.randn(4, 16), torch.tensor([1, 4, 9, 19]))
+        >>> output.shape, loss.shape
+        (torch.Size([4]), torch.Size([]))
     """
 
-    def __init__(self, in_features, n_classes, cutoffs, div_value=4.0, head_bias=False, device=None, dtype=None):
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        cutoffs: Sequence[int],
+        div_value: float = 4.0,
+        head_bias: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         cutoffs = list(cutoffs)
         if len(cutoffs) == 0:
@@ -43,7 +93,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.shortlist_size = cutoffs[0]
         self.n_clusters = len(cutoffs)
         self.head_size = self.shortlist_size + self.n_clusters
-        like = {"device": device, "dtype": dtype}
+        like: dict[str, Any] = {"device": device, "dtype": dtype}
         self.head = Linear(in_features, self.head_size, bias=head_bias, **like)
         self.tail = ModuleList()
         for i, (low, high) in enumerate(pairwise(self.cutoffs)):
@@ -55,18 +105,31 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 )
             )
 
-    def reset_parameters(self):
-        """Draws new values."""
+    def reset_parameters(self) -> None:
+        """Draw new values for the head and the tail."""
         self.head.reset_parameters()
-        for first, second in self.tail:
-            first.reset_parameters()
-            second.reset_parameters()
+        for pair in self.tail:
+            for layer in pair.children():
+                reset: Any = layer.reset_parameters
+                reset()
 
-    def forward(self, input_, target_):
+    def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
+        """Return the log probabilities of the targets, and the loss.
+
+        Args:
+            input_: Features `(n, in_features)` or `(in_features,)`.
+            target_: Class indices `(n,)` or `()`.
+
+        Returns:
+            A named tuple: `output`, the log probability of each target, and `loss`, their negative mean.
+
+        Raises:
+            RuntimeError: The shapes do not fit, or a target is not a class.
+        """
         input, target = _batch(input_, target_)
         bounds = list(pairwise([0, *self.cutoffs]))
         members = [(target >= low) & (target < high) for low, high in bounds]
-        # The one thing that is read: a cluster without targets is not computed, and its weights get no gradient.
+        # Read the counts, and nothing else: a cluster without targets is not computed and gets no gradient.
         counts = torch.stack([inside.sum() for inside in members]).tolist()
         if sum(counts) != len(target):
             raise RuntimeError(
@@ -84,7 +147,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 of_rows = _chosen(self.tail[i](input[rows]), target[rows] - low)
                 output = output.index_copy(0, rows, of_rows)
             else:
-                # All rows, so that sizes are the same at each step and no program is new.
+                # Compute all rows, so that sizes are the same at each step and no program is compiled again.
                 of_rows = _chosen(self.tail[i](input), (target - low).clamp(0, high - low - 1))
                 output = torch.where(inside, of_rows, output)
         output = output + _chosen(self.head(input), in_head)
@@ -92,21 +155,47 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(output if target_.dim() else output.squeeze(0), loss)
 
     def _all(self, input, head):
-        """Log probabilities of all classes, from the scores of the head."""
+        """Return the log probabilities of all classes, given the scores of the head."""
         head = F.log_softmax(head, dim=1)
         parts = [head[:, : self.shortlist_size]]
         for i, tail in enumerate(self.tail):
             parts.append(F.log_softmax(tail(input), dim=1) + head[:, self.shortlist_size + i, None])
         return torch.cat(parts, dim=1)
 
-    def log_prob(self, input):
-        """Log probabilities of all classes, for a batch."""
+    def log_prob(self, input: Tensor) -> Tensor:
+        """Return the log probabilities of all classes.
+
+        Args:
+            input: Features `(n, in_features)`.
+
+        Returns:
+            Log probabilities `(n, n_classes)`.
+
+        Example:
+            >>> import pytpu as torch
+            >>> model = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 20, cutoffs=[5, 10])
+            >>> model.log_prob(torch.randn(4, 16)).shape
+            torch.Size([4, 20])
+        """
         return self._all(input, self.head(input))
 
-    def predict(self, input):
-        """The most probable class for each of a batch.
+    def predict(self, input: Tensor) -> Tensor:
+        """Return the most probable class of each sample.
 
-        The same as that of `log_prob`, but the tail only matters where the head prefers a cluster to all of its classes.
+        The result is that of `log_prob(input).argmax(dim=1)`. On `cpu` the tail is computed only where the head
+        prefers a cluster.
+
+        Args:
+            input: Features `(n, in_features)`.
+
+        Returns:
+            Class indices `(n,)`, `int64`.
+
+        Example:
+            >>> import pytpu as torch
+            >>> model = torch.nn.AdaptiveLogSoftmaxWithLoss(16, 20, cutoffs=[5, 10])
+            >>> model.predict(torch.randn(4, 16)).shape
+            torch.Size([4])
         """
         head = self.head(input)
         best = head.argmax(dim=1)
@@ -118,7 +207,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
 
 def _batch(input, target):
-    """Both with a batch dimension."""
+    """Return both tensors with a batch dimension."""
     if target.dim() == 1:
         if input.size(0) != target.size(0):
             raise RuntimeError("Input and target should have the same size in the batch dimension.")
@@ -133,5 +222,5 @@ def _batch(input, target):
 
 
 def _chosen(scores, classes):
-    """The log probability of one class for each row."""
+    """Return the log probability of one class for each row."""
     return F.log_softmax(scores, dim=1).gather(1, classes.unsqueeze(1)).squeeze(1)

@@ -1,20 +1,53 @@
-"""Modules that learn the shape of their parameters from the first input."""
+"""Modules whose parameters take their shapes from the first input."""
+
+from __future__ import annotations
 
 from pytpu.nn.parameter import is_lazy
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 
-class LazyModuleMixin:
-    """Makes parameters at the first call, then turns the module into `cls_to_become`."""
+if TYPE_CHECKING:
+    from typing import Any
 
-    cls_to_become = None
+    from .module import Module
 
-    def __init__(self, *args, **kwargs):
+    _Base = Module
+else:
+    _Base = object
+
+
+class LazyModuleMixin(_Base):
+    """Give a module parameters whose shapes come from its first input.
+
+    A subclass makes `UninitializedParameter`s and defines `initialize_parameters`. The first call runs that
+    method and turns the module into `cls_to_become`.
+
+    Args:
+        *args: Passed on to the module class.
+        **kwargs: Passed on to the module class.
+
+    Attributes:
+        cls_to_become: Class of the module after the first call. `None` keeps its class.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.LazyLinear(3)
+        >>> layer.has_uninitialized_params()
+        True
+        >>> out = layer(torch.randn(2, 5))
+        >>> layer.weight.shape
+        torch.Size([3, 5])
+    """
+
+    cls_to_become: type[Module] | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        # An uninitialised parameter is saved as it is: it has nothing to detach.
+        # Save an uninitialised parameter itself: it has no data to detach.
         for name, param in self._parameters.items():
             if param is not None:
                 destination[prefix + name] = param if is_lazy(param) or keep_vars else param.detach()
@@ -32,12 +65,24 @@ class LazyModuleMixin:
                     with torch.no_grad():
                         value.materialize(loaded.shape)
 
-    def initialize_parameters(self, *args, **kwargs):
-        """Makes the parameters for these inputs."""
+    if TYPE_CHECKING:
+        # The layer class, which comes later in the method resolution order, defines it.
+        def reset_parameters(self) -> None: ...
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Give the parameters their shapes. Subclasses define it.
+
+        Args:
+            *args: Arguments of `forward`.
+            **kwargs: Keyword arguments of `forward`.
+
+        Raises:
+            NotImplementedError: The subclass does not define it.
+        """
         raise NotImplementedError(f"initialize_parameters is not implemented for {type(self).__name__}")
 
-    def has_uninitialized_params(self):
-        """Whether a parameter or buffer still has no shape."""
+    def has_uninitialized_params(self) -> bool:
+        """Return whether a parameter or buffer still has no shape."""
         return any(is_lazy(value) for value in (*self._parameters.values(), *self._buffers.values()))
 
     def _infer_parameters(self, module, args, kwargs=None):

@@ -1,23 +1,40 @@
 """`Module`: a tree of parameters, buffers and submodules with a `forward`."""
 
+from __future__ import annotations
+
 import itertools
 import weakref
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Iterator, Mapping
 
 import pytpu as torch
+from pytpu import Tensor
 from pytpu.nn.parameter import Buffer, Parameter, clear_gradient, is_lazy
 from pytpu.utils.hooks import BackwardHook, RemovableHandle, call_node_hooks
 
-_global_forward_pre_hooks = OrderedDict()
-_global_forward_hooks = OrderedDict()
-_global_forward_hooks_always_called = OrderedDict()
-_global_forward_hooks_with_kwargs = OrderedDict()
-_global_backward_pre_hooks = OrderedDict()
-_global_backward_hooks = OrderedDict()
-_global_is_full_backward_hook = None
-_global_parameter_registration_hooks = OrderedDict()
-_global_buffer_registration_hooks = OrderedDict()
-_global_module_registration_hooks = OrderedDict()
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any, TypeVar, overload
+
+    from typing_extensions import Self
+
+    from pytpu.types import Device
+
+    T = TypeVar("T", bound="Module")
+    T_destination = TypeVar("T_destination", bound=dict[str, Any])
+
+
+_global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
+_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+_global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_backward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_is_full_backward_hook: bool | None = None
+_global_parameter_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_buffer_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_module_registration_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
@@ -25,7 +42,7 @@ _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     __slots__ = ()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return super().__repr__()
@@ -44,34 +61,75 @@ def _register(hooks, hook, *, prepend=False, flags=()):
 
 
 class _WrappedHook:
-    """A hook, given its module first where there is one. It does not keep it, and goes with it where that is copied or pickled.
+    """Call a hook with its module as the first argument, if it has one.
 
-    Its name and its state are PyTorch's, as files have them.
+    The module is held by a weak reference. Copies and pickles hold the module itself. The name and the state
+    are those of PyTorch, so that files can be exchanged.
     """
 
-    def __init__(self, hook, module=None):
+    def __init__(self, hook: Callable[..., Any], module: Module | None = None) -> None:
         self.hook = hook
         self.with_module = module is not None
-        self.module = weakref.ref(module) if self.with_module else None
+        self.module: Any = None if module is None else weakref.ref(module)
 
-    def __call__(self, *args):
+    def __call__(self, *args: Any) -> Any:
         return self.hook(self.module(), *args) if self.with_module else self.hook(*args)
 
-    def __getstate__(self):
-        state = {"hook": self.hook, "with_module": self.with_module}
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"hook": self.hook, "with_module": self.with_module}
         return {**state, "module": self.module()} if self.with_module else state
 
-    def __setstate__(self, state):
-        self.__init__(state["hook"], state.get("module"))
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _WrappedHook.__init__(self, state["hook"], state.get("module"))
 
 
-def register_module_forward_pre_hook(hook):
-    """Calls `hook(module, input)` before the forward of every module."""
+def register_module_forward_pre_hook(hook: Callable[[Module, tuple[Any, ...]], Any]) -> RemovableHandle:
+    """Call a hook before the forward of every module.
+
+    Args:
+        hook: `hook(module, args)`. A result other than `None` replaces the positional arguments.
+
+    Returns:
+        A handle whose `remove` method takes the hook away.
+
+    Example:
+        >>> import pytpu as torch
+        >>> names = []
+        >>> handle = torch.nn.modules.module.register_module_forward_pre_hook(
+        ...     lambda module, args: names.append(type(module).__name__)
+        ... )
+        >>> out = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())(torch.ones(1, 2))
+        >>> handle.remove()
+        >>> names
+        ['Sequential', 'Linear', 'ReLU']
+    """
     return _register(_global_forward_pre_hooks, hook)
 
 
-def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
-    """Calls `hook(module, input, output)` after the forward of every module."""
+def register_module_forward_hook(
+    hook: Callable[[Module, tuple[Any, ...], Any], Any] | Callable[[Module, tuple[Any, ...], dict[str, Any], Any], Any],
+    *,
+    with_kwargs: bool = False,
+    always_call: bool = False,
+) -> RemovableHandle:
+    """Call a hook after the forward of every module.
+
+    Args:
+        hook: `hook(module, args, output)`, or `hook(module, args, kwargs, output)` with `with_kwargs`. A result
+            other than `None` replaces the output.
+        with_kwargs: Whether the hook takes the keyword arguments too.
+        always_call: Whether to call the hook after an exception too.
+
+    Returns:
+        A handle whose `remove` method takes the hook away.
+
+    Example:
+        >>> import pytpu as torch
+        >>> handle = torch.nn.modules.module.register_module_forward_hook(lambda module, args, output: output + 1)
+        >>> torch.nn.Identity()(torch.zeros(2))
+        tensor([1., 1.])
+        >>> handle.remove()
+    """
     flags = []
     if with_kwargs:
         flags.append(_global_forward_hooks_with_kwargs)
@@ -80,18 +138,51 @@ def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
     return _register(_global_forward_hooks, hook, flags=flags)
 
 
-def register_module_full_backward_pre_hook(hook):
-    """Calls `hook(module, grad_output)` before the backward of every module."""
+def register_module_full_backward_pre_hook(
+    hook: Callable[[Module, tuple[Tensor, ...] | Tensor], tuple[Tensor, ...] | Tensor | None],
+) -> RemovableHandle:
+    """Call a hook when the gradients of the outputs of a module are known, for every module.
+
+    Args:
+        hook: `hook(module, grad_output)`. A result other than `None` replaces the gradients.
+
+    Returns:
+        A handle whose `remove` method takes the hook away.
+    """
     return _register(_global_backward_pre_hooks, hook)
 
 
-def register_module_full_backward_hook(hook):
-    """Calls `hook(module, grad_input, grad_output)` after the backward of every module."""
+def register_module_full_backward_hook(
+    hook: Callable[
+        [Module, tuple[Tensor, ...] | Tensor, tuple[Tensor, ...] | Tensor], tuple[Tensor, ...] | Tensor | None
+    ],
+) -> RemovableHandle:
+    """Call a hook when the gradients of the inputs of a module are known, for every module.
+
+    Args:
+        hook: `hook(module, grad_input, grad_output)`. A result other than `None` replaces `grad_input`.
+
+    Returns:
+        A handle whose `remove` method takes the hook away.
+    """
     return _register_global_backward_hook(hook, True)
 
 
-def register_module_backward_hook(hook):
-    """Call `hook(module, grad_input, grad_output)` after the backward of the last node of every module. Deprecated."""
+def register_module_backward_hook(
+    hook: Callable[
+        [Module, tuple[Tensor, ...] | Tensor, tuple[Tensor, ...] | Tensor], tuple[Tensor, ...] | Tensor | None
+    ],
+) -> RemovableHandle:
+    """Call a hook with the gradients of the last node of each module. Deprecated.
+
+    `register_module_full_backward_hook` sees the gradients of the inputs of the module.
+
+    Args:
+        hook: `hook(module, grad_input, grad_output)`.
+
+    Returns:
+        A handle whose `remove` method takes the hook away.
+    """
     return _register_global_backward_hook(hook, False)
 
 
@@ -106,23 +197,61 @@ def _register_global_backward_hook(hook, full):
     return _register(_global_backward_hooks, hook)
 
 
-def register_module_parameter_registration_hook(hook):
-    """Calls `hook(module, name, param)` when a parameter is registered anywhere; it may return another one."""
+def register_module_parameter_registration_hook(
+    hook: Callable[[Module, str, Parameter], Parameter | None],
+) -> RemovableHandle:
+    """Call a hook when a parameter is registered in any module.
+
+    Args:
+        hook: `hook(module, name, param)`. A result other than `None` is registered instead.
+
+    Returns:
+        A handle whose `remove` method takes the hook away.
+
+    Example:
+        >>> import pytpu as torch
+        >>> names = []
+        >>> handle = torch.nn.modules.module.register_module_parameter_registration_hook(
+        ...     lambda module, name, param: names.append(name)
+        ... )
+        >>> layer = torch.nn.Linear(2, 3)
+        >>> handle.remove()
+        >>> names
+        ['weight', 'bias']
+    """
     return _register(_global_parameter_registration_hooks, hook)
 
 
-def register_module_buffer_registration_hook(hook):
-    """Calls `hook(module, name, buffer)` when a buffer is registered anywhere; it may return another one."""
+def register_module_buffer_registration_hook(
+    hook: Callable[[Module, str, Tensor | None], Tensor | None],
+) -> RemovableHandle:
+    """Call a hook when a buffer is registered in any module.
+
+    Args:
+        hook: `hook(module, name, buffer)`. A result other than `None` is registered instead.
+
+    Returns:
+        A handle whose `remove` method takes the hook away.
+    """
     return _register(_global_buffer_registration_hooks, hook)
 
 
-def register_module_module_registration_hook(hook):
-    """Calls `hook(module, name, submodule)` when a submodule is registered anywhere; it may return another one."""
+def register_module_module_registration_hook(
+    hook: Callable[[Module, str, Module | None], Module | None],
+) -> RemovableHandle:
+    """Call a hook when a module is registered in any module.
+
+    Args:
+        hook: `hook(module, name, submodule)`. A result other than `None` is registered instead.
+
+    Returns:
+        A handle whose `remove` method takes the hook away.
+    """
     return _register(_global_module_registration_hooks, hook)
 
 
 def _takes_persistent(register_buffer):
-    """Whether a `register_buffer` method, which a subclass may override, has the parameter `persistent`."""
+    """Return whether a `register_buffer` method has the parameter `persistent`. Subclasses may override it without."""
     if getattr(register_buffer, "__func__", None) is Module.register_buffer:
         return True
     import inspect
@@ -141,24 +270,68 @@ def _addindent(text, spaces):
     return first + "\n" + "\n".join(" " * spaces + line for line in rest)
 
 
-def _forward_unimplemented(self, *input):
-    """What a call runs; every subclass defines its own."""
+def _forward_unimplemented(self: Module, *input: Any) -> None:
+    """Raise an error: the subclass does not define `forward`."""
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
 class Module:
-    """A tree of parameters, buffers and submodules with a `forward`.
+    """Hold parameters, buffers and submodules, and compute something from them.
 
-    Parameters, buffers and modules are registered by assigning them as attributes.
+    Subclasses define `forward` and call `super().__init__()` first. Assigning a `Parameter`, a `Buffer` or a
+    `Module` to an attribute registers it. Calling the module runs `forward` and the hooks.
+
+    Args:
+        *args: Must be empty, unless `call_super_init` is set.
+        **kwargs: Must be empty, unless `call_super_init` is set.
+
+    Attributes:
+        training: Whether the module is in training mode.
+        call_super_init: Class attribute. Whether the arguments go on to the next class in the method resolution
+            order.
+
+    Raises:
+        TypeError: There are arguments, and `call_super_init` is not set.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Scale(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.factor = torch.nn.Parameter(torch.tensor(2.0))
+        ...
+        ...     def forward(self, x):
+        ...         return self.factor * x
+        >>> model = Scale()
+        >>> model(torch.tensor([1.0, 3.0])).tolist()
+        [2.0, 6.0]
+        >>> [name for name, _ in model.named_parameters()]
+        ['factor']
     """
 
-    dump_patches = False
-    _version = 1
+    dump_patches: bool = False
+    _version: int = 1
     training: bool
-    call_super_init = False
-    _compiled_call_impl = None
+    call_super_init: bool = False
+    _compiled_call_impl: Callable[..., Any] | None = None
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Any]
+    _non_persistent_buffers_set: set[str]
+    _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _backward_hooks: OrderedDict[int, Callable[..., Any]]
+    _is_full_backward_hook: bool | None
+    _forward_hooks: OrderedDict[int, Callable[..., Any]]
+    _forward_hooks_with_kwargs: OrderedDict[int, bool]
+    _forward_hooks_always_called: OrderedDict[int, bool]
+    _forward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
+    _state_dict_hooks: OrderedDict[int, Callable[..., Any]]
+    _state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and kwargs:
             raise TypeError(
                 f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
@@ -167,7 +340,7 @@ class Module:
             raise TypeError(
                 f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
             )
-        # Straight into __dict__: __setattr__ would search the tables that are being made here.
+        # Write to `__dict__`: `__setattr__` would search the tables, which do not exist yet.
         self.__dict__.update(
             training=True,
             _parameters={},
@@ -190,7 +363,7 @@ class Module:
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
-    forward = _forward_unimplemented
+    forward: Callable[..., Any] = _forward_unimplemented
 
     # ---- registration
 
@@ -212,8 +385,26 @@ class Module:
         if hasattr(self, name) and name not in table:
             raise KeyError(f"attribute '{name}' already exists")
 
-    def register_buffer(self, name, tensor, persistent=True):
-        """Adds a buffer: state that is saved and moved with the module, but not trained."""
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Register a tensor that is saved and moved with the module but not trained.
+
+        Args:
+            name: Name of the attribute.
+            tensor: The buffer. `None` reserves the name.
+            persistent: Whether `state_dict` includes the buffer.
+
+        Raises:
+            TypeError: `name` is not a string, or `tensor` is not a tensor.
+            KeyError: `name` is empty, has a dot, or is an attribute already.
+            AttributeError: `Module.__init__` has not run.
+
+        Example:
+            >>> import pytpu as torch
+            >>> module = torch.nn.Module()
+            >>> module.register_buffer("mean", torch.zeros(3))
+            >>> list(module.state_dict())
+            ['mean']
+        """
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_new_name("buffer", self._buffers, name)
@@ -231,8 +422,26 @@ class Module:
         else:
             self._non_persistent_buffers_set.add(name)
 
-    def register_parameter(self, name, param):
-        """Adds a parameter; `None` reserves the name."""
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Register a parameter.
+
+        Args:
+            name: Name of the attribute.
+            param: The parameter. `None` reserves the name.
+
+        Raises:
+            TypeError: `name` is not a string, or `param` is not a `Parameter`.
+            ValueError: `param` is not a leaf.
+            KeyError: `name` is empty, has a dot, or is an attribute already.
+            AttributeError: `Module.__init__` has not run.
+
+        Example:
+            >>> import pytpu as torch
+            >>> module = torch.nn.Module()
+            >>> module.register_parameter("scale", torch.nn.Parameter(torch.ones(3)))
+            >>> module.scale.requires_grad
+            True
+        """
         if "_parameters" not in self.__dict__:
             raise AttributeError("cannot assign parameter before Module.__init__() call")
         self._check_new_name("parameter", self._parameters, name)
@@ -252,8 +461,24 @@ class Module:
                     param = replaced
         self._parameters[name] = param
 
-    def add_module(self, name, module):
-        """Adds a submodule under `name`."""
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Register a submodule.
+
+        Args:
+            name: Name of the attribute. It may be a number, as `Sequential` uses.
+            module: The submodule. `None` reserves the name.
+
+        Raises:
+            TypeError: `name` is not a string, or `module` is not a `Module`.
+            KeyError: `name` is empty, has a dot, or is an attribute already.
+
+        Example:
+            >>> import pytpu as torch
+            >>> net = torch.nn.Module()
+            >>> net.add_module("layer", torch.nn.Linear(2, 3))
+            >>> net.layer
+            Linear(in_features=2, out_features=3, bias=True)
+        """
         if not isinstance(module, Module) and module is not None:
             raise TypeError(f"{_typename(module)} is not a Module subclass")
         self._check_new_name("module", self._modules, name)
@@ -263,11 +488,16 @@ class Module:
                 module = replaced
         self._modules[name] = module
 
-    def register_module(self, name, module):
-        """The same as `add_module`."""
+    def register_module(self, name: str, module: Module | None) -> None:
+        """Register a submodule. The same as `add_module`.
+
+        Args:
+            name: Name of the attribute.
+            module: The submodule. `None` reserves the name.
+        """
         self.add_module(name, module)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Tensor | Module:
         attributes = self.__dict__
         for table in ("_parameters", "_buffers", "_modules"):
             entries = attributes.get(table)
@@ -280,7 +510,7 @@ class Module:
             text += missing_member(name)
         raise AttributeError(text)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__
         parameters = attributes.get("_parameters")
         if isinstance(value, Parameter):
@@ -348,7 +578,7 @@ class Module:
         for table in tables:
             table.pop(name, None)
 
-    def __delattr__(self, name):
+    def __delattr__(self, name: str) -> None:
         if name in self._parameters:
             del self._parameters[name]
         elif name in self._buffers:
@@ -359,14 +589,30 @@ class Module:
         else:
             super().__delattr__(name)
 
-    def __dir__(self):
+    def __dir__(self) -> list[str]:
         names = [*dir(type(self)), *self.__dict__, *self._parameters, *self._modules, *self._buffers]
         return sorted({name for name in names if not name[:1].isdigit()})
 
     # ---- finding parts by a dotted path
 
-    def get_submodule(self, target):
-        """The submodule at a dotted path; the module itself for an empty one."""
+    def get_submodule(self, target: str) -> Module:
+        """Return the submodule at a path.
+
+        Args:
+            target: Names joined by dots, such as `"encoder.0"`. The empty path is the module itself.
+
+        Returns:
+            The submodule.
+
+        Raises:
+            AttributeError: There is no such attribute, or it is not a module.
+
+        Example:
+            >>> import pytpu as torch
+            >>> net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.ReLU()))
+            >>> net.get_submodule("0.0")
+            ReLU()
+        """
         module = self
         for part in target.split(".") if target else ():
             if not hasattr(module, part):
@@ -376,8 +622,25 @@ class Module:
                 raise AttributeError(f"`{part}` is not an nn.Module")
         return module
 
-    def set_submodule(self, target, module, strict=False):
-        """Replaces (or, unless `strict`, adds) the submodule at a dotted path."""
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put a submodule at a path.
+
+        Args:
+            target: Names joined by dots, such as `"encoder.0"`.
+            module: The new submodule.
+            strict: Whether there must be a submodule already.
+
+        Raises:
+            ValueError: `target` is empty, or `module` is not a module.
+            AttributeError: The path does not exist, or its end is not a module.
+
+        Example:
+            >>> import pytpu as torch
+            >>> net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.ReLU()))
+            >>> net.set_submodule("0.0", torch.nn.Tanh())
+            >>> net[0][0]
+            Tanh()
+        """
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
         if not isinstance(module, Module):
@@ -390,8 +653,18 @@ class Module:
             raise AttributeError(f"`{name}` is not an nn.Module")
         setattr(parent, name, module)
 
-    def get_parameter(self, target):
-        """The parameter at a dotted path."""
+    def get_parameter(self, target: str) -> Parameter:
+        """Return the parameter at a path.
+
+        Args:
+            target: Names joined by dots, such as `"encoder.0"`.
+
+        Returns:
+            The parameter.
+
+        Raises:
+            AttributeError: There is no such attribute, or it is not a parameter.
+        """
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if not hasattr(module, name):
@@ -401,24 +674,51 @@ class Module:
             raise AttributeError(f"`{name}` is not an nn.Parameter")
         return param
 
-    def get_buffer(self, target):
-        """The buffer at a dotted path."""
+    def get_buffer(self, target: str) -> Tensor:
+        """Return the buffer at a path.
+
+        Args:
+            target: Names joined by dots, such as `"encoder.0"`.
+
+        Returns:
+            The buffer.
+
+        Raises:
+            AttributeError: There is no such attribute, or it is not a buffer.
+        """
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if not hasattr(module, name):
             raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
         if name not in module._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return module._buffers[name]
+        buffer: Any = module._buffers[name]
+        return buffer
 
-    def get_extra_state(self):
-        """Override it to save more than tensors in the state dict."""
+    def get_extra_state(self) -> Any:
+        """Return more state for `state_dict` than tensors.
+
+        Subclasses that override it also override `set_extra_state`.
+
+        Returns:
+            An object that can be pickled.
+
+        Raises:
+            RuntimeError: The subclass does not override it.
+        """
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called. Please file an issue."
         )
 
-    def set_extra_state(self, state):
-        """Override it to load what `get_extra_state` saved."""
+    def set_extra_state(self, state: Any) -> None:
+        """Load what `get_extra_state` returned.
+
+        Args:
+            state: Object from the state dict.
+
+        Raises:
+            RuntimeError: The subclass does not override it.
+        """
         raise RuntimeError(
             "Reached a code path in Module.set_extra_state() that should never be called. Please file an issue."
         )
@@ -436,45 +736,131 @@ class Module:
                     seen.add(value)
                 yield (f"{path}.{name}" if path else name), value
 
-    def parameters(self, recurse=True):
-        """The parameters, each once."""
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """Yield the parameters, each once.
+
+        Args:
+            recurse: Whether to include the submodules.
+
+        Yields:
+            The parameters in the order of registration, those of the module first.
+
+        Example:
+            >>> import pytpu as torch
+            >>> sum(p.numel() for p in torch.nn.Linear(2, 3).parameters())
+            9
+        """
         for _, param in self.named_parameters(recurse=recurse):
             yield param
 
-    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
-        """(dotted name, parameter) pairs, each parameter once unless told otherwise."""
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Yield the parameters with their dotted names.
+
+        Args:
+            prefix: Text in front of the names.
+            recurse: Whether to include the submodules.
+            remove_duplicate: Whether to yield shared objects only once.
+
+        Yields:
+            Pairs of name and parameter.
+
+        Example:
+            >>> import pytpu as torch
+            >>> net = torch.nn.Sequential(torch.nn.Linear(2, 3))
+            >>> [name for name, _ in net.named_parameters()]
+            ['0.weight', '0.bias']
+        """
         yield from self._named_members(lambda m: m._parameters.items(), prefix, recurse, remove_duplicate)
 
-    def buffers(self, recurse=True):
-        """The buffers, each once."""
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Yield the buffers, each once.
+
+        Args:
+            recurse: Whether to include the submodules.
+
+        Yields:
+            The buffers in the order of registration, those of the module first.
+        """
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
-    def named_buffers(self, prefix="", recurse=True, remove_duplicate=True):
-        """(dotted name, buffer) pairs, each buffer once unless told otherwise."""
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield the buffers with their dotted names.
+
+        Args:
+            prefix: Text in front of the names.
+            recurse: Whether to include the submodules.
+            remove_duplicate: Whether to yield shared objects only once.
+
+        Yields:
+            Pairs of name and buffer.
+
+        Example:
+            >>> import pytpu as torch
+            >>> [name for name, _ in torch.nn.BatchNorm1d(3).named_buffers()]
+            ['running_mean', 'running_var', 'num_batches_tracked']
+        """
         yield from self._named_members(lambda m: m._buffers.items(), prefix, recurse, remove_duplicate)
 
-    def children(self):
-        """The direct submodules, each once."""
+    def children(self) -> Iterator[Module]:
+        """Yield the direct submodules, each once.
+
+        Yields:
+            The submodules.
+        """
         for _, module in self.named_children():
             yield module
 
-    def named_children(self):
-        """(name, submodule) pairs of the direct submodules, each once."""
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Yield the direct submodules with their names, each once.
+
+        Yields:
+            Pairs of name and submodule.
+
+        Example:
+            >>> import pytpu as torch
+            >>> [name for name, _ in torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Tanh()).named_children()]
+            ['0', '1']
+        """
         seen = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
                 seen.add(module)
                 yield name, module
 
-    def modules(self):
-        """This module and all below it, each once."""
+    def modules(self) -> Iterator[Module]:
+        """Yield the module and all modules in it, each once.
+
+        Yields:
+            The modules, parents before children.
+        """
         for _, module in self.named_modules():
             yield module
 
-    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
-        """(dotted name, module) pairs of this module and all below it."""
-        # `_named_members` passes the prefix first, as callers of this method may have it by position.
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """Yield the module and all modules in it, with their dotted names.
+
+        Args:
+            memo: Modules to leave out. The call adds to it.
+            prefix: Text in front of the names.
+            remove_duplicate: Whether to yield shared objects only once.
+
+        Yields:
+            Pairs of name and module, parents before children.
+
+        Example:
+            >>> import pytpu as torch
+            >>> net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.ReLU()))
+            >>> [name for name, _ in net.named_modules()]
+            ['', '0', '0.0']
+        """
+        # `_named_members` passes the prefix first, and so may other callers.
         if isinstance(memo, str):
             memo, prefix = None, memo
         memo = set() if memo is None else memo
@@ -489,14 +875,30 @@ class Module:
 
     # ---- whole-tree changes
 
-    def apply(self, fn):
-        """Calls `fn` on every submodule, children first, then on this module."""
+    def apply(self, fn: Callable[[Module], None]) -> Self:
+        """Call a function on every module in this one, then on this one.
+
+        Args:
+            fn: Function of a module. Its result is not used.
+
+        Returns:
+            This module.
+
+        Example:
+            >>> import pytpu as torch
+            >>> def clear(module):
+            ...     if isinstance(module, torch.nn.Linear):
+            ...         torch.nn.init.zeros_(module.weight)
+            >>> net = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False)).apply(clear)
+            >>> net[0].weight.sum().item()
+            0.0
+        """
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
-    def _apply(self, fn, recurse=True, _seen=None):
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True, _seen: set[int] | None = None) -> Self:
         # Keep each parameter object and replace its data: a tied layer or an optimizer that refers to the object then sees the
         # change. `_seen` prevents transforming a shared parameter twice.
         seen = set() if _seen is None else _seen
@@ -520,8 +922,46 @@ class Module:
                 self._buffers[name] = fn(buffer)
         return self
 
-    def to(self, *args, **kwargs):
-        """Moves parameters and buffers to a device and casts the floating-point ones to a dtype, in place."""
+    if TYPE_CHECKING:
+
+        @overload
+        def to(self, device: Device = ..., dtype: torch.dtype | None = ..., non_blocking: bool = ...) -> Self: ...
+
+        @overload
+        def to(self, dtype: torch.dtype, non_blocking: bool = ...) -> Self: ...
+
+        @overload
+        def to(self, tensor: Tensor, non_blocking: bool = ...) -> Self: ...
+
+        @overload
+        def to(self, *, memory_format: torch.memory_format) -> Self: ...
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Move parameters and buffers to a device, or cast them to a dtype, in place.
+
+        A call is `to(device, dtype, non_blocking)`, `to(dtype, non_blocking)`, `to(tensor, non_blocking)` or
+        `to(memory_format=...)`. Only floating-point and complex tensors are cast.
+
+        Args:
+            device: Device to move to.
+            dtype: Floating-point or complex dtype to cast to.
+            tensor: Tensor whose device and dtype to take.
+            non_blocking: Whether the host need not wait for the copies.
+            memory_format: Memory format of tensors with 4 and 5 dimensions.
+
+        Returns:
+            This module.
+
+        Raises:
+            TypeError: An argument is unknown, or `dtype` is neither floating point nor complex.
+            NotImplementedError: A tensor is on device `meta`, and has no values to copy.
+
+        Example:
+            >>> import pytpu as torch
+            >>> layer = torch.nn.Linear(2, 3).to(torch.float64)
+            >>> layer.weight.dtype
+            torch.float64
+        """
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
@@ -559,48 +999,123 @@ class Module:
 
         return self._apply(converted)
 
-    def to_empty(self, *, device, recurse=True):
-        """Moves to a device without copying the values."""
+    def to_empty(self, *, device: Device, recurse: bool = True) -> Self:
+        """Move parameters and buffers to a device without their values, in place.
+
+        Args:
+            device: Device to move to.
+            recurse: Whether to include the submodules.
+
+        Returns:
+            This module.
+
+        Example:
+            >>> import pytpu as torch
+            >>> layer = torch.nn.Linear(2, 3, device="meta").to_empty(device="cpu")
+            >>> layer.weight.device
+            device(type='cpu')
+        """
         return self._apply(lambda t: torch.empty_like(t, device=device), recurse=recurse)
 
-    def cpu(self):
-        """Moves everything to the host."""
+    def cpu(self) -> Self:
+        """Move parameters and buffers to the host, in place.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda t: t.cpu())
 
-    def tpu(self, device=None):
-        """Moves everything to the accelerator."""
+    def tpu(self, device: Device = None) -> Self:
+        """Move parameters and buffers to the accelerator, in place.
+
+        Args:
+            device: Device to move to. `None` means `"tpu"`.
+
+        Returns:
+            This module.
+        """
         return self.to("tpu" if device is None else device)
 
-    def cuda(self, device=None):
-        """Moves everything to a CUDA device."""
+    def cuda(self, device: int | torch.device | None = None) -> Self:
+        """Move parameters and buffers to a CUDA device, in place.
+
+        Args:
+            device: Device to move to. `None` means the current one.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda t: t.cuda(device))
 
-    def type(self, dst_type):
-        """Casts everything to a type."""
+    def type(self, dst_type: torch.dtype | str) -> Self:
+        """Cast all parameters and buffers to a dtype, in place.
+
+        Args:
+            dst_type: A dtype, or the name of a tensor type.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda t: t.type(dst_type))
 
-    def float(self):
-        """Casts floating-point parameters and buffers to float32."""
+    def float(self) -> Self:
+        """Cast floating-point parameters and buffers to `float32`, in place.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda t: t.float() if t.is_floating_point() else t)
 
-    def double(self):
-        """Casts floating-point parameters and buffers to float64."""
+    def double(self) -> Self:
+        """Cast floating-point parameters and buffers to `float64`, in place.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda t: t.double() if t.is_floating_point() else t)
 
-    def half(self):
-        """Casts floating-point parameters and buffers to float16."""
+    def half(self) -> Self:
+        """Cast floating-point parameters and buffers to `float16`, in place.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda t: t.half() if t.is_floating_point() else t)
 
-    def bfloat16(self):
-        """Casts floating-point parameters and buffers to bfloat16."""
+    def bfloat16(self) -> Self:
+        """Cast floating-point parameters and buffers to `bfloat16`, in place.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
 
-    def share_memory(self):
-        """Moves the storage of everything to shared memory."""
+    def share_memory(self) -> Self:
+        """Move parameters and buffers to shared memory, in place.
+
+        Returns:
+            This module.
+        """
         return self._apply(lambda t: t.share_memory_())
 
-    def train(self, mode=True):
-        """Sets training mode, here and below."""
+    def train(self, mode: bool = True) -> Self:
+        """Set training or evaluation mode, here and in all submodules.
+
+        Args:
+            mode: `True` for training mode, and `False` for evaluation mode.
+
+        Returns:
+            This module.
+
+        Raises:
+            ValueError: `mode` is not a `bool`.
+
+        Example:
+            >>> import pytpu as torch
+            >>> net = torch.nn.Sequential(torch.nn.Dropout()).train(False)
+            >>> net[0].training
+            False
+        """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
         self.training = mode
@@ -608,34 +1123,111 @@ class Module:
             module.train(mode)
         return self
 
-    def eval(self):
-        """Sets evaluation mode, here and below."""
+    def eval(self) -> Self:
+        """Set evaluation mode, here and in all submodules.
+
+        Returns:
+            This module.
+
+        Example:
+            >>> import pytpu as torch
+            >>> torch.nn.Dropout().eval()(torch.ones(3))
+            tensor([1., 1., 1.])
+        """
         return self.train(False)
 
-    def requires_grad_(self, requires_grad=True):
-        """Switches gradients of all parameters on or off."""
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Set whether the parameters require gradients.
+
+        Args:
+            requires_grad: The new value.
+
+        Returns:
+            This module.
+        """
         for p in self.parameters():
             p.requires_grad_(requires_grad)
         return self
 
-    def zero_grad(self, set_to_none=True):
-        """Forgets (or zeroes) the gradients of all parameters."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Remove the gradients of all parameters, or set them to zero.
+
+        Args:
+            set_to_none: Whether to remove them.
+        """
         for p in self.parameters():
             clear_gradient(p, set_to_none)
 
-    def compile(self, *args, **kwargs):
-        """Compiles the forward in place."""
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile the forward, in place, by `torch.compile`.
+
+        Args:
+            *args: Arguments of `torch.compile` after the function.
+            **kwargs: Keyword arguments of `torch.compile`.
+        """
         object.__setattr__(self, "_compiled_call_impl", torch.compile(self._call_impl, *args, **kwargs))
 
     # ---- hooks
 
-    def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """Calls `hook(module, args)` before forward; what it returns replaces the arguments."""
+    def register_forward_pre_hook(
+        self,
+        hook: Callable[[T, tuple[Any, ...]], Any | None]
+        | Callable[[T, tuple[Any, ...], dict[str, Any]], tuple[Any, dict[str, Any]] | None],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+    ) -> RemovableHandle:
+        """Call a hook before each forward.
+
+        Args:
+            hook: `hook(module, args)`. A result other than `None` replaces the arguments. With `with_kwargs`,
+                `hook(module, args, kwargs)`, whose result is `None` or a pair.
+            prepend: Whether to call it before the other hooks of the module.
+            with_kwargs: Whether the hook takes the keyword arguments too.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+
+        Example:
+            >>> import pytpu as torch
+            >>> layer = torch.nn.Identity()
+            >>> handle = layer.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+            >>> layer(torch.zeros(2))
+            tensor([1., 1.])
+            >>> handle.remove()
+        """
         flags = [self._forward_pre_hooks_with_kwargs] if with_kwargs else []
         return _register(self._forward_pre_hooks, hook, prepend=prepend, flags=flags)
 
-    def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """Calls `hook(module, args, output)` after forward; what it returns replaces the output."""
+    def register_forward_hook(
+        self,
+        hook: Callable[[T, tuple[Any, ...], Any], Any | None]
+        | Callable[[T, tuple[Any, ...], dict[str, Any], Any], Any | None],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """Call a hook after each forward.
+
+        Args:
+            hook: `hook(module, args, output)`, or `hook(module, args, kwargs, output)` with `with_kwargs`. A result
+                other than `None` replaces the output.
+            prepend: Whether to call it before the other hooks of the module.
+            with_kwargs: Whether the hook takes the keyword arguments too.
+            always_call: Whether to call the hook after an exception too.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+
+        Example:
+            >>> import pytpu as torch
+            >>> layer = torch.nn.Identity()
+            >>> handle = layer.register_forward_hook(lambda module, args, output: 2 * output)
+            >>> layer(torch.ones(2))
+            tensor([2., 2.])
+            >>> handle.remove()
+        """
         flags = []
         if with_kwargs:
             flags.append(self._forward_hooks_with_kwargs)
@@ -643,12 +1235,51 @@ class Module:
             flags.append(self._forward_hooks_always_called)
         return _register(self._forward_hooks, hook, prepend=prepend, flags=flags)
 
-    def register_full_backward_pre_hook(self, hook, prepend=False):
-        """Calls `hook(module, grad_output)` when the gradients of the outputs are known."""
+    def register_full_backward_pre_hook(
+        self,
+        hook: Callable[[Module, tuple[Tensor, ...] | Tensor], tuple[Tensor, ...] | Tensor | None],
+        prepend: bool = False,
+    ) -> RemovableHandle:
+        """Call a hook when the gradients of the outputs are known.
+
+        Args:
+            hook: `hook(module, grad_output)`. A result other than `None` replaces the gradients.
+            prepend: Whether to call it before the other hooks of the module.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+        """
         return _register(self._backward_pre_hooks, hook, prepend=prepend)
 
-    def register_full_backward_hook(self, hook, prepend=False):
-        """Calls `hook(module, grad_input, grad_output)` when the gradients of the inputs are known."""
+    def register_full_backward_hook(
+        self,
+        hook: Callable[
+            [Module, tuple[Tensor, ...] | Tensor, tuple[Tensor, ...] | Tensor], tuple[Tensor, ...] | Tensor | None
+        ],
+        prepend: bool = False,
+    ) -> RemovableHandle:
+        """Call a hook when the gradients of the inputs are known.
+
+        Args:
+            hook: `hook(module, grad_input, grad_output)` with tuples of gradients. A result other than `None`
+                replaces `grad_input`.
+            prepend: Whether to call it before the other hooks of the module.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+
+        Raises:
+            RuntimeError: The module has a hook of `register_backward_hook`.
+
+        Example:
+            >>> import pytpu as torch
+            >>> layer = torch.nn.Linear(2, 1, bias=False)
+            >>> seen = []
+            >>> handle = layer.register_full_backward_hook(lambda module, gx, gy: seen.append(gy[0].item()))
+            >>> layer(torch.ones(1, 2, requires_grad=True)).sum().backward()
+            >>> seen
+            [1.0]
+        """
         if self._is_full_backward_hook is False:
             raise RuntimeError(
                 "Cannot use both regular backward hooks and full backward hooks on a single Module. "
@@ -657,10 +1288,24 @@ class Module:
         self._is_full_backward_hook = True
         return _register(self._backward_hooks, hook, prepend=prepend)
 
-    def register_backward_hook(self, hook):
-        """Call `hook(module, grad_input, grad_output)` with the gradients of the last node of forward only. Deprecated.
+    def register_backward_hook(
+        self,
+        hook: Callable[
+            [Module, tuple[Tensor, ...] | Tensor, tuple[Tensor, ...] | Tensor], tuple[Tensor, ...] | Tensor | None
+        ],
+    ) -> RemovableHandle:
+        """Call a hook with the gradients of the last node of the forward. Deprecated.
 
-        `register_full_backward_hook` sees the gradients of the module's inputs.
+        `register_full_backward_hook` sees the gradients of the inputs of the module.
+
+        Args:
+            hook: `hook(module, grad_input, grad_output)`.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+
+        Raises:
+            RuntimeError: The module has a hook of `register_full_backward_hook`.
         """
         if self._is_full_backward_hook is True:
             raise RuntimeError(
@@ -670,16 +1315,34 @@ class Module:
         self._is_full_backward_hook = False
         return _register(self._backward_hooks, hook)
 
-    def register_state_dict_pre_hook(self, hook):
-        """Calls `hook(module, prefix, keep_vars)` before `state_dict`."""
+    def register_state_dict_pre_hook(self, hook: Callable[[T, str, bool], None]) -> RemovableHandle:
+        """Call a hook before `state_dict` reads the module.
+
+        Args:
+            hook: `hook(module, prefix, keep_vars)`.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+        """
         return _register(self._state_dict_pre_hooks, hook)
 
-    def register_state_dict_post_hook(self, hook):
-        """Calls `hook(module, state_dict, prefix, local_metadata)` after `state_dict`; changes are made in place."""
-        hook._from_public_api = True
-        return _register(self._state_dict_hooks, hook)
+    def register_state_dict_post_hook(
+        self, hook: Callable[[T, dict[str, Any], str, dict[str, Any]], None]
+    ) -> RemovableHandle:
+        """Call a hook after `state_dict` has read the module and its submodules.
 
-    def _register_state_dict_hook(self, hook):
+        Args:
+            hook: `hook(module, state_dict, prefix, local_metadata)`. It changes `state_dict` in place and returns
+                `None`.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+        """
+        marked: Any = hook
+        marked._from_public_api = True
+        return _register(self._state_dict_hooks, marked)
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
                 "Cannot register the same function as the state dict post hook that was "
@@ -687,20 +1350,37 @@ class Module:
             )
         return _register(self._state_dict_hooks, hook)
 
-    def register_load_state_dict_pre_hook(self, hook):
-        """Calls `hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)` before loading."""
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """Call a hook before `load_state_dict` writes to the module.
+
+        Args:
+            hook: `hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                error_msgs)`. It may change the dict and the lists in place.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+        """
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
-    def _register_load_state_dict_pre_hook(self, hook, with_module=False):
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
         return _register(self._load_state_dict_pre_hooks, _WrappedHook(hook, self) if with_module else hook)
 
-    def register_load_state_dict_post_hook(self, hook):
-        """Calls `hook(module, incompatible_keys)` after loading; it may edit the lists in place."""
+    def register_load_state_dict_post_hook(self, hook: Callable[[T, _IncompatibleKeys], None]) -> RemovableHandle:
+        """Call a hook after `load_state_dict` has written to the module and its submodules.
+
+        Args:
+            hook: `hook(module, incompatible_keys)`. It may change the two lists in place, and returns `None`.
+
+        Returns:
+            A handle whose `remove` method takes the hook away.
+        """
         return _register(self._load_state_dict_post_hooks, hook)
 
     # ---- calling
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         compiled = self._compiled_call_impl
         if compiled is not None:
             return compiled(*args, **kwargs)
@@ -765,7 +1445,7 @@ class Module:
                 call_node_hooks(self, node_hooks, args, result)
             return result
         except Exception:
-            # Hooks registered with always_call run even so; their own failures must not hide the first one.
+            # Hooks with `always_call` run after an exception too. Their own exceptions must not hide the first one.
             always = {**_global_forward_hooks_always_called, **self._forward_hooks_always_called}
             for hook_id, hook in (*_global_forward_hooks.items(), *self._forward_hooks.items()):
                 if hook_id not in always or hook_id in called:
@@ -787,14 +1467,14 @@ class Module:
 
     # ---- saving and loading
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state.pop("_compiled_call_impl", None)
         return state
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        # A module pickled by an older version may lack tables that were added later.
+        # A module that an older version pickled may lack newer tables.
         for name, kind in (
             ("_forward_pre_hooks", OrderedDict),
             ("_forward_pre_hooks_with_kwargs", OrderedDict),
@@ -810,7 +1490,7 @@ class Module:
             self.__dict__.setdefault(name, kind())
         self.__dict__.setdefault("_is_full_backward_hook", None)
 
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         for name, param in self._parameters.items():
             if param is not None:
                 destination[prefix + name] = param if keep_vars else param.detach()
@@ -820,10 +1500,37 @@ class Module:
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
-    def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
-        """All parameters and persistent buffers by dotted name, detached but sharing memory."""
+    if TYPE_CHECKING:
+
+        @overload
+        def state_dict(
+            self, *, destination: T_destination, prefix: str = ..., keep_vars: bool = ...
+        ) -> T_destination: ...
+
+        @overload
+        def state_dict(self, *, prefix: str = ..., keep_vars: bool = ...) -> dict[str, Any]: ...
+
+    def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
+        """Return parameters and persistent buffers by their dotted names.
+
+        The tensors are detached and share memory with the module.
+
+        Args:
+            *args: `destination`, `prefix` and `keep_vars` by position. Deprecated.
+            destination: Mapping to write to. `None` means a new one.
+            prefix: Text in front of the names.
+            keep_vars: Whether to return the tensors themselves, not detached.
+
+        Returns:
+            The mapping. Its attribute `_metadata` has the version of each module.
+
+        Example:
+            >>> import pytpu as torch
+            >>> list(torch.nn.Linear(2, 3).state_dict())
+            ['weight', 'bias']
+        """
         if args:
-            # The positional form is the older one: destination, prefix, keep_vars.
+            # Older callers pass destination, prefix and keep_vars by position.
             destination = args[0] if destination is None else destination
             prefix = args[1] if len(args) > 1 and prefix == "" else prefix
             keep_vars = args[2] if len(args) > 2 and keep_vars is False else keep_vars
@@ -849,8 +1556,15 @@ class Module:
         return destination
 
     def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-    ):
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         own = itertools.chain(
@@ -931,17 +1645,40 @@ class Module:
                 ):
                     unexpected_keys.append(key)
 
-    def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copies (or assigns) values by dotted name; `strict` demands that the names agree exactly."""
-        from collections.abc import Mapping
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> _IncompatibleKeys:
+        """Copy tensors into parameters and buffers of the same dotted names.
 
+        Args:
+            state_dict: Mapping, as `state_dict` returns it.
+            strict: Whether the names must be the same.
+            assign: Whether to keep the given tensors instead of copying them.
+
+        Returns:
+            A named tuple of the lists `missing_keys` and `unexpected_keys`.
+
+        Raises:
+            TypeError: `state_dict` is not a mapping.
+            RuntimeError: Names or shapes differ.
+
+        Example:
+            >>> import pytpu as torch
+            >>> first, second = torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)
+            >>> second.load_state_dict(first.state_dict())
+            <All keys matched successfully>
+            >>> torch.equal(first.weight, second.weight)
+            True
+        """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        missing, unexpected, errors = [], [], []
+        missing: list[str] = []
+        unexpected: list[str] = []
+        errors: list[str] = []
         metadata = getattr(state_dict, "_metadata", None)
-        state_dict = OrderedDict(state_dict)
+        own: Any = OrderedDict(state_dict)
         if metadata is not None:
-            state_dict._metadata = metadata
+            own._metadata = metadata
 
         def load(module, local, prefix):
             local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
@@ -960,8 +1697,8 @@ class Module:
                         "values, if incompatible_keys need to be modified, it should be done inplace."
                     )
 
-        load(self, state_dict, "")
-        # The function refers to itself: without this line, garbage collection alone would free what it holds.
+        load(self, own, "")
+        # The function refers to itself. Break the cycle, so that its tensors are freed at once.
         del load
         if strict:
 
@@ -979,14 +1716,18 @@ class Module:
 
     # ---- printing
 
-    def _get_name(self):
+    def _get_name(self) -> str:
         return type(self).__name__
 
-    def extra_repr(self):
-        """What the repr shows between the parentheses."""
+    def extra_repr(self) -> str:
+        """Return the text between the parentheses of the repr. Subclasses override it.
+
+        Returns:
+            One or several lines.
+        """
         return ""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         extra = self.extra_repr()
         extra_lines = extra.split("\n") if extra else []
         child_lines = [f"({name}): " + _addindent(repr(module), 2) for name, module in self._modules.items()]
@@ -1000,7 +1741,7 @@ class Module:
     def _replicate_for_data_parallel(self):
         replica = self.__new__(type(self))
         replica.__dict__ = self.__dict__.copy()
-        # A replica's parameters are the caller's to set: as attributes that need not be leaves.
+        # The caller sets the parameters of a replica as attributes, because they need not be leaves.
         replica.__dict__["_parameters"] = {}
         for table in ("_buffers", "_modules"):
             replica.__dict__[table] = replica.__dict__[table].copy()
@@ -1009,7 +1750,7 @@ class Module:
 
 
 def _parse_to(args, kwargs):
-    """Sorts the arguments of `to` into (device, dtype, non_blocking, memory_format)."""
+    """Return the arguments of `to` as `(device, dtype, non_blocking, memory_format)`."""
     kwargs = dict(kwargs)
     device = kwargs.pop("device", None)
     dtype = kwargs.pop("dtype", None)
@@ -1048,5 +1789,5 @@ def _parse_to(args, kwargs):
     return device, dtype, non_blocking, memory_format
 
 
-# Where libraries look for it.
+# Libraries call `_parse_to` at this place.
 torch._C._nn._parse_to = lambda *args, **kwargs: _parse_to(args, kwargs)

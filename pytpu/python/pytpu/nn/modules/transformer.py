@@ -1,9 +1,13 @@
 """The layers of the original Transformer."""
 
+from __future__ import annotations
+
 import copy
 import warnings
+from collections.abc import Callable
 
 import pytpu as torch
+from pytpu import Tensor
 from pytpu.nn import functional as F
 from pytpu.nn import init
 
@@ -13,6 +17,13 @@ from .dropout import Dropout
 from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu.types import Device
 
 
 def _copies(module, n):
@@ -40,7 +51,7 @@ def _sequence_length(src, batch_first):
 
 
 def _is_causal(mask, is_causal, size):
-    """Whether `mask` is the causal one; an explicit answer is taken as it is."""
+    """Return whether `mask` is the causal mask. A given `is_causal` is the answer."""
     if is_causal is not None:
         return is_causal is True
     if mask is None or size is None or mask.dim() != 2 or tuple(mask.shape) != (size, size):
@@ -52,23 +63,53 @@ def _is_causal(mask, is_causal, size):
 
 
 class TransformerEncoderLayer(Module):
-    """Self-attention and a two-layer perceptron, each with a residual connection and layer normalisation."""
+    """Apply self-attention and two linear layers, each with a residual connection and layer normalisation.
+
+    `x = norm1(x + attention(x))`, then `y = norm2(x + linear2(activation(linear1(x))))`. With `norm_first`,
+    `x + attention(norm1(x))` and likewise.
+
+    Args:
+        d_model: Number of features `e` of inputs and outputs. Divisible by `nhead`.
+        nhead: Number of heads of attention.
+        dim_feedforward: Number of features between the two linear layers.
+        dropout: Probability of dropping in training mode.
+        activation: `"relu"`, `"gelu"` or a function of a tensor, between the two linear layers.
+        layer_norm_eps: Number that is added to the variance in layer normalisation.
+        batch_first: Whether inputs and outputs are `(n, t, e)` instead of `(t, n, e)`.
+        norm_first: Whether each part normalises its input instead of its result.
+        bias: Whether linear layers and normalisations learn biases.
+        device: Device of the parameters. `None` means the default device.
+        dtype: Dtype of the parameters. `None` means the default dtype.
+
+    Shape:
+        Input `(t, n, e)`, `(n, t, e)` if `batch_first`, or `(t, e)`; output of the same shape.
+
+    Raises:
+        RuntimeError: `activation` is an unknown name.
+        AssertionError: `nhead` does not divide `d_model`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4, batch_first=True)
+        >>> layer(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
+    """
 
     def __init__(
         self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation=F.relu,
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype=None,
-    ):
-        factory = {"device": device, "dtype": dtype}
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__()
         self.self_attn = MultiheadAttention(
             d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **factory
@@ -82,16 +123,38 @@ class TransformerEncoderLayer(Module):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         self.activation = _activation(activation)
-        # Not read here; PyTorch does, in a layer from a file.
+        # PyTorch reads this attribute in a layer that it loads from a file.
         is_relu = self.activation is F.relu or isinstance(self.activation, ReLU)
         is_gelu = self.activation is F.gelu or isinstance(self.activation, GELU)
         self.activation_relu_or_gelu = 1 if is_relu else 2 if is_gelu else 0
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.__dict__.setdefault("activation", F.relu)
 
-    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Return the output of the layer.
+
+        Args:
+            src: Sequences. See the class for shapes.
+            src_mask: Mask `(t, t)` or `(n * nhead, t, t)` of pairs. `True` leaves a pair out; floats are added to
+                the scores.
+            src_key_padding_mask: Mask `(n, t)` or `(t,)` of keys. `True` leaves a key out; floats are added to the
+                scores.
+            is_causal: Hint that `src_mask` is the causal mask. The mask must still be given.
+
+        Returns:
+            Tensor of the shape of `src`.
+
+        Raises:
+            AssertionError: The dtype of a mask is neither boolean nor floating point.
+        """
         src_key_padding_mask = F._attention_mask(
             src_key_padding_mask, "src_key_padding_mask", src.dtype, src_mask, other_name="src_mask"
         )
@@ -120,9 +183,35 @@ class TransformerEncoderLayer(Module):
 
 
 class TransformerEncoder(Module):
-    """A stack of encoder layers."""
+    """Apply a stack of encoder layers.
 
-    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
+    Args:
+        encoder_layer: Layer to copy `num_layers` times.
+        num_layers: Number of layers.
+        norm: Module to apply to the result. `None` means none.
+        enable_nested_tensor: Whether padding gives zeros in evaluation mode without gradients, as PyTorch's
+            nested tensors do. Some layers do not allow it; a warning then says why.
+        mask_check: Whether to do so only where the padding is at the ends of the sequences.
+
+    Shape:
+        As the layer has them.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.TransformerEncoderLayer(d_model=16, nhead=4, batch_first=True)
+        >>> encoder = torch.nn.TransformerEncoder(layer, num_layers=2)
+        >>> encoder(torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
+    """
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
         super().__init__()
         self.layers = _copies(encoder_layer, num_layers)
         self.num_layers = num_layers
@@ -137,7 +226,29 @@ class TransformerEncoder(Module):
             )
             self.use_nested_tensor = False
 
-    def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Tensor:
+        """Return the output of the last layer, normalised if there is a `norm`.
+
+        Args:
+            src: Sequences, as the layers take them.
+            mask: Mask `(t, t)` or `(n * nhead, t, t)` of pairs. `True` leaves a pair out; floats are added to the
+                scores.
+            src_key_padding_mask: Mask `(n, t)` or `(t,)` of keys. `True` leaves a key out; floats are added to the
+                scores.
+            is_causal: Hint that `mask` is the causal mask. `None` compares it, which reads the mask.
+
+        Returns:
+            Tensor of the shape of `src`.
+
+        Raises:
+            AssertionError: The dtype of a mask is neither boolean nor floating point.
+        """
         src_key_padding_mask = F._attention_mask(
             src_key_padding_mask, "src_key_padding_mask", src.dtype, mask, other_name="mask"
         )
@@ -153,7 +264,10 @@ class TransformerEncoder(Module):
         return output if self.norm is None else self.norm(output)
 
     def _drops_padding(self, src):
-        """Whether PyTorch would take its nested tensors, in which padding has no elements: results are zero there."""
+        """Return whether PyTorch would use nested tensors, whose padding has no elements.
+
+        The results are then zero there.
+        """
         return (
             self.use_nested_tensor
             and not self.layers[0].training
@@ -163,7 +277,7 @@ class TransformerEncoder(Module):
 
 
 def _why_not_nested(layer):
-    """Which setting of a layer keeps PyTorch from nested tensors, in its words; empty where none does."""
+    """Return why PyTorch would not use nested tensors for a layer, in its words. Empty if it would."""
     if not isinstance(layer, TransformerEncoderLayer):
         return "encoder_layer was not an instance of TransformerEncoderLayer"
     if layer.norm_first:
@@ -182,34 +296,68 @@ def _why_not_nested(layer):
 
 
 def _without_padding(output, padding, check):
-    """``output`` with zeros where ``padding`` (-inf or another number but 0) is; only if it follows each sequence, where asked for."""
+    """Return `output` with zeros where `padding` is not 0.
+
+    With `check`, only if the padding of each sequence is at its end.
+    """
     padded = padding != 0
     if check:
-        # Decided where the mask is: reading it would stop a device.
+        # Decide on the device: reading the mask would wait for it.
         padded = padded & ~(padded[:, :-1] & ~padded[:, 1:]).any()
     return output.masked_fill(padded.unsqueeze(-1), 0.0)
 
 
 class TransformerDecoderLayer(Module):
-    """Self-attention, attention to the encoder's output and a two-layer perceptron."""
+    """Apply self-attention, attention to a memory and two linear layers.
+
+    `x = norm1(x + self_attention(x))`, `x = norm2(x + attention(x, memory))`, then
+    `y = norm3(x + linear2(activation(linear1(x))))`. With `norm_first`, each part normalises its input instead.
+
+    Args:
+        d_model: Number of features `e` of inputs and outputs. Divisible by `nhead`.
+        nhead: Number of heads of attention.
+        dim_feedforward: Number of features between the two linear layers.
+        dropout: Probability of dropping in training mode.
+        activation: `"relu"`, `"gelu"` or a function of a tensor, between the two linear layers.
+        layer_norm_eps: Number that is added to the variance in layer normalisation.
+        batch_first: Whether inputs and outputs are `(n, t, e)` instead of `(t, n, e)`.
+        norm_first: Whether each part normalises its input instead of its result.
+        bias: Whether linear layers and normalisations learn biases.
+        device: Device of the parameters. `None` means the default device.
+        dtype: Dtype of the parameters. `None` means the default dtype.
+
+    Shape:
+        Target `(t, n, e)` and memory `(s, n, e)`, with `n` first if `batch_first`, or both without `n`; output
+            of the shape of the target.
+
+    Raises:
+        RuntimeError: `activation` is an unknown name.
+        AssertionError: `nhead` does not divide `d_model`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4, batch_first=True)
+        >>> layer(torch.randn(2, 10, 16), torch.randn(2, 7, 16)).shape
+        torch.Size([2, 10, 16])
+    """
 
     def __init__(
         self,
-        d_model,
-        nhead,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation=F.relu,
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype=None,
-    ):
-        factory = {"device": device, "dtype": dtype}
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__()
-        attention = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **factory}
+        attention: dict[str, Any] = {"dropout": dropout, "batch_first": batch_first, "bias": bias, **factory}
         self.self_attn = MultiheadAttention(d_model, nhead, **attention)
         self.multihead_attn = MultiheadAttention(d_model, nhead, **attention)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **factory)
@@ -224,21 +372,40 @@ class TransformerDecoderLayer(Module):
         self.dropout3 = Dropout(dropout)
         self.activation = _activation(activation)
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self.__dict__.setdefault("activation", F.relu)
 
     def forward(
         self,
-        tgt,
-        memory,
-        tgt_mask=None,
-        memory_mask=None,
-        tgt_key_padding_mask=None,
-        memory_key_padding_mask=None,
-        tgt_is_causal=False,
-        memory_is_causal=False,
-    ):
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return the output of the layer.
+
+        Args:
+            tgt: Target sequences. See the class for shapes.
+            memory: Output of the encoder.
+            tgt_mask: Mask `(t, t)` or `(n * nhead, t, t)` of pairs of targets. `True` leaves a pair out; floats are
+                added to the scores.
+            memory_mask: Mask `(t, s)` or `(n * nhead, t, s)` of pairs of target and memory. `True` leaves a pair
+                out; floats are added to the scores.
+            tgt_key_padding_mask: Mask `(n, t)` or `(t,)` of targets as keys. `True` leaves a key out; floats are
+                added to the scores.
+            memory_key_padding_mask: Mask `(n, s)` or `(s,)` of the memory as keys. `True` leaves a key out; floats
+                are added to the scores.
+            tgt_is_causal: Hint that `tgt_mask` is the causal mask. The mask must still be given.
+            memory_is_causal: Hint that `memory_mask` is the causal mask. The mask must still be given.
+
+        Returns:
+            Tensor of the shape of `tgt`.
+        """
         x = tgt
         own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
         other = (memory_mask, memory_key_padding_mask, memory_is_causal)
@@ -267,9 +434,25 @@ class TransformerDecoderLayer(Module):
 
 
 class TransformerDecoder(Module):
-    """A stack of decoder layers."""
+    """Apply a stack of decoder layers.
 
-    def __init__(self, decoder_layer, num_layers, norm=None):
+    Args:
+        decoder_layer: Layer to copy `num_layers` times.
+        num_layers: Number of layers.
+        norm: Module to apply to the result. `None` means none.
+
+    Shape:
+        As the layer has them.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.TransformerDecoderLayer(d_model=16, nhead=4, batch_first=True)
+        >>> decoder = torch.nn.TransformerDecoder(layer, num_layers=2)
+        >>> decoder(torch.randn(2, 10, 16), torch.randn(2, 7, 16)).shape
+        torch.Size([2, 10, 16])
+    """
+
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         super().__init__()
         self.layers = _copies(decoder_layer, num_layers)
         self.num_layers = num_layers
@@ -277,15 +460,34 @@ class TransformerDecoder(Module):
 
     def forward(
         self,
-        tgt,
-        memory,
-        tgt_mask=None,
-        memory_mask=None,
-        tgt_key_padding_mask=None,
-        memory_key_padding_mask=None,
-        tgt_is_causal=None,
-        memory_is_causal=False,
-    ):
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return the output of the last layer, normalised if there is a `norm`.
+
+        Args:
+            tgt: Target sequences, as the layers take them.
+            memory: Output of the encoder.
+            tgt_mask: Mask `(t, t)` or `(n * nhead, t, t)` of pairs of targets. `True` leaves a pair out; floats are
+                added to the scores.
+            memory_mask: Mask `(t, s)` or `(n * nhead, t, s)` of pairs of target and memory. `True` leaves a pair
+                out; floats are added to the scores.
+            tgt_key_padding_mask: Mask `(n, t)` or `(t,)` of targets as keys. `True` leaves a key out; floats are
+                added to the scores.
+            memory_key_padding_mask: Mask `(n, s)` or `(s,)` of the memory as keys. `True` leaves a key out; floats
+                are added to the scores.
+            tgt_is_causal: Hint that `tgt_mask` is the causal mask. `None` compares it, which reads the mask.
+            memory_is_causal: Hint that `memory_mask` is the causal mask. The mask must still be given.
+
+        Returns:
+            Tensor of the shape of `tgt`.
+        """
         first = self.layers[0] if len(self.layers) else None
         batch_first = getattr(getattr(first, "self_attn", None), "batch_first", False)
         tgt_is_causal = _is_causal(tgt_mask, tgt_is_causal, _sequence_length(tgt, batch_first))
@@ -305,29 +507,63 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder."""
+    """Apply an encoder to source sequences and a decoder to target sequences.
+
+    Parameters of two and more dimensions start with Xavier uniform values.
+
+    Args:
+        d_model: Number of features `e` of inputs and outputs. Divisible by `nhead`.
+        nhead: Number of heads of attention.
+        num_encoder_layers: Number of encoder layers.
+        num_decoder_layers: Number of decoder layers.
+        dim_feedforward: Number of features between the two linear layers.
+        dropout: Probability of dropping in training mode.
+        activation: `"relu"`, `"gelu"` or a function of a tensor, between the two linear layers.
+        custom_encoder: Module to use as the encoder.
+        custom_decoder: Module to use as the decoder.
+        layer_norm_eps: Number that is added to the variance in layer normalisation.
+        batch_first: Whether inputs and outputs are `(n, t, e)` instead of `(t, n, e)`.
+        norm_first: Whether each part normalises its input instead of its result.
+        bias: Whether linear layers and normalisations learn biases.
+        device: Device of the parameters. `None` means the default device.
+        dtype: Dtype of the parameters. `None` means the default dtype.
+
+    Attributes:
+        encoder: The encoder.
+        decoder: The decoder.
+
+    Shape:
+        Source `(s, n, e)` and target `(t, n, e)`, with `n` first if `batch_first`, or both without `n`; output
+            of the shape of the target.
+
+    Example:
+        >>> import pytpu as torch
+        >>> model = torch.nn.Transformer(16, 4, 1, 1, dim_feedforward=32, batch_first=True)
+        >>> model(torch.randn(2, 7, 16), torch.randn(2, 10, 16)).shape
+        torch.Size([2, 10, 16])
+    """
 
     def __init__(
         self,
-        d_model=512,
-        nhead=8,
-        num_encoder_layers=6,
-        num_decoder_layers=6,
-        dim_feedforward=2048,
-        dropout=0.1,
-        activation=F.relu,
-        custom_encoder=None,
-        custom_decoder=None,
-        layer_norm_eps=1e-5,
-        batch_first=False,
-        norm_first=False,
-        bias=True,
-        device=None,
-        dtype=None,
-    ):
-        factory = {"device": device, "dtype": dtype}
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = F.relu,
+        custom_encoder: Any | None = None,
+        custom_decoder: Any | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__()
-        layer = (
+        layer: tuple[Any, ...] = (
             d_model,
             nhead,
             dim_feedforward,
@@ -359,18 +595,45 @@ class Transformer(Module):
 
     def forward(
         self,
-        src,
-        tgt,
-        src_mask=None,
-        tgt_mask=None,
-        memory_mask=None,
-        src_key_padding_mask=None,
-        tgt_key_padding_mask=None,
-        memory_key_padding_mask=None,
-        src_is_causal=None,
-        tgt_is_causal=None,
-        memory_is_causal=False,
-    ):
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return the output of the decoder.
+
+        Args:
+            src: Source sequences. See the class for shapes.
+            tgt: Target sequences.
+            src_mask: Mask `(s, s)` or `(n * nhead, s, s)` of pairs of sources. `True` leaves a pair out; floats are
+                added to the scores.
+            tgt_mask: Mask `(t, t)` or `(n * nhead, t, t)` of pairs of targets. `True` leaves a pair out; floats are
+                added to the scores.
+            memory_mask: Mask `(t, s)` or `(n * nhead, t, s)` of pairs of target and memory. `True` leaves a pair
+                out; floats are added to the scores.
+            src_key_padding_mask: Mask `(n, s)` or `(s,)` of sources as keys. `True` leaves a key out; floats are
+                added to the scores.
+            tgt_key_padding_mask: Mask `(n, t)` or `(t,)` of targets as keys. `True` leaves a key out; floats are
+                added to the scores.
+            memory_key_padding_mask: Mask `(n, s)` or `(s,)` of the memory as keys. `True` leaves a key out; floats
+                are added to the scores.
+            src_is_causal: Hint that `src_mask` is the causal mask. `None` compares it, which reads the mask.
+            tgt_is_causal: The same for `tgt_mask`.
+            memory_is_causal: Hint that `memory_mask` is the causal mask. The mask must still be given.
+
+        Returns:
+            Tensor of the shape of `tgt`.
+
+        Raises:
+            RuntimeError: The batch sizes differ, or a number of features is not `d_model`.
+        """
         batched = src.dim() == 3
         batch_dim = 0 if self.batch_first else 1
         if batched and src.size(batch_dim) != tgt.size(batch_dim):
@@ -390,6 +653,22 @@ class Transformer(Module):
         )
 
     @staticmethod
-    def generate_square_subsequent_mask(sz, device=None, dtype=None):
-        """A mask that lets every position attend to itself and to those before it."""
+    def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: torch.dtype | None = None) -> Tensor:
+        """Return a mask that lets each position attend to itself and those before it.
+
+        Args:
+            sz: Length of the sequence.
+            device: Device of the mask. `None` means the default device.
+            dtype: Dtype of the mask. `None` means the default dtype.
+
+        Returns:
+            Mask `(sz, sz)`: 0 on and below the diagonal, negative infinity above it.
+
+        Example:
+            >>> import pytpu as torch
+            >>> torch.nn.Transformer.generate_square_subsequent_mask(3)
+            tensor([[0., -inf, -inf],
+                    [0., 0., -inf],
+                    [0., 0., 0.]])
+        """
         return _causal_mask(sz, device, dtype)

@@ -1,7 +1,14 @@
-"""Sizes given once for all dimensions, or one by one."""
+"""Conversions of sizes, and names of state dicts."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain, repeat
+
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def _ntuple(n, name="parse"):
@@ -19,12 +26,12 @@ _quadruple = _ntuple(4, "_quadruple")
 
 
 def _reverse_repeat_tuple(t, n):
-    """Paddings of each dimension as `pad` takes them: the last dimension first, each `n` times."""
+    """Return the elements in reverse order, each `n` times, as `pad` takes paddings."""
     return tuple(chain.from_iterable(repeat(x, n) for x in reversed(t)))
 
 
 def _list_with_default(out_size, defaults):
-    """Sizes, with those that are `None` taken from the end of `defaults`."""
+    """Return `out_size` with each `None` replaced by the size at the same place from the end of `defaults`."""
     if isinstance(out_size, int):
         return out_size
     if len(defaults) <= len(out_size):
@@ -32,14 +39,29 @@ def _list_with_default(out_size, defaults):
     return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :])]
 
 
-def consume_prefix_in_state_dict_if_present(state_dict, prefix):
-    """Takes `prefix` off the names in a `state_dict`, in place, and off those of its metadata."""
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Remove a prefix from the names in a state dict, in place.
+
+    The names in its metadata change too.
+
+    Args:
+        state_dict: State dict, as `Module.state_dict` returns it.
+        prefix: Text to remove from the names that begin with it.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.nn.modules.utils import consume_prefix_in_state_dict_if_present
+        >>> state = {"module.weight": torch.ones(1), "step": torch.ones(1)}
+        >>> consume_prefix_in_state_dict_if_present(state, "module.")
+        >>> sorted(state)
+        ['step', 'weight']
+    """
     for name in [name for name in state_dict if name.startswith(prefix)]:
         state_dict[name.removeprefix(prefix)] = state_dict.pop(name)
     metadata = getattr(state_dict, "_metadata", None)
     if metadata is not None:
         for name in list(metadata):
-            # The module itself is named without the prefix's dot.
+            # The name of the module itself has no dot at its end.
             if name and name == prefix.rstrip("."):
                 metadata[""] = metadata.pop(name)
             elif name.startswith(prefix):

@@ -1,4 +1,4 @@
-"""`parallel_apply`, under PyTorch's name for the module."""
+"""The module of `parallel_apply` in PyTorch."""
 
 from .scatter_gather import parallel_apply
 

@@ -1,4 +1,4 @@
-"""`replicate`, under PyTorch's name for the module."""
+"""The module of `replicate` in PyTorch."""
 
 from .scatter_gather import replicate
 

@@ -1,24 +1,54 @@
-"""The parts that `DataParallel` is made of in PyTorch, for the one accelerator that there is.
+"""The steps of `DataParallel`, for one accelerator.
 
-Devices are given by number or by name; more than one raise `RuntimeError`.
+Devices are numbers or names. More than one device raises `RuntimeError`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import pytpu as torch
+from pytpu.nn.modules.module import Module
 
 
-def the_device(devices):
-    """The one device of several that were named."""
-    devices = [torch.device("tpu", d) if isinstance(d, int) else torch.device(d) for d in devices]
-    for device in devices:
+def the_device(devices: Iterable[int | str | torch.device]) -> torch.device:
+    """Return the only device of a sequence.
+
+    Args:
+        devices: Devices by number or by name. A number means device `"tpu"`.
+
+    Returns:
+        The device.
+
+    Raises:
+        RuntimeError: There is not exactly one device.
+        ValueError: The device is `cpu`.
+    """
+    named = [torch.device("tpu", d) if isinstance(d, int) else torch.device(d) for d in devices]
+    for device in named:
         if device.type == "cpu":
             raise ValueError(f"Expected a non cpu device, but got: {device}")
-    if len(devices) != 1:
-        raise RuntimeError(f"DataParallel: {len(devices)} devices were named, and there is one")
-    return devices[0]
+    if len(named) != 1:
+        raise RuntimeError(f"DataParallel: {len(named)} devices were named, and there is one")
+    return named[0]
 
 
-def scatter(inputs, target_gpus, dim=0):
-    """Structures of tensors for each device: one, with the tensors whole and on that device."""
+def scatter(inputs: Any, target_gpus: Sequence[int | str | torch.device], dim: int = 0) -> Any:
+    """Move the tensors of a structure to the only device.
+
+    Args:
+        inputs: Tensors, tuples, lists and dictionaries of them, and other objects, which stay as they are.
+        target_gpus: The device, in a sequence.
+        dim: Not used: tensors are not divided.
+
+    Returns:
+        A sequence of one structure.
+
+    Raises:
+        RuntimeError: There is not exactly one device.
+        ValueError: The device is `cpu`.
+    """
     device = the_device(target_gpus)
 
     def moved(x):
@@ -36,13 +66,45 @@ def scatter(inputs, target_gpus, dim=0):
     return (x,) if isinstance(inputs, torch.Tensor) else [x]
 
 
-def scatter_kwargs(inputs, kwargs, target_gpus, dim=0):
-    """`scatter` of positional and of keyword arguments."""
+def scatter_kwargs(
+    inputs: tuple[Any, ...],
+    kwargs: dict[str, Any] | None,
+    target_gpus: Sequence[int | str | torch.device],
+    dim: int = 0,
+) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+    """Move the tensors of arguments and keyword arguments to the only device.
+
+    Args:
+        inputs: The arguments.
+        kwargs: The keyword arguments.
+        target_gpus: The device, in a sequence.
+        dim: Not used.
+
+    Returns:
+        A tuple of one tuple of arguments, and a tuple of one dictionary.
+
+    Raises:
+        RuntimeError: There is not exactly one device.
+        ValueError: The device is `cpu`.
+    """
     return tuple(scatter(tuple(inputs), target_gpus, dim)), tuple(scatter(dict(kwargs or {}), target_gpus, dim))
 
 
-def gather(outputs, target_device, dim=0):
-    """The outputs of several calls as one, on a device (-1 is the host): tensors are joined along `dim`, numbers of them made vectors."""
+def gather(outputs: Any, target_device: int | str | torch.device, dim: int = 0) -> Any:
+    """Join the outputs of several calls on one device.
+
+    Args:
+        outputs: Structures of the same kind. Their tensors are not on `cpu`.
+        target_device: Device of the result. -1 means the host.
+        dim: Dimension to join along. Scalars become vectors.
+
+    Returns:
+        One structure.
+
+    Raises:
+        AssertionError: A tensor is on `cpu`.
+        ValueError: Dictionaries have different numbers of keys.
+    """
     target = torch.device("cpu" if target_device == -1 else target_device)
 
     def joined(outs):
@@ -64,8 +126,22 @@ def gather(outputs, target_device, dim=0):
     return joined(list(outputs))
 
 
-def replicate(network, devices, detach=False):
-    """A copy of a module for each device: one, with the very parameters and buffers (detached, if asked)."""
+def replicate(network: Module, devices: Sequence[int | str | torch.device], detach: bool = False) -> list[Module]:
+    """Return a copy of a module that has the same parameters and buffers, for the only device.
+
+    Args:
+        network: The module, on that device.
+        devices: The device, in a sequence.
+        detach: Whether to detach the parameters of the copy.
+
+    Returns:
+        A list of one module.
+
+    Raises:
+        AssertionError: The module is on `cpu`.
+        RuntimeError: There is not exactly one device, or the module is on another one.
+        ValueError: The device is `cpu`.
+    """
     device = the_device(devices)
     for tensor in (*network.parameters(), *network.buffers()):
         if tensor.is_cpu:
@@ -85,8 +161,32 @@ def _replica(module, detach, made):
     return made[module]
 
 
-def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
-    """Calls each module with its inputs; their outputs in order."""
+def parallel_apply(
+    modules: Sequence[Module],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[dict[str, Any]] | None = None,
+    devices: Sequence[int | str | torch.device] | None = None,
+) -> list[Any]:
+    """Call each module with its own arguments, one after the other.
+
+    Args:
+        modules: The modules.
+        inputs: A tuple or list of arguments for each module, or its only argument.
+        kwargs_tup: Keyword arguments for each module. `None` means none.
+        devices: A device for each module. Not used.
+
+    Returns:
+        The results, in order.
+
+    Raises:
+        AssertionError: The numbers differ.
+
+    Example:
+        >>> import pytpu as torch
+        >>> net = torch.nn.Linear(2, 3)
+        >>> [y.shape for y in torch.nn.parallel.parallel_apply([net], [torch.ones(1, 2)])]
+        [torch.Size([1, 3])]
+    """
     if len(modules) != len(inputs):
         raise AssertionError(f"The number of modules {len(modules)} is not equal to the number of inputs {len(inputs)}")
     kwargs_tup = ({},) * len(modules) if kwargs_tup is None else kwargs_tup

@@ -1,19 +1,26 @@
-"""Orthogonal and unitary matrices as parametrizations."""
+"""Parametrizations as orthogonal and unitary matrices."""
+
+from __future__ import annotations
 
 import math
+from typing import Any, Literal
 
 import pytpu as torch
+from pytpu import Tensor
 
 from ..modules.module import Module
 from . import parametrize
 
-# On a device a count that depends on values would have to be read; these many steps are enough for norms up to 2**16.
+# On a device, counts are fixed, because reading values would wait. These are enough for norms up to 2**16.
 _SQUARINGS = 16
 _STEPS = 22
 
 
 def _norm(a):
-    """The greatest sum of sizes of a column, a bound of the singular values of what is skew-symmetric; a number a matrix, 1 x 1."""
+    """Return the largest column sum of absolute values, of shape `(*, 1, 1)`.
+
+    It bounds the singular values of a skew-symmetric matrix.
+    """
     return a.detach().abs().sum(-2).amax(-1)[..., None, None]
 
 
@@ -21,10 +28,16 @@ def _eye_like(a):
     return torch.eye(a.size(-1), dtype=a.dtype, device=a.device)
 
 
-def matrix_exp(a):
-    """The exponential: a Taylor polynomial of `a / 2**s`, whose norm is at most 1, squared `s` times.
+def matrix_exp(a: Tensor) -> Tensor:
+    """Return the exponential of matrices.
 
-    On `cpu` as often as it has to be; elsewhere NaN where the norm is above `2**16`.
+    A Taylor polynomial of `a / 2^s`, whose norm is at most 1, is squared `s` times.
+
+    Args:
+        a: Matrices `(*, n, n)`.
+
+    Returns:
+        Tensor of the same shape. On other devices than `cpu` it is NaN where the norm is above `2^16`.
     """
     norm = _norm(a)
     s = torch.where(norm.isfinite(), norm.clamp(min=1).log2().ceil(), 0)
@@ -33,7 +46,7 @@ def matrix_exp(a):
     degree = 17 if torch.finfo(a.dtype).bits == 64 else 11
     eye, a2 = _eye_like(a), a @ a
     a3 = a2 @ a
-    power = None
+    power: Any = None
     for i in range(degree - 2, -1, -3):
         part = (eye + a / (i + 1) + a2 / ((i + 1) * (i + 2))) / math.factorial(i)
         power = part if power is None else power @ a3 + part
@@ -44,14 +57,16 @@ def matrix_exp(a):
 
 
 class _Inverse(torch.autograd.Function):
-    """The inverse of `I - a / 2` for a skew-symmetric `a`.
+    """Compute the inverse of `I - a / 2` for a skew-symmetric `a`.
 
-    Steps `y <- y (2 - m y)`, from a multiple of the adjoint, so that `m y` is positive definite; with its eigenvalues between `low` and
-    `2 - low`, those of the next are between `low (2 - low)` and 1, and are then centred again.
+    Each step is `y <- y (2 - m y)`. The first `y` is a multiple of the adjoint, so that `m y` is positive
+    definite. If its eigenvalues are between `low` and `2 - low`, the next ones are between `low (2 - low)` and
+    1, and are then centred again.
     """
 
     @staticmethod
-    def forward(ctx, a):
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        """Return the inverse."""
         eye = _eye_like(a)
         m = eye - a / 2
         low = 2 / (2 + _norm(a).square() / 4)
@@ -67,21 +82,31 @@ class _Inverse(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, g):
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        """Return the gradient of `a`."""
         (y,) = ctx.saved_tensors
         return y.mH @ g @ y.mH / 2
 
 
-def cayley(a):
-    """`(I + a / 2) / (I - a / 2)`."""
+def cayley(a: Tensor) -> Tensor:
+    """Return the Cayley transform of skew-symmetric matrices.
+
+    `(I + a / 2) (I - a / 2)^-1`.
+
+    Args:
+        a: Matrices `(*, n, n)`.
+
+    Returns:
+        Orthogonal matrices of the same shape.
+    """
     return 2 * _Inverse.apply(a) - _eye_like(a)
 
 
 def _upper_inverse(u):
-    """The inverse of an upper triangular matrix, from those of ever larger blocks on its diagonal."""
+    """Return the inverse of an upper triangular matrix, by doubling the size of inverted diagonal blocks."""
     n = u.size(-1)
     size = 1 << (n - 1).bit_length()
-    # Made larger by ones on the diagonal, so that blocks are of equal size.
+    # Pad with ones on the diagonal, so that all blocks have one size.
     u = torch.nn.functional.pad(u, (0, size - n, 0, size - n))
     diagonal = u.diagonal(dim1=-2, dim2=-1) + (torch.arange(size, device=u.device) >= n).to(u.dtype)
     inverse = diagonal.reciprocal()[..., None, None]
@@ -96,10 +121,17 @@ def _upper_inverse(u):
     return inverse[..., 0, :n, :n]
 
 
-def householder(x):
-    """The first columns of a product of reflections, at vectors with a one and below it what `x` has below its diagonal.
+def householder(x: Tensor) -> Tensor:
+    """Return the first columns of a product of Householder reflections.
 
-    The product is `I - v t v'`, where the inverse of `t` is the upper triangle of `v' v` with half of its diagonal.
+    The vectors have a one on the diagonal and the elements of `x` below it. The product is `I - v t v^T`, where
+    the inverse of `t` is the upper triangle of `v^T v` with half of its diagonal.
+
+    Args:
+        x: Matrices `(*, n, k)` with `n >= k`.
+
+    Returns:
+        Matrices `(*, n, k)` with orthonormal columns.
     """
     n, k = x.shape[-2:]
     v = x.tril(-1) + torch.eye(n, k, dtype=x.dtype, device=x.device)
@@ -109,7 +141,7 @@ def householder(x):
 
 
 def _orthogonalised(a):
-    """The Q of a decomposition whose R has a positive diagonal."""
+    """Return the Q of the QR decomposition whose R has a positive diagonal."""
     q, r = torch.linalg.qr(a)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
 
@@ -120,7 +152,7 @@ def _is_orthogonal(q):
 
 
 class _Orthogonal(Module):
-    def __init__(self, weight, orthogonal_map, use_trivialization=True):
+    def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool = True) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == "householder":
             raise ValueError("The householder parametrization does not support complex tensors.")
@@ -129,7 +161,8 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the orthogonal matrix of the parameter `x`."""
         is_wide = x.size(-2) < x.size(-1)
         x = x.mT if is_wide else x
         n, k = x.shape[-2:]
@@ -143,7 +176,8 @@ class _Orthogonal(Module):
         return q.mT if is_wide else q
 
     @torch.no_grad()
-    def right_inverse(self, value):
+    def right_inverse(self, value: Tensor) -> Tensor:
+        """Return the parameter whose matrix is `value`, made orthogonal."""
         if value.shape != self.shape:
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {value.shape}."
@@ -157,7 +191,7 @@ class _Orthogonal(Module):
                 self.base = _orthogonalised(torch.cat([q, rest], dim=-1))
             else:
                 self.base = q.clone() if _is_orthogonal(q) else _orthogonalised(q)
-            # What all maps take to the identity: reflections at the axes are undone by the diagonal.
+            # All maps take this to the identity: the diagonal undoes the reflections at the axes.
             return -torch.eye(*value.shape[-2:], dtype=q.dtype, device=q.device).expand(value.shape).clone()
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
@@ -165,18 +199,44 @@ class _Orthogonal(Module):
                 "use_trivialization=False."
             )
         x, tau = torch.geqrf(q)
-        # Signs of R's diagonal. LAPACK says with a zero that it does not reflect, which the map then does.
+        # Signs of the diagonal of R. LAPACK does not reflect where `tau` is 0, but the map does.
         diagonal = x.diagonal(dim1=-2, dim2=-1)
         diagonal.copy_(diagonal.sign() * torch.where(tau == 0, -1, 1))
         return x.mT.clone(memory_format=torch.contiguous_format) if is_wide else x
 
 
-def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):
-    """Makes a weight a matrix, or matrices, with orthonormal columns, or rows where there are fewer of them; returns the module.
+def orthogonal(
+    module: Module,
+    name: str = "weight",
+    orthogonal_map: Literal["matrix_exp", "cayley", "householder"] | None = None,
+    *,
+    use_trivialization: bool = True,
+) -> Module:
+    """Make a weight a matrix with orthonormal columns, or rows where there are fewer of them.
 
-    The maps are `"matrix_exp"` and `"cayley"`, of a skew-symmetric matrix, and `"householder"`, a product of reflections, which is
-    the default for what is real and not square. With `use_trivialization` the result is multiplied with a fixed matrix, the
-    buffer `base`, so that training starts at what the weight was, made orthogonal. Raises `ValueError` when there is no such weight.
+    Training starts at the weight as it was, made orthogonal, where `use_trivialization` is set.
+
+    Args:
+        module: Module to change.
+        name: Name of a tensor with at least two dimensions. The last two are matrices.
+        orthogonal_map: `"matrix_exp"` or `"cayley"`, of a skew-symmetric matrix, or `"householder"`, a product
+            of reflections. `None` means `"matrix_exp"` for square and complex matrices, and `"householder"` for
+            others.
+        use_trivialization: Whether to multiply the result by a fixed matrix, the buffer `base`.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: There is no such tensor, it has fewer than two dimensions, or the map is unknown or not for
+            complex tensors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(20, 40))
+        >>> w = layer.weight
+        >>> torch.allclose(w.T @ w, torch.eye(20), atol=1e-5)
+        True
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, torch.Tensor):

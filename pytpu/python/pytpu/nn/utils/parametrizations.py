@@ -1,6 +1,9 @@
-"""Orthogonal and normalised weights as parametrizations, as in `torch.nn.utils.parametrizations`."""
+"""Parametrizations with orthogonal and normalised weights, as in `torch.nn.utils.parametrizations`."""
+
+from __future__ import annotations
 
 import pytpu as torch
+from pytpu import Tensor
 
 from .. import functional as F
 from ..modules import conv
@@ -12,13 +15,31 @@ from .orthogonal import orthogonal
 _TRANSPOSED = (conv.ConvTranspose1d, conv.ConvTranspose2d, conv.ConvTranspose3d)
 
 
-def output_dim(module):
-    """The dimension of a layer's weight that counts its outputs."""
+def output_dim(module: Module) -> int:
+    """Return the dimension of the weight of a layer that counts its outputs.
+
+    Args:
+        module: The layer.
+
+    Returns:
+        1 for transposed convolutions, and 0 for others.
+    """
     return 1 if isinstance(module, _TRANSPOSED) else 0
 
 
-def norm_but(weight, dim):
-    """Norms over all dimensions but one, which keep their dimensions; of everything, a number, where `dim` is -1."""
+def norm_but(weight: Tensor, dim: int) -> Tensor:
+    """Return norms over all dimensions but one.
+
+    Args:
+        weight: Tensor of any shape.
+        dim: The dimension to keep. -1 means none.
+
+    Returns:
+        Tensor with all other sizes 1, or a scalar where `dim` is -1.
+
+    Raises:
+        IndexError: There is no such dimension.
+    """
     if dim == -1:
         return weight.norm()
     rank = weight.dim()
@@ -29,21 +50,37 @@ def norm_but(weight, dim):
 
 
 class _WeightNorm(Module):
-    def __init__(self, dim=0):
+    def __init__(self, dim: int | None = 0) -> None:
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, weight_g, weight_v):
+    def forward(self, weight_g: Tensor, weight_v: Tensor) -> Tensor:
+        """Return the weight of a norm and a direction."""
         return weight_v * (weight_g / norm_but(weight_v, self.dim))
 
-    def right_inverse(self, weight):
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the norm and the direction of `weight`."""
         return norm_but(weight, self.dim), weight
 
 
-def weight_norm(module, name="weight", dim=0):
-    """Makes a weight the product of its size, `original0`, and its direction, `original1`; returns the module.
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Make a weight the product of its norm, `original0`, and its direction, `original1`.
 
-    Sizes are norms over all dimensions but `dim`; with `None` there is one. A `state_dict` of the older function is understood.
+    `weight = original1 * original0 / norm(original1)`. A state dict of the older `weight_norm` can be loaded.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter.
+        dim: Dimension that keeps its own norms. `None` means one norm for the whole weight.
+
+    Returns:
+        `module`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(20, 40))
+        >>> layer.parametrizations.weight.original0.shape
+        torch.Size([40, 1])
     """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -57,7 +94,10 @@ def weight_norm(module, name="weight", dim=0):
 
 
 class _SpectralNorm(Module):
-    def __init__(self, weight, n_power_iterations=1, dim=0, eps=1e-12):
+    _u: Tensor
+    _v: Tensor
+
+    def __init__(self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         super().__init__()
         rank = weight.dim()
         if not -rank <= dim < rank:
@@ -85,24 +125,51 @@ class _SpectralNorm(Module):
             self._u.copy_(F.normalize(matrix.mv(self._v), dim=0, eps=self.eps))
             self._v.copy_(F.normalize(matrix.mH.mv(self._u), dim=0, eps=self.eps))
 
-    def forward(self, weight):
+    def forward(self, weight: Tensor) -> Tensor:
+        """Return `weight` divided by the estimate of its largest singular value."""
         if weight.dim() == 1:
             return F.normalize(weight, dim=0, eps=self.eps)
         matrix = self._matrix(weight)
         if self.training:
             self._iterate(matrix, self.n_power_iterations)
-        # Copies: a second forward before backward changes the vectors.
+        # Copy the vectors: a second forward before backward changes them.
         return weight / torch.vdot(self._u.clone(), matrix.mv(self._v.clone()))
 
-    def right_inverse(self, value):
+    def right_inverse(self, value: Tensor) -> Tensor:
+        """Return `value`: assigning does not divide."""
         return value
 
 
-def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
-    """Divides a weight by its largest singular value, as `n_power_iterations` steps of each forward in training estimate it.
+def spectral_norm(
+    module: Module,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
+) -> Module:
+    """Divide a weight by an estimate of its largest singular value.
 
-    The weight is seen as a matrix whose rows are `dim`: 0, or 1 for transposed convolutions. Returns the module. Raises `ValueError`
-    when there is no such weight.
+    The weight is taken as a matrix whose rows are `dim`.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter.
+        n_power_iterations: Number of steps of the power iteration in each forward in training mode.
+        eps: Lower bound of norms in the iteration.
+        dim: Dimension of the rows. `None` means 1 for transposed convolutions, and 0 for others.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: There is no such tensor, or `n_power_iterations` is not positive.
+        IndexError: There is no dimension `dim`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(20, 40))
+        >>> layer.weight.shape
+        torch.Size([40, 20])
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, torch.Tensor):

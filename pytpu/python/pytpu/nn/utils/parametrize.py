@@ -1,25 +1,38 @@
-"""Parameters as functions of other ones, as in `torch.nn.utils.parametrize`.
+"""Parameters that are functions of other tensors, as in `torch.nn.utils.parametrize`.
 
-A module with a parametrized `weight` is of a class of its own, in which `weight` is a property: what `module.parametrizations.weight`
-computes from the tensors that it keeps.
+A module with a parametrized `weight` gets a class of its own, in which `weight` is a property. The property calls
+`module.parametrizations.weight`, which computes the value from the tensors that it holds.
 """
 
+from __future__ import annotations
+
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pytpu as torch
+from pytpu import Tensor
 
 from ..modules.container import ModuleDict, ModuleList
+from ..modules.module import Module
 from ..parameter import Parameter
 
 _depth = 0
-_cache = {}
+_cache: dict[tuple[int, str], tuple[Any, Any]] = {}
 
 
 @contextmanager
-def cached():
-    """Computes each parametrized tensor once inside of the block, when it is first read."""
+def cached() -> Iterator[None]:
+    """Compute each parametrized tensor only once inside the block.
+
+    The result is kept from the first time that the tensor is read.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.nn.utils.parametrize.cached():
+        ...     pass
+    """
     global _depth
     _depth += 1
     try:
@@ -38,7 +51,7 @@ def _register(module, name, tensor):
 
 
 def _inverse(parametrization, value):
-    """`right_inverse`, or the value itself where there is none."""
+    """Return `right_inverse(value)`, or `value` if the parametrization has no such method."""
     if hasattr(parametrization, "right_inverse"):
         try:
             return parametrization.right_inverse(value)
@@ -48,13 +61,22 @@ def _inverse(parametrization, value):
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, first to last, and the tensors that it is computed from.
+    """Hold the parametrizations of one tensor, first to last, and the tensors it is computed from.
 
-    These are `original`, or `original0`, `original1` and so on where `right_inverse` gives several. Raises `ValueError` when the tensor's
-    shape or dtype would change, unless `unsafe`.
+    These are `original`, or `original0`, `original1` and so on where `right_inverse` of the first
+    parametrization gives several.
+
+    Args:
+        modules: The parametrizations. At least one.
+        original: The tensor before.
+        unsafe: Whether shape and dtype may change.
+
+    Raises:
+        ValueError: There is no parametrization, the shape or dtype changes, or `right_inverse` returns
+            something else than tensors.
     """
 
-    def __init__(self, modules, original, unsafe=False):
+    def __init__(self, modules: Sequence[Module], original: Tensor | Parameter, unsafe: bool = False) -> None:
         if len(modules) == 0:
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
@@ -77,7 +99,7 @@ class ParametrizationList(ModuleList):
                     "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
                     f"original.dtype: {dtype}\nright_inverse(original).dtype: {new.dtype}"
                 )
-            # The very same parameter, so that an optimiser that has it goes on.
+            # Keep the parameter object, so that an optimizer that has it goes on.
             if new is not original:
                 original.data = new.detach()
             _register(self, "original", original)
@@ -113,15 +135,24 @@ class ParametrizationList(ModuleList):
         names = ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
         return [getattr(self, name) for name in names]
 
-    def right_inverse(self, value):
-        """Sets the tensors that are kept, so that the parametrized one becomes `value` where that can be."""
+    def right_inverse(self, value: Tensor) -> None:
+        """Set the tensors that the parametrized one is computed from.
+
+        Args:
+            value: Value that the parametrized tensor should have.
+
+        Raises:
+            RuntimeError: A parametrization has no `right_inverse`.
+            ValueError: `right_inverse` returns another number of tensors, or other dtypes.
+        """
         with torch.no_grad():
             for parametrization in reversed(self):
                 if not hasattr(parametrization, "right_inverse"):
                     raise RuntimeError(
                         f"parametrization {type(parametrization).__name__} does not implement right_inverse."
                     )
-                value = parametrization.right_inverse(value)
+                inverse: Any = parametrization.right_inverse
+                value = inverse(value)
             if self.is_tensor and not isinstance(value, torch.Tensor):
                 raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
             values = [value] if self.is_tensor else value
@@ -140,7 +171,8 @@ class ParametrizationList(ModuleList):
                     )
                 original.data = new.detach()
 
-    def forward(self):
+    def forward(self) -> Tensor:
+        """Return the parametrized tensor."""
         value = self[0](*self._originals())
         for i in range(1, len(self)):
             value = self[i](value)
@@ -165,7 +197,7 @@ def _deepcopy(self, memo):
 
 
 def _class_of(base, names):
-    """A subclass of `base` for one module, with a property for each of `names`."""
+    """Return a subclass of `base` for one module, with a property for each of `names`."""
     twin = type(f"Parametrized{base.__name__}", (base,), {"__getstate__": _refuse_to_pickle})
     if not hasattr(base, "__deepcopy__"):
         twin.__deepcopy__ = _deepcopy
@@ -180,7 +212,7 @@ def _property(name):
             return self.parametrizations[name]()
         key = (id(self), name)
         if key not in _cache:
-            # The module is kept with it, so that no other one can come to have its id.
+            # Keep the module alive, so that its id is not used again.
             _cache[key] = self, self.parametrizations[name]()
         return _cache[key][1]
 
@@ -190,8 +222,18 @@ def _property(name):
     return property(read, write)
 
 
+def _all_of(module: Module) -> Any:
+    """Return the `ModuleDict` of a parametrized module."""
+    return module.parametrizations
+
+
+def _list_of(module: Module, name: str) -> Any:
+    """Return the `ParametrizationList` of a parametrized tensor."""
+    return _all_of(module)[name]
+
+
 def _check_next(module, name, parametrization):
-    """Whether one more parametrization keeps shape and dtype, there and back."""
+    """Check that one more parametrization keeps shape and dtype in both directions."""
     before = getattr(module, name)
     after = parametrization(before)
     if not isinstance(after, torch.Tensor):
@@ -216,17 +258,44 @@ def _check_next(module, name, parametrization):
             )
 
 
-def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
-    """Makes a parameter or buffer of `module` what `parametrization` computes from it, or from what it was computed from.
+def register_parametrization(
+    module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
+) -> Module:
+    """Make a parameter or buffer the result of a parametrization.
 
-    Returns the module. Raises `ValueError` when there is no such tensor, and unless `unsafe` when its shape or dtype would change.
+    Further parametrizations of the same tensor follow one another. The class of the module changes to one with
+    a property for the tensor.
+
+    Args:
+        module: Module to change.
+        tensor_name: Name of the parameter or buffer.
+        parametrization: Module whose `forward` computes the tensor. Its `right_inverse`, if any, computes the
+            original from an assigned value.
+        unsafe: Whether shape and dtype may change.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: There is no such tensor, or its shape or dtype changes.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Symmetric(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = torch.nn.Linear(3, 3)
+        >>> layer = torch.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> torch.equal(layer.weight, layer.weight.T)
+        True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         if not unsafe:
             _check_next(module, tensor_name, parametrization)
-        module.parametrizations[tensor_name].append(parametrization)
-        module.parametrizations[tensor_name].unsafe |= unsafe
+        kept = _list_of(module, tensor_name)
+        kept.append(parametrization)
+        kept.unsafe |= unsafe
     elif tensor_name in module._parameters or tensor_name in module._buffers:
         kept = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
         delattr(module, tensor_name)
@@ -234,7 +303,7 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
             module.__class__ = _class_of(type(module), ())
             module.parametrizations = ModuleDict()
         setattr(type(module), tensor_name, _property(tensor_name))
-        module.parametrizations[tensor_name] = kept
+        _all_of(module)[tensor_name] = kept
     else:
         raise ValueError(
             f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
@@ -242,23 +311,52 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
     return module
 
 
-def is_parametrized(module, tensor_name=None):
-    """Whether `module` has a parametrized tensor, or that of this name is."""
+def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
+    """Return whether a module has parametrized tensors.
+
+    Args:
+        module: The module.
+        tensor_name: Name of one tensor. `None` asks for any.
+
+    Returns:
+        `True` if so.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nn.utils.parametrize.is_parametrized(torch.nn.Linear(2, 2))
+        False
+    """
     parametrizations = getattr(module, "parametrizations", None)
     if not isinstance(parametrizations, ModuleDict):
         return False
     return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
 
 
-def remove_parametrizations(module, tensor_name, leave_parametrized=True):
-    """Makes the tensor an ordinary one again, with its present value, or with that which it is computed from.
+def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
+    """Make a parametrized tensor an ordinary one again.
 
-    Returns the module. Raises `ValueError` when it is not parametrized, and when it is computed from several and is to be left
-    without (`leave_parametrized=False`).
+    Args:
+        module: Module to change.
+        tensor_name: Name of the parameter or buffer.
+        leave_parametrized: Whether the tensor keeps its present value, instead of that of the original.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: The tensor is not parametrized, or it has several originals and `leave_parametrized` is
+            false.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(3, 3))
+        >>> layer = torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")
+        >>> type(layer.weight).__name__
+        'Parameter'
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    kept = module.parametrizations[tensor_name]
+    kept = _list_of(module, tensor_name)
     if kept.is_tensor:
         tensor = kept.original
         if leave_parametrized:
@@ -273,7 +371,7 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
             "sequence of tensors."
         )
     delattr(type(module), tensor_name)
-    del module.parametrizations[tensor_name]
+    del _all_of(module)[tensor_name]
     _register(module, tensor_name, tensor)
     if not is_parametrized(module):
         delattr(module, "parametrizations")
@@ -281,25 +379,54 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     return module
 
 
-def type_before_parametrizations(module):
-    """The class that `module` had before it was parametrized."""
+def type_before_parametrizations(module: Module) -> type[Module]:
+    """Return the class that a module had before it was parametrized.
+
+    Args:
+        module: The module.
+
+    Returns:
+        Its class, if it is not parametrized.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(3, 3))
+        >>> torch.nn.utils.parametrize.type_before_parametrizations(layer).__name__
+        'Linear'
+    """
     return type(module).__bases__[0] if is_parametrized(module) else type(module)
 
 
-def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
-    """Gives `to_module` the parametrizations of `from_module` and the tensors they are computed from, which both then have; returns it.
+def transfer_parametrizations_and_params(
+    from_module: Module, to_module: Module, tensor_name: str | None = None
+) -> Module:
+    """Give a module the parametrizations of another one, and their originals. Both then share them.
 
-    Of all its tensors, or of the one named; where that is not parametrized, the tensor itself.
+    Args:
+        from_module: Module to take from.
+        to_module: Module to change.
+        tensor_name: Name of one tensor. If it is not parametrized, the tensor itself is taken. `None` means all
+            parametrized ones.
+
+    Returns:
+        `to_module`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> first = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(3, 3))
+        >>> second = torch.nn.utils.parametrize.transfer_parametrizations_and_params(first, torch.nn.Linear(3, 3))
+        >>> torch.equal(first.weight, second.weight)
+        True
     """
     if is_parametrized(from_module):
-        names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]
+        names = list(_all_of(from_module)) if tensor_name is None else [tensor_name]
         for name in names:
             if not hasattr(to_module, name):
                 setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
-            source = from_module.parametrizations[name]
+            source = _list_of(from_module, name)
             for parametrization in source:
                 register_parametrization(to_module, name, parametrization, unsafe=source.unsafe)
-            target = to_module.parametrizations[name]
+            target = _list_of(to_module, name)
             for key in ["original"] if source.is_tensor else [f"original{i}" for i in range(source.ntensors)]:
                 if hasattr(target, key):
                     delattr(target, key)

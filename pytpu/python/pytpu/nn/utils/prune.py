@@ -1,20 +1,27 @@
-"""Pruned tensors, as in `torch.nn.utils.prune`.
+"""Pruning of parameters, as in `torch.nn.utils.prune`.
 
-A pruned `weight` is no longer a parameter: before each forward a hook computes it as the product of the parameter `weight_orig` and
-the buffer `weight_mask`, of zeros and ones.
+A pruned `weight` is no parameter any more. Before each forward, a hook computes it as the product of the parameter
+`weight_orig` and the buffer `weight_mask` of zeros and ones.
 """
+
+from __future__ import annotations
 
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 import pytpu as torch
+from pytpu import Tensor
 
+from ..modules.module import Module
 from .convert_parameters import parameters_to_vector
+
+_M = TypeVar("_M", bound=Module)
 
 
 def _hook_of(module, name):
-    """The number and the hook of the pruning of a tensor; two `None` where it is not pruned."""
+    """Return the number and the hook of the pruning of a tensor, or two `None`."""
     found = [
         (number, hook)
         for number, hook in module._forward_pre_hooks.items()
@@ -28,7 +35,7 @@ def _hook_of(module, name):
 
 
 def _scores(importance_scores, tensor, what):
-    """What is compared: the scores if there are any, else the tensor itself."""
+    """Return the scores, or the tensor itself without scores."""
     if importance_scores is None:
         return tensor
     if importance_scores.shape != tensor.shape:
@@ -39,33 +46,68 @@ def _scores(importance_scores, tensor, what):
 
 
 class BasePruningMethod(ABC):
-    """A way to prune, and the hook that does it; subclasses define `compute_mask` and `PRUNING_TYPE`.
+    """Define a way to prune a parameter, and be the hook that applies it.
 
-    The type says what another pruning, of an already pruned tensor, is given: `"unstructured"` the entries that are left,
-    `"structured"` the channels along `dim` of which something is left, `"global"` everything.
+    Subclasses define `compute_mask` and `PRUNING_TYPE`. The type says which entries of a pruned tensor a
+    further pruning gets: `"unstructured"` those that are left, `"structured"` the channels along `dim` with
+    something left, and `"global"` all.
     """
 
-    _tensor_name = None
+    PRUNING_TYPE: str
+    _tensor_name: Any = None
 
-    def __call__(self, module, inputs):
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
-    def compute_mask(self, t, default_mask):
-        """The mask for a tensor that has `default_mask` so far."""
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Return the mask after pruning. Subclasses define it.
 
-    def apply_mask(self, module):
-        """The pruned tensor."""
+        Args:
+            t: Tensor to prune, or its scores.
+            default_mask: Mask before, of the same shape.
+
+        Returns:
+            Mask of zeros and ones.
+        """
+
+    def apply_mask(self, module: Module) -> Tensor:
+        """Return the pruned tensor.
+
+        Args:
+            module: Owner of the parameter `name_orig` and the buffer `name_mask`.
+
+        Returns:
+            Their product.
+
+        Raises:
+            AssertionError: The hook is not on a parameter yet.
+        """
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned")
         mask, original = (getattr(module, f"{self._tensor_name}_{part}") for part in ("mask", "orig"))
         return mask.to(original.dtype) * original
 
     @classmethod
-    def apply(cls, module, name, *args, importance_scores=None, **kwargs):
-        """Prunes a parameter of `module`, more than it was; returns the hook.
+    def apply(
+        cls, module: Module, name: str, *args: Any, importance_scores: Tensor | None = None, **kwargs: Any
+    ) -> BasePruningMethod:
+        """Prune a parameter of a module, in addition to earlier prunings.
 
-        `args` and `kwargs` are those of the class. Where an error is raised, the module stays as it was.
+        The module does not change if an error is raised.
+
+        Args:
+            module: Module to change.
+            name: Name of the parameter to prune.
+            *args: Arguments of the class.
+            importance_scores: Numbers to compare in place of the entries, in their shape.
+            **kwargs: Keyword arguments of the class.
+
+        Returns:
+            The hook on the module.
+
+        Raises:
+            AssertionError: The scores have another shape.
         """
         number, earlier = _hook_of(module, name)
         method = cls(*args, **kwargs)
@@ -87,37 +129,70 @@ class BasePruningMethod(ABC):
         module.register_forward_pre_hook(hook)
         return hook
 
-    def prune(self, t, default_mask=None, importance_scores=None):
-        """A tensor with what this method prunes set to zero; no module is changed."""
+    def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
+        """Return a tensor with the pruned entries set to zero. No module changes.
+
+        Args:
+            t: Tensor to prune.
+            default_mask: Mask to start with. `None` means ones.
+            importance_scores: Numbers to compare in place of the entries, in their shape.
+
+        Returns:
+            A new tensor.
+
+        Raises:
+            AssertionError: The scores have another shape.
+        """
         scores = _scores(importance_scores, t, "tensor t")
         return t * self.compute_mask(scores, default_mask=torch.ones_like(t) if default_mask is None else default_mask)
 
-    def remove(self, module):
-        """Makes the tensor the same parameter again that it was, with what is pruned set to zero. The hook is left to the caller."""
+    def remove(self, module: Module) -> None:
+        """Make the tensor a parameter again, with the pruned entries set to zero.
+
+        The caller removes the hook.
+
+        Args:
+            module: Module to change.
+
+        Raises:
+            AssertionError: The hook is not on a parameter yet.
+        """
         if self._tensor_name is None:
             raise AssertionError(f"Module {module} has to be pruned before pruning can be removed")
         name = self._tensor_name
         pruned = self.apply_mask(module)
         if hasattr(module, name):
             delattr(module, name)
-        parameter = module._parameters.pop(f"{name}_orig")
+        parameter: Any = module._parameters.pop(f"{name}_orig")
         del module._buffers[f"{name}_mask"]
         parameter.data = pruned.data
         setattr(module, name, parameter)
 
 
 class PruningContainer(BasePruningMethod):
-    """The prunings of one tensor, first to last."""
+    """Hold the prunings of one tensor, first to last.
 
-    def __init__(self, *args):
-        self._pruning_methods = ()
+    Args:
+        *args: Prunings of the same tensor.
+    """
+
+    def __init__(self, *args: BasePruningMethod) -> None:
+        self._pruning_methods: tuple[Any, ...] = ()
         if args and self._tensor_name is None:
             self._tensor_name = getattr(args[0], "_tensor_name", None)
         for method in args:
             self.add_pruning_method(method)
 
-    def add_pruning_method(self, method):
-        """Adds one, which has to be of the same tensor."""
+    def add_pruning_method(self, method: BasePruningMethod | None) -> None:
+        """Add a pruning.
+
+        Args:
+            method: Pruning of the same tensor.
+
+        Raises:
+            TypeError: `method` is not a pruning.
+            ValueError: It is of another tensor.
+        """
         if method is not None:
             if not isinstance(method, BasePruningMethod):
                 raise TypeError(f"{type(method)} is not a BasePruningMethod subclass")
@@ -128,22 +203,30 @@ class PruningContainer(BasePruningMethod):
                 )
         self._pruning_methods += (method,)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._pruning_methods)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[BasePruningMethod]:
         return iter(self._pruning_methods)
 
-    def __getitem__(self, idx):
+    def __getitem__(self, idx: Any) -> Any:
         return self._pruning_methods[idx]
 
-    def compute_mask(self, t, default_mask):
-        """The mask after the last method, where that before it was `default_mask`."""
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Return the mask after the last pruning.
+
+        Args:
+            t: Tensor to prune, or its scores.
+            default_mask: Mask before, of the same shape.
+
+        Returns:
+            Mask of zeros and ones.
+        """
         return _mask_of_rest(self[-1], t, default_mask)
 
 
 def _mask_of_rest(method, t, mask):
-    """Lets a method prune what a mask has left of `t`; returns the new mask."""
+    """Prune what a mask leaves of `t`, and return the new mask."""
     if method.PRUNING_TYPE == "unstructured":
         rest = mask == 1
     elif method.PRUNING_TYPE == "structured":
@@ -167,7 +250,7 @@ def _mask_of_rest(method, t, mask):
 
 
 def _at(t, dim, index):
-    """An index of `t` that is `index` along `dim` and all of the rest."""
+    """Return an index of `t` that is `index` along `dim` and takes all of the other dimensions."""
     return tuple(index if d == dim % t.dim() else slice(None) for d in range(t.dim()))
 
 
@@ -180,7 +263,7 @@ def _check_amount(amount):
 
 
 def _count(amount, size):
-    """How many of `size` to prune: so many, or this part of them."""
+    """Return how many of `size` entries to prune. `amount` is their number or their share."""
     count = amount if isinstance(amount, numbers.Integral) else round(amount * size)
     if count > size:
         raise ValueError(f"amount={count} should be smaller than the number of parameters to prune={size}")
@@ -188,14 +271,14 @@ def _count(amount, size):
 
 
 def _without(mask, indices):
-    """The mask with entries, counted as if it were flat, set to zero."""
+    """Return the mask with some entries set to zero. `indices` count the entries of the flattened mask."""
     mask = mask.clone(memory_format=torch.contiguous_format)
     mask.view(-1)[indices] = 0
     return mask
 
 
 def _channels(t, dim, kept, default_mask):
-    """A mask that keeps some channels of what `default_mask` does."""
+    """Return a mask that keeps some channels of what `default_mask` keeps."""
     mask = torch.zeros_like(t)
     mask[_at(t, dim, kept)] = 1
     return mask.mul_(default_mask.to(mask.dtype))
@@ -211,87 +294,221 @@ def _check_structure(t, dim):
         raise IndexError(f"Invalid index {dim} for tensor of size {t.shape}")
 
 
+# As in PyTorch, `apply` of each class below takes the arguments of that class only. mypy objects to such overrides.
+
+
 class Identity(BasePruningMethod):
-    """Prunes nothing, but makes the mask and the hook."""
+    """Prune nothing, but make the mask and the hook.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.Identity().prune(torch.tensor([3.0, 1.0, 2.0, 4.0])).tolist()
+        [3.0, 1.0, 2.0, 4.0]
+    """
 
     PRUNING_TYPE = "unstructured"
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Return the mask after pruning.
+
+        Args:
+            t: Tensor to prune, or its scores.
+            default_mask: Mask before, of the same shape.
+
+        Returns:
+            Mask of zeros and ones.
+        """
         return default_mask
 
     @classmethod
-    def apply(cls, module, name):
+    def apply(cls, module: Module, name: str) -> BasePruningMethod:  # type: ignore[override]
+        """Make the mask and the hook for a parameter.
+
+        Args:
+            module: Module to change.
+            name: Name of the parameter to prune.
+
+        Returns:
+            The hook on the module.
+        """
         return super().apply(module, name)
 
 
 class RandomUnstructured(BasePruningMethod):
-    """Prunes entries at random: `amount` of them, or this part."""
+    """Prune entries at random.
+
+    Args:
+        amount: Number of entries to prune, or their share as a float in `[0, 1]`.
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.RandomUnstructured(5).prune(torch.ones(3, 4)).sum()
+        tensor(7.)
+    """
 
     PRUNING_TYPE = "unstructured"
 
-    def __init__(self, amount):
+    def __init__(self, amount: int | float) -> None:
         _check_amount(amount)
         self.amount = amount
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Return the mask after pruning.
+
+        Args:
+            t: Tensor to prune, or its scores.
+            default_mask: Mask before, of the same shape.
+
+        Returns:
+            Mask of zeros and ones.
+        """
         count = _count(self.amount, t.numel())
         if count == 0:
             return default_mask.clone(memory_format=torch.contiguous_format)
         return _without(default_mask, torch.rand_like(t).view(-1).topk(count).indices)
 
     @classmethod
-    def apply(cls, module, name, amount):
+    def apply(cls, module: Module, name: str, amount: int | float) -> BasePruningMethod:  # type: ignore[override]
+        """Prune entries of a parameter at random.
+
+        Args:
+            module: Module to change.
+            name: Name of the parameter to prune.
+            amount: Number of entries to prune, or their share as a float in `[0, 1]`.
+
+        Returns:
+            The hook on the module.
+        """
         return super().apply(module, name, amount=amount)
 
 
 class L1Unstructured(BasePruningMethod):
-    """Prunes the entries of the smallest size: `amount` of them, or this part."""
+    """Prune the entries of the smallest absolute value.
+
+    Args:
+        amount: Number of entries to prune, or their share as a float in `[0, 1]`.
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.L1Unstructured(2).prune(torch.tensor([3.0, 1.0, 2.0, 4.0])).tolist()
+        [3.0, 0.0, 0.0, 4.0]
+    """
 
     PRUNING_TYPE = "unstructured"
 
-    def __init__(self, amount):
+    def __init__(self, amount: int | float) -> None:
         _check_amount(amount)
         self.amount = amount
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Return the mask after pruning.
+
+        Args:
+            t: Tensor to prune, or its scores.
+            default_mask: Mask before, of the same shape.
+
+        Returns:
+            Mask of zeros and ones.
+        """
         count = _count(self.amount, t.numel())
         if count == 0:
             return default_mask.clone(memory_format=torch.contiguous_format)
         return _without(default_mask, t.abs().reshape(-1).topk(count, largest=False).indices)
 
     @classmethod
-    def apply(cls, module, name, amount, importance_scores=None):
+    def apply(  # type: ignore[override]
+        cls, module: Module, name: str, amount: int | float, importance_scores: Tensor | None = None
+    ) -> BasePruningMethod:
+        """Prune the entries of a parameter of the smallest absolute value.
+
+        Args:
+            module: Module to change.
+            name: Name of the parameter to prune.
+            amount: Number of entries to prune, or their share as a float in `[0, 1]`.
+            importance_scores: Numbers to compare in place of the entries, in their shape.
+
+        Returns:
+            The hook on the module.
+        """
         return super().apply(module, name, amount=amount, importance_scores=importance_scores)
 
 
 class RandomStructured(BasePruningMethod):
-    """Prunes channels along `dim` at random: `amount` of them, or this part."""
+    """Prune channels at random.
+
+    Args:
+        amount: Number of channels to prune, or their share as a float in `[0, 1]`.
+        dim: Dimension of the channels.
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.RandomStructured(1, dim=0).prune(torch.ones(3, 4)).sum()
+        tensor(8.)
+    """
 
     PRUNING_TYPE = "structured"
 
-    def __init__(self, amount, dim=-1):
+    def __init__(self, amount: int | float, dim: int = -1) -> None:
         _check_amount(amount)
         self.amount = amount
         self.dim = dim
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Return the mask after pruning.
+
+        Args:
+            t: Tensor to prune, or its scores.
+            default_mask: Mask before, of the same shape.
+
+        Returns:
+            Mask of zeros and ones.
+        """
         _check_structure(t, self.dim)
         size = t.shape[self.dim]
         count = _count(self.amount, size)
         if count == 0:
             return default_mask
-        # Drawn on the CPU wherever the tensor is: the same choice on all devices.
+        # Draw on the CPU, so that the choice is the same on all devices.
         numbers = torch.rand(size, device="cpu")
         kept = (numbers > numbers.kthvalue(count).values).to(t.device)
         return _channels(t, self.dim, kept, default_mask)
 
     @classmethod
-    def apply(cls, module, name, amount, dim=-1):
+    def apply(  # type: ignore[override]
+        cls, module: Module, name: str, amount: int | float, dim: int = -1
+    ) -> BasePruningMethod:
+        """Prune channels of a parameter at random.
+
+        Args:
+            module: Module to change.
+            name: Name of the parameter to prune.
+            amount: Number of channels to prune, or their share as a float in `[0, 1]`.
+            dim: Dimension of the channels.
+
+        Returns:
+            The hook on the module.
+        """
         return super().apply(module, name, amount=amount, dim=dim)
 
 
 def _channel_norms(t, n, dim):
-    """Norms over all dimensions but one."""
+    """Return norms over all dimensions but one."""
     dims = [d for d in range(t.dim()) if d != dim % t.dim()]
     if n == "nuc" or (n == "fro" and len(dims) == 2):
         return torch.linalg.matrix_norm(t, n, dim=dims if len(dims) == 2 else (-2, -1))
@@ -299,17 +516,42 @@ def _channel_norms(t, n, dim):
 
 
 class LnStructured(BasePruningMethod):
-    """Prunes the channels along `dim` of the smallest `n`-norm: `amount` of them, or this part."""
+    """Prune the channels of the smallest norm.
+
+    Args:
+        amount: Number of channels to prune, or their share as a float in `[0, 1]`.
+        n: Exponent of the norm, or `"fro"` or `"nuc"`.
+        dim: Dimension of the channels.
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.LnStructured(1, n=2, dim=1).prune(torch.ones(3, 4)).sum()
+        tensor(9.)
+    """
 
     PRUNING_TYPE = "structured"
 
-    def __init__(self, amount, n, dim=-1):
+    def __init__(self, amount: int | float, n: int | float | str, dim: int = -1) -> None:
         _check_amount(amount)
         self.amount = amount
         self.n = n
         self.dim = dim
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Return the mask after pruning.
+
+        Args:
+            t: Tensor to prune, or its scores.
+            default_mask: Mask before, of the same shape.
+
+        Returns:
+            Mask of zeros and ones.
+        """
         _check_structure(t, self.dim)
         size = t.shape[self.dim]
         count = _count(self.amount, size)
@@ -319,19 +561,59 @@ class LnStructured(BasePruningMethod):
         return _channels(t, self.dim, kept, default_mask)
 
     @classmethod
-    def apply(cls, module, name, amount, n, dim, importance_scores=None):
+    def apply(  # type: ignore[override]
+        cls,
+        module: Module,
+        name: str,
+        amount: int | float,
+        n: int | float | str,
+        dim: int,
+        importance_scores: Tensor | None = None,
+    ) -> BasePruningMethod:
+        """Prune the channels of a parameter of the smallest norm.
+
+        Args:
+            module: Module to change.
+            name: Name of the parameter to prune.
+            amount: Number of channels to prune, or their share as a float in `[0, 1]`.
+            n: Exponent of the norm, or `"fro"` or `"nuc"`.
+            dim: Dimension of the channels.
+            importance_scores: Numbers to compare in place of the entries, in their shape.
+
+        Returns:
+            The hook on the module.
+        """
         return super().apply(module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores)
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes what a given mask has a zero for."""
+    """Prune the entries for which a given mask is zero.
+
+    Args:
+        mask: Mask of the shape of the tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> prune = torch.nn.utils.prune
+        >>> prune.CustomFromMask(torch.tensor([1.0, 0.0, 0.0, 0.0])).prune(torch.tensor([3.0, 1.0, 2.0, 4.0])).tolist()
+        [3.0, 0.0, 0.0, 0.0]
+    """
 
     PRUNING_TYPE = "global"
 
-    def __init__(self, mask):
+    def __init__(self, mask: Tensor) -> None:
         self.mask = mask
 
-    def compute_mask(self, t, default_mask):
+    def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
+        """Return the mask after pruning.
+
+        Args:
+            t: Tensor to prune, or its scores.
+            default_mask: Mask before, of the same shape.
+
+        Returns:
+            Mask of zeros and ones.
+        """
         if default_mask.shape != self.mask.shape:
             raise AssertionError(
                 f"default_mask shape {default_mask.shape} must match self.mask shape {self.mask.shape}"
@@ -339,50 +621,198 @@ class CustomFromMask(BasePruningMethod):
         return default_mask * self.mask.to(default_mask.dtype)
 
     @classmethod
-    def apply(cls, module, name, mask):
+    def apply(cls, module: Module, name: str, mask: Tensor) -> BasePruningMethod:  # type: ignore[override]
+        """Prune the entries of a parameter for which a mask is zero.
+
+        Args:
+            module: Module to change.
+            name: Name of the parameter to prune.
+            mask: Mask of the shape of the parameter.
+
+        Returns:
+            The hook on the module.
+        """
         return super().apply(module, name, mask=mask)
 
 
-def identity(module, name):
-    """Makes the mask and the hook, but prunes nothing; returns the module."""
+def identity(module: _M, name: str) -> _M:
+    """Make the mask and the hook for a parameter, but prune nothing.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter to prune.
+
+    Returns:
+        `module`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> layer = torch.nn.utils.prune.identity(layer, "weight")
+        >>> layer.weight_mask.sum()
+        tensor(12.)
+    """
     Identity.apply(module, name)
     return module
 
 
-def random_unstructured(module, name, amount):
-    """Prunes entries of a parameter at random, `amount` of them or this part; returns the module."""
+def random_unstructured(module: _M, name: str, amount: int | float) -> _M:
+    """Prune entries of a parameter at random.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter to prune.
+        amount: Number of entries to prune, or their share as a float in `[0, 1]`.
+
+    Returns:
+        `module`.
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> layer = torch.nn.utils.prune.random_unstructured(layer, "weight", amount=5)
+        >>> int((layer.weight == 0).sum())
+        5
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
-def l1_unstructured(module, name, amount, importance_scores=None):
-    """Prunes the smallest entries of a parameter, or those of the smallest score; returns the module."""
+def l1_unstructured(module: _M, name: str, amount: int | float, importance_scores: Tensor | None = None) -> _M:
+    """Prune the entries of a parameter of the smallest absolute value.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter to prune.
+        amount: Number of entries to prune, or their share as a float in `[0, 1]`.
+        importance_scores: Numbers to compare in place of the entries, in their shape.
+
+    Returns:
+        `module`.
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> layer = torch.nn.utils.prune.l1_unstructured(layer, "weight", amount=0.5)
+        >>> int((layer.weight == 0).sum())
+        6
+    """
     L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
     return module
 
 
-def random_structured(module, name, amount, dim):
-    """Prunes channels of a parameter at random, `amount` of them or this part; returns the module."""
+def random_structured(module: _M, name: str, amount: int | float, dim: int) -> _M:
+    """Prune channels of a parameter at random.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter to prune.
+        amount: Number of channels to prune, or their share as a float in `[0, 1]`.
+        dim: Dimension of the channels.
+
+    Returns:
+        `module`.
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> layer = torch.nn.utils.prune.random_structured(layer, "weight", amount=1, dim=0)
+        >>> int((layer.weight == 0).sum())
+        4
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
 
-def ln_structured(module, name, amount, n, dim, importance_scores=None):
-    """Prunes the channels of a parameter, or of its scores, whose `n`-norm is smallest; returns the module."""
+def ln_structured(
+    module: _M, name: str, amount: int | float, n: int | float | str, dim: int, importance_scores: Tensor | None = None
+) -> _M:
+    """Prune the channels of a parameter of the smallest norm.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter to prune.
+        amount: Number of channels to prune, or their share as a float in `[0, 1]`.
+        n: Exponent of the norm, or `"fro"` or `"nuc"`.
+        dim: Dimension of the channels.
+        importance_scores: Numbers to compare in place of the entries, in their shape.
+
+    Returns:
+        `module`.
+
+    Raises:
+        TypeError: `amount` is not a number.
+        ValueError: `amount` is negative, or a float above 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> layer = torch.nn.utils.prune.ln_structured(layer, "weight", amount=1, n=2, dim=1)
+        >>> int((layer.weight == 0).sum())
+        3
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
-def custom_from_mask(module, name, mask):
-    """Prunes what `mask` has a zero for; returns the module."""
+def custom_from_mask(module: _M, name: str, mask: Tensor) -> _M:
+    """Prune the entries of a parameter for which a mask is zero.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter to prune.
+        mask: Mask of the shape of the parameter.
+
+    Returns:
+        `module`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.Linear(4, 3)
+        >>> layer = torch.nn.utils.prune.custom_from_mask(layer, "weight", mask=torch.zeros(3, 4))
+        >>> int((layer.weight == 0).sum())
+        12
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 
 
-def global_unstructured(parameters, pruning_method, importance_scores=None, **kwargs):
-    """Prunes parameters, pairs of a module and a name, as if they were one.
+def global_unstructured(
+    parameters: Iterable[tuple[Module, str]],
+    pruning_method: type[BasePruningMethod],
+    importance_scores: dict[tuple[Module, str], Tensor] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Prune several parameters as if they were one.
 
-    `importance_scores` has scores for some of the pairs; `kwargs` are those of the method.
+    Args:
+        parameters: Pairs of a module and the name of its parameter.
+        pruning_method: Class of an unstructured pruning.
+        importance_scores: Scores for some of the pairs.
+        **kwargs: Keyword arguments of the class.
+
+    Raises:
+        TypeError: An argument has the wrong type, or the pruning is not unstructured.
+
+    Example:
+        >>> import pytpu as torch
+        >>> net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+        >>> prune = torch.nn.utils.prune
+        >>> prune.global_unstructured([(net[0], "weight"), (net[1], "weight")], prune.L1Unstructured, amount=9)
+        >>> sum(int((layer.weight == 0).sum()) for layer in net)
+        9
     """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -405,10 +835,25 @@ def global_unstructured(parameters, pruning_method, importance_scores=None, **kw
         custom_from_mask(module, name, part.view_as(tensor))
 
 
-def remove(module, name):
-    """Makes pruning permanent: `name` is a parameter again, without mask and hook; returns the module.
+def remove(module: _M, name: str) -> _M:
+    """Make pruning permanent: the parameter loses its mask and its hook.
 
-    Raises `ValueError` where it is not pruned.
+    Args:
+        module: Module to change.
+        name: Name of the parameter to prune.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: The parameter is not pruned.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.prune.random_unstructured(torch.nn.Linear(4, 3), "weight", amount=5)
+        >>> layer = torch.nn.utils.prune.remove(layer, "weight")
+        >>> sorted(name for name, _ in layer.named_parameters())
+        ['bias', 'weight']
     """
     number, hook = _hook_of(module, name)
     if hook is None:
@@ -418,8 +863,20 @@ def remove(module, name):
     return module
 
 
-def is_pruned(module):
-    """Whether a parameter of `module`, or of a module in it, is pruned."""
+def is_pruned(module: Module) -> bool:
+    """Return whether a parameter of a module, or of a module in it, is pruned.
+
+    Args:
+        module: The module.
+
+    Returns:
+        `True` if so.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nn.utils.prune.is_pruned(torch.nn.Linear(4, 3))
+        False
+    """
     return any(
         isinstance(hook, BasePruningMethod) for inner in module.modules() for hook in inner._forward_pre_hooks.values()
     )

@@ -1,14 +1,39 @@
 """Sequences of different lengths, padded or packed."""
 
-from collections import namedtuple
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytpu as torch
+from pytpu import Tensor
 
-_Packed = namedtuple("PackedSequence", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-def invert_permutation(permutation):
-    """The permutation that undoes this one."""
+class _Packed(NamedTuple):
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
+
+
+def invert_permutation(permutation: Tensor | None) -> Tensor | None:
+    """Return the permutation that undoes another one.
+
+    Args:
+        permutation: Integers `(n,)`, or `None`.
+
+    Returns:
+        Integers `(n,)`, or `None`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nn.utils.rnn.invert_permutation(torch.tensor([2, 0, 1]))
+        tensor([1, 2, 0])
+    """
     if permutation is None:
         return None
     output = torch.empty_like(permutation)
@@ -17,9 +42,33 @@ def invert_permutation(permutation):
 
 
 class PackedSequence(_Packed):
-    """The steps of a batch of sequences, without padding: all first steps, then all second steps, ..."""
+    """Hold a batch of sequences without padding: all first steps, then all second steps, and so on.
 
-    def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
+    The functions `pack_sequence` and `pack_padded_sequence` make it.
+
+    Args:
+        data: Steps `(sum of lengths, *)`, or a pair of `data` and `batch_sizes`.
+        batch_sizes: Number of sequences at each step, `int64`, on `cpu`.
+        sorted_indices: Order in which the sequences were sorted by length. `None` if they were sorted already.
+        unsorted_indices: Order that undoes it. `None` computes it.
+
+    Raises:
+        ValueError: `batch_sizes` is not on `cpu`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> packed = torch.nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])])
+        >>> packed.data, packed.batch_sizes
+        (tensor([1, 3, 2]), tensor([2, 1]))
+    """
+
+    def __new__(
+        cls,
+        data: Tensor,
+        batch_sizes: Tensor | None = None,
+        sorted_indices: Tensor | None = None,
+        unsorted_indices: Tensor | None = None,
+    ) -> Self:
         if unsorted_indices is None:
             unsorted_indices = invert_permutation(sorted_indices)
         if batch_sizes is None:
@@ -31,8 +80,16 @@ class PackedSequence(_Packed):
             )
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
-    def to(self, *args, **kwargs):
-        """Moves the data to a device or casts it."""
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Return the sequences on another device or in another dtype.
+
+        Args:
+            *args: Arguments of `Tensor.to`.
+            **kwargs: Keyword arguments of `Tensor.to`.
+
+        Returns:
+            The same object if nothing changes.
+        """
         data = self.data.to(*args, **kwargs)
         if data is self.data:
             return self
@@ -41,67 +98,90 @@ class PackedSequence(_Packed):
         )
         return type(self)(data, self.batch_sizes, sorted_indices, unsorted_indices)
 
-    def cpu(self):
-        """Moves the data to the host."""
+    def cpu(self) -> Self:
+        """Return the sequences on the host."""
         return self.to("cpu")
 
-    def double(self):
-        """Casts the data to float64."""
+    def double(self) -> Self:
+        """Return the sequences in `float64`."""
         return self.to(dtype=torch.float64)
 
-    def float(self):
-        """Casts the data to float32."""
+    def float(self) -> Self:
+        """Return the sequences in `float32`."""
         return self.to(dtype=torch.float32)
 
-    def half(self):
-        """Casts the data to float16."""
+    def half(self) -> Self:
+        """Return the sequences in `float16`."""
         return self.to(dtype=torch.float16)
 
-    def long(self):
-        """Casts the data to int64."""
+    def long(self) -> Self:
+        """Return the sequences in `int64`."""
         return self.to(dtype=torch.int64)
 
-    def int(self):
-        """Casts the data to int32."""
+    def int(self) -> Self:
+        """Return the sequences in `int32`."""
         return self.to(dtype=torch.int32)
 
-    def short(self):
-        """Casts the data to int16."""
+    def short(self) -> Self:
+        """Return the sequences in `int16`."""
         return self.to(dtype=torch.int16)
 
-    def char(self):
-        """Casts the data to int8."""
+    def char(self) -> Self:
+        """Return the sequences in `int8`."""
         return self.to(dtype=torch.int8)
 
-    def byte(self):
-        """Casts the data to uint8."""
+    def byte(self) -> Self:
+        """Return the sequences in `uint8`."""
         return self.to(dtype=torch.uint8)
 
-    def pin_memory(self):
-        """With all tensors in pinned memory, where they can be."""
-        return type(self)(*(None if t is None else t.pin_memory() for t in self))
+    def pin_memory(self) -> Self:
+        """Return the sequences in pinned memory, where there is such memory."""
+        tensors: list[Any] = [None if t is None else t.pin_memory() for t in self]
+        return type(self)(*tensors)
 
-    def is_pinned(self):
-        """Whether the data is in pinned memory."""
+    def is_pinned(self) -> builtins.bool:
+        """Return whether the data is in pinned memory."""
         return self.data.is_pinned()
 
     @property
-    def is_cuda(self):
+    def is_cuda(self) -> builtins.bool:
         """Whether the data is on a CUDA device."""
         return self.data.is_cuda
 
 
-def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
-    """Packs padded sequences of the given lengths."""
-    if not isinstance(lengths, torch.Tensor):
-        lengths = torch.as_tensor(lengths, dtype=torch.int64, device="cpu")
+def pack_padded_sequence(
+    input: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """Pack a batch of padded sequences.
+
+    Args:
+        input: Padded sequences `(t, n, *)`.
+        lengths: Lengths `(n,)`, each at least 1.
+        batch_first: Whether the batch is the first dimension: `(n, t, *)` instead of `(t, n, *)`.
+        enforce_sorted: Whether the sequences must be in order of descending length. `False` sorts them.
+
+    Returns:
+        The packed batch.
+
+    Raises:
+        RuntimeError: A length is not positive, the number of lengths is not `n`, or they are not sorted.
+
+    Example:
+        >>> import pytpu as torch
+        >>> padded = torch.tensor([[1, 3], [2, 0]])
+        >>> torch.nn.utils.rnn.pack_padded_sequence(padded, [2, 1]).data
+        tensor([1, 3, 2])
+    """
+    counts: Any = lengths
+    if not isinstance(counts, torch.Tensor):
+        counts = torch.as_tensor(counts, dtype=torch.int64, device="cpu")
     if enforce_sorted:
         sorted_indices = None
     else:
-        lengths, sorted_indices = torch.sort(lengths, descending=True)
+        counts, sorted_indices = torch.sort(counts, descending=True)
         sorted_indices = sorted_indices.to(input.device)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
-    sizes = [int(n) for n in lengths.tolist()]
+    sizes = [int(n) for n in counts.tolist()]
     if batch_first:
         input = input.transpose(0, 1)
     if not sizes or min(sizes) <= 0:
@@ -118,7 +198,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
             "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do "
             "not need ONNX exportability."
         )
-    # Steps between two ends of sequences share a batch size: they are cut out together.
+    # All steps until the next sequence ends have one batch size: slice them together.
     steps, batch_sizes, start = [], [], 0
     for alive in range(len(sizes), 0, -1):
         end = sizes[alive - 1]
@@ -129,8 +209,30 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     return PackedSequence(torch.cat(steps), torch.tensor(batch_sizes, dtype=torch.int64), sorted_indices, None)
 
 
-def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
-    """(padded sequences, lengths) of a packed batch."""
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the sequences of a packed batch with padding, and their lengths.
+
+    Args:
+        sequence: The packed batch.
+        batch_first: Whether the batch is the first dimension: `(n, t, *)` instead of `(t, n, *)`.
+        padding_value: Value of the padding.
+        total_length: Length to pad to. `None` means the longest sequence.
+
+    Returns:
+        Padded sequences `(t, n, *)` and lengths `(n,)`, `int64`, on `cpu`.
+
+    Raises:
+        ValueError: `total_length` is less than the longest sequence.
+
+    Example:
+        >>> import pytpu as torch
+        >>> packed = torch.nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])])
+        >>> torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+        (tensor([[1, 2],
+                [3, 0]]), tensor([2, 1]))
+    """
     data, batch_sizes, _, unsorted_indices = sequence
     sizes = batch_sizes.tolist()
     longest = len(sizes)
@@ -162,8 +264,32 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     return padded, lengths
 
 
-def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
-    """Stacks sequences, padded to the longest."""
+def pad_sequence(
+    sequences: Tensor | Iterable[Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:
+    """Stack sequences, padded to the longest.
+
+    Args:
+        sequences: Tensors `(length, *)` that differ in their length.
+        batch_first: Whether the batch is the first dimension: `(n, t, *)` instead of `(t, n, *)`.
+        padding_value: Value of the padding.
+        padding_side: `"right"` or `"left"`.
+
+    Returns:
+        Tensor `(t, n, *)`.
+
+    Raises:
+        RuntimeError: There are no sequences, or `padding_side` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nn.utils.rnn.pad_sequence([torch.tensor([1, 2]), torch.tensor([3])], batch_first=True)
+        tensor([[1, 2],
+                [3, 0]])
+    """
     if isinstance(sequences, torch.Tensor):
         sequences = sequences.unbind(0)
     try:
@@ -184,20 +310,65 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     return torch.stack(rows, 0 if batch_first else 1)
 
 
-def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """The sequences of a padded batch, each at its own length."""
+def unpad_sequence(
+    padded_sequences: Tensor, lengths: Tensor | Sequence[int], batch_first: bool = False
+) -> list[Tensor]:
+    """Return the sequences of a padded batch, each at its own length.
+
+    Args:
+        padded_sequences: Padded sequences `(t, n, *)`.
+        lengths: Lengths `(n,)`.
+        batch_first: Whether the batch is the first dimension: `(n, t, *)` instead of `(t, n, *)`.
+
+    Returns:
+        List of `n` tensors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nn.utils.rnn.unpad_sequence(torch.tensor([[1, 3], [2, 0]]), [2, 1])
+        [tensor([1, 2]), tensor([3])]
+    """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     return [seq[: int(n)] for seq, n in zip(padded_sequences, lengths)]
 
 
-def pack_sequence(sequences, enforce_sorted=True):
-    """Packs a list of sequences."""
+def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
+    """Pack sequences.
+
+    Args:
+        sequences: Tensors `(length, *)` that differ in their length.
+        enforce_sorted: Whether the sequences must be in order of descending length. `False` sorts them.
+
+    Returns:
+        The packed batch.
+
+    Raises:
+        RuntimeError: There are no sequences, or they are not sorted.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])]).batch_sizes
+        tensor([2, 1])
+    """
     lengths = torch.as_tensor([v.size(0) for v in sequences])
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
-def unpack_sequence(packed_sequences):
-    """The sequences of a packed batch."""
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
+    """Return the sequences of a packed batch.
+
+    Args:
+        packed_sequences: The packed batch.
+
+    Returns:
+        List of tensors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> packed = torch.nn.utils.rnn.pack_sequence([torch.tensor([1, 2]), torch.tensor([3])])
+        >>> torch.nn.utils.rnn.unpack_sequence(packed)
+        [tensor([1, 2]), tensor([3])]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

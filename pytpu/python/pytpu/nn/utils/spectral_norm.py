@@ -1,15 +1,23 @@
-"""The older `spectral_norm`: a hook that computes the weight before each forward."""
+"""The older `spectral_norm`, a hook that computes the weight before each forward."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
 
 import pytpu as torch
+from pytpu import Tensor
 
 from .. import functional as F
+from ..modules.module import Module
 from ..parameter import Parameter, UninitializedParameter
 from .parametrizations import output_dim
 from .weight_norm import find_hook
 
+_M = TypeVar("_M", bound=Module)
+
 
 def _least_squares(a, b):
-    """The shortest `x` that makes `|a x - b|` least, by conjugate gradients on the normal equations."""
+    """Return the shortest `x` that minimises `|a x - b|`, by conjugate gradients on the normal equations."""
     x = a.new_zeros(a.shape[1])
     rest, towards = b.clone(), a.t().mv(b)
     size = first = towards.dot(towards).item()
@@ -28,12 +36,22 @@ def _least_squares(a, b):
 
 
 class SpectralNorm:
-    """The hook: `name` is `name_orig` over its largest singular value, estimated with `name_u` and `name_v`."""
+    """Hook that divides a weight by an estimate of its largest singular value.
 
-    # Of what state dictionaries hold: before 1 the weight, and no `v`.
+    Args:
+        name: Name of the parameter.
+        n_power_iterations: Number of steps of the power iteration in each forward in training mode.
+        dim: Dimension of the rows.
+        eps: Lower bound of norms in the iteration.
+
+    Raises:
+        ValueError: `n_power_iterations` is not positive.
+    """
+
+    # Version of the state dict. Before 1 it had the weight itself, and no `name_v`.
     _version = 1
 
-    def __init__(self, name="weight", n_power_iterations=1, dim=0, eps=1e-12):
+    def __init__(self, name: str = "weight", n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12) -> None:
         if n_power_iterations <= 0:
             raise ValueError(
                 f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}"
@@ -43,13 +61,28 @@ class SpectralNorm:
         self.dim = dim
         self.eps = eps
 
-    def reshape_weight_to_matrix(self, weight):
-        """The weight with `dim` as rows."""
+    def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
+        """Return the weight as a matrix.
+
+        Args:
+            weight: The weight.
+
+        Returns:
+            Matrix whose rows are `dim`.
+        """
         weight = weight.movedim(self.dim, 0)
         return weight.reshape(weight.shape[0], -1)
 
-    def compute_weight(self, module, do_power_iteration):
-        """The weight, after a step of the iteration or without."""
+    def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
+        """Return the weight divided by the estimate.
+
+        Args:
+            module: Owner of the parameter `name_orig` and the buffers `name_u` and `name_v`.
+            do_power_iteration: Whether to improve the estimate first.
+
+        Returns:
+            The weight.
+        """
         weight, u, v = (getattr(module, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         matrix = self.reshape_weight_to_matrix(weight)
         if do_power_iteration:
@@ -57,15 +90,24 @@ class SpectralNorm:
                 for _ in range(self.n_power_iterations):
                     v.copy_(F.normalize(matrix.t().mv(u), dim=0, eps=self.eps))
                     u.copy_(F.normalize(matrix.mv(v), dim=0, eps=self.eps))
-                # A second forward before backward changes the vectors.
+                # Copy the vectors: a second forward before backward changes them.
                 u, v = u.clone(), v.clone()
         return weight / torch.dot(u, matrix.mv(v))
 
-    def __call__(self, module, inputs):
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
-    def vector_of(self, weight, u, sigma):
-        """The `v` for which `u` is along `weight v`, and the two give the singular value `sigma`."""
+    def vector_of(self, weight: Tensor, u: Tensor, sigma: Tensor) -> Tensor:
+        """Return the right singular vector that belongs to a left one.
+
+        Args:
+            weight: The weight.
+            u: Left singular vector.
+            sigma: Singular value.
+
+        Returns:
+            Vector `v` with `u` along `weight v`, scaled so that the two give `sigma`.
+        """
         matrix = self.reshape_weight_to_matrix(weight).cpu().double()
         u = u.cpu().double()
         v = _least_squares(matrix, u)
@@ -73,12 +115,16 @@ class SpectralNorm:
 
 
 class SpectralNormStateDictHook:
-    """Notes in a state dictionary's metadata which form of it the hook wrote."""
+    """Hook that writes the version of the hook to the metadata of a state dict.
 
-    def __init__(self, fn):
+    Args:
+        fn: The hook of the parameter.
+    """
+
+    def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
 
-    def __call__(self, module, state_dict, prefix, local_metadata):
+    def __call__(self, module: Module, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any]) -> None:
         versions, key = local_metadata.setdefault("spectral_norm", {}), f"{self.fn.name}.version"
         if key in versions:
             raise RuntimeError(f"Unexpected key in metadata['spectral_norm']: {key}")
@@ -86,12 +132,25 @@ class SpectralNormStateDictHook:
 
 
 class SpectralNormLoadStateDictPreHook:
-    """Makes of an older state dictionary, with the weight itself and without `v`, one of today."""
+    """Hook that converts a state dict of an older version, which has the weight itself and no `name_v`.
 
-    def __init__(self, fn):
+    Args:
+        fn: The hook of the parameter.
+    """
+
+    def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
 
-    def __call__(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    def __call__(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
         weight = prefix + self.fn.name
         version = local_metadata.get("spectral_norm", {}).get(f"{self.fn.name}.version")
         if version is not None and version >= 1:
@@ -113,11 +172,32 @@ class SpectralNormLoadStateDictPreHook:
             state_dict[f"{weight}_v"] = self.fn.vector_of(orig, state_dict[f"{weight}_u"], sigma)
 
 
-def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
-    """Divides a weight by its largest singular value, as `n_power_iterations` steps of each forward in training estimate it.
+def spectral_norm(
+    module: _M, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> _M:
+    """Divide a weight by an estimate of its largest singular value before each forward.
 
-    The weight is seen as a matrix whose rows are `dim`: 0, or 1 for transposed convolutions. Returns the module.
-    `parametrizations.spectral_norm` is newer.
+    The weight is taken as a matrix whose rows are `dim`. `parametrizations.spectral_norm` is newer.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter.
+        n_power_iterations: Number of steps of the power iteration in each forward in training mode.
+        eps: Lower bound of norms in the iteration.
+        dim: Dimension of the rows. `None` means 1 for transposed convolutions, and 0 for others.
+
+    Returns:
+        `module`.
+
+    Raises:
+        RuntimeError: The parameter has such a hook already.
+        ValueError: The parameter is `None` or has no shape yet.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(20, 40))
+        >>> layer.weight_u.shape
+        torch.Size([40])
     """
     if find_hook(module, SpectralNorm, name) is not None:
         raise RuntimeError(f"Cannot register two spectral_norm hooks on the same parameter {name}")
@@ -144,13 +224,31 @@ def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=No
     return module
 
 
-def remove_spectral_norm(module, name="weight"):
-    """Makes `name` an ordinary parameter again; returns the module. Raises `ValueError` where it is one."""
+def remove_spectral_norm(module: _M, name: str = "weight") -> _M:
+    """Make a weight with `spectral_norm` a parameter again, with its present value.
+
+    Args:
+        module: Module to change.
+        name: Name of the parameter.
+
+    Returns:
+        `module`.
+
+    Raises:
+        ValueError: The parameter has no such hook.
+
+    Example:
+        >>> import pytpu as torch
+        >>> layer = torch.nn.utils.spectral_norm(torch.nn.Linear(2, 3))
+        >>> sorted(dict(torch.nn.utils.remove_spectral_norm(layer).named_parameters()))
+        ['bias', 'weight']
+    """
     number = find_hook(module, SpectralNorm, name)
     if number is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
     with torch.no_grad():
-        weight = module._forward_pre_hooks.pop(number).compute_weight(module, do_power_iteration=False)
+        own: Any = module._forward_pre_hooks.pop(number)
+        weight = own.compute_weight(module, do_power_iteration=False)
     for part in (name, f"{name}_u", f"{name}_v", f"{name}_orig"):
         delattr(module, part)
     module.register_parameter(name, Parameter(weight.detach()))
