@@ -6,11 +6,10 @@ from .adam import Adam, AdamW
 from .lbfgs import LBFGS
 from .muon import Muon
 from .optimizer import Optimizer
-from .variants import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
 from .rmsprop import Adagrad, RMSprop
 from .sgd import SGD
 from .sparse_adam import SparseAdam
-
+from .variants import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
 
 Adafactor.__module__ = Muon.__module__ = __name__
 

@@ -1,8 +1,20 @@
 """L-BFGS."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .optimizer import Optimizer, _check_lr, _scalar, without_grad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytpu import Tensor
+
+    from .optimizer import ParamsT
 
 
 class _Point:
@@ -90,24 +102,54 @@ def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_chan
 
 
 class LBFGS(Optimizer):
-    """Newton's method with an inverse Hessian that is estimated from the last gradients.
+    """Implement L-BFGS: a quasi-Newton method that estimates the inverse Hessian from past gradients.
 
-    ``step`` takes a closure that computes the loss anew, and may call it several times.
+    `step` needs a closure that computes the loss, and may call it several times. The optimizer takes one group of
+    parameters, and keeps `history_size` pairs of vectors with one element per parameter element.
+
+    Args:
+        params: The parameters to optimize. They form one group.
+        lr: Learning rate. A tensor must have one element.
+        max_iter: Largest number of inner steps in one `step`.
+        max_eval: Largest number of calls of the closure in one `step`. `None` is `max_iter * 5 // 4`.
+        tolerance_grad: `step` ends when no element of the gradient is larger.
+        tolerance_change: `step` ends when the loss, or every parameter, changes by less.
+        history_size: Number of past steps that the estimate uses.
+        line_search_fn: `"strong_wolfe"`, or `None` for steps of length `lr`.
+        maximize: If `True`, maximize the loss.
+
+    Raises:
+        ValueError: If `lr` is negative, or there are several groups.
+        RuntimeError: In `step`: if `line_search_fn` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.tensor([3.0, -2.0], requires_grad=True)
+        >>> optimizer = torch.optim.LBFGS([w], line_search_fn="strong_wolfe")
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = ((w - 1) ** 2).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> optimizer.step(closure).item()
+        13.0
+        >>> bool((w - 1).abs().max() < 1e-4)
+        True
     """
 
     def __init__(
         self,
-        params,
-        lr=1,
-        max_iter=20,
-        max_eval=None,
-        tolerance_grad=1e-7,
-        tolerance_change=1e-9,
-        history_size=100,
-        line_search_fn=None,
+        params: ParamsT,
+        lr: float | Tensor = 1,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
         *,
-        maximize=False,
-    ):
+        maximize: bool = False,
+    ) -> None:
         _check_lr(lr)
         if max_eval is None:
             max_eval = max_iter * 5 // 4
@@ -145,16 +187,22 @@ class LBFGS(Optimizer):
             at += x.numel()
 
     @without_grad
-    def step(self, closure):
-        """Updates the parameters once, which takes up to ``max_iter`` inner steps."""
-        given = closure
+    def step(self, closure: Callable[[], Tensor | float]) -> Tensor | float:
+        """Update the parameters by up to `max_iter` inner steps.
 
-        def closure():
+        Args:
+            closure: Function that clears the gradients, computes the loss, calls `backward`, and returns the loss.
+
+        Returns:
+            The loss before the update, as the first call of `closure` returned it.
+        """
+
+        def evaluate():
             with torch.enable_grad():
-                return given()
+                return closure()
 
         if not self._params:
-            return closure()
+            return evaluate()
         group = self.param_groups[0]
         lr = _scalar(group["lr"])
         max_iter, max_eval, history = group["max_iter"], group["max_eval"], group["history_size"]
@@ -164,15 +212,18 @@ class LBFGS(Optimizer):
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
-        first_loss = closure()
+        first_loss = evaluate()
         loss = sign * float(first_loss)
         evaluations = 1
         state["func_evals"] += 1
         grad = self._gradient()
         if grad.abs().max().item() <= group["tolerance_grad"]:
             return first_loss
-        d, t = state.get("d"), state.get("t")
-        old_dirs, old_stps, ro = state.get("old_dirs"), state.get("old_stps"), state.get("ro")
+        d: Any = state.get("d")
+        t: Any = state.get("t")
+        old_dirs: Any = state.get("old_dirs")
+        old_stps: Any = state.get("old_stps")
+        ro: Any = state.get("ro")
         scale, before = state.get("H_diag"), state.get("prev_flat_grad")
         last_loss = state.get("prev_loss")
         for n in range(1, max_iter + 1):
@@ -203,7 +254,7 @@ class LBFGS(Optimizer):
                 if group["line_search_fn"] != "strong_wolfe":
                     raise RuntimeError("only 'strong_wolfe' is supported")
                 loss, grad, t, used = self._search(
-                    closure, sign, t, d, _Point(0, loss, grad, slope), max_eval - evaluations
+                    evaluate, sign, t, d, _Point(0, loss, grad, slope), max_eval - evaluations
                 )
                 self._move(t, d)
                 done = grad.abs().max().item() <= group["tolerance_grad"]
@@ -212,7 +263,7 @@ class LBFGS(Optimizer):
                 done = False
                 if n != max_iter:
                     # Not after the last step: with batches that change, the next one begins with its own.
-                    loss = sign * float(closure())
+                    loss = sign * float(evaluate())
                     grad = self._gradient()
                     done = grad.abs().max().item() <= group["tolerance_grad"]
                     used = 1

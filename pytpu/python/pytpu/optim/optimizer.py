@@ -1,5 +1,7 @@
 """`Optimizer`: parameters in groups with options, and state per parameter."""
 
+from __future__ import annotations
+
 import functools
 import itertools
 import typing
@@ -7,14 +9,31 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
 from pytpu.nn.parameter import clear_gradient
 from pytpu.utils.hooks import RemovableHandle
 
-_global_optimizer_pre_hooks = OrderedDict()
-_global_optimizer_post_hooks = OrderedDict()
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeAlias, TypeVar
+
+    from typing_extensions import Self
+
+    from pytpu import Tensor
+
+    _Step = TypeVar("_Step", bound=Callable[..., Any])
+    GlobalOptimizerPreHook: TypeAlias = Callable[
+        ["Optimizer", tuple[Any, ...], dict[str, Any]],
+        tuple[tuple[Any, ...], dict[str, Any]] | None,
+    ]
+    GlobalOptimizerPostHook: TypeAlias = Callable[["Optimizer", tuple[Any, ...], dict[str, Any]], None]
+
+
+_global_optimizer_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_optimizer_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 
 class _RequiredParameter:
@@ -35,13 +54,27 @@ def _register(hooks, hook, prepend=False):
     return handle
 
 
-def register_optimizer_step_pre_hook(hook):
-    """Calls `hook(optimizer, args, kwargs)` before the step of every optimiser."""
+def register_optimizer_step_pre_hook(hook: GlobalOptimizerPreHook) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimizer.
+
+    Args:
+        hook: Function to call. If it returns a tuple `(args, kwargs)`, these replace the arguments of `step`.
+
+    Returns:
+        A handle whose `remove()` removes the hook.
+    """
     return _register(_global_optimizer_pre_hooks, hook)
 
 
-def register_optimizer_step_post_hook(hook):
-    """Calls `hook(optimizer, args, kwargs)` after the step of every optimiser."""
+def register_optimizer_step_post_hook(hook: GlobalOptimizerPostHook) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimizer.
+
+    Args:
+        hook: Function to call. Its result is ignored.
+
+    Returns:
+        A handle whose `remove()` removes the hook.
+    """
     return _register(_global_optimizer_post_hooks, hook)
 
 
@@ -83,15 +116,15 @@ def _wrap_step(step):
     return wrapper
 
 
-def without_grad(step):
-    """`step` without recording gradients, except for optimisers that are `differentiable`."""
+def without_grad(step: _Step) -> _Step:
+    """Return `step` with gradients disabled, unless the option `differentiable` is set."""
 
     @functools.wraps(step)
     def wrapper(self, *args, **kwargs):
         with torch.set_grad_enabled(bool(self.defaults.get("differentiable", False))):
             return step(self, *args, **kwargs)
 
-    return wrapper
+    return typing.cast("_Step", wrapper)
 
 
 # Options that older versions of PyTorch did not have, with the values that they stand for where they are absent.
@@ -109,9 +142,43 @@ _TENSOR_ENTRIES = ("step", "mu_product", "eta", "mu")
 
 
 class Optimizer:
-    """Keeps parameter groups and the state of each parameter; subclasses define `step`."""
+    """Base class of all optimizers: parameters in groups, and state for each parameter.
 
-    def __init__(self, params, defaults):
+    A subclass defines `step`. `param_groups` is a list of dicts: `"params"` holds the tensors, and the other keys
+    are options. `state` maps each parameter to a dict.
+
+    Args:
+        params: The parameters to optimize, as tensors, as `(name, tensor)` pairs, or as dicts that each hold a list
+            `"params"` and options for that group.
+        defaults: Values of the options that a group does not set itself.
+
+    Raises:
+        TypeError: If `params` is one tensor, or holds something that is not a tensor.
+        ValueError: If `params` is empty, holds a tensor that is not a leaf, or holds a parameter in two groups.
+
+    Example:
+        >>> import pytpu as torch
+        >>> w = torch.ones(2, requires_grad=True)
+        >>> optimizer = torch.optim.SGD([w], lr=0.1)
+        >>> optimizer.zero_grad()
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([0.8000, 0.8000])
+    """
+
+    defaults: dict[str, Any]
+    state: defaultdict[Tensor, Any]
+    param_groups: list[dict[str, Any]]
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _opt_called: bool  # Set by learning-rate schedules, which warn when `step` was not called before them.
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
         self._make_hook_tables()
         if isinstance(params, torch.Tensor):
@@ -160,10 +227,10 @@ class Optimizer:
         ):
             self.__dict__.setdefault(name, OrderedDict())
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._make_hook_tables()
         self.defaults.setdefault("differentiable", False)
@@ -186,7 +253,7 @@ class Optimizer:
                         on_device = group.get("capturable") or group.get("fused")
                         entry[name] = number.to(p.device) if on_device else number
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         text = type(self).__name__ + " ("
         for i, group in enumerate(self.param_groups):
             text += f"\nParameter Group {i}\n"
@@ -203,37 +270,106 @@ class Optimizer:
 
     # ---- hooks
 
-    def register_step_pre_hook(self, hook):
-        """Calls `hook(optimizer, args, kwargs)` before `step`; it may return new ones."""
+    def register_step_pre_hook(
+        self,
+        hook: Callable[[Self, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each `step` of this optimizer.
+
+        Args:
+            hook: Function to call. If it returns a tuple `(args, kwargs)`, these replace the arguments of `step`.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_step_pre_hooks, hook)
 
-    def register_step_post_hook(self, hook):
-        """Calls `hook(optimizer, args, kwargs)` after `step`."""
+    def register_step_post_hook(
+        self,
+        hook: Callable[[Self, tuple[Any, ...], dict[str, Any]], None],
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each `step` of this optimizer.
+
+        Args:
+            hook: Function to call. Its result is ignored.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_step_post_hooks, hook)
 
-    def register_state_dict_pre_hook(self, hook, prepend=False):
-        """Calls `hook(optimizer)` before `state_dict`."""
+    def register_state_dict_pre_hook(self, hook: Callable[[Optimizer], None], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` at the start of `state_dict`.
+
+        Args:
+            hook: Function to call. Its result is ignored.
+            prepend: If `True`, call this hook before the hooks that are registered already.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
-    def register_state_dict_post_hook(self, hook, prepend=False):
-        """Calls `hook(optimizer, state_dict)` after `state_dict`; it may return another."""
+    def register_state_dict_post_hook(
+        self, hook: Callable[[Self, dict[str, Any]], dict[str, Any] | None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` at the end of `state_dict`.
+
+        Args:
+            hook: Function to call. If it returns a dict, `state_dict` returns that dict.
+            prepend: If `True`, call this hook before the hooks that are registered already.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook, prepend=False):
-        """Calls `hook(optimizer, state_dict)` before loading; it may return another."""
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[[Self, dict[str, Any]], dict[str, Any] | None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` at the start of `load_state_dict`.
+
+        Args:
+            hook: Function to call. It gets a shallow copy of the dict. If it returns a dict, that dict is loaded.
+            prepend: If `True`, call this hook before the hooks that are registered already.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook, prepend=False):
-        """Calls `hook(optimizer)` after loading."""
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[[Optimizer], None], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(optimizer)` at the end of `load_state_dict`.
+
+        Args:
+            hook: Function to call. Its result is ignored.
+            prepend: If `True`, call this hook before the hooks that are registered already.
+
+        Returns:
+            A handle whose `remove()` removes the hook.
+        """
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
     # ---- state
 
-    def state_dict(self):
-        """State and options, parameters replaced by their number."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state and the options as a dict that can be saved.
+
+        Returns:
+            A dict with two keys. `"state"` maps the number of a parameter to its state. `"param_groups"` lists the
+            groups, with numbers in place of the parameters. The tensors are not copied.
+
+        Example:
+            >>> import pytpu as torch
+            >>> optimizer = torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)
+            >>> optimizer.state_dict()["param_groups"][0]["params"]
+            [0]
+        """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
-        numbers = {}
+        numbers: dict[int, int] = {}
         groups = []
         for group in self.param_groups:
             packed = {k: v for k, v in group.items() if k != "params"}
@@ -249,8 +385,18 @@ class Optimizer:
                 result = replaced
         return result
 
-    def load_state_dict(self, state_dict):
-        """Takes over state and options; tensors follow their parameter's device, and its dtype where they are floats."""
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` returned.
+
+        Each tensor of the state moves to the device of its parameter. If the parameter is floating point, the tensor
+        also takes its dtype. The step count keeps its own dtype.
+
+        Args:
+            state_dict: State of an optimizer with groups of the same sizes.
+
+        Raises:
+            ValueError: If the number of groups, or the number of parameters of a group, differs.
+        """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             replaced = hook(self, state_dict)
@@ -280,7 +426,7 @@ class Optimizer:
                 return type(value)(cast(param, v, number) for v in value)
             return value
 
-        state = defaultdict(dict)
+        state: defaultdict[Any, Any] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             if key in by_number:
                 state[by_number[key]] = cast(by_number[key], value, key)
@@ -306,18 +452,46 @@ class Optimizer:
             return value.to(dtype=param.dtype, device=param.device)
         return value.to(device=param.device)
 
-    def zero_grad(self, set_to_none=True):
-        """Forgets (or zeroes) the gradients of all parameters."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients of all parameters.
+
+        Args:
+            set_to_none: If `True`, set each `grad` to `None`. If `False`, fill it with zeros.
+        """
         for group in self.param_groups:
             for p in group["params"]:
                 clear_gradient(p, set_to_none)
 
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         raise NotImplementedError
 
-    def add_param_group(self, param_group):
-        """Adds parameters with options of their own."""
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters, for example layers that are unfrozen during training.
+
+        Args:
+            param_group: Dict with the parameters under `"params"`, and the options of this group. An option that is
+                missing takes the default of the optimizer.
+
+        Raises:
+            TypeError: If `param_group` is not a dict, or `"params"` is a set or holds something that is not a tensor.
+            ValueError: If a parameter is not a leaf or is in another group, or a required option is missing.
+
+        Example:
+            >>> import pytpu as torch
+            >>> optimizer = torch.optim.SGD([torch.zeros(2, requires_grad=True)], lr=0.1)
+            >>> optimizer.add_param_group({"params": [torch.zeros(3, requires_grad=True)], "lr": 0.01})
+            >>> [group["lr"] for group in optimizer.param_groups]
+            [0.1, 0.01]
+        """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
         params = param_group["params"]
@@ -425,10 +599,10 @@ def _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2):
 
 
 class PerParameter(Optimizer):
-    """An optimiser whose step is a loop over parameters."""
+    """Base class of optimizers that update one parameter after the other."""
 
     # Names of the tensors of the state that start as zeros.
-    _zeros = ()
+    _zeros: tuple[str, ...] = ()
 
     def _start(self, group, p, state):
         """Makes the state of a parameter."""
@@ -440,8 +614,16 @@ class PerParameter(Optimizer):
         raise NotImplementedError
 
     @without_grad
-    def step(self, closure=None):
-        """Updates the parameters once."""
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Function that computes the loss again, calls `backward`, and returns the loss. It runs with
+                gradients enabled.
+
+        Returns:
+            The result of `closure`, or `None` without a closure.
+        """
         loss = self._loss(closure)
         for group in self.param_groups:
             params, grads = self._collect(group, f"{type(self).__name__} does not support sparse gradients")
@@ -507,13 +689,13 @@ def _fused(name):
     return getattr(_C._ops, name, None)
 
 
-# What optimisers of others import.
+# Names that optimizers of other libraries import.
 
 ParamsT: typing.TypeAlias = typing.Union[
-    typing.Iterable[torch.Tensor], typing.Iterable[dict[str, typing.Any]], typing.Iterable[tuple[str, torch.Tensor]]
+    Iterable[torch.Tensor], Iterable[dict[str, typing.Any]], Iterable[tuple[str, torch.Tensor]]
 ]
 _params_doc = "params: iterable of parameters or of dictionaries of groups"
-_foreach_doc = "foreach: whether ops over lists are used"
+_foreach_doc = "foreach: accepted, without an effect"
 _capturable_doc = "capturable: accepted, without an effect"
 _differentiable_doc = "differentiable: whether autograd records the step"
 _maximize_doc = "maximize: whether the objective is maximized"
