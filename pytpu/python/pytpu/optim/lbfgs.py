@@ -187,7 +187,7 @@ class LBFGS(Optimizer):
             at += x.numel()
 
     @without_grad
-    def step(self, closure: Callable[[], Tensor | float]) -> Tensor | float:
+    def step(self, closure: Callable[[], Tensor | float]) -> Tensor | float:  # type: ignore[override]  # Required.
         """Update the parameters by up to `max_iter` inner steps.
 
         Args:
