@@ -1,17 +1,39 @@
-"""``torch.autograd.Function``: an operation whose gradient the user writes."""
+"""`torch.autograd.Function`: an operation with a gradient of its own."""
+
+from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 from .. import _C
 
-Tensor = _C.Tensor
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pytpu import Tensor
+
+
+if not TYPE_CHECKING:
+    Tensor = _C.Tensor
 
 
 class FunctionCtx:
-    """What ``forward`` leaves for ``backward``."""
+    """The argument `ctx` of `forward` and `backward`: it carries values from one to the other.
 
-    def save_for_backward(self, *tensors):
-        """Keeps tensors for ``saved_tensors``."""
+    Attributes:
+        needs_input_grad: Tuple with one `bool` for each argument of `forward`.
+    """
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Save tensors for `backward`, which finds them in `saved_tensors`.
+
+        Args:
+            tensors: Inputs, outputs or other tensors, or `None`.
+
+        Raises:
+            TypeError: If an argument is neither a tensor nor `None`.
+        """
         for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(
@@ -21,21 +43,37 @@ class FunctionCtx:
 
     save_for_forward = save_for_backward
 
-    def mark_dirty(self, *tensors):
-        """Names inputs that ``forward`` changed in place."""
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Declare the inputs that `forward` has changed in place. They must also be outputs.
+
+        Args:
+            tensors: The inputs.
+        """
         self.dirty_tensors = tensors
 
-    def mark_non_differentiable(self, *tensors):
-        """Names outputs that have no gradient."""
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Declare the outputs that have no gradient.
+
+        Args:
+            tensors: The outputs.
+        """
         self.non_differentiable = tensors
 
-    def set_materialize_grads(self, value):
-        """Whether a gradient that never came is given as zeros (True) or as None."""
+    def set_materialize_grads(self, value: bool) -> None:
+        """Set what `backward` gets for an output that has no gradient.
+
+        Args:
+            value: If `True`, zeros. If `False`, `None`.
+        """
         self.materialize_grads = value
 
     @property
-    def saved_tensors(self):
-        """The tensors given to ``save_for_backward``."""
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """The tensors that were given to `save_for_backward`.
+
+        Raises:
+            RuntimeError: If the graph has been freed.
+        """
         saved = self.__dict__.get("_saved")
         if saved is None:
             if self.__dict__.get("_released"):
@@ -50,19 +88,19 @@ class FunctionCtx:
         return tuple(None if t is None else _C._unsave(t, node) for t in saved)
 
     @property
-    def saved_variables(self):
-        """An old name of ``saved_tensors``."""
+    def saved_variables(self) -> tuple[Tensor | None, ...]:
+        """Deprecated name of `saved_tensors`."""
         return self.saved_tensors
 
 
 class BackwardCFunction(FunctionCtx):
-    """The class of every ``ctx``."""
+    """Base class of all contexts."""
 
 
 class FunctionMeta(type):
-    """Gives each function the class of its context."""
+    """Metaclass that makes a class of contexts for each function."""
 
-    def __init__(cls, name, bases, attrs):
+    def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
         super().__init__(name, bases, attrs)
         cls._context = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
 
@@ -83,9 +121,30 @@ def _flatten(outputs):
 
 
 class Function(FunctionCtx, metaclass=FunctionMeta):
-    """Subclass it with static methods ``forward(ctx, *args)`` and ``backward(ctx, *grads)``, and call ``apply``."""
+    """Base class of operations with a gradient of their own.
 
-    def __init__(self, *args, **kwargs):
+    A subclass defines the static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, or `forward(*args)`,
+    `setup_context(ctx, inputs, output)` and `backward`. Call it by `apply`. `backward` gets one gradient for each
+    output, and returns one gradient, or `None`, for each argument of `forward`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Cube(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x**3
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         (x,) = ctx.saved_tensors
+        ...         return grad * 3 * x**2
+        >>> x = torch.tensor(2.0, requires_grad=True)
+        >>> Cube.apply(x).backward()
+        >>> x.grad
+        tensor(12.)
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         import warnings
 
         warnings.warn(
@@ -95,33 +154,69 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             stacklevel=2,
         )
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
             "static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
-    def forward(*args, **kwargs):
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs. A subclass defines this.
+
+        Args:
+            args: The context, unless the subclass defines `setup_context`, then the arguments of `apply`.
+
+        Returns:
+            A tensor, or a tuple of tensors and other values.
+        """
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Save what `backward` needs. A subclass may define this, so that `forward` takes no context.
+
+        Args:
+            ctx: The context.
+            inputs: The arguments of `forward`.
+            output: The result of `forward`.
+        """
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx, *grad_outputs):
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Compute the gradients of the arguments. A subclass defines this.
+
+        Args:
+            ctx: The context.
+            grad_outputs: One gradient for each output of `forward`.
+
+        Returns:
+            One gradient, or `None`, for each argument of `forward`. Several form a tuple.
+        """
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
         )
 
     @staticmethod
-    def vjp(ctx, *grad_outputs):
+    def vjp(ctx: Any, *grad_outputs: Any) -> Any:
+        """Compute the gradients of the arguments: another name of `backward`."""
         raise NotImplementedError("You must implement either the backward or vjp method.")
 
     @classmethod
-    def apply(cls, *args, **kwargs):
-        """Runs ``forward`` and records ``backward``."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` without recording, and record `backward` as its gradient.
+
+        Args:
+            args: Arguments of `forward` after the context.
+            kwargs: Arguments of `forward` by name.
+
+        Returns:
+            The result of `forward`.
+
+        Raises:
+            RuntimeError: If a tensor that is marked as dirty is not an output, or is a leaf that requires gradients.
+        """
         sets_up = cls.setup_context is not Function.setup_context
         if sets_up:
             args, kwargs = _with_defaults(cls.forward, args, kwargs)
@@ -239,8 +334,11 @@ class _NoSecondBackward(Function):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
-def once_differentiable(f):
-    """For a ``backward`` that cannot be differentiated again."""
+def once_differentiable(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a `backward` that cannot be differentiated again.
+
+    It runs without recording. Differentiating its results raises `RuntimeError`.
+    """
 
     @functools.wraps(f)
     def wrapper(ctx, *args):
@@ -261,9 +359,13 @@ def once_differentiable(f):
 
 
 class InplaceFunction(Function):
-    """A function that may work in place."""
+    """Base class of operations that may work in place.
 
-    def __init__(self, inplace=False):
+    Args:
+        inplace: Whether to work in place.
+    """
+
+    def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
 
@@ -280,11 +382,19 @@ def _map_tensors(f, value):
 
 
 class NestedIOFunction(Function):
-    """A function whose arguments and results are nested tuples, lists and dictionaries of tensors."""
+    """Base class of operations on nested tuples, lists and dicts of tensors."""
 
     @classmethod
-    def apply(cls, *args, **kwargs):
-        """Runs ``forward`` on the nested arguments and records ``backward``."""
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward` on the nested arguments, and record `backward`.
+
+        Args:
+            args: Nested tuples, lists and dicts of tensors.
+            kwargs: Further arguments of `forward`, by name.
+
+        Returns:
+            The nested result of `forward`.
+        """
         flat = []
 
         def number(t):

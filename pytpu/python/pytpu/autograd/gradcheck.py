@@ -1,9 +1,19 @@
-"""Gradients checked against finite differences."""
+"""Compare gradients with finite differences."""
+
+from __future__ import annotations
 
 import itertools
 import warnings
+from typing import TYPE_CHECKING
 
 import pytpu as torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from pytpu import Tensor
+
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -12,7 +22,7 @@ _DOUBLE = ("torch.float64", "torch.complex128")
 
 
 class GradcheckError(RuntimeError):
-    """A gradient is wrong."""
+    """A gradient differs from the finite differences."""
 
 
 def _tuple(x):
@@ -182,24 +192,58 @@ def _batched(outputs, inputs):
 
 
 def gradcheck(
-    func,
-    inputs,
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_batched_forward_grad=False,
-    check_forward_ad=False,
-    check_backward_ad=True,
-    fast_mode=False,
-    masked=None,
-):
-    """Checks gradients of ``func`` by its inputs that require one against central differences."""
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Compare the gradients of `func` with central differences.
+
+    The inputs should be `float64` or `complex128`: with less precision, differences are too coarse.
+
+    Args:
+        func: Function of the inputs. It returns a tensor or a tuple of tensors.
+        inputs: A tensor, or a sequence of arguments. Gradients are checked for tensors that require them.
+        eps: Distance of the differences.
+        atol: Absolute tolerance.
+        rtol: Relative tolerance.
+        raise_exception: If `False`, return `False` instead of raising `GradcheckError`.
+        nondet_tol: Largest difference between two backward passes.
+        check_undefined_grad: If `True`, check that zero gradients of the outputs give zero gradients.
+        check_grad_dtypes: If `True`, check that a gradient has the dtype of its input.
+        check_batched_grad: If `True`, check `torch.autograd.grad` with `is_grads_batched`.
+        check_batched_forward_grad: Not available.
+        check_forward_ad: Not available.
+        check_backward_ad: Must be `True`, as there is no forward mode.
+        fast_mode: If `True`, compare along one random direction, which is faster and finds fewer errors.
+        masked: Accepted for compatibility.
+
+    Returns:
+        `True` if all gradients agree.
+
+    Raises:
+        GradcheckError: If a gradient differs.
+        ValueError: If no input requires gradients.
+        NotImplementedError: If forward mode is asked for.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        >>> torch.autograd.gradcheck(torch.sin, x)
+        True
+    """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_grad and not check_backward_ad:
@@ -251,25 +295,58 @@ def _undefined(func, inputs, checked):
 
 
 def gradgradcheck(
-    func,
-    inputs,
-    grad_outputs=None,
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
     *,
-    eps=1e-6,
-    atol=1e-5,
-    rtol=1e-3,
-    gen_non_contig_grad_outputs=False,
-    raise_exception=True,
-    nondet_tol=0.0,
-    check_undefined_grad=True,
-    check_grad_dtypes=False,
-    check_batched_grad=False,
-    check_fwd_over_rev=False,
-    check_rev_over_rev=True,
-    fast_mode=False,
-    masked=False,
-):
-    """Checks the gradients of the gradients of ``func``."""
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = False,
+) -> bool:
+    """Compare the second derivatives of `func` with central differences of its gradients.
+
+    Args:
+        func: Function of the inputs. It returns a tensor or a tuple of tensors.
+        inputs: A tensor, or a sequence of arguments. Gradients are checked for tensors that require them.
+        grad_outputs: Gradients of the outputs. `None` draws them at random.
+        eps: Distance of the differences.
+        atol: Absolute tolerance.
+        rtol: Relative tolerance.
+        gen_non_contig_grad_outputs: If `True`, the random gradients are not contiguous.
+        raise_exception: If `False`, return `False` instead of raising `GradcheckError`.
+        nondet_tol: Largest difference between two backward passes.
+        check_undefined_grad: If `True`, check that zero gradients give zero gradients.
+        check_grad_dtypes: If `True`, check that a gradient has the dtype of its input.
+        check_batched_grad: If `True`, check `torch.autograd.grad` with `is_grads_batched`.
+        check_fwd_over_rev: Not available.
+        check_rev_over_rev: Must be `True`, as there is no forward mode.
+        fast_mode: If `True`, compare along one random direction, which is faster and finds fewer errors.
+        masked: Accepted for compatibility.
+
+    Returns:
+        `True` if all derivatives agree.
+
+    Raises:
+        GradcheckError: If a derivative differs.
+        ValueError: If no input requires gradients.
+        NotImplementedError: If forward mode is asked for.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+        >>> torch.autograd.gradgradcheck(torch.sin, x)
+        True
+    """
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
     inputs = _tuple(inputs)
