@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _C
 
 if TYPE_CHECKING:
-    from typing import Any
 
     def __getattr__(name: str) -> Any: ...
 

@@ -1145,11 +1145,9 @@ def norm(
     if isinstance(dim, int):
         dim = (dim,)
     if p == "nuc":
-        from . import linalg
-
         if dim is None:
             dim = (-2, -1)
-        return linalg.matrix_norm(input if dtype is None else input.to(dtype), "nuc", dim, keepdim, out=out)
+        return _C._ops.linalg_matrix_norm(input if dtype is None else input.to(dtype), "nuc", dim, keepdim, out=out)
     if p is None or p == "fro":
         p = 2
     elif isinstance(p, str):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _C
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from pytpu import Tensor
 

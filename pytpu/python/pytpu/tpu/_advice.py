@@ -1,7 +1,7 @@
 """The rules of ``python -m pytpu.advise``: what would make a planned step faster or smaller, by the compiler's own numbers.
 
-A rule reads the recorded ops of a step. What it proposes is compiled: the op alone, as it is and changed; or the whole step, by running the
-script again with a change that needs no edit.
+A rule reads the recorded ops of a step. What it proposes is compiled: the op alone, as it is and changed; or the whole
+step, by running the script again with a change that needs no edit.
 """
 
 import collections

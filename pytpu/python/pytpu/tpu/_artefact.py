@@ -1,4 +1,4 @@
-"""Exports as bytes: in the disk cache, and in the files of ``torch.tpu.pallas.load``."""
+"""Exports as bytes: in the disk cache, and in the files of `torch.tpu.pallas.load`."""
 
 import hashlib
 import json

@@ -8,9 +8,9 @@ from ._plan import plan
 class Cost:
     """What the compiler says about an op alone: `cycles`, `memory_bytes`, `temp_bytes` and `seconds`.
 
-    `seconds` is the larger of cycles over the clock and `memory_bytes` over the bandwidth. These are operands and results once, and
-    temporary values twice. The compiler's own count of bytes is not used here: it counts operands again that it copies to fast memory
-    ahead of their use.
+    `seconds` is the larger of cycles over the clock and `memory_bytes` over the bandwidth. These are operands and
+    results once, and temporary values twice. The compiler's own count of bytes is not used here: it counts operands
+    again that it copies to fast memory ahead of their use.
     """
 
     def __init__(self, report):

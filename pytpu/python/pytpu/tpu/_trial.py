@@ -1,6 +1,7 @@
 """Runs a script on a planned device with a change that needs no edit of it: a process of the advisor.
 
-``python -m pytpu.tpu._trial`` reads what to do as JSON from the file that is its argument, and writes what it found back there.
+``python -m pytpu.tpu._trial`` reads what to do as JSON from the file that is its argument, and writes what it found
+back there.
 """
 
 import contextlib
@@ -46,9 +47,10 @@ class Change:
 class Trial:
     """What a run found out.
 
-    Attributes: `report` (a `PlanReport`), `code` (exit code), `error` (the last line of the script's error), `gradient_bytes` (of the
-    gradients that were there right after a step), `step_lines`, `zero_grad_lines` and `precision_lines` (where the script calls ``step()``, ``zero_grad()`` and
-    ``set_float32_matmul_precision()``), `precision`.
+    Attributes: `report` (a `PlanReport`), `code` (exit code), `error` (the last line of the script's error),
+        `gradient_bytes` (of the gradients that were there right after a step), `step_lines`, `zero_grad_lines` and
+        `precision_lines` (where the script calls ``step()``, ``zero_grad()`` and ``set_float32_matmul_precision()``),
+        `precision`.
     """
 
     def __init__(self, found, machine):
