@@ -1,16 +1,25 @@
 """Exponential families."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytpu as torch
 
 from .distribution import Distribution
+
+if TYPE_CHECKING:
+    from pytpu import Tensor
+
 
 __all__ = ["ExponentialFamily"]
 
 
 class ExponentialFamily(Distribution):
-    """Distributions of the density `exp(<t(x), theta> - F(theta) + k(x))`.
+    """Base class of exponential families: densities of the form `exp(<t(x), theta> - F(theta) + k(x))`.
 
-    Subclasses state the natural parameters `theta`, the function `F` and the mean of `k`; entropies follow from them.
+    A subclass defines the natural parameters `theta`, the function `F`, and the mean of `k`. The entropy follows from
+    them.
     """
 
     @property
@@ -27,7 +36,7 @@ class ExponentialFamily(Distribution):
         """The expected value of `k`."""
         raise NotImplementedError
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         # H = F - <theta, grad F> - E[k], since E[t] is the gradient of F.
         params = [p.detach().requires_grad_() for p in self._natural_params]
         normalizer = self._log_normalizer(*params)

@@ -1,8 +1,11 @@
-"""Kullback-Leibler divergences, by the classes of two distributions."""
+"""Kullback-Leibler divergences of pairs of distributions."""
+
+from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import softplus
@@ -33,19 +36,29 @@ from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
 from .utils import _sum_rightmost, euler_constant
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pytpu import Tensor
+
+
 __all__ = ["kl_divergence", "register_kl"]
 
 _REGISTRY: dict[tuple[type, type], Callable] = {}
 _FOUND: dict[tuple[type, type], Callable] = {}
 
 
-def register_kl(type_p, type_q):
-    """A decorator of a function of `p` and `q`: it computes `kl_divergence` for these classes and their subclasses.
+def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Callable[[Any], Any]:
+    """Return a decorator that registers a function for `kl_divergence`.
 
-    Of several functions that fit, the one of the nearest classes is called, where the class of `p` decides first.
+    The function of the nearest classes is called, where the class of `p` decides first.
+
+    Args:
+        type_p: Class of `p`. Subclasses are included.
+        type_q: Class of `q`. Subclasses are included.
 
     Raises:
-        TypeError: for what is no class of distributions
+        TypeError: If an argument is not a class of distributions.
     """
     if not isinstance(type_p, type) and issubclass(type_p, Distribution):
         raise TypeError(f"Expected type_p to be a Distribution subclass but got {type_p}")
@@ -81,11 +94,24 @@ def _find(type_p, type_q):
     return _REGISTRY[by_p]
 
 
-def kl_divergence(p, q):
-    """The divergence of `p` from `q`, `E[log p(x) - log q(x)]` of `x` from `p`, of the shape `batch_shape`.
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
+    """Return the Kullback-Leibler divergence `E[log p(x) - log q(x)]` with `x` from `p`.
+
+    Args:
+        p: First distribution.
+        q: Second distribution.
+
+    Returns:
+        A tensor of shape `batch_shape`.
 
     Raises:
-        NotImplementedError: where none is registered for their classes
+        NotImplementedError: If none is registered for the classes.
+
+    Example:
+        >>> import pytpu as torch
+        >>> p, q = torch.distributions.Normal(0.0, 1.0), torch.distributions.Normal(1.0, 1.0)
+        >>> torch.distributions.kl_divergence(p, q)
+        tensor(0.5000)
     """
     pair = type(p), type(q)
     function = _FOUND.get(pair)

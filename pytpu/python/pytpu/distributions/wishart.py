@@ -1,8 +1,11 @@
-"""Covariance matrices."""
+"""The distribution `Wishart`."""
+
+from __future__ import annotations
 
 import math
 import warnings
 from numbers import Number
+from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -11,6 +14,15 @@ from .chi2 import Chi2
 from .exp_family import ExponentialFamily
 from .multivariate_normal import _precision_to_scale_tril
 from .utils import lazy_property
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from pytpu import Tensor
+
+    from .constraints import Constraint
+
 
 __all__ = ["Wishart"]
 
@@ -22,13 +34,28 @@ def _mvdigamma(x, p):
 
 
 class Wishart(ExponentialFamily):
-    """Sums of the outer products of `df` normal vectors `[p]`, of the covariance that is given, its inverse, or its factor.
+    """Wishart distribution of sums of outer products of `df` normal vectors with `p` elements.
 
-    `df` may be any number above `p - 1`. Samples are made by Bartlett's decomposition; those that turn out to be singular are
-    drawn again, a few times at most.
+    Samples use Bartlett's decomposition. Singular samples are drawn again, a few times at most.
+
+    Args:
+        df: Degrees of freedom, greater than `p - 1`.
+        covariance_matrix: Covariance, of shape `(*, p, p)`. Exactly one of the three matrices must be given.
+        precision_matrix: Inverse of the covariance, of shape `(*, p, p)`.
+        scale_tril: Cholesky factor of the covariance, of shape `(*, p, p)`.
+        validate_args: If `True`, check parameters and values. `None` is the default that is set.
 
     Raises:
-        ValueError: where `df` is at most `p - 1`; where shapes do not fit
+        ValueError: If `df` is at most `p - 1`, or shapes do not fit.
+        AssertionError: Unless exactly one matrix is given.
+        ValueError: If a parameter does not satisfy its constraint.
+
+    Example:
+        >>> import pytpu as torch
+        >>> d = torch.distributions.Wishart(torch.tensor(3.0), torch.eye(2))
+        >>> d.mean
+        tensor([[3., 0.],
+                [0., 3.]])
     """
 
     support = constraints.positive_definite
@@ -42,7 +69,14 @@ class Wishart(ExponentialFamily):
         "_unbroadcasted_scale_tril": 2,
     }
 
-    def __init__(self, df, covariance_matrix=None, precision_matrix=None, scale_tril=None, validate_args=None):
+    def __init__(
+        self,
+        df: Tensor | float,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         given = {
             name: matrix
             for name, matrix in (
@@ -57,7 +91,7 @@ class Wishart(ExponentialFamily):
         ((name, matrix),) = given.items()
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
-        if isinstance(df, Number):
+        if isinstance(df, (int, float)) or isinstance(df, Number):
             batch_shape = torch.Size(matrix.shape[:-2])
             self.df = torch.tensor(df, dtype=matrix.dtype, device=matrix.device)
         else:
@@ -85,7 +119,7 @@ class Wishart(ExponentialFamily):
         self._dist_chi2 = Chi2(df=self.df.unsqueeze(-1) - places.expand(batch_shape + (-1,)))
 
     @property
-    def arg_constraints(self):
+    def arg_constraints(self) -> dict[str, Constraint]:
         return {
             "covariance_matrix": constraints.positive_definite,
             "precision_matrix": constraints.positive_definite,
@@ -93,7 +127,7 @@ class Wishart(ExponentialFamily):
             "df": constraints.greater_than(self.event_shape[-1] - 1),
         }
 
-    def expand(self, batch_shape, _instance=None):
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = super().expand(batch_shape, _instance)
         new._batch_dims = [-(i + 1) for i in range(len(new._batch_shape))]
         new._dist_chi2 = self._dist_chi2.expand(torch.Size(batch_shape) + self.event_shape[-1:])
@@ -103,19 +137,19 @@ class Wishart(ExponentialFamily):
         return matrix.expand(self._batch_shape + self._event_shape)
 
     @lazy_property
-    def scale_tril(self):
-        """The Cholesky factor of the covariance."""
+    def scale_tril(self) -> Tensor:
+        """Cholesky factor of the covariance."""
         return self._of_batch(self._unbroadcasted_scale_tril)
 
     @lazy_property
-    def covariance_matrix(self):
-        """The covariance of the vectors."""
+    def covariance_matrix(self) -> Tensor:
+        """Covariance."""
         tril = self._unbroadcasted_scale_tril
         return self._of_batch(tril @ tril.mT)
 
     @lazy_property
-    def precision_matrix(self):
-        """The inverse of the covariance."""
+    def precision_matrix(self) -> Tensor:
+        """Inverse of the covariance."""
         return self._of_batch(torch.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     def _of_df(self, number):
@@ -123,17 +157,17 @@ class Wishart(ExponentialFamily):
         return number.reshape(self._batch_shape + (1, 1))
 
     @property
-    def mean(self):
+    def mean(self) -> Tensor:
         return self._of_df(self.df.expand(self._batch_shape)) * self.covariance_matrix
 
     @property
-    def mode(self):
+    def mode(self) -> Tensor:
         factor = self.df - self._event_shape[-1] - 1
         factor = torch.where(factor <= 0, torch.nan, factor)
         return self._of_df(factor.expand(self._batch_shape)) * self.covariance_matrix
 
     @property
-    def variance(self):
+    def variance(self) -> Tensor:
         V = self.covariance_matrix
         diagonal = V.diagonal(dim1=-2, dim2=-1)
         outer = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
@@ -154,8 +188,13 @@ class Wishart(ExponentialFamily):
         factor = self._unbroadcasted_scale_tril @ (strictly + diagonal.diag_embed())
         return factor @ factor.mT
 
-    def rsample(self, sample_shape=torch.Size(), max_try_correction=None):
-        """Draws. With `max_try_correction=0` singular ones are left as they are."""
+    def rsample(self, sample_shape: Sequence[int] = torch.Size(), max_try_correction: int | None = None) -> Tensor:
+        """Draw samples that are differentiable in the parameters.
+
+        Args:
+            sample_shape: Shape of the samples, before `batch_shape`.
+            max_try_correction: How often singular samples are drawn again. `None` chooses a number.
+        """
         tries = 3 if max_try_correction is None else max_try_correction
         sample_shape = torch.Size(sample_shape)
         sample = self._bartlett_sampling(sample_shape)
@@ -178,7 +217,7 @@ class Wishart(ExponentialFamily):
         """The logarithm of the determinant of the covariance."""
         return 2 * self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
-    def log_prob(self, value):
+    def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         nu, p = self.df, self._event_shape[-1]
@@ -190,7 +229,7 @@ class Wishart(ExponentialFamily):
             - trace / 2
         )
 
-    def entropy(self):
+    def entropy(self) -> Tensor:
         nu, p = self.df, self._event_shape[-1]
         return (
             (p + 1) / 2 * (p * math.log(2) + self._log_det())
