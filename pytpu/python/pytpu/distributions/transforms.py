@@ -627,7 +627,7 @@ class AffineTransform(Transform):
     def sign(self) -> int | Tensor:
         scale: Any = self.scale
         if isinstance(scale, numbers.Real):
-            return 1 if scale > 0 else -1 if scale < 0 else 0
+            return 1 if scale > 0 else -1 if scale < 0 else 0  # type: ignore[operator]  # `Real` has no `<`.
         return scale.sign()
 
     def _call(self, x):
