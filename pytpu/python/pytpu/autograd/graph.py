@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from _thread import allocate_lock
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 from .. import _C
 from .._tensor import _handle
 
+TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Literal
