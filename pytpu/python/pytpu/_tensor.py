@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    import numpy as _numpy
+
     from pytpu import Tensor
     from pytpu.storage import TypedStorage, UntypedStorage
     from pytpu.utils.hooks import RemovableHandle
@@ -148,7 +150,7 @@ def __format__(self: Tensor, spec: str) -> str:
 
 
 @method
-def float_power_(self: Tensor, exponent: Any) -> Tensor:
+def float_power_(self: Tensor, exponent: Tensor | complex) -> Tensor:
     """Raise the elements to a power in place, in double precision.
 
     Args:
@@ -276,7 +278,7 @@ class _HostArray:
 
 
 @method
-def numpy(self: Tensor, *, force: bool = False) -> Any:
+def numpy(self: Tensor, *, force: bool = False) -> _numpy.ndarray[Any, Any]:
     """Return a NumPy array on the same memory.
 
     Args:
@@ -659,7 +661,7 @@ def resize_as_(self: Tensor, the_template: Tensor, *, memory_format: _C.memory_f
 
 
 @method
-def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+def fill_diagonal_(self: Tensor, fill_value: complex, wrap: bool = False) -> Tensor:
     """Fill the main diagonal in place.
 
     Args:
@@ -704,7 +706,13 @@ def _c_name(dtype):
 
 
 @method
-def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+def set_(
+    self: Tensor,
+    source: Tensor | TypedStorage | UntypedStorage | None = None,
+    storage_offset: int = 0,
+    size: Sequence[int] | int | None = None,
+    stride: Sequence[int] | None = None,
+) -> Tensor:
     """Make this tensor use the memory of another tensor, or a storage.
 
     Args:
@@ -755,7 +763,7 @@ for _name in ("as_strided", "squeeze", "unsqueeze", "t", "transpose", "swapaxes"
 
 
 @method
-def where(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+def where(self: Tensor, condition: Tensor, other: Tensor | complex) -> Tensor:
     """Return elements of this tensor where `condition` holds, otherwise those of `other`."""
     return _C._ops.where(condition, self, other)
 
@@ -832,23 +840,23 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
 
 
 @method
-def __rpow__(self: Tensor, other: Any) -> Tensor:
+def __rpow__(self: Tensor, other: complex) -> Tensor:
     return _C._ops.pow(other, self)
 
 
 @method
-def __divmod__(self: Tensor, other: Any) -> tuple[Tensor, Tensor]:
+def __divmod__(self: Tensor, other: Tensor | float) -> tuple[Tensor, Tensor]:
     return self // other, self % other
 
 
 @method
-def is_same_size(self: Tensor, other: Any) -> bool:
+def is_same_size(self: Tensor, other: Tensor) -> bool:
     """Return whether `other` has the same size."""
     return self.shape == other.shape
 
 
 @method
-def is_set_to(self: Tensor, other: Any) -> bool:
+def is_set_to(self: Tensor, other: Tensor) -> bool:
     """Return whether `other` has the same memory, size and strides."""
     return self.data_ptr() == other.data_ptr() and self.shape == other.shape and self.stride() == other.stride()
 

@@ -22,6 +22,8 @@ from .tpu import set_device as set_device_index
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._streams import Stream
+
 
 __all__ = [
     "current_accelerator",
@@ -110,7 +112,7 @@ def get_device_capability(device: _C.device | str | int | None = None, /) -> dic
     return {"supported_dtypes": {getattr(_C, name) for name in names.split()}}
 
 
-def current_stream(device: _C.device | str | int | None = None, /) -> Any:
+def current_stream(device: _C.device | str | int | None = None, /) -> Stream:
     """Return the stream of the accelerator that this thread has chosen.
 
     Args:
@@ -125,7 +127,7 @@ def current_stream(device: _C.device | str | int | None = None, /) -> Any:
     return current_stream(current_accelerator() if device is None else device)
 
 
-def set_stream(stream: Any) -> None:
+def set_stream(stream: Stream) -> None:
     """Choose the current stream of this thread.
 
     Args:

@@ -15,10 +15,12 @@ TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import ModuleType
-    from typing import Any
+    from typing import Any, TypeVar
 
     from pytpu import Tensor
     from pytpu._size import Size
+
+    _T = TypeVar("_T")
 
 
 __all__ = [
@@ -1232,6 +1234,7 @@ def _polygamma_(self, n):
 
 fill_, zero_ = _C._ops.fill_, _C._ops.zero_
 
+_function: Any
 for _name_, _function in {
     "dist": dist, "nonzero": nonzero, "norm": _method_norm, "polygamma": _polygamma, "polygamma_": _polygamma_, "unique": unique,
     "unique_consecutive": unique_consecutive,
@@ -1302,7 +1305,7 @@ def set_flush_denormal(mode: bool) -> bool:
     return False
 
 
-def set_default_tensor_type(t: Any) -> None:
+def set_default_tensor_type(t: type | str) -> None:
     """Set the default dtype by a tensor type. Deprecated: use `set_default_dtype`.
 
     Args:
@@ -1319,8 +1322,10 @@ def set_default_tensor_type(t: Any) -> None:
         module, _, name = t.rpartition(".")
         if module != "torch":
             raise TypeError(f"invalid type object: {t}")
-        t = getattr(_importlib.import_module(f"{__package__}._legacy"), name, None)
-    dtype = getattr(t, "dtype", None)
+        kind: Any = getattr(_importlib.import_module(f"{__package__}._legacy"), name, None)
+    else:
+        kind = t
+    dtype = getattr(kind, "dtype", None)
     if not isinstance(dtype, _C.dtype):
         raise TypeError("invalid type object: only floating-point types are supported as the default type")
     if not dtype.is_floating_point:
@@ -1624,34 +1629,34 @@ def cond(
 # Sizes are numbers here, never symbols.
 
 
-def sym_int(a: Any) -> int:
+def sym_int(a: float) -> int:
     """Return a number without its fraction."""
     return int(a)
 
 
-def sym_float(a: Any) -> float:
+def sym_float(a: float) -> float:
     """Return a number as a float."""
     return float(a)
 
 
-def sym_not(a: Any) -> bool:
+def sym_not(a: object) -> bool:
     """Return `not a`."""
     return not a
 
 
-def sym_max(a: Any, b: Any) -> Any:
+def sym_max(a: float, b: float) -> float:
     """Return the larger number, as a float if one of them is a float."""
     greater = max(a, b)
     return float(greater) if isinstance(a, float) or isinstance(b, float) else int(greater)
 
 
-def sym_min(a: Any, b: Any) -> Any:
+def sym_min(a: float, b: float) -> float:
     """Return the smaller number, as a float if one of them is a float."""
     smaller = min(a, b)
     return float(smaller) if isinstance(a, float) or isinstance(b, float) else int(smaller)
 
 
-def sym_ite(b: bool, t: Any, f: Any) -> Any:
+def sym_ite(b: bool, t: _T, f: _T) -> _T:
     """Return `t` if `b` is `True`, otherwise `f`.
 
     Raises:
@@ -1662,12 +1667,12 @@ def sym_ite(b: bool, t: Any, f: Any) -> Any:
     return t if b else f
 
 
-def sym_sum(args: Sequence[Any]) -> Any:
+def sym_sum(args: Sequence[float]) -> float:
     """Return the sum of numbers."""
     return sum(args)
 
 
-def sym_sqrt(a: Any) -> float:
+def sym_sqrt(a: float) -> float:
     """Return the square root of a number."""
     return math.sqrt(a)
 

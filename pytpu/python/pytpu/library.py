@@ -544,8 +544,8 @@ def custom_op(
     mutates_args: str | Iterable[str],
     device_types: str | Sequence[str] | None = None,
     schema: str | None = None,
-    tags: typing.Any = None,
-) -> typing.Any:
+    tags: Sequence[typing.Any] | None = None,
+) -> CustomOpDef | Callable[[Callable[..., typing.Any]], CustomOpDef]:
     """Make an operator of a function. Without a function, return a decorator.
 
     Autograd does not look inside of the function. `register_autograd` registers its gradient.
@@ -588,7 +588,7 @@ def custom_op(
 
 
 def register_kernel(
-    op: typing.Any,
+    op: str | CustomOpDef | _ops.OpOverload | _ops.OpOverloadPacket,
     device_types: str | Sequence[str] | None,
     func: Callable[..., typing.Any] | None = None,
     /,
@@ -620,7 +620,7 @@ def register_kernel(
 
 
 def register_fake(
-    op: typing.Any,
+    op: str | CustomOpDef | _ops.OpOverload | _ops.OpOverloadPacket,
     func: Callable[..., typing.Any] | None = None,
     /,
     *,
@@ -651,7 +651,7 @@ impl_abstract = register_fake
 
 
 def register_autograd(
-    op: typing.Any,
+    op: str | CustomOpDef | _ops.OpOverload | _ops.OpOverloadPacket,
     backward: Callable[..., typing.Any],
     /,
     *,
@@ -673,7 +673,7 @@ def register_autograd(
     found.backward, found.setup_context = backward, setup_context
 
 
-def define(qualname: str, schema: str, *, lib: Library | None = None, tags: typing.Any = ()) -> None:
+def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Sequence[typing.Any] = ()) -> None:
     """Declare an operator. `impl` registers its kernels.
 
     Args:
@@ -699,8 +699,12 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: typi
 
 
 def impl(
-    qualname: typing.Any, types: str | Sequence[str], func: typing.Any = None, *, lib: Library | None = None
-) -> typing.Any:
+    qualname: str | Library,
+    types: str | Sequence[str],
+    func: Callable[..., typing.Any] | str | None = None,
+    *,
+    lib: Library | None = None,
+) -> Callable[..., typing.Any]:
     """Register a kernel of a declared operator. Without `func`, return a decorator.
 
     Args:
@@ -757,7 +761,7 @@ class Library:
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._names: list[str] = []
 
-    def define(self, schema: str, alias_analysis: str = "", *, tags: typing.Any = ()) -> str:
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Sequence[typing.Any] = ()) -> str:
         """Declare an operator, and return its name.
 
         Args:
@@ -772,7 +776,7 @@ class Library:
 
     def impl(
         self,
-        op_name: typing.Any,
+        op_name: str | _ops.OpOverload | _ops.OpOverloadPacket,
         fn: Callable[..., typing.Any],
         dispatch_key: str = "",
         *,
@@ -810,7 +814,7 @@ _TESTS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_
 
 
 def opcheck(
-    op: typing.Any,
+    op: str | CustomOpDef | _ops.OpOverload | _ops.OpOverloadPacket,
     args: tuple[typing.Any, ...],
     kwargs: dict[str, typing.Any] | None = None,
     *,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
+    from .tpu.profiler import TpuProfilerConfig
+
 
 class ProfilerActivity(enum.Enum):
     """Kinds of activity that a profiler can watch. This one watches the host, whatever is asked for."""
@@ -159,7 +161,7 @@ class profile:
         with_stack: bool = False,
         with_flops: bool = False,
         with_modules: bool = False,
-        experimental_config: Any = None,
+        experimental_config: TpuProfilerConfig | None = None,
         execution_trace_observer: Any = None,
         acc_events: bool = False,
         use_cuda: bool | None = None,

@@ -534,7 +534,7 @@ class TypedStorage(_Storage):
         """Return the name of the older class."""
         return f"{self.dtype._scalar_type}Storage"
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    def type(self, dtype: _C.dtype | type | str | None = None, non_blocking: bool = False) -> TypedStorage | str:
         """Return the name of the older class with its module. With `dtype`, return a converted storage."""
         if dtype is None:
             return f"torch.{'' if self._tensor.is_cpu else self.device.type + '.'}{self.pickle_storage_type()}"

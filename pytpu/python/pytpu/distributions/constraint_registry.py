@@ -33,7 +33,11 @@ class ConstraintRegistry:
         self._registry: dict[type, Callable[..., Any]] = {}
         super().__init__()
 
-    def register(self, constraint: Any, factory: Callable[..., Any] | None = None) -> Any:
+    def register(
+        self,
+        constraint: constraints.Constraint | type[constraints.Constraint],
+        factory: Callable[..., Any] | None = None,
+    ) -> Callable[..., Any]:
         """Register the function that makes the transform of a constraint. Without `factory`, return a decorator.
 
         Args:

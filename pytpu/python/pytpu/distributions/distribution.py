@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from typing_extensions import Self
+
     from pytpu import Tensor
 
     from .constraints import Constraint
@@ -108,7 +110,7 @@ class Distribution:
                     f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
                 )
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         """Return the distribution with its batch expanded to `batch_shape`, without copies of the parameters.
 
         Args:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from typing_extensions import Self
+
     from pytpu import Tensor
 
 
@@ -67,7 +69,7 @@ class LKJCholesky(Distribution):
         self._beta = Beta(before + 0.5, last.unsqueeze(-1) - 0.5 * before)
         super().__init__(self.concentration.size(), torch.Size((dim, dim)), validate_args=validate_args)
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape, _instance)
         new._beta = self._beta.expand(torch.Size(batch_shape) + (self.dim,))
         return new

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from typing_extensions import Self
+
     from pytpu import Tensor
 
     from .constraints import Constraint
@@ -65,7 +67,7 @@ class Multinomial(OfCategorical, Distribution):
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         new = super().expand(batch_shape, _instance)
         new._binomial = self._binomial.expand(torch.Size(batch_shape) + self._event_shape)
         return new

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from pytpu import Generator, Tensor
 
+    from .._streams import Stream
+
 
 class EagerMode(enum.Enum):
     """When recorded ops are launched on the device. The results are the same in all modes.
@@ -515,7 +517,7 @@ def get_amp_supported_dtype() -> list[_C.dtype]:
     return [torch.bfloat16, torch.float16]
 
 
-def current_stream(device: _C.device | str | int | None = None) -> Any:
+def current_stream(device: _C.device | str | int | None = None) -> Stream:
     """Return the stream of the device that this thread has chosen.
 
     Args:
@@ -526,7 +528,7 @@ def current_stream(device: _C.device | str | int | None = None) -> Any:
     return current_stream("tpu" if device is None else device)
 
 
-def default_stream(device: _C.device | str | int | None = None) -> Any:
+def default_stream(device: _C.device | str | int | None = None) -> Stream:
     """Return the default stream of the device.
 
     Args:
@@ -537,7 +539,7 @@ def default_stream(device: _C.device | str | int | None = None) -> Any:
     return default_stream("tpu" if device is None else device)
 
 
-def set_stream(stream: Any) -> None:
+def set_stream(stream: Stream | None) -> None:
     """Choose the current stream of this thread.
 
     Args:
@@ -556,10 +558,10 @@ class stream:
         stream: The stream. `None` changes nothing.
     """
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Stream | None:
         return self.stream if self.stream is None else self.stream.__enter__()
 
     def __exit__(self, *error: Any) -> None:

@@ -228,7 +228,7 @@ class PlanReport:
             lines.append(
                 f"{topology}{f' ({kinds[0]})' if kinds else ''}, {_bytes(self.memory_bytes[topology])} a device"
             )
-            rows = [
+            rows: list[tuple[str, ...]] = [
                 (
                     "program",
                     "ops",
