@@ -267,7 +267,7 @@ del _kind
 
 
 class _HostArray:
-    """Shows a tensor's memory to NumPy and keeps it alive.
+    """Expose the memory of a tensor to NumPy, and keep it alive.
 
     It holds a tensor of its own: the object `tensor` may be given other memory (`resize_`, `set_`, `data =`,
     `Module.double`).
@@ -301,7 +301,8 @@ def numpy(self: Tensor, *, force: bool = False) -> _numpy.ndarray[Any, Any]:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if not self.is_cpu:
         raise TypeError(
-            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
         )
     array = numpy.asarray(_HostArray(self))
     # NumPy drops strides of what has no elements, and a 0-d array comes as it is.
@@ -596,8 +597,10 @@ def _resized(self, sizes):
     if math.prod(sizes) != self.numel():
         wanted, there = ("x".join(map(str, s)) for s in (sizes, self.shape))
         raise RuntimeError(
-            f"requested resize to {wanted} ({math.prod(sizes)} elements in total), but the given tensor has a size of {there} "
-            f"({self.numel()} elements). autograd's resize can only change the shape of a given tensor, while preserving the number "
+            f"requested resize to {wanted} ({math.prod(sizes)} elements in total), but the given tensor has a size of "
+            f"{there} "
+            f"({self.numel()} elements). autograd's resize can only change the shape of a given tensor, while "
+            "preserving the number "
             "of elements. "
         )
     return self.reshape(sizes)
@@ -730,7 +733,8 @@ def set_(
             raise RuntimeError(f"Could not set tensor of type {names[0]} to a tensor of type {names[1]}")
     elif source is not None and getattr(source, "dtype", self.dtype) != self.dtype:
         raise RuntimeError(
-            f"Expected a Storage of type {_c_name(self.dtype)} or an UntypedStorage, but got type {source.dtype._scalar_type} for "
+            f"Expected a Storage of type {_c_name(self.dtype)} or an UntypedStorage, but got type "
+            f"{source.dtype._scalar_type} for "
             "argument 1 'storage'"
         )
     if source is not None and (not isinstance(source, _C.Tensor) or size is not None):

@@ -36,7 +36,8 @@ def headline(step: Any, topology: str) -> str:
     return (
         f"{topology}, 1 chip: step {_seconds(step.seconds)} (compute {_seconds(step.compute_seconds)}, HBM "
         f"{_seconds(step.memory_seconds)}), {100 * step.peak_share:.3g} % of peak; HBM {_bytes(step.total_bytes)} of "
-        f"{_bytes(step.memory_bytes)}{fits}; {_advice._count(len(step.planned.programs), 'program', 'programs')}, {step.ops:,} ops, "
+        f"{_bytes(step.memory_bytes)}{fits}; {_advice._count(len(step.planned.programs), 'program', 'programs')}, "
+        f"{step.ops:,} ops, "
         f"{step.compile_seconds:.3g} s to compile"
     )
 

@@ -19,7 +19,7 @@ from pytpu.tpu import _command
 
 
 class _Enough(BaseException):
-    """The script has made as many steps as were asked for."""
+    """Raised when the script has made as many steps as were asked for."""
 
 
 def _parser():

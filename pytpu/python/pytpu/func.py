@@ -48,7 +48,7 @@ def _slots(module):
 
 
 def _joined(dictionaries):
-    """For each name its value and the dictionary that it is from."""
+    """Return for each name its value, and the dict that it is from."""
     if isinstance(dictionaries, dict):
         dictionaries = [dictionaries]
     elif not isinstance(dictionaries, (list, tuple)):
@@ -70,7 +70,7 @@ _ABSENT = object()
 
 
 def _owner(module, path):
-    """The submodule at a dotted path."""
+    """Return the submodule at a dotted path."""
     from .nn import Module
 
     for name in path.split(".") if path else ():
@@ -128,7 +128,7 @@ def _check_names(module, slots, given):
 
 
 def _with_tied(slots, given):
-    """Adds the names of tensors that are given under another name."""
+    """Add the names of tensors that are given under another name."""
     values = dict(given)
     names_of = {}
     for name, (table, key) in slots.items():

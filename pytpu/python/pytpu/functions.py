@@ -401,7 +401,8 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> Size:
             if n != 1 and out[-i] != n:
                 if out[-i] != 1:
                     raise RuntimeError(
-                        f"Attempting to broadcast a dimension of length {n} at {-i}! Mismatching argument at index {at} had {s}; "
+                        f"Attempting to broadcast a dimension of length {n} at {-i}! Mismatching argument at index "
+                        f"{at} had {s}; "
                         f"but expected shape should be broadcastable to {out}"
                     )
                 out[-i] = n
@@ -447,7 +448,8 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
         raise RuntimeError(f"{_scalar_type(input)} did not match {_scalar_type(other)}")
     if rtol < 0 or atol < 0:
         raise RuntimeError(
-            f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}"
+            f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got "
+            f"{rtol if rtol < 0 else atol}"
         )
     close = input == other
     inexact = input.is_floating_point() or input.is_complex()
@@ -537,7 +539,8 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     if input.dim() and other.dim() and input.size(-1) != other.size(-1):
         raise RuntimeError(
-            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and {list(other.shape)}"
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input.shape)} and "
+            f"{list(other.shape)}"
         )
     y = input * other if input.dim() == 0 or other.dim() == 0 else tensordot(input, other, ([-1], [-1]))
     return y if out is None else _into(out, y)
@@ -588,7 +591,8 @@ def tensordot(
             a, b = (a, one) if a.size(i) == 1 else (one, b)
         elif a.size(i) != b.size(j):
             raise RuntimeError(
-                f"contracted dimensions need to match, but first has size {a.size(i)} in dim {shown_i} and second has size {b.size(j)} in dim {shown_j}"
+                f"contracted dimensions need to match, but first has size {a.size(i)} in dim {shown_i} and second has "
+                f"size {b.size(j)} in dim {shown_j}"
             )
     rest_a = [d for d in range(a.dim()) if d not in left]
     rest_b = [d for d in range(b.dim()) if d not in right]
@@ -702,7 +706,8 @@ def lu(
         A tuple of both triangles in one tensor of shape `(*, m, n)`, and the pivots, `int32` of shape `(*, min(m, n))`.
     """
     _once(
-        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a "
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in "
+        "a "
         "future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\n"
         "LU, pivots = torch.linalg.lu_factor(A, compute_pivots)\nand\n"
         "LU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\nshould be replaced with\n"
@@ -789,7 +794,8 @@ def einsum(*args: Any) -> Tensor:
     """
     if len(args) < 2:
         raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "subscripts list"
         )
     if isinstance(args[0], str):
         return _C._ops.einsum(args[0], list(_several(args[1:])))
@@ -1236,9 +1242,14 @@ fill_, zero_ = _C._ops.fill_, _C._ops.zero_
 
 _function: Any
 for _name_, _function in {
-    "dist": dist, "nonzero": nonzero, "norm": _method_norm, "polygamma": _polygamma, "polygamma_": _polygamma_, "unique": unique,
+    "dist": dist,
+    "nonzero": nonzero,
+    "norm": _method_norm,
+    "polygamma": _polygamma,
+    "polygamma_": _polygamma_,
+    "unique": unique,
     "unique_consecutive": unique_consecutive,
-}.items():  # fmt: skip
+}.items():
     setattr(_C.Tensor, _name_, _overridable_method(_function, _name_))
 del _name_, _function
 
@@ -1538,7 +1549,8 @@ def compile(
         return model
     if callable(backend):
         _once(
-            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs of Python code that it "
+            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called. pytpu makes no graphs "
+            "of Python code that it "
             "could be given; the function runs as with the default backend."
         )
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
@@ -1679,8 +1691,10 @@ def sym_sqrt(a: float) -> float:
 
 # Subclasses of tensors can intercept functions that take tensors, as they can intercept ops.
 for _name in (
-    "allclose atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul combinations count_nonzero "
-    "diff dist einsum histogramdd inner is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed isclose meshgrid "
+    "allclose atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul "
+    "combinations count_nonzero "
+    "diff dist einsum histogramdd inner is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed "
+    "isclose meshgrid "
     "nonzero norm numel row_stack split tensordot unique unique_consecutive unravel_index"
 ).split():
     globals()[_name] = _overridable(globals()[_name])

@@ -86,7 +86,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
 
 
 class _Bar:
-    """Stands for ``tqdm`` where that is not installed: shows nothing."""
+    """Replacement of `tqdm` if that is not installed. It shows nothing."""
 
     def __init__(self, iterable=None, *args, **kwargs):
         self.iterable = iterable
@@ -107,7 +107,7 @@ class _Bar:
 
 
 class _Progress:
-    """How much has come, on the error stream: tqdm's bar where that is installed, else a number."""
+    """Progress of a download on stderr: a bar of `tqdm` if that is installed, otherwise a number."""
 
     def __init__(self, total, wanted):
         self.total, self.wanted = total, wanted
@@ -191,7 +191,8 @@ def load_state_dict_from_url(
             members = archive.infolist()
             if len(members) == 1 and not members[0].is_dir():
                 warnings.warn(
-                    "Falling back to the old format < 1.6. This support will be deprecated in favor of default zipfile format "
+                    "Falling back to the old format < 1.6. This support will be deprecated in favor of default "
+                    "zipfile format "
                     "introduced in 1.6. Please redo torch.save() to save it in the new zipfile format.",
                     FutureWarning,
                     stacklevel=2,

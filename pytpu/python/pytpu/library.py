@@ -50,7 +50,7 @@ class _Argument(typing.NamedTuple):
 
 
 class _Schema:
-    """The declaration of an operator: ``(Tensor x, int k=2, *, Tensor? m=None) -> (Tensor, Tensor)``."""
+    """Schema of an operator: `(Tensor x, int k=2, *, Tensor? m=None) -> (Tensor, Tensor)`."""
 
     def __init__(self, text):
         self.text = text.strip()
@@ -118,7 +118,7 @@ class _Schema:
 
 
 def _split(text):
-    """Parts between the commas outside of brackets and quotes."""
+    """Return the parts between commas that are outside of brackets and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for i, c in enumerate(text):
         if quote:
@@ -171,7 +171,7 @@ _SCALARS |= {torch.dtype: "ScalarType", torch.device: "Device"}
 
 
 def _spelled(annotation):
-    """How a schema writes a type; ``None`` for one that it cannot."""
+    """Return the name of a type in schemas, or `None` if it has none."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (list, typing.Sequence) or getattr(origin, "__name__", "") == "Sequence":
         item = _spelled(args[0]) if args else None
@@ -214,7 +214,8 @@ def infer_schema(
     unknown = named - set(signature.parameters)
     if unknown:
         refuse(
-            f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should contain the names of "
+            f"{unknown} in mutates_args were not found in the custom op's signature. mutates_args should contain the "
+            "names of "
             "all args that the custom op mutates, or just the string 'unknown' if you don't know."
         )
     parts, keyword_only = [], False
@@ -267,7 +268,7 @@ def _tensors(values):
 
 
 class _Operator:
-    """What is known of one operator: its schema, kernels by device, and gradient."""
+    """An operator: its schema, its kernels by device, and its gradient."""
 
     def __init__(self, name, schema):
         self.name = name
@@ -286,7 +287,8 @@ class _Operator:
             found = self.fake or self.kernels.get("meta")
             if found is None:
                 raise NotImplementedError(
-                    f"{self.name}: attempted to run this operator with Meta tensors, but there was no fake impl or Meta "
+                    f"{self.name}: attempted to run this operator with Meta tensors, but there was no fake impl or "
+                    "Meta "
                     "kernel registered."
                 )
             return found
@@ -294,7 +296,8 @@ class _Operator:
         if found is None:
             there = ", ".join(k.upper() for k in self.kernels)
             raise NotImplementedError(
-                f"Could not run '{self.name}' with arguments from the '{device.upper()}' backend. '{self.name}' is only "
+                f"Could not run '{self.name}' with arguments from the '{device.upper()}' backend. '{self.name}' is "
+                "only "
                 f"available for these backends: [{there}]."
             )
         return found
@@ -327,14 +330,16 @@ class _Operator:
             for t in _tensors([result]):
                 if t._storage_id() in given:
                     raise RuntimeError(
-                        f"{self.name.partition('::')[2]}: The output of this custom operator (1) must not also be an input to "
-                        "this custom operator and (2) may not alias any inputs to this custom operator or other returns. "
+                        f"{self.name.partition('::')[2]}: The output of this custom operator (1) must not also be an "
+                        "input to "
+                        "this custom operator and (2) may not alias any inputs to this custom operator or other "
+                        "returns. "
                         "Please instead return a clone of the offending output tensor(s) (e.g. return x.clone())."
                     )
         return result
 
     def _differentiable(self, kernel, values, tensors):
-        """Runs the kernel as one node of the graph."""
+        """Run the kernel as one node of the graph."""
         op, arguments, shape = self, self.schema.arguments, []
 
         def forward(ctx, *leaves):
@@ -387,7 +392,7 @@ class _Operator:
 
 
 def _filled(value, tensors):
-    """The value with its tensors replaced by the next ones."""
+    """Return the value with its tensors replaced by the next ones."""
     if isinstance(value, torch.Tensor):
         return next(tensors)
     if isinstance(value, (list, tuple)):
@@ -403,31 +408,44 @@ def _operator(name):
     return _REGISTRY[name]
 
 
-# Operators of extensions in C++, which cannot be loaded. They are declared, so that kernels can be added, and have none at first.
+# Operators of C++ extensions, which cannot be loaded. They are declared without kernels, so that kernels can be added.
 _DECLARED = {
     "torchvision::_cuda_version": "() -> int",
-    "torchvision::_deform_conv2d_backward": "(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, "
-    "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) "
+    "torchvision::_deform_conv2d_backward": "(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, "
+    "Tensor bias, SymInt stride_h, "
+    "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt "
+    "offset_groups, bool use_mask) "
     "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    "torchvision::_ps_roi_align_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, SymInt pooled_height, "
-    "SymInt pooled_width, int sampling_ratio, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
-    "torchvision::_ps_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, SymInt pooled_height, "
+    "torchvision::_ps_roi_align_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, "
+    "SymInt pooled_height, "
+    "SymInt pooled_width, int sampling_ratio, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> "
+    "Tensor",
+    "torchvision::_ps_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, "
+    "SymInt pooled_height, "
     "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
-    "torchvision::_roi_align_backward": "(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "torchvision::_roi_align_backward": "(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width, "
     "SymInt batch_size, SymInt channels, SymInt height, SymInt width, int sampling_ratio, bool aligned) -> Tensor",
-    "torchvision::_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, SymInt pooled_height, "
+    "torchvision::_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, SymInt "
+    "pooled_height, "
     "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
-    "torchvision::deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, "
-    "SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor",
+    "torchvision::deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt "
+    "stride_h, SymInt stride_w, "
+    "SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool "
+    "use_mask) -> Tensor",
     "torchvision::nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "torchvision::ps_roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "torchvision::ps_roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width, "
     "int sampling_ratio) -> (Tensor, Tensor)",
-    "torchvision::ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) "
+    "torchvision::ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width) "
     "-> (Tensor, Tensor)",
     "torchvision::qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "torchvision::roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, "
+    "torchvision::roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width, "
     "int sampling_ratio, bool aligned) -> Tensor",
-    "torchvision::roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)",
+    "torchvision::roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
+    "pooled_width) -> (Tensor, Tensor)",
 }
 
 
@@ -531,7 +549,8 @@ class CustomOpDef:
         if self._operator.schema.mutates:
             raise RuntimeError(
                 f"Cannot register autograd formula for non-functional operator {self} with schema "
-                f"{self._qualname}{self._schema}. Please create a functional operator and register an autograd formula for that."
+                f"{self._qualname}{self._schema}. Please create a functional operator and register an autograd "
+                "formula for that."
             )
         self._operator.backward, self._operator.setup_context = backward, setup_context
 
@@ -799,7 +818,7 @@ class Library:
         impl(f"{self.ns}::{name.rpartition('::')[2]}", dispatch_key or self.dispatch_key or "default", fn)
 
     def _destroy(self):
-        """Forgets the operators that this declared."""
+        """Remove the operators that this library declared."""
         for name in self._names:
             _REGISTRY.pop(f"{self.ns}::{name}", None)
             _ops._remove(self.ns, name)

@@ -107,7 +107,8 @@ class SobolEngine:
             2, [self.dimension, self.MAXBIT, self.MAXBIT], generator=generator, dtype=_C.int64, device="cpu"
         ).tril()
         matrices.diagonal(0, -2, -1).fill_(1)
-        # Row p of a matrix as one number; the parity of its product with a direction is bit p of the new direction, from the top.
+        # A row of a matrix is one number. The parity of the product of row p and a direction is bit p of the new
+        # direction, from the top.
         places = ops.arange(self.MAXBIT - 1, -1, -1, dtype=_C.int64, device="cpu")
         rows = (matrices << places).sum(-1)
         scrambled = ops.zeros_like(self.sobolstate)
@@ -171,7 +172,8 @@ class SobolEngine:
         if total & (total - 1):
             raise ValueError(
                 "The balance properties of Sobol' points require n to be a power of 2. "
-                f"{self.num_generated} points have been previously generated, then: n={self.num_generated}+2**{m}={total}. If you still "
+                f"{self.num_generated} points have been previously generated, then: "
+                f"n={self.num_generated}+2**{m}={total}. If you still "
                 "want to do this, please use 'SobolEngine.draw()' instead."
             )
         return self.draw(n=n, out=out, dtype=dtype)

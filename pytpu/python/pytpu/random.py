@@ -130,9 +130,11 @@ def fork_rng(
                 import warnings
 
                 warnings.warn(
-                    f"{kind.upper()} reports that you have {count} available devices, and you have used {_caller} without "
+                    f"{kind.upper()} reports that you have {count} available devices, and you have used {_caller} "
+                    "without "
                     "explicitly specifying which devices are being used. For safety, we initialize *every* device by "
-                    "default, which can be quite slow if you have a lot of devices. If you know that you are only making use "
+                    "default, which can be quite slow if you have a lot of devices. If you know that you are only "
+                    "making use "
                     f"of a few devices, set the argument {_devices_kw} of {_caller} to their indices.",
                     stacklevel=3,
                 )

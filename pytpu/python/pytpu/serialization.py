@@ -28,9 +28,11 @@ import warnings
 from typing import TYPE_CHECKING
 
 from . import _C, _archive, _file_globals, _file_places, _pickling, _weights_only
-from ._file_globals import StorageType
-from ._file_places import default_restore_location, location_tag, register_package
-from ._pickling import _get_layout  # noqa: F401
+from ._file_globals import StorageType as StorageType
+from ._file_places import default_restore_location as default_restore_location
+from ._file_places import location_tag as location_tag
+from ._file_places import register_package as register_package
+from ._pickling import _get_layout as _get_layout
 from ._size import Size
 
 if TYPE_CHECKING:
@@ -43,11 +45,11 @@ if TYPE_CHECKING:
 # Functions that files name and that are found here whether the file is trusted or not.
 _SAFE = _file_globals.REBUILD
 
-MAP_LOCATION = typing.Union[typing.Callable[[_C.Tensor, str], _C.Tensor], _C.device, str, dict[str, str], None]
+MAP_LOCATION = typing.Callable[[_C.Tensor, str], _C.Tensor] | _C.device | str | dict[str, str] | None
 
 
 class _Global:
-    """A name to be written into the pickle as it is."""
+    """A name to write into the pickle as it is."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
@@ -65,7 +67,7 @@ class _Storage:
 
 
 class _Pickler(pickle._Pickler):
-    dispatch: typing.ClassVar[dict[type, Callable[..., typing.Any]]] = pickle._Pickler.dispatch.copy()  # type: ignore[assignment]
+    dispatch: typing.ClassVar[dict[type, Callable[..., typing.Any]]] = {**pickle._Pickler.dispatch}  # type: ignore[dict-item]
     is_legacy = False
 
     def __init__(self, file, protocol):
@@ -184,7 +186,7 @@ def _reduce_plain(t, hooks):
 
 
 def _as_saved(obj):
-    """What a storage is in a file; `None` for other objects."""
+    """Return the form of a storage in a file, or `None` for other objects."""
     from . import storage as there
 
     if not isinstance(obj, (there.TypedStorage, there.UntypedStorage)):
@@ -263,7 +265,7 @@ def _write_archive(file, name, pickler, text):
 
 
 def _write_legacy(file, pickler, text, protocol):
-    """Pickles one after the other, and behind them the memory of each storage."""
+    """Write pickles one after the other, then the memory of each storage."""
     sizes = {"short": 2, "int": 4, "long": 4}
     for part in (_MAGIC, _PROTOCOL, {"protocol_version": _PROTOCOL, "little_endian": True, "type_sizes": sizes}):
         pickle.dump(part, file, protocol)
@@ -278,7 +280,7 @@ def _write_legacy(file, pickler, text, protocol):
 
 
 def _module_in_file(module):
-    """The name under which files know a module: the package is `torch` there."""
+    """Return the name of a module in files, where this package is `torch`."""
     return "torch" + module.removeprefix("pytpu") if module == "pytpu" or module.startswith("pytpu.") else module
 
 
@@ -329,7 +331,7 @@ def safe_globals(
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads pickles of files that the caller trusts."""
+    """Read pickles of files that the caller trusts."""
 
     def __init__(self, file, persistent_load, **kwargs):
         super().__init__(file, **kwargs)
@@ -345,7 +347,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _found_in_torch(module, name):
-    """What a file means by a name of PyTorch."""
+    """Return the object that a file means by a name of PyTorch."""
     found = _SAFE.get(f"{module}.{name}")
     if found is not None:
         return found
@@ -366,7 +368,7 @@ def _found_in_torch(module, name):
 
 
 def _unpickle(text, persistent_load, weights_only, encoding, pickle_module=None, arguments=None):
-    """The object that a pickle describes.
+    """Return the object that a pickle describes.
 
     Raises:
         pickle.UnpicklingError: with `weights_only`, what is on no list.
@@ -402,7 +404,7 @@ _PROTOCOL = 1001
 
 
 def _next_pickle(f, weights_only):
-    """The bytes of a pickle, up to its end."""
+    """Return the bytes of a pickle, up to its end."""
     start = f.tell()
     if not weights_only:
         if not f.read(1):
@@ -432,7 +434,7 @@ def _next_pickle(f, weights_only):
 
 
 def _rest_of(f):
-    """The file and the number of bytes that are left in it."""
+    """Return the file, and the number of bytes that are left in it."""
     at = f.tell()
     try:
         f.seek(0, os.SEEK_END)
@@ -446,7 +448,7 @@ def _rest_of(f):
 
 
 def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
-    """Reads PyTorch's format before 1.6: pickles one after the other, and behind them the memory of each storage."""
+    """Read PyTorch's format before 1.6: pickles one after the other, then the memory of each storage."""
 
     def plain():
         return _unpickle(_next_pickle(f, weights_only), _no_storage, weights_only, encoding, pickle_module, arguments)
@@ -515,7 +517,7 @@ def _no_storage(saved):
 
 
 def _view_of(storage, view):
-    """A part of a storage, as files of PyTorch 0.1 have them."""
+    """Return a part of a storage, as files of PyTorch 0.1 have them."""
     from .storage import TypedStorage
 
     _, offset, count = view
@@ -607,7 +609,7 @@ class _Options:
 
 
 class _State(threading.local):
-    """What holds inside a ``with`` in one thread."""
+    """Settings of a `with` block in one thread."""
 
     skip_data = False
 
@@ -668,7 +670,8 @@ class set_default_mmap_options:
     def __init__(self, flags: int) -> None:
         if flags not in (MAP_PRIVATE, MAP_SHARED):
             raise ValueError(
-                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got "
+                "Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
+                "but got "
                 f"{flags}"
             )
         self.prev = _options.mmap_flags
@@ -708,17 +711,19 @@ def _is_on(name):
 
 
 def _decide_weights_only(weights_only, pickle_module):
-    """What the argument and the environment together mean."""
+    """Return the value of `weights_only` by the argument and the environment."""
     is_forced, is_forced_off = _is_on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"), _is_on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
     if is_forced and is_forced_off:
         raise RuntimeError(
-            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but both were set."
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but "
+            "both were set."
         )
     if is_forced:
         weights_only = True
     elif weights_only is None and is_forced_off:
         warnings.warn(
-            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not explicitly passed to "
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not "
+            "explicitly passed to "
             "`torch.load`, forcing weights_only=False.",
             stacklevel=3,
         )
@@ -787,14 +792,16 @@ def load(
             if mmap and not _archive.is_archive(file):
                 raise RuntimeError(
                     f"mmap can only be used with files saved with `torch.save({os.fspath(f)}, "
-                    "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in order to use mmap."
+                    "_use_new_zipfile_serialization=True), please torch.save your checkpoint with this option in "
+                    "order to use mmap."
                 )
             path = os.fspath(f) if mmap and _options.mmap_flags == MAP_SHARED else None
             return _load(file, place, weights_only, encoding, pickle_module, pickle_load_args, path)
     for name in ("seek", "tell", "read"):
         if not hasattr(f, name):
             raise AttributeError(
-                f"{type(f).__name__!r} object has no attribute {name!r}. You can only torch.load from a file that is seekable. "
+                f"{type(f).__name__!r} object has no attribute {name!r}. You can only torch.load from a file that is "
+                "seekable. "
                 "Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
             )
     return _load(f, place, weights_only, encoding, pickle_module, pickle_load_args)
@@ -827,7 +834,8 @@ def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=Non
         size = count * dtype.itemsize
         if archive.size(name) != size:
             raise RuntimeError(
-                f"record size ({archive.size(name)} bytes) does not match expected size ({size} bytes = {count} elements * "
+                f"record size ({archive.size(name)} bytes) does not match expected size ({size} bytes = {count} "
+                "elements * "
                 f"{dtype.itemsize} bytes/element) for dtype {dtype._scalar_type}"
             )
         if _state.skip_data:

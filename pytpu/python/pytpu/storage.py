@@ -199,7 +199,8 @@ def _bytes_of(data):
     for item in items:
         if not isinstance(item, int):
             raise RuntimeError(
-                f"torch.UntypedStorage(): tried to construct a storage from a sequence ({type(data).__name__}), but one of the items was "
+                f"torch.UntypedStorage(): tried to construct a storage from a sequence ({type(data).__name__}), but "
+                "one of the items was "
                 f"of type {type(item).__name__} instead of int"
             )
     return bytes(item & 255 for item in items)
@@ -242,7 +243,7 @@ class UntypedStorage(_Storage):
 
     @classmethod
     def _of_part(cls, tensor, filename=None):
-        """Of memory that another object owns."""
+        """Return a storage on memory that another object owns."""
         new = cls._of(tensor)
         new._is_foreign, new._filename = True, filename
         return new
@@ -253,7 +254,7 @@ class UntypedStorage(_Storage):
         return not self._is_foreign and self._tensor._is_resizable()
 
     def _watch(self, tensor):
-        """Remembers a tensor on this memory, which `resize_` has to move."""
+        """Keep a weak reference to a tensor on this memory, which `resize_` has to move."""
         watched = self._tensors
         if watched is None:
             watched = self._tensors = {}
@@ -370,7 +371,8 @@ class UntypedStorage(_Storage):
         for t in self._living():
             if t.numel() and _end(t) > size:
                 raise NotImplementedError(
-                    f"resize_: a tensor of shape {list(t.shape)} needs {_end(t)} bytes of this storage; tensors without memory are not "
+                    f"resize_: a tensor of shape {list(t.shape)} needs {_end(t)} bytes of this storage; tensors "
+                    "without memory are not "
                     "supported. Make the tensor smaller first."
                 )
         new = _C._ops.empty([size], dtype=_C.uint8, device=self.device)
@@ -432,7 +434,7 @@ class UntypedStorage(_Storage):
 
 
 def _end(t):
-    """The first byte of the storage that a tensor does not reach."""
+    """Return the position after the last byte of the storage that a tensor uses."""
     return (t.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))) * t.element_size()
 
 
@@ -456,16 +458,20 @@ def _warn(stacklevel=3):
     if not _is_warned:
         _is_warned = True
         warnings.warn(
-            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
-            "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
+            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+            "class. "
+            "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, "
+            "use "
             "tensor.untyped_storage() instead of tensor.storage()",
             stacklevel=stacklevel,
         )
 
 
 _FORMS = (
-    "TypedStorage.__init__ received an invalid combination of arguments. Expected one of:\n * (*, torch.device device, torch.dtype dtype)\n"
-    " * (int size, *, torch.device device, torch.dtype dtype)\n * (Sequence data, *, torch.device device, torch.dtype dtype)\n"
+    "TypedStorage.__init__ received an invalid combination of arguments. Expected one of:\n * (*, torch.device "
+    "device, torch.dtype dtype)\n"
+    " * (int size, *, torch.device device, torch.dtype dtype)\n * (Sequence data, *, torch.device device, torch.dtype "
+    "dtype)\n"
     " * (*, UntypedStorage wrap_storage, torch.dtype dtype)\n"
 )
 

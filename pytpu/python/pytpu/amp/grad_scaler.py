@@ -216,7 +216,10 @@ class GradScaler:
             if isinstance(new_scale, float):
                 self._scale.fill_(new_scale)
             else:
-                reason = "new_scale should be a float or a 1-element torch.tpu.FloatTensor or torch.FloatTensor with requires_grad=False."
+                reason = (
+                    "new_scale should be a float or a 1-element torch.tpu.FloatTensor or torch.FloatTensor with "
+                    "requires_grad=False."
+                )
                 assert new_scale.device.type == self._device, reason
                 assert new_scale.numel() == 1, reason
                 assert new_scale.requires_grad is False, reason
@@ -232,7 +235,7 @@ class GradScaler:
         self._per_optimizer_states = collections.defaultdict(_refresh_per_optimizer_state)
 
     def _follow(self, overflowed):
-        """Backs off where gradients were not finite; grows after as many steps as it takes where they were."""
+        """Shrink the factor if gradients were not finite, and grow it after enough steps in which they were."""
         with torch.no_grad():
             tracker = torch.where(overflowed, 0, self._growth_tracker + 1)
             grows = tracker == self._growth_interval
@@ -326,7 +329,8 @@ class GradScaler:
         state = self.__dict__.copy()
         if self._enabled:
             assert len(self._per_optimizer_states) == 0, (
-                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after scaler.update()."
+                "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
+                "scaler.update()."
             )
             state["_init_scale"] = self.get_scale()
             state["_init_growth_tracker"] = self._get_growth_tracker()

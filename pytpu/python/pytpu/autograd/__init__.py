@@ -99,7 +99,8 @@ def backward(
         warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
         if grad_tensors is not None:
             raise RuntimeError(
-                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
+                "use "
                 "`grad_tensors`."
             )
         grad_tensors = grad_variables
@@ -205,19 +206,22 @@ def grad(
 
 
 def _batched(outputs, inputs, grads, retain_graph, create_graph, allow):
-    """One pass for each of the gradients, stacked."""
+    """Run one pass for each of the gradients, and stack the results."""
     sizes = {g.shape[0] if g.dim() else None for g in grads if g is not None}
     if len(sizes) != 1 or None in sizes:
         raise RuntimeError(
-            "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension, which "
+            "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension, "
+            "which "
             "all of them must have, with the same size."
         )
     for i, (y, g) in enumerate(zip(outputs, grads)):
         if g is not None and isinstance(y, _C.Tensor) and g.shape[1:] != y.shape:
             raise RuntimeError(
-                f"If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. "
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                "dimension. "
                 f"The sizes of the remaining dimensions are expected to match the shape of corresponding output, but a "
-                f"mismatch was detected: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of {y.shape}."
+                f"mismatch was detected: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of "
+                f"{y.shape}."
             )
     (size,) = sizes
     keep = create_graph if retain_graph is None else retain_graph

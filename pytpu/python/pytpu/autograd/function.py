@@ -78,9 +78,12 @@ class FunctionCtx:
         if saved is None:
             if self.__dict__.get("_released"):
                 raise RuntimeError(
-                    "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-                    "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-                    "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time "
+                    "Trying to backward through the graph a second time (or directly access saved tensors after they "
+                    "have "
+                    "already been freed). Saved intermediate values of the graph are freed when you call .backward() "
+                    "or "
+                    "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second "
+                    "time "
                     "or if you need to access saved tensors after calling backward."
                 )
             return tuple(self.__dict__.get("to_save", ()))
@@ -148,7 +151,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         import warnings
 
         warnings.warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on "
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            "invoke them on "
             "the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
             stacklevel=2,
@@ -156,7 +160,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function with "
             "static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
@@ -195,7 +200,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             One gradient, or `None`, for each argument of `forward`. Several form a tuple.
         """
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
         )
 
     @staticmethod
@@ -238,7 +244,8 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         for d in dirty:
             if not any(d is y for y in outputs):
                 raise RuntimeError(
-                    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                    "Some elements marked as dirty during the forward method were not returned as output. The inputs "
+                    "that "
                     "are modified inplace must all be outputs of the Function."
                 )
             if recording and d.requires_grad and d.is_leaf:
@@ -323,7 +330,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
 
 class _NoSecondBackward(Function):
-    """The identity, whose gradient is an error."""
+    """Identity whose gradient is an error."""
 
     @staticmethod
     def forward(ctx, *tensors):
@@ -351,7 +358,7 @@ def once_differentiable(f: Callable[..., Any]) -> Callable[..., Any]:
             return found
         found = found if isinstance(found, tuple) else (found,)
         tensors = [g for g in found if isinstance(g, Tensor)]
-        # They depend on the arguments in a way that nothing knows how to differentiate: that is an error only when asked.
+        # Their derivative by the arguments is unknown. It is an error only if it is asked for.
         marked = iter(_NoSecondBackward.apply(*(g.detach().requires_grad_() for g in tensors)) if tensors else ())
         return tuple(next(marked) if isinstance(g, Tensor) else g for g in found)
 
@@ -439,7 +446,7 @@ class NestedIOFunction(Function):
 
 
 class _Place:
-    """Where a tensor stood."""
+    """Place of a tensor in a structure."""
 
     def __init__(self, index):
         self.index = index

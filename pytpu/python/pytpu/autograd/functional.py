@@ -21,20 +21,22 @@ def _as_tuple(x, what, function):
         return False, (x,)
     if not isinstance(x, tuple):
         raise TypeError(
-            f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the given {what} has type "
+            f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the given {what} has "
+            "type "
             f"{type(x)}."
         )
     for i, t in enumerate(x):
         if not isinstance(t, torch.Tensor):
             raise TypeError(
-                f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the value at index {i} "
+                f"The {what} given to {function} must be either a Tensor or a tuple of Tensors but the value at index "
+                f"{i} "
                 f"has type {type(t)}."
             )
     return True, x
 
 
 def _prepared(inputs, create_graph):
-    """Tensors to differentiate by: new ones, tied to the given ones only when a graph is asked for."""
+    """Return tensors to differentiate by: new ones, tied to the given ones only if a graph is asked for."""
     return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_() for x in inputs)
 
 
@@ -49,7 +51,8 @@ def _outputs(func, inputs, function, strict, what="outputs of the user-provided 
         for i, y in enumerate(outputs):
             if not y.requires_grad:
                 raise RuntimeError(
-                    f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in "
+                    f"Output {i} of the user-provided function does not require gradients. The outputs must be "
+                    "computed in "
                     "a differentiable manner from the input when running in strict mode."
                 )
     return is_tuple, outputs
@@ -69,7 +72,7 @@ def _checked_vector(v, like, is_tuple, function):
 
 
 def _grads(outputs, inputs, weights, create_graph):
-    """Gradients, None where there are none; outputs without a history have none."""
+    """Return gradients, or `None` for an input that the outputs do not depend on."""
     weights = weights or (None,) * len(outputs)
     pairs = [(y, w) for y, w in zip(outputs, weights) if y is not None and y.requires_grad]
     if not pairs:
@@ -80,17 +83,20 @@ def _grads(outputs, inputs, weights, create_graph):
 
 _INDEPENDENT = {
     "back": "The output of the user-provided function is independent of input {}. This is not allowed in strict mode.",
-    "back_trick": "The gradient with respect to the input is independent of entry {} in the grad_outputs when using the "
+    "back_trick": "The gradient with respect to the input is independent of entry {} in the grad_outputs when using "
+    "the "
     "double backward trick to compute forward mode gradients. This is not allowed in strict mode.",
-    "double_back": "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict "
+    "double_back": "The jacobian of the user-provided function is independent of input {}. This is not allowed in "
+    "strict "
     "mode.",
-    "double_back_trick": "The hessian of the user-provided function is independent of entry {} in the grad_jacobian. This "
+    "double_back_trick": "The hessian of the user-provided function is independent of entry {} in the grad_jacobian. "
+    "This "
     "is not allowed in strict mode as it prevents from using the double backward trick to replace forward mode AD.",
 }
 
 
 def _filled(grads, like, strict, create_graph, stage):
-    """Zeros for gradients that are missing, or an error in strict mode."""
+    """Replace missing gradients by zeros, or raise in strict mode."""
     found = []
     for i, (g, x) in enumerate(zip(grads, like)):
         if g is None:
@@ -147,7 +153,8 @@ def vjp(
             v = _checked_vector(v, outputs, many_out, "vjp")
         elif len(outputs) != 1 or outputs[0].numel() != 1:
             raise RuntimeError(
-                "The vector v can only be None if the user-provided function returns a single Tensor with a single element."
+                "The vector v can only be None if the user-provided function returns a single Tensor with a single "
+                "element."
             )
     with torch.set_grad_enabled(create_graph or torch.is_grad_enabled()):
         grads = _filled(_grads(outputs, inputs, v, create_graph), inputs, strict, create_graph, "back")
@@ -247,13 +254,15 @@ def jacobian(
     """
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
+            "than "
             'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
         if create_graph:
             raise NotImplementedError(
-                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
+                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not '
+                "supported "
                 'together (yet). Please either set `create_graph=False` or `strategy="reverse-mode"`.'
             )
         if strict:
@@ -268,7 +277,8 @@ def jacobian(
             )
     if strict and vectorize:
         raise RuntimeError(
-            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
+            "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. "
+            "Please "
             "either set `strict=False` or `vectorize=False`."
         )
     with torch.enable_grad():
@@ -362,8 +372,10 @@ def hessian(
             for i, g in enumerate(found):
                 if not g.requires_grad:
                     raise RuntimeError(
-                        "While computing the hessian, found that the jacobian of the user-provided function with respect "
-                        f"to input {i} is independent of the input. This is not allowed in strict mode. You should ensure "
+                        "While computing the hessian, found that the jacobian of the user-provided function with "
+                        "respect "
+                        f"to input {i} is independent of the input. This is not allowed in strict mode. You should "
+                        "ensure "
                         "that your function is twice differentiable and that the jacobian depends on the inputs (this "
                         "would be violated by a linear function for example)."
                     )

@@ -27,8 +27,10 @@ class _Mode:
             import warnings
 
             warnings.warn(
-                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate functions or "
-                "methods. To preserve the current behavior of class decoration, you can directly decorate the `__init__` method "
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or "
+                "methods. To preserve the current behavior of class decoration, you can directly decorate the "
+                "`__init__` method "
                 "and nothing else.",
                 FutureWarning,
                 stacklevel=2,

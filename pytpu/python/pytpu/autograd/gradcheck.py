@@ -34,7 +34,7 @@ def _differentiable(outputs):
 
 
 def _real_parts(x):
-    """A complex tensor as a real one with a dimension of two more."""
+    """Return a complex tensor as a real tensor with one more dimension, of size 2."""
     return torch.view_as_real(x.resolve_conj().resolve_neg()) if x.is_complex() else x
 
 
@@ -45,14 +45,17 @@ def _check_inputs(inputs):
             continue
         if str(x.dtype) not in _DOUBLE:
             warnings.warn(
-                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will "
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
+                "will "
                 "likely fail if all the inputs are not of double precision floating point or complex. ",
                 stacklevel=4,
             )
         if x.numel() > 1 and any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride())):
             raise RuntimeError(
-                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping "
-                "to be able to compute the numerical gradients correctly. You should call .contiguous on the input before "
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
+                "non-overlapping "
+                "to be able to compute the numerical gradients correctly. You should call .contiguous on the input "
+                "before "
                 "passing it to gradcheck."
             )
         x.retain_grad()
@@ -65,7 +68,7 @@ def _check_inputs(inputs):
 
 
 def _numerical(run, x, eps):
-    """The Jacobian of every output with respect to ``x``, as matrices (elements of x, elements of the output)."""
+    """Return the Jacobian of each output by `x`, as matrices of shape `(x.numel(), output.numel())`."""
     # Written through `x.data`, which may be a conjugated view.
     data = x.data
     steps = (eps, eps * 1j) if x.is_complex() else (eps,)
@@ -86,7 +89,7 @@ def _numerical(run, x, eps):
 
 
 def _analytical(output, inputs, check_dtypes):
-    """Jacobians of one output (real) with respect to every input."""
+    """Return the Jacobians of one real output by each input."""
     columns = [[] for _ in inputs]
     for i in range(output.numel()):
         weight = torch.zeros_like(output).reshape(-1)
@@ -137,7 +140,7 @@ def _slow(run, outputs, inputs, eps, atol, rtol, nondet_tol, check_dtypes):
 
 
 def _direction(like):
-    """A random direction of length one; the default generator is left alone."""
+    """Return a random direction of length 1. The default generator stays as it is."""
     generator = torch.Generator()
     generator.manual_seed(like.numel())
     v = torch.rand(like.shape, generator=generator, dtype=like.dtype).to(like.device)
@@ -170,7 +173,8 @@ def _fast(run, outputs, inputs, eps, atol, rtol, check_dtypes):
             if not torch.allclose(a.to(n.dtype), n, rtol, atol * max(1.0, u.numel() ** 0.5)):
                 raise GradcheckError(
                     f"Jacobian mismatch for output {i} with respect to input {j},\nnumerical:{n.item()}\n"
-                    f"analytical:{a.item()}\n\nThe above quantities relating the numerical and analytical jacobians are "
+                    f"analytical:{a.item()}\n\nThe above quantities relating the numerical and analytical jacobians "
+                    "are "
                     "computed in fast mode, along one random direction.\n"
                 )
 
@@ -282,14 +286,15 @@ def gradcheck(
 
 
 def _undefined(func, inputs, checked):
-    """Gradients of zero give gradients of zero, or none."""
+    """Check that zero gradients of the outputs give zero gradients, or none."""
     outputs = [y for y in _differentiable(_tuple(func(*inputs))) if y.requires_grad]
     weights = [torch.zeros_like(y) for y in outputs]
     grads = torch.autograd.grad(outputs, checked, weights, allow_unused=True)
     for g in grads:
         if g is not None and not (g == 0).all().item():
             raise GradcheckError(
-                "Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please look "
+                "Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please "
+                "look "
                 "at 'Notes about undefined output gradients' in tools/autograd/derivatives.yaml"
             )
 

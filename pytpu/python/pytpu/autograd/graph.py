@@ -129,7 +129,7 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 
 
 class _SavedCopies:
-    """Copies of saved tensors that were written to, while writes to them are allowed."""
+    """Copies of saved tensors, while writes to these are allowed."""
 
     def __init__(self):
         self.kept = []
@@ -190,7 +190,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[_SavedCopies]:
 
 
 class _Handles:
-    """Several hooks that go together."""
+    """Handle of several hooks."""
 
     def __init__(self, handles):
         self._handles = handles

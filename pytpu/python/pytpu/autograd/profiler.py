@@ -232,7 +232,7 @@ class EventList(list):
 
 
 def _programs(counts):
-    """Programs that ran, compiled or op by op."""
+    """Return the number of programs that ran, compiled or op by op."""
     return counts["segments_executed"] + counts["segments_interpreted"]
 
 

@@ -23,7 +23,7 @@ __all__ = ["Binomial"]
 
 
 def _positive_part(x):
-    """`max(x, 0)`, whose gradient at zero is a half."""
+    """Return `max(x, 0)`, with the gradient 1/2 at 0."""
     return (x.clamp(min=0) + x - x.clamp(max=0)) / 2
 
 

@@ -136,7 +136,7 @@ def _to_positive_definite(constraint):
 
 
 def _register_nested(registry):
-    """Constraints that are made of others: their transforms are made of the others' transforms."""
+    """Register transforms of constraints that are made of other constraints."""
 
     @registry.register(constraints.independent)
     def of_independent(constraint):

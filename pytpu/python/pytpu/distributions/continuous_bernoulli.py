@@ -75,15 +75,15 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         super().__init__(self._param.size(), validate_args=validate_args)
 
     def _is_far(self):
-        """Where `p` is far enough from a half."""
+        """Return whether `p` is far enough from 1/2."""
         return (self.probs <= self._lims[0]) | (self.probs > self._lims[1])
 
     def _far_probs(self):
-        """`p`, and the lower limit where it is near a half."""
+        """Return `p`, or the lower limit if it is near 1/2."""
         return torch.where(self._is_far(), self.probs, self._lims[0])
 
     def _cont_bern_log_norm(self):
-        """The logarithm of `C(p)`: of `2 atanh(1 - 2 p) / (1 - 2 p)`."""
+        """Return `log(C(p))`, with `C(p) = 2 * atanh(1 - 2 * p) / (1 - 2 * p)`."""
         p = self._far_probs()
         below = torch.where(p <= 0.5, p, 0.0)
         above = torch.where(p >= 0.5, p, 1.0)
@@ -141,7 +141,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         return (self.logits,)
 
     def _log_normalizer(self, x):
-        """`log((exp(x) - 1) / x)`, by its series around zero."""
+        """Return `log((exp(x) - 1) / x)`, by its series around 0."""
         is_far = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
         far = torch.where(is_far, x, self._lims[0] - 0.5)
         log_norm = torch.log(torch.abs(torch.special.expm1(far))) - torch.log(torch.abs(far))

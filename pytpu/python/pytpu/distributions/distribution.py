@@ -55,8 +55,8 @@ class Distribution:
     _batch_shape: Any
     _event_shape: Any
 
-    # For `expand`: parameters with the number of their dimensions that belong to an event, such as `{"loc": 0}`, and the
-    # names of other attributes, which are copied.
+    # For `expand`: parameters with the number of their dimensions that belong to an event, such as `{"loc": 0}`, and
+    # the names of other attributes, which are copied.
     _expanded: dict[str, int]
     _kept: tuple[str, ...] = ()
 
@@ -93,7 +93,8 @@ class Distribution:
             arg_constraints = self.arg_constraints
         except NotImplementedError:
             warnings.warn(
-                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize the "
+                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize "
+                "the "
                 "distribution with `validate_args=False` to turn off validation.",
                 stacklevel=3,
             )
@@ -138,12 +139,13 @@ class Distribution:
         return new
 
     def _get_checked_instance(self, cls, _instance=None):
-        """An empty object for `expand` to fill; `cls` is the class whose `expand` it is."""
+        """Return an empty object for `expand` to fill. `cls` is the class that defines `expand`."""
         if _instance is not None:
             return _instance
         if type(self).__init__ is not cls.__init__:
             raise NotImplementedError(
-                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also define a "
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must also "
+                "define a "
                 "custom .expand() method."
             )
         return self.__new__(type(self))
@@ -269,13 +271,13 @@ class Distribution:
         return torch.exp(self.entropy())
 
     def _extended_shape(self, sample_shape=torch.Size()):
-        """The shape of a sample."""
+        """Return the shape of a sample."""
         if not isinstance(sample_shape, torch.Size):
             sample_shape = torch.Size(sample_shape)
         return torch.Size(sample_shape + self._batch_shape + self._event_shape)
 
     def _validate_sample(self, value):
-        """Raises ValueError for a value of a wrong shape, or outside of the support."""
+        """Raise `ValueError` if a value has a wrong shape, or is outside of the support."""
         if not isinstance(value, torch.Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         event_start = len(value.shape) - len(self._event_shape)
@@ -293,7 +295,8 @@ class Distribution:
             support = self.support
         except NotImplementedError:
             warnings.warn(
-                f"{type(self)} does not define `support` to enable sample validation. Please initialize the distribution "
+                f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
+                "distribution "
                 "with `validate_args=False` to turn off validation.",
                 stacklevel=3,
             )
@@ -302,7 +305,8 @@ class Distribution:
             raise AssertionError("support must not be None")
         if not support.check(value).all():
             raise ValueError(
-                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the support "
+                f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
+                "support "
                 f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
             )
 

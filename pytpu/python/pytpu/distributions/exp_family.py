@@ -24,16 +24,16 @@ class ExponentialFamily(Distribution):
 
     @property
     def _natural_params(self):
-        """The natural parameters, a tuple of tensors."""
+        """Natural parameters, a tuple of tensors."""
         raise NotImplementedError
 
     def _log_normalizer(self, *natural_params):
-        """The function `F`."""
+        """Return the function `F` of the natural parameters."""
         raise NotImplementedError
 
     @property
     def _mean_carrier_measure(self):
-        """The expected value of `k`."""
+        """Mean of `k(x)`."""
         raise NotImplementedError
 
     def entropy(self) -> Tensor:

@@ -69,7 +69,7 @@ class GeneralizedPareto(Distribution):
         return torch.isclose(self.concentration, torch.zeros_like(self.concentration))
 
     def _slope(self):
-        """The concentration, and one where it is zero, so that what is not selected is finite."""
+        """Return the concentration, or 1 where it is 0, so that the branch that is not selected is finite."""
         return torch.where(self._is_exponential(), torch.ones_like(self.concentration), self.concentration)
 
     def _z(self, x):

@@ -78,7 +78,7 @@ def _distance(of, ancestor):
 
 
 def _find(type_p, type_q):
-    """The function for two classes, or `NotImplemented`."""
+    """Return the function for two classes, or `NotImplemented`."""
     fitting = [(p, q) for p, q in _REGISTRY if issubclass(type_p, p) and issubclass(type_q, q)]
     if not fitting:
         return NotImplemented
@@ -133,12 +133,12 @@ def _x_log_x(x):
 
 
 def _trace_of_square(matrix):
-    """The trace of `matrix @ matrix^T`."""
+    """Return the trace of `matrix @ matrix.mT`."""
     return matrix.pow(2).sum((-2, -1))
 
 
 def _entry(p):
-    """A parameter of the shape of the batch."""
+    """Return a parameter with the shape of the batch."""
     for name in ("rate", "probs", "loc", "low", "concentration", "concentration1", "scale"):
         if hasattr(p, name):
             return getattr(p, name)
@@ -245,7 +245,8 @@ def _expfamily_expfamily(p, q):
     # A Bregman divergence of log normalizers.
     if type(p) is not type(q):
         raise NotImplementedError(
-            "The cross KL-divergence between different exponential families cannot be computed using Bregman divergences"
+            "The cross KL-divergence between different exponential families cannot be computed using Bregman "
+            "divergences"
         )
     p_params = [param.detach().requires_grad_() for param in p._natural_params]
     p_norm = p._log_normalizer(*p_params)
@@ -301,7 +302,7 @@ def _root_of_normal(q):
 
 
 def _square_of_roots(tril, *roots):
-    """The sum of `|tril^-1 root|^2`, which is a trace of products of covariances, for batches that broadcast."""
+    """Return the sum of `|tril^-1 root|^2`, a trace of products of covariances, for batches that broadcast."""
     return sum(_trace_of_square(torch.linalg.solve_triangular(tril, root, upper=False)) for root in roots)
 
 
@@ -328,7 +329,7 @@ def _lowrank_log_det(p):
 
 
 def _lowrank_square(q, p):
-    """The squared distance of two means, by the covariance of `q`."""
+    """Return the squared distance of two means, by the covariance of `q`."""
     return _batch_lowrank_mahalanobis(
         q._unbroadcasted_cov_factor, q._unbroadcasted_cov_diag, q.loc - p.loc, q._capacitance_tril
     )
@@ -431,7 +432,7 @@ def _beta_gamma(p, q):
 
 
 def _expected_normal(q, mean, variance):
-    """Minus the expected log density of the normal `q`."""
+    """Return minus the mean log-density of the normal `q`."""
     away = (variance + (mean - q.loc).pow(2)) / q.scale.pow(2)
     return 0.5 * (2 * math.pi * q.scale.pow(2)).log() + 0.5 * away
 

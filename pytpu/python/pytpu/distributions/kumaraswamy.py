@@ -58,7 +58,7 @@ class Kumaraswamy(TransformedDistribution):
         super().__init__(Uniform(zeros, ones, validate_args=validate_args), transforms, validate_args=validate_args)
 
     def _moment(self, n):
-        """The expected value of the `n`th power: `b B(1 + n / a, b)`."""
+        """Return the mean of the `n`th power: `b * B(1 + n / a, b)`."""
         first, b = 1 + n / self.concentration1, self.concentration0
         return b * torch.exp(torch.lgamma(first) + torch.lgamma(b) - torch.lgamma(first + b))
 

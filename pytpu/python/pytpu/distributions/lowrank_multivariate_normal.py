@@ -22,18 +22,18 @@ __all__ = ["LowRankMultivariateNormal"]
 
 
 def _batch_capacitance_tril(W, D):
-    """The Cholesky factor of `I + W^T D^-1 W`, which is of the rank's size."""
+    """Return the Cholesky factor of `I + W^T D^-1 W`, whose size is the rank."""
     capacitance = (W.mT / D.unsqueeze(-2)) @ W
     return torch.linalg.cholesky(capacitance + torch.eye(W.size(-1), dtype=W.dtype, device=W.device))
 
 
 def _batch_lowrank_logdet(D, capacitance_tril):
-    """`log det(W W^T + D) = log det(I + W^T D^-1 W) + log det(D)`."""
+    """Return `log det(W W^T + D) = log det(I + W^T D^-1 W) + log det(D)`."""
     return 2 * capacitance_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1) + D.log().sum(-1)
 
 
 def _batch_lowrank_mahalanobis(W, D, x, capacitance_tril):
-    """`x^T (W W^T + D)^-1 x`, by Woodbury's identity."""
+    """Return `x^T (W W^T + D)^-1 x`, by Woodbury's identity."""
     y = _batch_mv(W.mT / D.unsqueeze(-2), x)
     return (x.pow(2) / D).sum(-1) - _batch_mahalanobis(capacitance_tril, y)
 

@@ -103,7 +103,7 @@ class MixtureSameFamily(Distribution):
         return self._component_distribution
 
     def _pad(self, x):
-        """A value with a dimension for components."""
+        """Return a value with a dimension for the components."""
         return x.unsqueeze(-1 - self._event_ndims)
 
     def _pad_mixture_dimensions(self, x):
@@ -113,7 +113,7 @@ class MixtureSameFamily(Distribution):
         return x.reshape(shape)
 
     def _mix(self, x):
-        """The mean over components."""
+        """Return the mean over the components."""
         weights = self._pad_mixture_dimensions(self.mixture_distribution.probs)
         return torch.sum(weights * x, dim=-1 - self._event_ndims)
 

@@ -21,12 +21,12 @@ __all__ = ["MultivariateNormal"]
 
 
 def _batch_mv(matrix, vector):
-    """Products of matrices and vectors, of batches that broadcast."""
+    """Return products of matrices and vectors, for batches that broadcast."""
     return torch.matmul(matrix, vector.unsqueeze(-1)).squeeze(-1)
 
 
 def _batch_mahalanobis(tril, x):
-    """`x^T (tril tril^T)^-1 x`, of batches that broadcast."""
+    """Return `x^T (tril tril^T)^-1 x`, for batches that broadcast."""
     if tril.dim() == 2:
         # One matrix for all: they are columns of one system.
         columns = x.reshape(-1, x.shape[-1]).mT
@@ -35,7 +35,7 @@ def _batch_mahalanobis(tril, x):
 
 
 def _precision_to_scale_tril(P):
-    """The Cholesky factor of the inverse of a positive definite matrix."""
+    """Return the Cholesky factor of the inverse of a positive definite matrix."""
     # P is U U^T of an upper U, the factor of P with its order reversed; the inverse is U^-T U^-1.
     upper = torch.flip(torch.linalg.cholesky(torch.flip(P, (-2, -1))), (-2, -1))
     eye = torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)

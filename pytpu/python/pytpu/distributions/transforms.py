@@ -504,7 +504,7 @@ class PowerTransform(Transform):
 
 
 def _clipped_sigmoid(x):
-    """A sigmoid that is neither 0 nor 1."""
+    """Return a sigmoid that is neither 0 nor 1."""
     info = torch.finfo(x.dtype)
     return torch.clamp(torch.sigmoid(x), min=info.tiny, max=1.0 - info.eps)
 
@@ -744,7 +744,7 @@ class StickBreakingTransform(_Plain):
 
     @staticmethod
     def _offsets(x):
-        """How many pieces follow each."""
+        """Return the number of pieces that follow each piece."""
         return x.shape[-1] + 1 - x.new_ones(x.shape[-1]).cumsum(-1)
 
     def _call(self, x):

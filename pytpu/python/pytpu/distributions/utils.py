@@ -57,12 +57,12 @@ def _standard_normal(shape, dtype, device):
 
 
 def _sum_rightmost(value, dims):
-    """The sum over the last `dims` dimensions."""
+    """Return the sum over the last `dims` dimensions."""
     return value if dims == 0 else value.sum(list(range(-dims, 0)))
 
 
 def _all_rightmost(value, dims):
-    """Whether all are true, over the last `dims` dimensions."""
+    """Return whether all are true, over the last `dims` dimensions."""
     return value if dims == 0 else value.reshape(value.shape[: value.dim() - dims] + (-1,)).all(-1)
 
 
@@ -114,7 +114,7 @@ class lazy_property:
 
 
 class _lazy_property_and_property(lazy_property, property):
-    """What a class shows of its lazy property: documentation and inspection look for properties."""
+    """A lazy property as its class shows it: a property, for documentation and inspection."""
 
     def __init__(self, wrapped):
         property.__init__(self, wrapped)
@@ -161,7 +161,8 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     n = next(n for n in count(max(-diag, 0)) if _triangle(n, diag) >= length)
     if _triangle(n, diag) != length:
         raise ValueError(
-            f"The size of last dimension is {length} which cannot be expressed as the lower triangular part of a square "
+            f"The size of last dimension is {length} which cannot be expressed as the lower triangular part of a "
+            "square "
             "D x D matrix."
         )
     rows, columns = torch.tril_indices(n, n, diag, device=vec.device)
@@ -171,7 +172,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
 
 
 def _triangle(n, diag):
-    """How many entries of a square of `n` lie on the diagonal `diag` or below."""
+    """Return the number of entries of an `n` by `n` matrix on the diagonal `diag` or below."""
     return sum(min(max(row + 1 + diag, 0), n) for row in range(n))
 
 

@@ -21,7 +21,7 @@ __all__ = ["VonMises"]
 
 
 def _log_i0(x):
-    """The logarithm of the modified Bessel function of order zero."""
+    """Return the logarithm of the modified Bessel function of order 0."""
     return torch.log(torch.special.i0e(x)) + x
 
 

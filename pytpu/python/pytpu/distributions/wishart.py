@@ -30,7 +30,7 @@ __all__ = ["Wishart"]
 
 
 def _mvdigamma(x, p):
-    """The derivative of the logarithm of the multivariate gamma function: a sum of `p` digamma functions."""
+    """Return the derivative of the multivariate log-gamma function: a sum of `p` digamma functions."""
     steps = torch.arange(p, dtype=x.dtype, device=x.device) / 2
     return torch.digamma(x.unsqueeze(-1) - steps).sum(-1)
 
@@ -155,7 +155,7 @@ class Wishart(ExponentialFamily):
         return self._of_batch(torch.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     def _of_df(self, number):
-        """Numbers of the batch, for matrices."""
+        """Return numbers of the batch, for matrices."""
         return number.reshape(self._batch_shape + (1, 1))
 
     @property
@@ -176,7 +176,7 @@ class Wishart(ExponentialFamily):
         return self._of_df(self.df.expand(self._batch_shape)) * (V.pow(2) + outer)
 
     def _bartlett_sampling(self, sample_shape=torch.Size()):
-        """One draw each, singular or not."""
+        """Draw samples, singular or not."""
         p = self._event_shape[-1]
         diagonal = self._dist_chi2.rsample(sample_shape).clamp(min=torch.finfo(self.df.dtype).tiny).sqrt()
         rows, columns = torch.tril_indices(p, p, offset=-1, device=diagonal.device)
@@ -195,12 +195,12 @@ class Wishart(ExponentialFamily):
 
         Args:
             sample_shape: Shape of the samples, before `batch_shape`.
-            max_try_correction: How often singular samples are drawn again. `None` chooses a number.
+            max_try_correction: How often singular samples are drawn again. `None` is 3.
         """
         tries = 3 if max_try_correction is None else max_try_correction
         sample_shape = torch.Size(sample_shape)
         sample = self._bartlett_sampling(sample_shape)
-        # PyTorch takes its first draws for singular if they are not; they are drawn again here too, for the same numbers.
+        # PyTorch replaces all first samples. So does this loop, for the same numbers.
         singular = torch.ones(sample_shape, dtype=torch.bool, device=sample.device)
         for _ in range(tries):
             again = self._bartlett_sampling(sample_shape)
@@ -216,7 +216,7 @@ class Wishart(ExponentialFamily):
         return sample
 
     def _log_det(self):
-        """The logarithm of the determinant of the covariance."""
+        """Return the log-determinant of the covariance."""
         return 2 * self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class _Point:
-    """A point of the line search: how far along, the loss there, the gradient and its part along the direction."""
+    """A point of the line search: step length, loss, gradient, and slope along the direction."""
 
     def __init__(self, t, loss, grad, slope):
         self.t, self.loss, self.grad, self.slope = t, loss, grad, slope
 
 
 def _minimum_of_cubic(a, b, bounds=None):
-    """Where the cubic through two points with their slopes is least, within the bounds."""
+    """Return the minimum, within bounds, of the cubic through two points with their slopes."""
     low, high = bounds if bounds is not None else (min(a.t, b.t), max(a.t, b.t))
     if b.t < a.t:
         a, b = b, a
@@ -39,7 +39,7 @@ def _minimum_of_cubic(a, b, bounds=None):
 
 
 def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_change=1e-9, max_evaluations=25):
-    """A step that satisfies the strong Wolfe conditions, or the best one found: (point, evaluations)."""
+    """Return a point that satisfies the strong Wolfe conditions, or the best one, and the number of evaluations."""
 
     def enough(p):
         return abs(p.slope) <= -c2 * start.slope
@@ -169,7 +169,7 @@ class LBFGS(Optimizer):
         self._params = self.param_groups[0]["params"]
 
     def _gradient(self):
-        """All gradients as one vector."""
+        """Return all gradients as one vector."""
         parts = []
         for p in self._params:
             g = torch.zeros_like(p) if p.grad is None else p.grad
@@ -179,7 +179,7 @@ class LBFGS(Optimizer):
         return -g if self.param_groups[0]["maximize"] else g
 
     def _move(self, t, direction):
-        """Moves all parameters along a direction."""
+        """Move all parameters along a direction."""
         at = 0
         for p in self._params:
             x = torch.view_as_real(p) if p.is_complex() else p
@@ -287,7 +287,7 @@ class LBFGS(Optimizer):
 
     @staticmethod
     def _direction(grad, old_dirs, old_stps, ro, scale):
-        """Minus the estimated inverse Hessian times the gradient, by the two loops over the history."""
+        """Return minus the estimated inverse Hessian times the gradient, by two loops over the history."""
         q = grad.neg()
         weights = [0.0] * len(old_dirs)
         for i in reversed(range(len(old_dirs))):

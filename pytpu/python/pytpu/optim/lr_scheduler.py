@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
-    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed form "
+    "`scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the closed "
+    "form "
     "is used instead of the new chainable form, where available. Please open an issue if you are unable to replicate "
     "your use case: https://github.com/pytorch/pytorch/issues/new/choose."
 )
 
 
 def _set(group, key, value):
-    """Changes an option in place when it is a tensor, so that a compiled step sees it."""
+    """Set an option. A tensor is changed in place, so that a compiled step uses the new value."""
     if isinstance(group[key], torch.Tensor):
         group[key].fill_(float(value))
     else:
@@ -93,7 +94,8 @@ class LRScheduler:
                     raise KeyError(
                         f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
                         f"last_epoch >= 0.\nThis typically happens when:\n"
-                        "1. You're trying to resume training from a checkpoint but haven't properly loaded the optimizer "
+                        "1. You're trying to resume training from a checkpoint but haven't properly loaded the "
+                        "optimizer "
                         "state\n2. You're using last_epoch >= 0 for a fresh training run (not recommended)"
                     )
         self.base_lrs = [_copied(group["initial_lr"]) for group in optimizer.param_groups]
@@ -152,7 +154,8 @@ class LRScheduler:
         """
         if self._step_count == 1 and not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
             warnings.warn(
-                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make sure "
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                "Please, make sure "
                 "to call `optimizer.step()` before `lr_scheduler.step()`. See more details at "
                 "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
                 UserWarning,
@@ -160,7 +163,8 @@ class LRScheduler:
             )
         elif self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should "
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
+                "should "
                 "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`.  Failure to do this "
                 "will result in PyTorch skipping the first value of the learning rate schedule. See more details at "
                 "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
@@ -223,7 +227,10 @@ class _LambdaBased(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the schedule without the optimizer. For functions, only the attributes of objects are saved."""
+        """Return the state of the schedule without the optimizer.
+
+        For functions, only the attributes of objects are saved.
+        """
         state = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
         state["lr_lambdas"] = [
             None if callable(fn) and hasattr(fn, "__code__") else fn.__dict__.copy() for fn in self.lr_lambdas
@@ -867,7 +874,7 @@ class CyclicLR(LRScheduler):
 
 
 def _phase(end_step, start_lr, end_lr, start_momentum, end_momentum):
-    """A phase of ``OneCycleLR``: until which step, and the settings of a group it goes from and to."""
+    """Return a phase of `OneCycleLR`: its last step, and the options that it goes from and to."""
     return {
         "end_step": end_step,
         "start_lr": start_lr,
@@ -1024,7 +1031,7 @@ class OneCycleLR(LRScheduler):
 
 
 def _check_schedulers(name, schedulers, optimizer):
-    """Those that run inside another change one optimiser, and need no argument to step."""
+    """Check schedules that run inside another: one optimizer, and `step` without arguments."""
     for i, scheduler in enumerate(schedulers):
         if not hasattr(scheduler, "optimizer"):
             raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")

@@ -26,7 +26,7 @@ _RATIOS = {
 
 
 def _orthogonal(x, coefficients, steps, eps):
-    """About the nearest matrix with orthogonal rows (or columns): an odd polynomial moves all singular values to one."""
+    """Return a matrix close to the nearest one with orthogonal rows or columns."""
     if steps >= 100:
         raise ValueError("Number of steps must be less than 100 for computational efficiency")
     if x.dim() != 2:

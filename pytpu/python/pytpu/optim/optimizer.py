@@ -37,7 +37,7 @@ _global_optimizer_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict
 
 
 class _RequiredParameter:
-    """Marks an option that has no default."""
+    """Value of an option that has no default."""
 
     def __repr__(self):
         return "<required parameter>"
@@ -78,13 +78,13 @@ def register_optimizer_step_post_hook(hook: GlobalOptimizerPostHook) -> Removabl
     return _register(_global_optimizer_post_hooks, hook)
 
 
-# The lazy engine cuts its programs where training steps end, and computes the state that a step makes by a program of its own.
+# The lazy engine ends a program at the end of a training step. New state of a step is computed by another program.
 _step_begins = _C._step_begins
 _step_boundary = _C._step_boundary
 
 
 def _wrap_step(step):
-    """Hooks around `step`, and the hints to the lazy engine."""
+    """Wrap `step`: call hooks, and notify the lazy engine."""
 
     @functools.wraps(step)
     def wrapper(self, *args, **kwargs):
@@ -188,7 +188,8 @@ class Optimizer:
             )
         if isinstance(params, set):
             warnings.warn(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in "
+                "sets will "
                 "change between runs. Please use a list instead. This will be an error in a future release.",
                 FutureWarning,
                 stacklevel=3,
@@ -205,7 +206,7 @@ class Optimizer:
         self._made_state()
 
     def _made_state(self):
-        """Launch what makes the parameters, and state: then the first step has the program of all others."""
+        """Launch the ops that make parameters and state, so that the first step has the program of later steps."""
         if self._on_accelerator():
             _C._tpu_mark_step()
 
@@ -557,7 +558,7 @@ class Optimizer:
         return loss
 
     def _collect(self, group, sparse_error=None):
-        """The parameters of a group that have a gradient, and the gradients."""
+        """Return the parameters of a group that have a gradient, and the gradients."""
         params, grads = [], []
         for p in group["params"]:
             if p.grad is None:
@@ -566,7 +567,8 @@ class Optimizer:
                 raise RuntimeError(sparse_error)
             if group.get("fused") and not (p.is_floating_point() and p.device.type in ("cpu", "tpu")):
                 raise RuntimeError(
-                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', 'tpu'] but "
+                    "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu', "
+                    "'tpu'] but "
                     f"{p.dtype} and {p.device.type}"
                 )
             params.append(p)
@@ -575,12 +577,12 @@ class Optimizer:
 
 
 def _real(*tensors):
-    """Complex tensors as real ones with a dimension of two more; others, and None, as they are."""
+    """Return complex tensors as real ones with one more dimension of size 2. Others, and `None`, stay."""
     return tuple(torch.view_as_real(t) if t is not None and t.is_complex() else t for t in tensors)
 
 
 def _descent(group, p, grad):
-    """The gradient to step against: its sign by ``maximize``, with weight decay unless that goes to ``p`` itself."""
+    """Return the gradient to descend along, with the sign of `maximize` and with weight decay."""
     if group["maximize"]:
         grad = -grad
     decay = group.get("weight_decay", 0)
@@ -593,7 +595,7 @@ def _descent(group, p, grad):
 
 
 def _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2):
-    """Moves Adam's running means of the gradient and of its square."""
+    """Update Adam's running means of the gradient and of its square."""
     exp_avg.lerp_(grad, 1 - beta1)
     exp_avg_sq.mul_(beta2).addcmul_(grad, grad, value=_scalar(1 - beta2))
 
@@ -605,12 +607,12 @@ class PerParameter(Optimizer):
     _zeros: tuple[str, ...] = ()
 
     def _start(self, group, p, state):
-        """Makes the state of a parameter."""
+        """Make the state of a parameter."""
         for name in self._zeros:
             state[name] = torch.zeros_like(p)
 
     def _update(self, group, p, grad, state, views):
-        """Updates one parameter; `views` is the state with complex tensors as real ones, `grad` is final."""
+        """Update one parameter. `views` is the state with complex tensors as real ones."""
         raise NotImplementedError
 
     @without_grad
@@ -641,7 +643,7 @@ class PerParameter(Optimizer):
 
 
 def _check(name, value, ok):
-    """PyTorch's wording for an option out of range."""
+    """Raise `ValueError` with PyTorch's wording, unless the option is in its range."""
     if not ok:
         raise ValueError(f"Invalid {name}: {value}")
 
@@ -657,7 +659,7 @@ def _check_betas(betas):
 
 
 def _check_forms(foreach, fused, differentiable):
-    """Which forms of the update exclude each other."""
+    """Refuse forms of the update that exclude each other."""
     if fused and differentiable:
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
@@ -673,27 +675,27 @@ def _check_lr(lr):
 
 
 def _scalar(value):
-    """An option that may be given as a one-element tensor, as a number."""
+    """Return an option as a number. It may be a one-element tensor."""
     return value.item() if isinstance(value, torch.Tensor) else value
 
 
 def _step_tensor(group=None, param=None):
-    """A new step count: float32, on the host unless the update has to run on the device alone."""
+    """Return a new `float32` step count, on the CPU unless the update runs on the device alone."""
     if group is not None and (group.get("capturable") or group.get("fused")):
         return torch.zeros((), dtype=torch.float32, device=param.device)
     return torch.tensor(0.0, dtype=torch.float32)
 
 
 def _fused(name):
-    """The op that updates a list of parameters at once, where the table has it."""
+    """Return the op that updates a list of parameters at once, or `None`."""
     return getattr(_C._ops, name, None)
 
 
 # Names that optimizers of other libraries import.
 
-ParamsT: typing.TypeAlias = typing.Union[
-    Iterable[torch.Tensor], Iterable[dict[str, typing.Any]], Iterable[tuple[str, torch.Tensor]]
-]
+ParamsT: typing.TypeAlias = (
+    Iterable[torch.Tensor] | Iterable[dict[str, typing.Any]] | Iterable[tuple[str, torch.Tensor]]
+)
 _params_doc = "params: iterable of parameters or of dictionaries of groups"
 _foreach_doc = "foreach: accepted, without an effect"
 _capturable_doc = "capturable: accepted, without an effect"
@@ -703,7 +705,7 @@ _fused_doc = "fused: accepted, without an effect"
 
 
 def _use_grad_for_differentiable(func):
-    """A decorator of ``step``: autograd records it where ``defaults["differentiable"]`` says so."""
+    """Decorate `step`: autograd records it if the option `differentiable` is set."""
 
     @functools.wraps(func)
     def step(self, *args, **kwargs):
@@ -734,7 +736,7 @@ def _get_scalar_dtype(is_fused=None):
 
 
 def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
-    """Return whether a fused step and ops over lists are to be used: these, unless autograd records the step."""
+    """Return whether to use a fused step, and whether to use ops over lists."""
     from ..utils._foreach_utils import _has_foreach_support
 
     return False, not differentiable and all(
@@ -743,7 +745,7 @@ def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
 
 
 def _get_capturable_supported_devices(supports_xla=True):
-    """Return the names of devices on which ``capturable`` has a meaning in PyTorch."""
+    """Return the names of devices for which PyTorch supports `capturable`."""
     return ["cuda", "xpu", "hpu", "tpu"] + (["xla"] if supports_xla else [])
 
 

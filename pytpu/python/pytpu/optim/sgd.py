@@ -120,8 +120,8 @@ class SGD(Optimizer):
                 first = bool(states) and states[0].get("momentum_buffer") is None
                 dampening = group["dampening"]
                 if first:
-                    # On an accelerator the first step has the program of all others: a buffer of zeros to which all of the gradient
-                    # is added becomes the gradient.
+                    # On an accelerator the first step has the program of later steps: the whole gradient is added to a
+                    # buffer of zeros.
                     on_accelerator = params[0].device.type == "tpu"
                     make = torch.zeros_like if on_accelerator else torch.empty_like
                     for state, p in zip(states, params):

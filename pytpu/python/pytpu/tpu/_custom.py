@@ -118,7 +118,7 @@ class CustomOp(_C._CustomCall):
         self.clear()
 
     def _resolve(self, args, kwargs, tensors, needs_grad):
-        """Return what serves calls with such arguments: a function, or a kernel and how it is called."""
+        """Return a function for calls with such arguments, or a kernel and how to call it."""
         if not tensors:
             raise RuntimeError(f"{self._name}: expected at least one tensor among the arguments")
         devices = {t.device.type for t in tensors if t.dim() or t.device.type != "cpu"} or {"cpu"}
@@ -137,11 +137,11 @@ class CustomOp(_C._CustomCall):
         return served
 
     def _serve(self, args, kwargs, tensors, platform, needs_grad):
-        """Return what serves such calls on a platform: "cpu", "tpu", another one, or ``None`` for device ``meta``."""
+        """Return what runs such calls on a platform: `"cpu"`, `"tpu"`, another one, or `None` for device `meta`."""
         raise NotImplementedError
 
     def _run_on_cpu(self, *args, **kwargs):
-        """Call the function that stands for the kernel on ``cpu`` and on XLA:CPU."""
+        """Call the function that replaces the kernel on `cpu` and on XLA:CPU."""
         with torch.no_grad():
             return self._cpu(*args, **kwargs)
 
@@ -176,7 +176,8 @@ class CustomOp(_C._CustomCall):
             def backward(ctx, *grads):
                 if backward_of is None:
                     raise RuntimeError(
-                        f"Trying to backward through {name.replace('::', '.')}.default but no autograd formula was registered. "
+                        f"Trying to backward through {name.replace('::', '.')}.default but no autograd formula was "
+                        "registered. "
                         "Please use register_autograd to add one."
                         + (f"\nnote: JAX does not differentiate the function: {why}" if why else "")
                     )
@@ -270,7 +271,10 @@ class BodyOp(CustomOp):
 
     def _fake(self, args, kwargs):
         """Return results on ``meta``."""
-        move = lambda x: torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
+
+        def move(x):
+            return torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x
+
         return self._infer(*pytree.tree_map(move, args), **pytree.tree_map(move, kwargs))
 
 

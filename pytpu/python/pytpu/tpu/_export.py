@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytpu as torch
 from pytpu import _C, safetensors
 
-from ..utils import _pytree as pytree
 from ._custom import stablehlo_op
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""From JAX functions to StableHLO text. Imports JAX, so it is imported when a function is exported for the first time."""
+"""Export JAX functions to StableHLO text. Importing this module imports JAX."""
 
 import contextlib
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _targets(topology, hbm, options, num_partitions):
-    """The targets as the extension takes them."""
+    """Return the targets in the form of the extension."""
     names = topology.split(",") if isinstance(topology, str) else list(topology)
     names = [name.strip() for name in names if name.strip()]
     if not names:

@@ -83,12 +83,15 @@ class ProgramReport:
 
     def __str__(self) -> str:
         parts = [
-            f"{_seconds(self.seconds)} ({_seconds(self.compute_seconds)} compute, {_seconds(self.memory_seconds)} memory)",
+            f"{_seconds(self.seconds)} ({_seconds(self.compute_seconds)} compute, {_seconds(self.memory_seconds)} "
+            "memory)",
             f"{_amount(self.cycles, 'cycles')}",
             f"{_amount(self.flops, 'FLOP')}, {100 * self.peak_share:.3g} % of peak",
             f"{_bytes(self.bytes_accessed)} accessed",
-            f"memory {_bytes(self.total_bytes)} of {_bytes(self.memory_bytes)}: arguments {_bytes(self.argument_bytes)}, results "
-            f"{_bytes(self.output_bytes)}, aliased {_bytes(self.alias_bytes)}, temporary {_bytes(self.temp_bytes)}, code "
+            f"memory {_bytes(self.total_bytes)} of {_bytes(self.memory_bytes)}: arguments "
+            f"{_bytes(self.argument_bytes)}, results "
+            f"{_bytes(self.output_bytes)}, aliased {_bytes(self.alias_bytes)}, temporary {_bytes(self.temp_bytes)}, "
+            "code "
             f"{_bytes(self.code_bytes)}",
             f"compiled in {self.compile_seconds:.3g} s" + (", by an earlier process" if self.from_disk else ""),
         ]
@@ -212,7 +215,7 @@ class PlanReport:
         return json.dumps(self._fields, indent=1)
 
     def _runs_of_steps(self):
-        """Steps that are alike and follow one another, as pairs of the first and the last number, from 1."""
+        """Return runs of equal steps, as pairs of the first and the last number, from 1."""
         runs = []
         for number, step in enumerate(self.steps, 1):
             if runs and self.steps[runs[-1][1] - 1].programs == step.programs:
@@ -346,7 +349,7 @@ _MOST_LINES = 3
 
 
 def _lines(places):
-    """The first few of some lines of the script, in brackets."""
+    """Return the first few of some lines of the script, in brackets."""
     different = list(dict.fromkeys(f"{file}:{line}" for file, line in places))
     if not different:
         return ""
@@ -385,13 +388,14 @@ def _page(report):
 
 
 def _bars(r):
-    """A table with a bar for each group of instructions, as long as its share of the cycles."""
+    """Return a table with a bar for each group of instructions, as long as its share of the cycles."""
     rows = []
     for name, count, cycles in r.groups[:_MOST_GROUPS]:
         share = cycles / r.cycles if r.cycles else 0
         rows.append(
             f"<tr><td>{html.escape(name)}</td><td class='n'>{count}</td><td class='n'>{cycles:,.0f}</td>"
-            f"<td class='n'>{100 * share:.1f} %</td><td><span class='bar' style='width:{400 * share:.1f}px'></span></td></tr>"
+            f"<td class='n'>{100 * share:.1f} %</td><td><span class='bar' "
+            f"style='width:{400 * share:.1f}px'></span></td></tr>"
         )
     return (
         "<table><tr><th>instructions</th><th>count</th><th>cycles</th><th>share</th><th></th></tr>"
@@ -401,7 +405,7 @@ def _bars(r):
 
 
 def _timeline(r):
-    """Bytes in use along the schedule as a curve, and the largest arrays where it is highest."""
+    """Return the bytes in use over the schedule as a curve, with the largest arrays at its peak."""
     if not r.live_bytes:
         return ""
     width, height, top = 800, 160, max(r.live_bytes)

@@ -103,7 +103,7 @@ def run(script, arguments, machine, steps, change=Change(), *, text=None, is_qui
 
 
 def _caller():
-    """File and line of the innermost frame outside of this package."""
+    """Return file and line of the innermost frame outside of this package."""
     import pytpu
 
     package = os.path.dirname(pytpu.__file__) + os.sep
@@ -114,7 +114,7 @@ def _caller():
 
 
 class _Watch:
-    """Takes note of where the script calls some functions, and makes the change."""
+    """Note where the script calls some functions, and make the change."""
 
     def __init__(self, change):
         self.change = change
@@ -183,7 +183,7 @@ class _Watch:
             return host[torch.arange(change.batch) % change.old_batch]
 
         class Batches(TorchFunctionMode):
-            """Gives inputs of a step another leading dimension as they are copied to the device, by giving their rows again."""
+            """Repeat the rows of the inputs of a step, as they are copied to the device, for another batch size."""
 
             def __torch_function__(self, func, types, args=(), kwargs=None):
                 y = func(*args, **(kwargs or {}))

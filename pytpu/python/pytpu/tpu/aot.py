@@ -26,7 +26,9 @@ def _on_device(value):
     import pytpu as torch
     from pytpu.utils import _pytree
 
-    move = lambda x: x.to("tpu") if isinstance(x, torch.Tensor) else x
+    def move(x):
+        return x.to("tpu") if isinstance(x, torch.Tensor) else x
+
     return _pytree.tree_map(move, value)
 
 

@@ -122,9 +122,21 @@ class AdamW(Optimizer):
         opt_steps: dict = dataclasses.field(default_factory=dict)
 
     _HYPERPARAMETERS = (
-        "lr", "weight_decay", "beta1", "beta2", "eps", "use_bfloat16_moments", "amsgrad", "maximize", "foreach", "capturable",
-        "differentiable", "fused", "grad_scale", "found_inf",
-    )  # fmt: skip
+        "lr",
+        "weight_decay",
+        "beta1",
+        "beta2",
+        "eps",
+        "use_bfloat16_moments",
+        "amsgrad",
+        "maximize",
+        "foreach",
+        "capturable",
+        "differentiable",
+        "fused",
+        "grad_scale",
+        "found_inf",
+    )
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ def _chip(platform):
 
 
 class _Taken(_C._CustomCall):
-    """Takes the arguments of a call apart."""
+    """Take the arguments of a call apart."""
 
     def _resolve(self, args, kwargs, tensors, needs_grad):
         self.call = args, kwargs, tensors
@@ -438,7 +438,10 @@ class MosaicOp(BodyOp):
             raise TypeError(f"{self._name}: expected `body` to return a str, but got {type(body).__name__}")
         cost = self._cost(*filled(args, metas), **filled(kwargs, metas)) if callable(self._cost) else self._cost
         results = found if isinstance(found, (tuple, list)) else (found,)
-        described = lambda tensors: [(list(t.shape), t.dtype) for t in tensors]
+
+        def described(tensors):
+            return [(list(t.shape), t.dtype) for t in tensors]
+
         return _C._mosaic_module(self._name, body, described(metas), described(results), self._numbers(cost))
 
     def _numbers(self, cost):

@@ -37,7 +37,7 @@ _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "per
 
 
 class _Forever(Sampler):
-    """What a stream is sampled with: nothing to choose."""
+    """Sampler of a stream: it gives `None` without end."""
 
     def __iter__(self):
         while True:
@@ -66,7 +66,7 @@ def fetch_stream(
 
 
 def _context(given):
-    """The `multiprocessing` context that was asked for, by name or as it is."""
+    """Return the context of `multiprocessing` that was asked for."""
     import multiprocessing
 
     if isinstance(given, str):
@@ -79,7 +79,8 @@ def _context(given):
         return multiprocessing.get_context(given)
     if not isinstance(given, multiprocessing.context.BaseContext):
         raise TypeError(
-            "multiprocessing_context option should be a valid context object or a string specifying the start method, but got "
+            "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+            "but got "
             f"multiprocessing_context={given}"
         )
     return given
@@ -89,9 +90,12 @@ def _warn_of_many(workers):
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if available is not None and workers > available:
         warnings.warn(
-            f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in current "
-            f"system is {available}, which is smaller than what this DataLoader is going to create. Please be aware that "
-            "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
+            f"This DataLoader will create {workers} worker processes in total. Our suggested max number of worker in "
+            "current "
+            f"system is {available}, which is smaller than what this DataLoader is going to create. Please be aware "
+            "that "
+            "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to "
+            "avoid "
             "potential slowness/freeze if necessary.",
             stacklevel=3,
         )
@@ -296,7 +300,7 @@ class DataLoader(_Subscriptable[_T_co]):
 
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
-    """The batches of one epoch, made in this process."""
+    """Iterator over the batches of one epoch, made in this process."""
 
     def __init__(self, loader):
         self._loader = loader
@@ -325,13 +329,16 @@ def warn_beyond_length(loader: DataLoader[Any], length: int | None, yielded: int
     if length is None or yielded <= length:
         return
     text = (
-        f"Length of IterableDataset {loader.dataset} was reported to be {length}(when accessing len(dataloader)), but {yielded} "
+        f"Length of IterableDataset {loader.dataset} was reported to be {length}(when accessing len(dataloader)), but "
+        f"{yielded} "
         "samples have been fetched. "
     )
     if loader.num_workers > 0:
         text += (
-            "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica at "
-            "each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
+            "replica at "
+            "each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for "
+            "examples."
         )
     warnings.warn(text, stacklevel=3)
 

@@ -1,9 +1,9 @@
 """Worker processes of a `DataLoader`.
 
-Workers start as `multiprocessing` starts processes: before Python 3.14 they are forked on Linux, so a dataset may be anything,
-a lambda too, and a script needs no main guard. Nothing is left at work on a device while a process forks, and a forked worker
-computes on the host. Batches travel as NumPy arrays, which pickle without help and without shared-memory handles that
-could leak.
+Workers start as `multiprocessing` starts processes: before Python 3.14 they are forked on Linux, so a dataset may be
+anything, a lambda too, and a script needs no main guard. Nothing is left at work on a device while a process forks, and
+a forked worker computes on the host. Batches travel as NumPy arrays, which pickle without help and without
+shared-memory handles that could leak.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def get_worker_info() -> WorkerInfo | None:
 class _Packed:
     """A tensor on its way between processes: bytes, dtype, shape and, if it is not contiguous, strides.
 
-    Bytes and not a NumPy array: unpickling an array imports NumPy. An interrupt during that import leaves a process that cannot
-    import NumPy again.
+    Bytes and not a NumPy array: unpickling an array imports NumPy. An interrupt during that import leaves a process
+    that cannot import NumPy again.
     """
 
     def __init__(self, tensor):
@@ -123,7 +123,7 @@ class _PlainText(str):
 
 
 class _Failure:
-    """An exception on its way back from a worker."""
+    """An exception that a worker sends back."""
 
     def __init__(self, worker_id):
         kind, value, _ = sys.exc_info()
@@ -144,7 +144,7 @@ class _Failure:
         try:
             raise error
         finally:
-            # The traceback holds this frame. Without `error` in it there is no cycle, so the loader's workers end with the exception.
+            # The traceback holds this frame. Without `error` there is no cycle, so the workers end with the exception.
             del error
 
 
@@ -300,14 +300,14 @@ class WorkerPool:
 
 
 class _BaseDataLoaderIter:
-    """The batches of one epoch."""
+    """Iterator over the batches of one epoch."""
 
     def __iter__(self):
         return self
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """The batches of one epoch, in the order of their indices (or of arrival, when the loader says so)."""
+    """Iterator over the batches of one epoch, in order unless the loader says otherwise."""
 
     def __init__(self, pool, loader, epoch, close_at_end):
         self._pool = pool
