@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 # Functions that files name and that are found here whether the file is trusted or not.
 _SAFE = _file_globals.REBUILD
 
-MAP_LOCATION = typing.Callable[[_C.Tensor, str], _C.Tensor] | _C.device | str | dict[str, str] | None
+MAP_LOCATION: typing.TypeAlias = typing.Callable[[_C.Tensor, str], _C.Tensor] | _C.device | str | dict[str, str] | None
 
 
 class _Global:
