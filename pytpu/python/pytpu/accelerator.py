@@ -106,6 +106,11 @@ def get_device_capability(device: _C.device | str | int | None = None, /) -> dic
 
     Raises:
         ValueError: If the device is not an accelerator.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.float32 in torch.accelerator.get_device_capability()["supported_dtypes"]
+        True
     """
     _index(device, optional=True)
     names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
@@ -143,6 +148,12 @@ class device_index:
 
     Args:
         device: Index of the device. `None` keeps the device in use.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.accelerator.device_index(0):
+        ...     print(torch.accelerator.current_device_index())
+        0
     """
 
     def __init__(self, device: int | None, /) -> None:

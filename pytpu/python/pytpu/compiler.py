@@ -28,7 +28,13 @@ __all__ = [
 
 
 def is_compiling() -> bool:
-    """Always return `False`: Python code always runs for its results, and is never traced."""
+    """Always return `False`: Python code always runs for its results, and is never traced.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.compiler.is_compiling()
+        False
+    """
     return False
 
 
@@ -61,6 +67,11 @@ def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> li
 
     Args:
         exclude_tags: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.compiler.list_backends()
+        ['inductor', 'tpu']
     """
     return ["inductor", "tpu"]
 
@@ -83,6 +94,14 @@ class set_stance:
 
     Raises:
         RuntimeError: If the name is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.compiler.set_stance("force_eager")
+        ... def double(x):
+        ...     return x * 2
+        >>> double(torch.ones(1))
+        tensor([2.])
     """
 
     def __init__(

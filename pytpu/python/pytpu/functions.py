@@ -116,27 +116,57 @@ _settings = {"deterministic": False, "warn_only": False, "warn_always": False}
 
 
 def numel(input: Tensor) -> int:
-    """Return the number of elements of `input`."""
+    """Return the number of elements of `input`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.numel(torch.zeros(2, 3))
+        6
+    """
     return input.numel()
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Return whether the dtype of `input` is floating point."""
+    """Return whether the dtype of `input` is floating point.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_floating_point(torch.zeros(1, dtype=torch.float16))
+        True
+    """
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
-    """Return whether the dtype of `input` is complex."""
+    """Return whether the dtype of `input` is complex.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_complex(torch.zeros(1, dtype=torch.complex64))
+        True
+    """
     return input.is_complex()
 
 
 def is_conj(input: Tensor) -> bool:
-    """Return whether `input` is a conjugated view."""
+    """Return whether `input` is a conjugated view.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_conj(torch.zeros(1, dtype=torch.complex64).conj())
+        True
+    """
     return input.is_conj()
 
 
 def is_neg(input: Tensor) -> bool:
-    """Return whether `input` is a negated view."""
+    """Return whether `input` is a negated view.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_neg(torch.zeros(1, dtype=torch.complex64).conj().imag)
+        True
+    """
     return input.is_neg()
 
 
@@ -145,17 +175,34 @@ def is_nonzero(input: Tensor) -> bool:
 
     Raises:
         RuntimeError: If `input` does not have exactly one element.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_nonzero(torch.tensor([0.5]))
+        True
     """
     return bool(input)
 
 
 def is_signed(input: Tensor) -> bool:
-    """Return whether the dtype of `input` has negative numbers."""
+    """Return whether the dtype of `input` has negative numbers.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_signed(torch.zeros(1, dtype=torch.uint8))
+        False
+    """
     return input.is_signed()
 
 
 def get_device(input: Tensor) -> int:
-    """Return the index of the device of `input`, or `-1` on the CPU."""
+    """Return the index of the device of `input`, or `-1` on the CPU.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.get_device(torch.zeros(1))
+        -1
+    """
     return input.get_device()
 
 
@@ -170,7 +217,15 @@ def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
 
 
 def is_inference(input: Tensor) -> bool:
-    """Return whether `input` was made in inference mode."""
+    """Return whether `input` was made in inference mode.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.inference_mode():
+        ...     x = torch.zeros(1)
+        >>> torch.is_inference(x)
+        True
+    """
     return input.is_inference()
 
 
@@ -178,7 +233,13 @@ is_inference_mode_enabled = _C.is_inference_mode_enabled
 
 
 def is_storage(obj: object) -> bool:
-    """Return whether `obj` is a storage."""
+    """Return whether `obj` is a storage.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_storage(torch.zeros(1).untyped_storage())
+        True
+    """
     import sys
 
     there = sys.modules.get("pytpu.storage")
@@ -514,7 +575,13 @@ def count_nonzero(input: Tensor, dim: int | tuple[int, ...] | None = None) -> Te
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors have the same size."""
+    """Return whether two tensors have the same size.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.is_same_size(torch.zeros(2, 3), torch.ones(2, 3))
+        True
+    """
     return input.shape == other.shape
 
 
@@ -704,6 +771,16 @@ def lu(
 
     Returns:
         A tuple of both triangles in one tensor of shape `(*, m, n)`, and the pivots, `int32` of shape `(*, min(m, n))`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore")
+        ...     factors, pivots = torch.lu(torch.tensor([[2.0, 0.0], [1.0, 3.0]]))
+        >>> factors
+        tensor([[2.0000, 0.0000],
+                [0.5000, 3.0000]])
     """
     _once(
         "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in "
@@ -1059,7 +1136,14 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
 
 
 def detach_(input: Tensor) -> Tensor:
-    """Detach `input` from its graph in place, as `Tensor.detach_` does."""
+    """Detach `input` from its graph in place, as `Tensor.detach_` does.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(1, requires_grad=True) * 2
+        >>> torch.detach_(x).requires_grad
+        False
+    """
     return input.detach_()
 
 
@@ -1071,6 +1155,12 @@ def as_strided_(input: Tensor, size: Sequence[int], stride: Sequence[int], stora
         size: New size.
         stride: New strides, in elements.
         storage_offset: Position of the first element in the storage. `None` keeps it.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.as_strided_(torch.arange(4), (2, 2), (1, 2))
+        tensor([[0, 2],
+                [1, 3]])
     """
     return input.as_strided_(size, stride, storage_offset)
 
@@ -1082,6 +1172,12 @@ def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: _C.memory_
         input: Tensor to change.
         the_template: Tensor with the new size.
         memory_format: Memory format of the result. `None` is `torch.contiguous_format`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.resize_as_(torch.arange(4), torch.zeros(2, 2))
+        tensor([[0, 1],
+                [2, 3]])
     """
     return input.resize_as_(the_template, memory_format=memory_format)
 
@@ -1092,6 +1188,12 @@ def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor
     Args:
         tensors: Tensors to stack.
         out: Tensor to write the result to.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.row_stack([torch.tensor([1, 2]), torch.tensor([3, 4])])
+        tensor([[1, 2],
+                [3, 4]])
     """
     return _C._ops.vstack(tensors, out=out)
 
@@ -1277,6 +1379,14 @@ def set_num_threads(n: int) -> None:
     Raises:
         TypeError: If `n` is not an integer.
         RuntimeError: If `n` is not positive.
+
+    Example:
+        >>> import pytpu as torch
+        >>> before = torch.get_num_threads()
+        >>> torch.set_num_threads(1)
+        >>> torch.get_num_threads()
+        1
+        >>> torch.set_num_threads(before)
     """
     if not isinstance(n, int):
         raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
@@ -1352,6 +1462,11 @@ def get_device_module(device: _C.device | str | None = None) -> ModuleType:
 
     Raises:
         RuntimeError: If `device` has another type.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.get_device_module("cpu").__name__.rpartition(".")[2]
+        'cpu'
     """
     if device is None:
         name = "tpu"
@@ -1407,6 +1522,13 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     Args:
         mode: If `True`, refuse them.
         warn_only: If `True`, give warnings instead of errors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.use_deterministic_algorithms(True)
+        >>> torch.are_deterministic_algorithms_enabled()
+        True
+        >>> torch.use_deterministic_algorithms(False)
     """
     _settings["deterministic"], _settings["warn_only"] = bool(mode), bool(warn_only)
     _C._set_deterministic(bool(mode), bool(warn_only))
@@ -1460,6 +1582,13 @@ def set_float32_matmul_precision(precision: str) -> None:
 
     Args:
         precision: `"highest"`, `"high"` or `"medium"`. Another value gives a warning, and changes nothing.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.set_float32_matmul_precision("high")
+        >>> torch.get_float32_matmul_precision()
+        'high'
+        >>> torch.set_float32_matmul_precision("highest")
     """
     from .backends import _precision
 
@@ -1575,6 +1704,12 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
 
     Raises:
         IndexError: If `dim` is out of range.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.norm_except_dim(torch.tensor([[3.0, 4.0], [6.0, 8.0]]))
+        tensor([[ 5.],
+                [10.]])
     """
     if dim == -1:
         return _C._ops.norm(v, pow)
@@ -1595,6 +1730,11 @@ def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: Complex tensor.
         out: Tensor to write the result to.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.view_as_real_copy(torch.tensor([1 + 2j]))
+        tensor([[1., 2.]])
     """
     y = _C._ops.view_as_real(input)
     return y.clone() if out is None else out.resize_(y.shape).copy_(y)
@@ -1606,6 +1746,11 @@ def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     Args:
         input: Tensor whose last dimension has size 2.
         out: Tensor to write the result to.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.view_as_complex_copy(torch.tensor([[1.0, 2.0]]))
+        tensor([1.+2.j])
     """
     y = _C._ops.view_as_complex(input)
     return y.clone() if out is None else out.resize_(y.shape).copy_(y)
@@ -1657,7 +1802,13 @@ def sym_not(a: object) -> bool:
 
 
 def sym_max(a: float, b: float) -> float:
-    """Return the larger number, as a float if one of them is a float."""
+    """Return the larger number, as a float if one of them is a float.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.sym_max(1, 2.5)
+        2.5
+    """
     greater = max(a, b)
     return float(greater) if isinstance(a, float) or isinstance(b, float) else int(greater)
 

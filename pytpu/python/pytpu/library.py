@@ -479,7 +479,16 @@ def _devices(device_types):
 
 
 class CustomOpDef:
-    """An operator that `custom_op` made. Call it, or register more kernels."""
+    """An operator that `custom_op` made. Call it, or register more kernels.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.library.custom_op("doc_example::plus_one", mutates_args=())
+        ... def plus_one(x: torch.Tensor) -> torch.Tensor:
+        ...     return x + 1
+        >>> plus_one(torch.zeros(2))
+        tensor([1., 1.])
+    """
 
     def __init__(self, name: str, fn: Callable[..., typing.Any], schema: str) -> None:
         self._qualname = name
@@ -625,6 +634,15 @@ def register_kernel(
     Raises:
         AttributeError: If there is no such operator.
         RuntimeError: If a device type is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.library.define("doc_example::triple", "(Tensor x) -> Tensor")
+        >>> @torch.library.register_kernel("doc_example::triple", "cpu")
+        ... def triple(x):
+        ...     return x * 3
+        >>> torch.ops.doc_example.triple(torch.ones(2))
+        tensor([3., 3.])
     """
 
     def register(fn):
@@ -657,6 +675,17 @@ def register_fake(
 
     Raises:
         AttributeError: If there is no such operator.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.library.custom_op("doc_example::minus_one", mutates_args=())
+        ... def minus_one(x: torch.Tensor) -> torch.Tensor:
+        ...     return x - 1
+        >>> @torch.library.register_fake("doc_example::minus_one")
+        ... def minus_one_shape(x):
+        ...     return torch.empty_like(x)
+        >>> minus_one(torch.empty(2, 3, device="meta")).shape
+        torch.Size([2, 3])
     """
 
     def register(fn):
@@ -770,6 +799,15 @@ class Library:
     Raises:
         ValueError: If `kind` is unknown.
         NotImplementedError: If the namespace is that of the op table.
+
+    Example:
+        >>> import pytpu as torch
+        >>> lib = torch.library.Library("doc_library", "DEF")
+        >>> lib.define("half(Tensor x) -> Tensor")
+        'half'
+        >>> lib.impl("half", lambda x: x / 2)
+        >>> torch.ops.doc_library.half(torch.ones(2))
+        tensor([0.5000, 0.5000])
     """
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
@@ -863,6 +901,14 @@ def opcheck(
     Raises:
         OpCheckError: If a test failed, and `raise_exception` is `True`.
         ValueError: If a test is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.library.custom_op("doc_example::negate", mutates_args=())
+        ... def negate(x: torch.Tensor) -> torch.Tensor:
+        ...     return -x
+        >>> torch.library.opcheck(negate, (torch.ones(2),), test_utils="test_schema")
+        {'test_schema': 'SUCCESS'}
     """
     kwargs = kwargs or {}
     tests = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)

@@ -166,6 +166,14 @@ class SobolEngine:
 
         Raises:
             ValueError: If the number of all points would not be a power of two.
+
+        Example:
+            >>> import pytpu as torch
+            >>> torch.quasirandom.SobolEngine(dimension=1).draw_base2(2)
+            tensor([[0.0000],
+                    [0.5000],
+                    [0.7500],
+                    [0.2500]])
         """
         n = 2**m
         total = self.num_generated + n
@@ -189,6 +197,11 @@ class SobolEngine:
 
         Args:
             n: Number of points.
+
+        Example:
+            >>> import pytpu as torch
+            >>> torch.quasirandom.SobolEngine(dimension=1).fast_forward(2).draw()
+            tensor([[0.7500]])
         """
         self.num_generated += n
         self.quasi = self._points(self.num_generated - 1, 1)[0] if self.num_generated else self.shift.clone()

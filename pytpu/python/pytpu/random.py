@@ -72,7 +72,16 @@ def initial_seed() -> int:
 
 
 def get_rng_state() -> Tensor:
-    """Return the state of the default generator of the CPU, as a `uint8` tensor."""
+    """Return the state of the default generator of the CPU, as a `uint8` tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> state = torch.get_rng_state()
+        >>> a = torch.rand(2)
+        >>> torch.set_rng_state(state)
+        >>> torch.equal(a, torch.rand(2))
+        True
+    """
     return default_generator.get_state()
 
 

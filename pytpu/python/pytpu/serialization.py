@@ -67,7 +67,7 @@ class _Storage:
 
 
 class _Pickler(pickle._Pickler):
-    dispatch: typing.ClassVar[dict[type, Callable[..., typing.Any]]] = {**pickle._Pickler.dispatch}  # type: ignore[dict-item]
+    dispatch: typing.ClassVar[dict[type, typing.Any]] = {**pickle._Pickler.dispatch}
     is_legacy = False
 
     def __init__(self, file, protocol):
@@ -289,6 +289,14 @@ def add_safe_globals(safe_globals: list[Callable[..., typing.Any] | tuple[Callab
 
     Args:
         safe_globals: Classes and functions, or pairs of one and the full name that files use for it.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import collections
+        >>> torch.serialization.add_safe_globals([collections.UserDict])
+        >>> torch.serialization.get_safe_globals()
+        [<class 'collections.UserDict'>]
+        >>> torch.serialization.clear_safe_globals()
     """
     for g in safe_globals:
         it, name = g if isinstance(g, tuple) else (g, f"{g.__module__}.{g.__qualname__}")
@@ -532,6 +540,14 @@ class PyTorchFileReader:
 
     Raises:
         RuntimeError: If the file is not such an archive.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import io
+        >>> buffer = io.BytesIO()
+        >>> torch.save(torch.zeros(2), buffer)
+        >>> torch.PyTorchFileReader(buffer).has_record("data.pkl")
+        True
     """
 
     def __init__(self, file: str | os.PathLike[str] | typing.IO[bytes]) -> None:
@@ -578,6 +594,15 @@ def get_unsafe_globals_in_checkpoint(f: str | os.PathLike[str] | typing.IO[bytes
     Raises:
         ValueError: If the file is not an archive that `save` wrote.
         pickle.UnpicklingError: If the file holds an opcode that `load` refuses.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import fractions, io
+        >>> buffer = io.BytesIO()
+        >>> torch.save(fractions.Fraction(1, 2), buffer)
+        >>> _ = buffer.seek(0)
+        >>> torch.serialization.get_unsafe_globals_in_checkpoint(buffer)
+        ['fractions.Fraction']
     """
     with open(f, "rb") if isinstance(f, (str, os.PathLike)) else contextlib.nullcontext(f) as file:
         if not _archive.is_archive(file):
@@ -665,6 +690,13 @@ class set_default_mmap_options:
 
     Raises:
         ValueError: If `flags` has another value.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.serialization import MAP_SHARED, set_default_mmap_options
+        >>> with set_default_mmap_options(MAP_SHARED):
+        ...     print(torch.serialization.get_default_mmap_options() == MAP_SHARED)
+        True
     """
 
     def __init__(self, flags: int) -> None:
@@ -691,6 +723,16 @@ class skip_data:
 
     Args:
         materialize_fake_tensors: Accepted for compatibility. There are no fake tensors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> import io
+        >>> buffer = io.BytesIO()
+        >>> with torch.serialization.skip_data():
+        ...     torch.save(torch.ones(2), buffer)
+        >>> _ = buffer.seek(0)
+        >>> torch.load(buffer).shape
+        torch.Size([2])
     """
 
     def __init__(self, materialize_fake_tensors: bool = False) -> None:

@@ -212,6 +212,12 @@ class UntypedStorage(_Storage):
     Args:
         size: Number of bytes, or a sequence of bytes.
         device: Device of the memory.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor([1, 2], dtype=torch.uint8)
+        >>> x.untyped_storage().tolist()
+        [1, 2]
     """
 
     _filename = None
@@ -484,6 +490,11 @@ class TypedStorage(_Storage):
         wrap_storage: Untyped storage with the elements.
         dtype: Dtype of the elements.
         device: Device of the memory.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.FloatStorage([1.0, 2.0]).tolist()
+        [1.0, 2.0]
     """
 
     def __init__(

@@ -35,6 +35,12 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
     Args:
         device_type: Device type. `None` is `"tpu"`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.autocast("cpu"):
+        ...     print(torch.is_autocast_enabled("cpu"))
+        True
     """
     device_type = "tpu" if device_type is None else device_type
     return device_type in _KINDS and _C._autocast_enabled(device_type)
@@ -63,6 +69,11 @@ def get_autocast_dtype(device_type: str) -> torch.dtype:
 
     Args:
         device_type: Device type.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.get_autocast_dtype("cpu")
+        torch.bfloat16
     """
     if device_type in _ABSENT:
         return torch.float16 if device_type != "xla" else torch.bfloat16

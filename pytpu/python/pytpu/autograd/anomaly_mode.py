@@ -20,6 +20,12 @@ class set_detect_anomaly:
     Args:
         mode: If `True`, turn anomaly mode on.
         check_nan: If `True`, backward raises an error when it computes a NaN.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.autograd.set_detect_anomaly(True):
+        ...     print(torch.is_anomaly_enabled())
+        True
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:

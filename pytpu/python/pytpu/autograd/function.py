@@ -345,6 +345,22 @@ def once_differentiable(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a `backward` that cannot be differentiated again.
 
     It runs without recording. Differentiating its results raises `RuntimeError`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.autograd.function import once_differentiable
+        >>> class Double(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x * 2
+        ...     @staticmethod
+        ...     @once_differentiable
+        ...     def backward(ctx, grad):
+        ...         return grad * 2
+        >>> x = torch.ones(1, requires_grad=True)
+        >>> Double.apply(x).backward()
+        >>> x.grad
+        tensor([2.])
     """
 
     @functools.wraps(f)
@@ -389,7 +405,22 @@ def _map_tensors(f, value):
 
 
 class NestedIOFunction(Function):
-    """Base class of operations on nested tuples, lists and dicts of tensors."""
+    """Base class of operations on nested tuples, lists and dicts of tensors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Sum(torch.autograd.function.NestedIOFunction):
+        ...     @staticmethod
+        ...     def forward(ctx, pair):
+        ...         return pair[0] + pair[1]
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         return (grad, grad)
+        >>> a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+        >>> Sum.apply((a, b)).backward()
+        >>> a.grad, b.grad
+        (tensor([1.]), tensor([1.]))
+    """
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:

@@ -49,6 +49,14 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
     Raises:
         RuntimeError: If `tensor` does not require gradients.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(1, requires_grad=True)
+        >>> y = x * 2
+        >>> edge = torch.autograd.graph.get_gradient_edge(y)
+        >>> torch.autograd.grad(y * 3, edge)
+        (tensor([3.]),)
     """
     return GradientEdge(*_C._gradient_edge(tensor))
 
@@ -99,6 +107,15 @@ class save_on_cpu(saved_tensors_hooks):
     Args:
         pin_memory: Accepted for compatibility.
         device_type: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> with torch.autograd.graph.save_on_cpu():
+        ...     y = x * x
+        >>> y.backward()
+        >>> x.grad
+        tensor(6.)
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
@@ -120,6 +137,16 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 
     Args:
         error_message: Text of the `RuntimeError`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.autograd.graph.disable_saved_tensors_hooks("no hooks here"):
+        ...     try:
+        ...         with torch.autograd.graph.save_on_cpu():
+        ...             pass
+        ...     except RuntimeError as error:
+        ...         print(error)
+        no hooks here
     """
     before = _C._disable_saved_tensors_hooks(error_message)
     try:
@@ -221,6 +248,13 @@ def register_multi_grad_hook(
 
     Raises:
         ValueError: If `mode` is unknown.
+
+    Example:
+        >>> import pytpu as torch
+        >>> a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+        >>> handle = torch.autograd.graph.register_multi_grad_hook([a, b], print)
+        >>> (a + 2 * b).sum().backward()
+        [tensor([1.]), tensor([2.])]
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")

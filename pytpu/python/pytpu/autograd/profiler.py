@@ -334,6 +334,14 @@ class profile:
     Args:
         enabled: If `False`, do nothing.
         options: Accepted for compatibility. They are about single ops, which are not listed.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.autograd.profiler.profile() as prof:
+        ...     with torch.autograd.profiler.record_function("step"):
+        ...         y = torch.ones(3) * 2
+        >>> prof.key_averages()[0].key
+        'step'
     """
 
     def __init__(self, enabled: bool = True, **options: Any) -> None:

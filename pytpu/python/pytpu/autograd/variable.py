@@ -31,6 +31,12 @@ class Variable(metaclass=VariableMeta):
 
     Raises:
         TypeError: If `data` is not a tensor.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.autograd.Variable(torch.ones(2), requires_grad=True)
+        >>> x
+        tensor([1., 1.], requires_grad=True)
     """
 
     def __new__(

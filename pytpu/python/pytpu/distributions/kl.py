@@ -59,6 +59,17 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
 
     Raises:
         TypeError: If an argument is not a class of distributions.
+
+    Example:
+        >>> import pytpu as torch
+        >>> class Dice(torch.distributions.Categorical):
+        ...     pass
+        >>> @torch.distributions.register_kl(Dice, torch.distributions.Normal)
+        ... def kl_dice_normal(p, q):
+        ...     return torch.tensor(7.0)
+        >>> d = Dice(torch.ones(6))
+        >>> torch.distributions.kl_divergence(d, torch.distributions.Normal(0.0, 1.0))
+        tensor(7.)
     """
     if not isinstance(type_p, type) and issubclass(type_p, Distribution):
         raise TypeError(f"Expected type_p to be a Distribution subclass but got {type_p}")

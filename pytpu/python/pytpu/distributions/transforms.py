@@ -333,6 +333,14 @@ class IndependentTransform(Transform):
         base_transform: The transform.
         reinterpreted_batch_ndims: Number of batch dimensions.
         cache_size: `0` or `1`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.distributions.transforms import ExpTransform, IndependentTransform
+        >>> x = torch.tensor([1.0, 2.0])
+        >>> f = IndependentTransform(ExpTransform(), 1)
+        >>> f.log_abs_det_jacobian(x, f(x))
+        tensor(3.)
     """
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
@@ -394,6 +402,13 @@ class ReshapeTransform(Transform):
 
     Raises:
         ValueError: If the numbers of elements differ.
+
+    Example:
+        >>> import pytpu as torch
+        >>> f = torch.distributions.ReshapeTransform((4,), (2, 2))
+        >>> f(torch.arange(4))
+        tensor([[0, 1],
+                [2, 3]])
     """
 
     bijective = True
@@ -442,7 +457,13 @@ class ReshapeTransform(Transform):
 
 
 class ExpTransform(_Plain):
-    """Transform `exp(x)`."""
+    """Transform `exp(x)`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.ExpTransform()(torch.zeros(1))
+        tensor([1.])
+    """
 
     domain = constraints.real
     codomain = constraints.positive
@@ -465,6 +486,11 @@ class PowerTransform(Transform):
     Args:
         exponent: The exponent.
         cache_size: `0` or `1`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.PowerTransform(2.0)(torch.tensor([3.0]))
+        tensor([9.])
     """
 
     domain = constraints.positive
@@ -510,7 +536,13 @@ def _clipped_sigmoid(x):
 
 
 class SigmoidTransform(_Plain):
-    """Transform `1 / (1 + exp(-x))`."""
+    """Transform `1 / (1 + exp(-x))`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.SigmoidTransform()(torch.zeros(1))
+        tensor([0.5000])
+    """
 
     domain = constraints.real
     codomain = constraints.unit_interval
@@ -530,7 +562,13 @@ class SigmoidTransform(_Plain):
 
 
 class SoftplusTransform(_Plain):
-    """Transform `log(1 + exp(x))`, which is `x` above 20."""
+    """Transform `log(1 + exp(x))`, which is `x` above 20.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.SoftplusTransform()(torch.tensor([0.0, 30.0]))
+        tensor([ 0.6931, 30.0000])
+    """
 
     domain = constraints.real
     codomain = constraints.positive
@@ -548,7 +586,13 @@ class SoftplusTransform(_Plain):
 
 
 class TanhTransform(_Plain):
-    """Transform `tanh(x)`. Its inverse loses precision near -1 and 1, so use a cache."""
+    """Transform `tanh(x)`. Its inverse loses precision near -1 and 1, so use a cache.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.TanhTransform(cache_size=1)(torch.zeros(1))
+        tensor([0.])
+    """
 
     domain = constraints.real
     codomain = constraints.interval(-1.0, 1.0)
@@ -567,7 +611,13 @@ class TanhTransform(_Plain):
 
 
 class AbsTransform(_Plain):
-    """Transform `abs(x)`. The inverse returns the positive value."""
+    """Transform `abs(x)`. The inverse returns the positive value.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.AbsTransform()(torch.tensor([-2.0]))
+        tensor([2.])
+    """
 
     domain = constraints.real
     codomain = constraints.positive
@@ -587,6 +637,11 @@ class AffineTransform(Transform):
         scale: Factor.
         event_dim: Number of dimensions of the event.
         cache_size: `0` or `1`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.AffineTransform(1.0, 2.0)(torch.tensor([3.0]))
+        tensor([7.])
     """
 
     bijective = True
@@ -660,6 +715,12 @@ class CorrCholeskyTransform(Transform):
 
     The hyperbolic tangents of the numbers are partial correlations. Each one takes its part of the remaining length of
     a row, which is 1.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.CorrCholeskyTransform()(torch.zeros(1))
+        tensor([[1., 0.],
+                [0., 1.]])
     """
 
     domain = constraints.real_vector
@@ -713,6 +774,11 @@ class SoftmaxTransform(_Plain):
     """Transform vectors by softmax. The logarithm is one of the inverses.
 
     It is not bijective. `StickBreakingTransform` is.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.SoftmaxTransform()(torch.zeros(4))
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
 
     domain = constraints.real_vector
@@ -736,6 +802,11 @@ class StickBreakingTransform(_Plain):
     """Transform vectors of `k - 1` numbers to `k` probabilities. Each takes its fraction of the rest of a stick.
 
     Zeros give equal probabilities.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.StickBreakingTransform()(torch.zeros(3))
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
 
     domain = constraints.real_vector
@@ -771,7 +842,14 @@ class StickBreakingTransform(_Plain):
 
 
 class LowerCholeskyTransform(_Plain):
-    """Transform square matrices to lower triangular matrices, with the exponential of the diagonal."""
+    """Transform square matrices to lower triangular matrices, with the exponential of the diagonal.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.LowerCholeskyTransform()(torch.tensor([[0.0, 5.0], [3.0, 0.0]]))
+        tensor([[1., 0.],
+                [3., 1.]])
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
@@ -784,7 +862,14 @@ class LowerCholeskyTransform(_Plain):
 
 
 class PositiveDefiniteTransform(_Plain):
-    """Transform square matrices to positive definite matrices, by their Cholesky factors."""
+    """Transform square matrices to positive definite matrices, by their Cholesky factors.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.PositiveDefiniteTransform()(torch.zeros(2, 2))
+        tensor([[1., 0.],
+                [0., 1.]])
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.positive_definite
@@ -826,6 +911,12 @@ class CatTransform(_Joined):
         dim: Dimension.
         lengths: Size of each piece. `None` is 1 for each.
         cache_size: `0` or `1`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.distributions.transforms import CatTransform, ExpTransform, identity_transform
+        >>> CatTransform([ExpTransform(), identity_transform], lengths=[1, 2])(torch.zeros(3))
+        tensor([1., 0., 0.])
     """
 
     def __init__(
@@ -892,6 +983,13 @@ class StackTransform(_Joined):
         tseq: Transforms.
         dim: Dimension.
         cache_size: `0` or `1`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.distributions.transforms import ExpTransform, StackTransform, identity_transform
+        >>> StackTransform([ExpTransform(), identity_transform])(torch.zeros(2, 3))
+        tensor([[1., 1., 1.],
+                [0., 0., 0.]])
     """
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
@@ -935,6 +1033,12 @@ class CumulativeDistributionTransform(Transform):
     Args:
         distribution: The distribution.
         cache_size: `0` or `1`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.distributions.transforms import CumulativeDistributionTransform
+        >>> CumulativeDistributionTransform(torch.distributions.Normal(0.0, 1.0))(torch.zeros(1))
+        tensor([0.5000])
     """
 
     bijective = True

@@ -38,6 +38,11 @@ def broadcast_all(*values: Tensor | Number) -> tuple[Tensor, ...]:
 
     Raises:
         ValueError: If a value is neither a tensor nor a number.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.utils.broadcast_all(torch.zeros(2), 1.0)
+        (tensor([0., 0.]), tensor([1., 1.]))
     """
     if not all(
         isinstance(value, (Number, torch.Tensor)) or hasattr(type(value), "__torch_function__") for value in values
@@ -72,6 +77,11 @@ def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     Args:
         logits: Log-odds if `is_binary`, otherwise unnormalized log-probabilities along the last dimension.
         is_binary: If `True`, return the probability of a one.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.utils.logits_to_probs(torch.zeros(4))
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     return torch.sigmoid(logits) if is_binary else F.softmax(logits, dim=-1)
 
@@ -88,6 +98,11 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     Args:
         probs: Probabilities.
         is_binary: If `True`, return log-odds, otherwise log-probabilities.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.distributions.utils.probs_to_logits(torch.tensor(0.5), is_binary=True)
+        tensor(0.)
     """
     probs = clamp_probs(probs)
     return torch.log(probs) - torch.log1p(-probs) if is_binary else torch.log(probs)

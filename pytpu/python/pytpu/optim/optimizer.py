@@ -296,6 +296,13 @@ class Optimizer:
 
         Returns:
             A handle whose `remove()` removes the hook.
+
+        Example:
+            >>> import pytpu as torch
+            >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+            >>> handle = optimizer.register_step_post_hook(lambda optimizer, args, kwargs: print("stepped"))
+            >>> optimizer.step()
+            stepped
         """
         return _register(self._optimizer_step_post_hooks, hook)
 
@@ -397,6 +404,15 @@ class Optimizer:
 
         Raises:
             ValueError: If the number of groups, or the number of parameters of a group, differs.
+
+        Example:
+            >>> import pytpu as torch
+            >>> w = torch.zeros(2, requires_grad=True)
+            >>> state = torch.optim.SGD([w], lr=0.5).state_dict()
+            >>> optimizer = torch.optim.SGD([w], lr=0.1)
+            >>> optimizer.load_state_dict(state)
+            >>> optimizer.param_groups[0]["lr"]
+            0.5
         """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
@@ -458,6 +474,14 @@ class Optimizer:
 
         Args:
             set_to_none: If `True`, set each `grad` to `None`. If `False`, fill it with zeros.
+
+        Example:
+            >>> import pytpu as torch
+            >>> w = torch.ones(2, requires_grad=True)
+            >>> w.sum().backward()
+            >>> torch.optim.SGD([w], lr=0.1).zero_grad()
+            >>> w.grad is None
+            True
         """
         for group in self.param_groups:
             for p in group["params"]:

@@ -79,6 +79,14 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[PARAM_LIST, PARAM_LI
 
     Raises:
         ValueError: If `decay` is not in `[0, 1]`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> update = torch.optim.swa_utils.get_ema_multi_avg_fn(0.75)
+        >>> average = torch.tensor(4.0)
+        >>> update([average], [torch.tensor(8.0)], 1)
+        >>> average
+        tensor(5.)
     """
     _check_decay(decay)
 
@@ -119,6 +127,14 @@ def get_swa_multi_avg_fn() -> Callable[[PARAM_LIST, PARAM_LIST, Tensor | int], N
     Returns:
         A function of the averages, the current parameters and the number of averaged models. It changes the
         averages in place.
+
+    Example:
+        >>> import pytpu as torch
+        >>> update = torch.optim.swa_utils.get_swa_multi_avg_fn()
+        >>> average = torch.tensor(4.0)
+        >>> update([average], [torch.tensor(8.0)], 3)
+        >>> average
+        tensor(5.)
     """
 
     def update(averages, currents, count):

@@ -251,6 +251,12 @@ def dump_graph(tensor: Tensor) -> str:
 
     Args:
         tensor: A pending tensor on `tpu`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> y = torch.ones(2, device="tpu") * 2
+        >>> isinstance(torch.tpu.dump_graph(y), str)
+        True
     """
     return _C._tpu_dump_graph(tensor)
 
@@ -345,6 +351,12 @@ def manual_seed(seed: int) -> None:
 
     Args:
         seed: The seed. It is taken modulo `2**64`.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch.tpu.manual_seed(1)
+        >>> torch.tpu.initial_seed()
+        1
     """
     _generator(None).manual_seed(int(seed) % 2**64)
 
@@ -379,6 +391,13 @@ def memory_allocated(device: _C.device | str | int | None = None) -> int:
 
     Args:
         device: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(1024, device="tpu")
+        >>> torch.tpu.synchronize()
+        >>> torch.tpu.memory_allocated() >= 4096
+        True
     """
     return _C._tpu_metrics()["live_bytes"]
 
@@ -494,6 +513,11 @@ def get_device_properties(device: _C.device | str | int | None = None) -> _Devic
 
     Args:
         device: Accepted for compatibility.
+
+    Example:
+        >>> import pytpu as torch
+        >>> isinstance(torch.tpu.get_device_properties().name, str)
+        True
     """
     return _DeviceProperties()
 
@@ -556,6 +580,13 @@ class stream:
 
     Args:
         stream: The stream. `None` changes nothing.
+
+    Example:
+        >>> import pytpu as torch
+        >>> with torch.tpu.stream(torch.tpu.Stream()):
+        ...     y = torch.ones(2, device="tpu") * 2
+        >>> y.cpu()
+        tensor([2., 2.])
     """
 
     def __init__(self, stream: Stream | None) -> None:

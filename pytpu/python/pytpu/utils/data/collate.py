@@ -96,6 +96,12 @@ def collate(batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callabl
     Raises:
         TypeError: If the samples are not of a type in the table, nor a mapping, nor a sequence.
         RuntimeError: If sequences differ in length.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.utils.data.collate import collate
+        >>> collate([1, 2, 3], collate_fn_map={int: lambda batch, collate_fn_map: sum(batch)})
+        6
     """
     first = batch[0]
     kind = type(first)

@@ -159,6 +159,11 @@ class StackDataset(Dataset[Any]):
 
         Raises:
             ValueError: If a dataset returns another number of samples.
+
+        Example:
+            >>> import pytpu as torch
+            >>> torch.utils.data.StackDataset("ab", "cd").__getitems__([0, 1])
+            [('a', 'c'), ('b', 'd')]
         """
         columns = []
         for dataset in self.datasets.values() if isinstance(self.datasets, dict) else self.datasets:
