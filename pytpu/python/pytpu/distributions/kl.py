@@ -58,7 +58,7 @@ def register_kl(type_p: type[Distribution], type_q: type[Distribution]) -> Calla
         type_q: Class of `q`. Subclasses are included.
 
     Raises:
-        TypeError: If an argument is not a class of distributions.
+        TypeError: If an argument is not a class.
 
     Example:
         >>> import pytpu as torch

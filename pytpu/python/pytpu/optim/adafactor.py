@@ -27,8 +27,8 @@ class Adafactor(Optimizer):
             `"params"` and options for that group.
         lr: Learning rate. A tensor must have one element.
         beta2_decay: Power of the step number that gives the weight of a new square. At most `0`.
-        eps: `(eps1, eps2)`: the smallest mean square, under a root, and the smallest size of a parameter. If
-            `eps1` is `None`, it is the machine epsilon of the dtype of the parameter.
+        eps: `(eps1, eps2)`: the smallest root mean square of a gradient, and of a parameter. If `eps1` is `None`, it
+            is the machine epsilon of the dtype of the parameter.
         d: Bound of the root mean square of an update. At least `1`.
         weight_decay: Part of a parameter, times `lr`, that each step removes.
         foreach: Accepted for compatibility. The step is the same with either value.
