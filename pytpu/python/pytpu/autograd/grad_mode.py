@@ -9,7 +9,9 @@ from .. import _C
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import Any, TypeVar, overload
+
+    from typing_extensions import Self
 
     _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -88,6 +90,13 @@ class no_grad(_Mode):
         >>> double(x).requires_grad
         False
     """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls, orig_func: None = None) -> Self: ...
+        @overload
+        def __new__(cls, orig_func: _F) -> _F: ...  # type: ignore[misc]  # `@no_grad` without parentheses.
 
     def __new__(cls, orig_func: Callable[..., Any] | None = None) -> Any:
         self = object.__new__(cls)
@@ -168,6 +177,13 @@ class inference_mode(_Mode):
     """
 
     mode: bool
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls, mode: bool = True) -> Self: ...
+        @overload
+        def __new__(cls, mode: _F) -> _F: ...  # type: ignore[misc]  # `@inference_mode` without parentheses.
 
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
         self = object.__new__(cls)
