@@ -121,7 +121,7 @@ class GradScaler:
                 self._start(outputs.device)
             return outputs * self._scale.to(outputs.device, non_blocking=True)
         if isinstance(outputs, collections.abc.Iterable):
-            scaled = map(self.scale, outputs)
+            scaled: Any = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
@@ -166,7 +166,7 @@ class GradScaler:
         state["found_inf_per_device"] = self._unscale(optimizer, False)
         state["stage"] = OptState.UNSCALED
 
-    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> float | None:
+    def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Tensor | float | None:
         """Call `optimizer.step`, unless a gradient is infinite or NaN.
 
         The gradients are divided by the factor first, unless `unscale_` has done that.

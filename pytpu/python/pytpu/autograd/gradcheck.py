@@ -381,7 +381,7 @@ def gradgradcheck(
 
     return gradcheck(
         gradient,
-        inputs + weights,
+        (*inputs, *weights),
         eps=eps,
         atol=atol,
         rtol=rtol,

@@ -69,7 +69,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
             if validate_args and not self.arg_constraints["probs"].check(self.probs).all():
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(self.probs)
-        else:
+        elif logits is not None:
             (self.logits,) = broadcast_all(logits)
         self._lims = lims
         super().__init__(self._param.size(), validate_args=validate_args)

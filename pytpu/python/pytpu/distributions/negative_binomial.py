@@ -60,7 +60,7 @@ class NegativeBinomial(ProbsOrLogits, Distribution):
         one_of(probs, logits)
         if probs is not None:
             self.total_count, self.probs = broadcast_all(total_count, probs)
-        else:
+        elif logits is not None:
             self.total_count, self.logits = broadcast_all(total_count, logits)
         self.total_count = self.total_count.type_as(self._param)
         super().__init__(self._param.size(), validate_args=validate_args)

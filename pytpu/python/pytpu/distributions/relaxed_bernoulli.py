@@ -64,7 +64,7 @@ class LogitRelaxedBernoulli(ProbsOrLogits, Distribution):
         one_of(probs, logits)
         if probs is not None:
             (self.probs,) = broadcast_all(probs)
-        else:
+        elif logits is not None:
             (self.logits,) = broadcast_all(logits)
         super().__init__(self._param.size(), validate_args=validate_args)
 

@@ -304,7 +304,7 @@ class ComposeTransform(Transform):
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         if not self.parts:
             return torch.zeros_like(x)
-        total = 0
+        total: Any = 0
         event_dim = self.domain.event_dim
         for i, part in enumerate(self.parts):
             z = y if i + 1 == len(self.parts) else part(x)

@@ -30,7 +30,7 @@ __all__ = [
 euler_constant = 0.57721566490153286060
 
 
-def broadcast_all(*values: Tensor | Number) -> tuple[Tensor, ...]:
+def broadcast_all(*values: Tensor | complex) -> tuple[Tensor, ...]:
     """Broadcast tensors and numbers to tensors of one shape.
 
     Args:
@@ -52,9 +52,8 @@ def broadcast_all(*values: Tensor | Number) -> tuple[Tensor, ...]:
         )
     first = next((value for value in values if isinstance(value, torch.Tensor)), None)
     like = {"dtype": torch.get_default_dtype()} if first is None else {"dtype": first.dtype, "device": first.device}
-    return torch.broadcast_tensors(
-        *(torch.tensor(value, **like) if isinstance(value, Number) else value for value in values)
-    )
+    tensors: list[Any] = [torch.tensor(value, **like) if isinstance(value, Number) else value for value in values]
+    return torch.broadcast_tensors(*tensors)
 
 
 def _standard_normal(shape, dtype, device):

@@ -196,7 +196,7 @@ class Optimizer:
             )
         self.state = defaultdict(dict)
         self.param_groups = []
-        groups = list(params)
+        groups: list[Any] = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):

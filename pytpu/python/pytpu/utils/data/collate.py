@@ -80,7 +80,7 @@ def _rebuilt_sequence(like, items):
         return items
 
 
-def collate(batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] | None = None) -> Any:
+def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Any:
     """Combine a list of samples to a batch, with one function for each type.
 
     Mappings and sequences are combined one entry at a time. The result has the type of the first sample.
@@ -126,17 +126,13 @@ def collate(batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callabl
     raise TypeError(_TYPE_ERROR.format(kind))
 
 
-def collate_tensor_fn(
-    batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] | None = None
-) -> Tensor:
+def collate_tensor_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Tensor:
     """Stack tensors of the same shape along a new dimension 0."""
     # A tensor is no list of tensors; `stack` says so.
     return torch.stack(batch if isinstance(batch, torch.Tensor) else list(batch), 0)
 
 
-def collate_numpy_array_fn(
-    batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] | None = None
-) -> Tensor:
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Tensor:
     """Stack arrays as tensors along a new dimension 0.
 
     Raises:
@@ -147,38 +143,30 @@ def collate_numpy_array_fn(
     return collate([torch.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
 
 
-def collate_numpy_scalar_fn(
-    batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] | None = None
-) -> Tensor:
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Tensor:
     """Return NumPy numbers as a tensor with one dimension."""
     import numpy
 
     return torch.as_tensor(numpy.asarray(batch))
 
 
-def collate_float_fn(
-    batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] | None = None
-) -> Tensor:
+def collate_float_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Tensor:
     """Return numbers as a `float64` tensor with one dimension."""
     return torch.tensor(batch, dtype=torch.float64)
 
 
-def collate_int_fn(
-    batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] | None = None
-) -> Tensor:
+def collate_int_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Tensor:
     """Return integers or booleans as a tensor with one dimension."""
     return torch.tensor(batch)
 
 
-def collate_str_fn(
-    batch: Any, *, collate_fn_map: dict[type | tuple[type, ...], Callable[..., Any]] | None = None
-) -> Any:
+def collate_str_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Any:
     """Return a list of texts as it is."""
     return batch
 
 
 # What `default_collate` does with samples of a type. Types can be added; those of NumPy are, once a program has it.
-default_collate_fn_map = {
+default_collate_fn_map: dict[Any, Callable[..., Any]] = {
     torch.Tensor: collate_tensor_fn,
     float: collate_float_fn,
     int: collate_int_fn,
