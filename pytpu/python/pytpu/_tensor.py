@@ -136,7 +136,7 @@ def __repr__(self: Tensor, *, tensor_contents: Any = None) -> str:
     text = self._text()
     name = type(self).__name__
     if type(self) is not Tensor and name != "Parameter":
-        # A subclass prints its own name; `Parameter` puts a line before.
+        # A subclass prints its own name. `Parameter` prints a line before.
         indent = " " * (len(name) - len("tensor"))
         text = name + text.removeprefix("tensor").replace("\n", "\n" + indent)
     return text
@@ -261,7 +261,7 @@ def _show_named(self):
 for _kind in vars(_C._return_types).values():
     if isinstance(_kind, type):
         setattr(_kind, "__repr__", _show_named)  # noqa: B010  # A type checker takes it for a method.
-# Python's own messages show it as it shows classes.
+# Python shows this name in messages.
 Tensor.__name__ = "Tensor"
 del _kind
 
@@ -305,7 +305,7 @@ def numpy(self: Tensor, *, force: bool = False) -> _numpy.ndarray[Any, Any]:
             "memory first."
         )
     array = numpy.asarray(_HostArray(self))
-    # NumPy drops strides of what has no elements, and a 0-d array comes as it is.
+    # NumPy drops the strides of an empty array. A 0-d array is right as it is.
     return array.reshape(tuple(self.shape)) if self.numel() == 0 else array
 
 
@@ -909,7 +909,7 @@ def _convert(result, cls):
     return result
 
 
-# Their names in older versions of Python.
+# Names of older versions of Python.
 _OLD_NAMES = {"nonzero": "bool", "long": "int", "div": "truediv", "idiv": "itruediv", "rdiv": "rtruediv"}
 for _name, _f in ((f"__{old}__", f"__{new}__") for old, new in _OLD_NAMES.items()):
     setattr(Tensor, _name, getattr(Tensor, _f))

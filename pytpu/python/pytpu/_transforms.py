@@ -92,7 +92,7 @@ class _Inputs:
     def _reaches_outside(self, x):
         if x.grad_fn is None:
             return id(x) not in self._own
-        # Ids are good as long as the nodes are.
+        # Ids are valid as long as the nodes are kept.
         seen, kept, waiting = set(), [], [x.grad_fn]
         while waiting:
             node = waiting.pop()
@@ -409,7 +409,7 @@ def _jacobian(func, argnums, has_aux, name):
         with torch.enable_grad():
             found = [inputs.trees(_rows(inputs, y)) for y in leaves]
         form = (lambda trees: tuple(trees)) if is_tuple else (lambda trees: trees[0])
-        # One tree of inputs in the place of each output.
+        # Put a tree of inputs in the place of each output.
         jacobians = inputs.released(spec.unflatten([form(trees) for trees in found]))
         return (jacobians, inputs.released(aux)) if has_aux else jacobians
 

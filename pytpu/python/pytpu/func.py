@@ -42,7 +42,7 @@ def _slots(module):
                 visit(child, f"{prefix}{name}.", (*above, owner))
 
     visit(module, "", ())
-    # The function refers to itself: without this line, garbage collection alone would free what it holds.
+    # The function refers to itself: without this line, only garbage collection would free its objects.
     del visit
     return slots
 
@@ -100,7 +100,7 @@ def _exchange(module, name, value, restore=False):
         if key in table:
             before = table[key]
             if value is _ABSENT:
-                # A parameter that the call added goes with it.
+                # Remove a parameter that the call added.
                 del table[key]
             else:
                 table[key] = value

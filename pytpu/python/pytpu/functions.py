@@ -652,7 +652,7 @@ def tensordot(
     left, right = [d % a.dim() for d in left], [d % b.dim() for d in right]
     for (i, j), (shown_i, shown_j) in zip(zip(left, right), given):
         if a.size(i) != b.size(j) and 1 in (a.size(i), b.size(j)):
-            # A dimension of one element is stretched: the other is summed.
+            # A dimension of size 1 is broadcast: sum over the other.
             one, d = (b, j) if a.size(i) == 1 else (a, i)
             one = one.sum(d, keepdim=True, dtype=one.dtype)
             a, b = (a, one) if a.size(i) == 1 else (one, b)

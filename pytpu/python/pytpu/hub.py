@@ -66,7 +66,7 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
         OSError: If the file cannot be downloaded or written.
     """
     dst = os.path.expanduser(dst)
-    # Beside it, and made as any file is: with the rights that the process gives.
+    # Beside the file, with the permissions that the process gives to new files.
     partial = f"{dst}.{uuid.uuid4().hex}.partial"
     try:
         with open(partial, "xb") as file, urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as response:

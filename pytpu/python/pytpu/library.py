@@ -275,7 +275,7 @@ class _Operator:
         self.schema = _Schema(schema)
         self.kernels = {}
         self.fallback = self.fake = self.backward = self.setup_context = None
-        # Kernels of a `Library` are differentiated through; those of `custom_op` have a gradient of their own.
+        # Autograd differentiates through kernels of a `Library`. Those of `custom_op` have a gradient of their own.
         self.opaque = False
 
     @property
@@ -767,7 +767,7 @@ def impl(
     """
 
     if isinstance(qualname, Library):
-        # The older form, a decorator: the library, the name there, the dispatch key.
+        # The older form of the decorator: `impl(library, name, dispatch_key)`.
         def register_in(fn):
             qualname.impl(types, fn, func or "")
             return fn

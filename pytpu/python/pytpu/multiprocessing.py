@@ -128,7 +128,7 @@ class ProcessContext:
             return True
         failed = None
         ready = _connection.wait([*self._left, *self._listening], timeout=timeout)
-        # A process ends when what it has to say has been heard.
+        # A process ends when its message has been received.
         self._hear(receiver for receiver in ready if receiver in self._listening)
         for sentinel in ready:
             if sentinel not in self._left:

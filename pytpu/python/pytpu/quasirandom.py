@@ -120,7 +120,7 @@ class SobolEngine:
         self.sobolstate = scrambled
 
     def _points(self, start, count):
-        """Return the points from one index on, as integers of 30 bits, shape ``(count, dimension)``."""
+        """Return the points from one index on, as integers of 30 bits, shape `(count, dimension)`."""
         index = _C._ops.arange(start, start + count, dtype=_C.int64, device="cpu")
         gray = index ^ (index >> 1)
         points = self.shift.expand(count, self.dimension).clone()

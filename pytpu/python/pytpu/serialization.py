@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pytpu import Tensor
 
 
-# Functions that files name and that are found here whether the file is trusted or not.
+# Functions that files name, for trusted files and others.
 _SAFE = _file_globals.REBUILD
 
 MAP_LOCATION: typing.TypeAlias = typing.Callable[[_C.Tensor, str], _C.Tensor] | _C.device | str | dict[str, str] | None
@@ -75,7 +75,7 @@ class _Pickler(pickle._Pickler):
         self.dispatch_table = {k: v for k, v in copyreg.dispatch_table.items() if k not in _pickling.REDUCERS}
         self.storages = {}
         self.keys = {}
-        # Memory that is saved as a storage has one dtype in the file, so that the storage stays that of its tensors.
+        # Memory that is saved as a storage has one dtype in the file, so that its tensors keep sharing it.
         self.stored = set()
         self.dtypes = {}
         self.kept = []
@@ -168,7 +168,7 @@ def _reduce_tensor(t):
             return _Global("torch._utils", "_rebuild_parameter_with_state"), (*args, state)
         return _Global("torch._utils", "_rebuild_parameter"), args
     if type(t) is not _C.Tensor or state:
-        # The tensor as it would be without its class and attributes, and these.
+        # The plain tensor, then its class and attributes.
         plain, args = _reduce_plain(t, hooks)
         return _Global("torch._tensor", "_rebuild_from_type_v2"), (plain, type(t), args, state)
     return _reduce_plain(t, hooks)
@@ -179,7 +179,7 @@ def _reduce_plain(t, hooks):
         args = (t.dtype, tuple(t.shape), tuple(t.stride()), t.requires_grad)
         return _Global("torch._utils", "_rebuild_meta_tensor_no_storage"), args
     d = t.detach().as_subclass(_C.Tensor)
-    # A file holds memory, not what a view makes of it.
+    # A file holds memory, without the conjugation or negation of a view.
     d = d.resolve_conj().resolve_neg()
     args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
     return _Global("torch._utils", "_rebuild_tensor_v2"), args
@@ -363,7 +363,7 @@ def _found_in_torch(module, name):
         module = "torch"
     first, _, rest = name.partition(".")
     if module == "torch._C" and first in ("_VariableFunctions", "_VariableFunctionsClass"):
-        # What holds PyTorch's functions.
+        # PyTorch's namespaces of functions.
         found, name = importlib.import_module("pytpu"), rest
     elif module == "torch._C._nn":
         found = importlib.import_module("pytpu.nn.functional")
@@ -433,7 +433,7 @@ def _next_pickle(f, weights_only):
         except EOFError:
             if len(data) < size:
                 raise
-            # Sizes in the file are not believed: more is read as long as there is more.
+            # Do not trust sizes in the file: read more as long as there is more.
             size *= 4
             f.seek(start)
         else:
@@ -449,7 +449,7 @@ def _rest_of(f):
         end = f.tell()
         f.seek(at)
     except (OSError, ValueError, TypeError):
-        # Compressed files have no end that is known.
+        # The end of a compressed file is unknown.
         rest = f.read()
         return io.BytesIO(rest), len(rest)
     return f, end - at
@@ -480,7 +480,7 @@ def _load_legacy(f, place, weights_only, encoding, pickle_module, arguments):
     f, left = _rest_of(f)
 
     def read(key, dtype, count):
-        # The elements come later. What the file cannot hold is not allocated.
+        # The elements come later. Do not allocate more than the file can hold.
         nonlocal left
         left -= count * dtype.itemsize
         if left < 0:
@@ -849,7 +849,7 @@ def load(
     return _load(f, place, weights_only, encoding, pickle_module, pickle_load_args)
 
 
-# Bytes from which on a record is read to where it stays, without a copy.
+# Records of at least this many bytes are read into their final memory, without a copy.
 _LARGE = 1 << 20
 
 

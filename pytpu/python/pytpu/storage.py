@@ -33,7 +33,7 @@ def _load_from_bytes(b: bytes) -> Any:
     if found is not None:
         storage = TypedStorage._of(found[0])
         if found[1].startswith("tpu"):
-            # The tensor that is made of it takes it to the device.
+            # The tensor that is made of it moves to the device.
             storage._target = found[1]
         return storage
     loaded = load(io.BytesIO(b), weights_only=False)
@@ -223,7 +223,7 @@ class UntypedStorage(_Storage):
     _filename = None
     # Whether another object, such as a mapped file, owns the memory.
     _is_foreign = False
-    # The tensors on this memory that were asked for it, by their addresses, as weak references.
+    # Weak references to the tensors that this storage was taken from, by address.
     _tensors = None
 
     def __init__(self, size: Any = 0, *, device: _C.device | str | int = "cpu") -> None:
@@ -256,7 +256,7 @@ class UntypedStorage(_Storage):
 
     @property
     def _is_resizable(self):
-        # A NumPy array on the memory keeps the size as well: it goes on reading the old memory otherwise.
+        # A NumPy array on the memory fixes the size too: it would go on reading the old memory.
         return not self._is_foreign and self._tensor._is_resizable()
 
     def _watch(self, tensor):
@@ -407,7 +407,7 @@ class UntypedStorage(_Storage):
             if step != 1:
                 raise RuntimeError(f"Trying to slice with a step of {step}, but only a step of 1 is supported")
             if not self._tensor.is_cpu:
-                # Memory of a device has no address that a part could start at.
+                # Memory on a device has no addresses of parts.
                 return self._like(self._flat()[start : max(start, stop)].clone())
             from ._memory import part
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 _KINDS = ("cpu", "tpu")
-# Accelerators that are not here: a program that names one goes on in full precision.
+# Accelerators that this build does not have. A program that names one runs in full precision.
 _ABSENT = ("cuda", "xpu", "mps", "xla", "hpu", "mtia")
 
 

@@ -98,7 +98,7 @@ class GradScaler:
         assert self._growth_tracker is not None, f"Attempted {function} but _growth_tracker is None.  {fix}"
 
     def _start(self, device):
-        # Made on the host, so that the program of the first step has them as arguments, as those of all others.
+        # Made on the host, so that they are arguments of the first program, as they are of later ones.
         self._scale = torch.full((), self._init_scale, dtype=torch.float32).to(device)
         self._growth_tracker = torch.full((), self._init_growth_tracker, dtype=torch.int32).to(device)
 
@@ -239,10 +239,10 @@ class GradScaler:
         with torch.no_grad():
             tracker = torch.where(overflowed, 0, self._growth_tracker + 1)
             grows = tracker == self._growth_interval
-            # The factors are numbers of 64 bits, and rounded once.
+            # The factors are `float64`, and are rounded once.
             exact = self._scale.double()
             grown = (exact * self._growth_factor).float()
-            # What would be infinite stays.
+            # Keep the factor if the new one would be infinite.
             grown = torch.where(grown.isfinite(), grown, self._scale)
             shrunk = (exact * self._backoff_factor).float()
             scale = torch.where(overflowed, shrunk, torch.where(grows, grown, self._scale))

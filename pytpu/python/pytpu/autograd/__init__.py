@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytpu import Tensor
 
 
-# `gradcheck` is both.
+# `gradcheck` is a module and a function.
 keep_functions(__name__)
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    # Imported when asked for: a script that trains needs none of it.
+    # Imported on first use: a script that trains needs none of these.
     import importlib
 
     if name in ("gradcheck", "gradgradcheck"):
@@ -271,5 +271,5 @@ class set_multithreading_enabled:
         return type(self)(self.mode)
 
 
-# Where PyTorch has it.
+# PyTorch has it in this module too.
 vars(grad_mode)["set_multithreading_enabled"] = set_multithreading_enabled

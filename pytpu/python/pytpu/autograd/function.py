@@ -255,7 +255,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         ctx._views = views = []
         for i, y in enumerate(outputs):
             if isinstance(y, Tensor) and not any(y is d for d in dirty):
-                # An input that is given back, and a view made within, are new tensors outside.
+                # An input that is returned, and a view that is made inside, are new tensors outside.
                 returned = any(y is a for a in args)
                 views.append(returned or y._is_view() and y._storage_id() in storages)
                 if returned or y._is_view():
@@ -274,7 +274,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
     def _record(cls, ctx, args, given, outputs):
         places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         tensors = [y for y in outputs if isinstance(y, Tensor)]
-        # What the user's code held: it may have been replaced by an alias.
+        # The tensors that `forward` returned, which aliases may have replaced.
         inner = [y for y in given if isinstance(y, Tensor)]
         fixed = ctx.__dict__.get("non_differentiable", ())
         differentiable = [
@@ -294,7 +294,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
             found = rule(ctx, *grads)
             if not isinstance(found, (tuple, list)):
                 found = (found,)
-            # Trailing Nones may be more than there are arguments.
+            # There may be more trailing `None`s than arguments.
             if len(found) > len(args) and all(g is None for g in found[len(args) :]):
                 found = found[: len(args)]
             if len(found) != len(args):

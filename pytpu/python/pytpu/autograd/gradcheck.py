@@ -69,7 +69,7 @@ def _check_inputs(inputs):
 
 def _numerical(run, x, eps):
     """Return the Jacobian of each output by `x`, as matrices of shape `(x.numel(), output.numel())`."""
-    # Written through `x.data`, which may be a conjugated view.
+    # Write through `x.data`, which may be a conjugated view.
     data = x.data
     steps = (eps, eps * 1j) if x.is_complex() else (eps,)
     rows = None
@@ -169,7 +169,7 @@ def _fast(run, outputs, inputs, eps, atol, rtol, check_dtypes):
                 a = torch.zeros_like(n) if g is None else (_real_parts(g.detach()) * u).sum()
             else:
                 a = torch.zeros_like(n)
-            # One number stands for the whole matrix, so its error is that of all of them together.
+            # One number stands for the whole matrix, so it has the error of all elements together.
             if not torch.allclose(a.to(n.dtype), n, rtol, atol * max(1.0, u.numel() ** 0.5)):
                 raise GradcheckError(
                     f"Jacobian mismatch for output {i} with respect to input {j},\nnumerical:{n.item()}\n"
@@ -261,7 +261,7 @@ def gradcheck(
         parts = tuple(_real_parts(y) for y in outputs)
 
         def run():
-            # With gradients on, as the function may have hooks or depend on it.
+            # Enable gradients, as the function may have hooks or depend on the mode.
             return [_real_parts(y.detach()).clone() for y in _differentiable(_tuple(func(*inputs)))]
 
         if not any(y.requires_grad for y in outputs):

@@ -121,7 +121,7 @@ class save_on_cpu(saved_tensors_hooks):
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(x):
             copy = x.cpu()
-            # A copy of its own also where the tensor is on the host already.
+            # Copy also if the tensor is on the host already.
             return x.device, copy.clone() if copy is x or x.device.type == "cpu" else copy
 
         def unpack(packed):
@@ -192,7 +192,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[_SavedCopies]:
     copies = _SavedCopies()
 
     def pack(x):
-        # Kept by value at once: a write cannot be told from here before it happens.
+        # Copy at once: a later write cannot be noticed before it happens.
         copies.kept.append(x.clone())
         return len(copies.kept) - 1
 
@@ -223,7 +223,7 @@ class _Handles:
         self._handles = handles
 
     def remove(self):
-        """Removes them."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles = ()

@@ -45,7 +45,7 @@ class _Times:
     """What an event and the sum of several events have in common. Times are in microseconds."""
 
     count = 1
-    # Of a device nothing is known but when the host waits for it.
+    # Times on the device are unknown, except for the waits of the host.
     cpu_time_total: float
     device_time = device_time_total = self_device_time_total = 0
 

@@ -212,7 +212,7 @@ class MixtureSameFamilyConstraint(Constraint):
         result = self.base_constraint.check(value.unsqueeze(value.dim() - self.event_dim))
         if result.dim() < self.event_dim:
             raise ValueError(f"Expected value.dim() >= {self.event_dim} but got {value.dim()}")
-        # The dimension of components is the last of what is left.
+        # The last dimension of the rest is that of the components.
         return result.all(-1)
 
     def __repr__(self) -> str:

@@ -65,7 +65,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
         one_of(probs, logits)
         if probs is not None:
             (self.probs,) = broadcast_all(probs)
-            # Clamping would hide what is wrong.
+            # Check before clamping, which would hide wrong values.
             if validate_args and not self.arg_constraints["probs"].check(self.probs).all():
                 raise ValueError("The parameter probs has invalid values")
             self.probs = clamp_probs(self.probs)

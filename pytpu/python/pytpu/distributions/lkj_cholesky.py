@@ -61,8 +61,8 @@ class LKJCholesky(Distribution):
             raise ValueError(f"Expected dim to be an integer greater than or equal to 2. Found dim={dim}.")
         self.dim = dim
         (self.concentration,) = broadcast_all(concentration)
-        # In row i, the squared length of the part left of the diagonal is Beta(i / 2, concentration + (dim - 1 - i) / 2).
-        # The first row has no such part, and its draw is not used.
+        # In row i, the squared length of the part left of the diagonal has the distribution
+        # Beta(i / 2, concentration + (dim - 1 - i) / 2). The first row has no such part, and its draw is not used.
         like = {"dtype": self.concentration.dtype, "device": self.concentration.device}
         before = torch.cat([torch.zeros(1, **like), torch.arange(dim - 1, **like)])
         last = self.concentration + 0.5 * (dim - 2)

@@ -86,7 +86,7 @@ class Multinomial(OfCategorical, Distribution):
 
     def sample(self, sample_shape: Sequence[int] = torch.Size()) -> Tensor:
         classes = self._categorical.sample(torch.Size((self.total_count,)) + torch.Size(sample_shape))
-        # Draws are the last dimension of what is counted.
+        # The draws are along the last dimension.
         classes = classes.movedim(0, -1)
         counts = self.probs.new_zeros(self._extended_shape(sample_shape))
         counts = counts.scatter_add(-1, classes, torch.ones_like(classes, dtype=counts.dtype))

@@ -740,7 +740,7 @@ class CorrCholeskyTransform(Transform):
         return (t.log1p() - t.neg().log1p()) / 2
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor, intermediates: Tensor | None = None) -> Tensor:
-        # Each entry of y is a partial correlation times what is left, which its column's diagonal does not count.
+        # Each entry of y is a partial correlation times the rest of the row, without the diagonal of its column.
         left = tril_matrix_to_vec(1 - (y * y).cumsum(dim=-1), diag=-2)
         of_lengths = 0.5 * left.log().sum(-1)
         of_tanh = -2 * (x + softplus(-2 * x) - math.log(2.0)).sum(dim=-1)

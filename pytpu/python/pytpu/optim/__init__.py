@@ -15,7 +15,7 @@ Adafactor.__module__ = Muon.__module__ = __name__
 
 
 def __getattr__(name):
-    # The averages need modules, which an optimiser alone does not.
+    # Imported on first use: it imports `nn`, which an optimizer alone does not need.
     if name == "swa_utils":
         from importlib import import_module
 

@@ -124,7 +124,7 @@ class Adafactor(Optimizer):
         low, smallest = group["eps"]
         low = torch.finfo(p.dtype).eps if low is None else low
         weight = step ** group["beta2_decay"]
-        # The step is a part of the parameter's own size.
+        # The step is relative to the size of the parameter.
         size = max(smallest, p.norm().item() / p.numel() ** 0.5) * min(lr, 1 / step**0.5)
         if group["weight_decay"] != 0:
             p.mul_(1 - lr * group["weight_decay"])

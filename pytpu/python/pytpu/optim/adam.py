@@ -183,7 +183,7 @@ class Adam(Optimizer):
         state["step"].add_(1)
         grad = _descent(group, p, grad)
         largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
-        # A complex parameter is two real ones.
+        # A complex parameter is updated as two real ones.
         p, grad, exp_avg, exp_avg_sq, largest = _real(p, grad, state["exp_avg"], state["exp_avg_sq"], largest)
         _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2)
         if group["capturable"] or group["differentiable"]:

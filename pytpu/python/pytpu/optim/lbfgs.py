@@ -51,7 +51,7 @@ def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_chan
     before, now = start, evaluate(t)
     evaluations, rounds = 1, 0
     bracket = None
-    # First: two points with a good step between them.
+    # First, find two points with a good step between them.
     while rounds < max_evaluations:
         if too_high(now) or (rounds > 1 and now.loss >= before.loss):
             bracket = [before, now]
@@ -67,7 +67,7 @@ def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_chan
         rounds += 1
     if bracket is None:
         bracket = [start, now]
-    # Then: closer and closer.
+    # Then, bring them closer together.
     low, high = (0, 1) if bracket[0].loss <= bracket[1].loss else (1, 0)
     stuck = False
     while rounds < max_evaluations:
@@ -77,7 +77,7 @@ def _strong_wolfe(evaluate, t, direction, start, c1=1e-4, c2=0.9, tolerance_chan
         t = _minimum_of_cubic(*bracket)
         margin = 0.1 * (right - left)
         if min(right - t, t - left) < margin:
-            # Close to an end twice, or at it: step away from it.
+            # Close to an end for the second time, or outside: step away from it.
             if stuck or t >= right or t <= left:
                 t = right - margin if abs(t - right) < abs(t - left) else left + margin
                 stuck = False
@@ -208,7 +208,7 @@ class LBFGS(Optimizer):
         max_iter, max_eval, history = group["max_iter"], group["max_eval"], group["history_size"]
         change = group["tolerance_change"]
         sign = -1.0 if group["maximize"] else 1.0
-        # All state is that of the first parameter: it is cast with it when it is loaded.
+        # The state belongs to the first parameter, which decides its dtype when it is loaded.
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)
@@ -262,7 +262,7 @@ class LBFGS(Optimizer):
                 self._move(t, d)
                 done = False
                 if n != max_iter:
-                    # Not after the last step: with batches that change, the next one begins with its own.
+                    # Not after the last inner step: the next `step` may have another batch.
                     loss = sign * float(evaluate())
                     grad = self._gradient()
                     done = grad.abs().max().item() <= group["tolerance_grad"]

@@ -35,7 +35,7 @@ def _set(group, key, value):
     if isinstance(group[key], torch.Tensor):
         group[key].fill_(float(value))
     else:
-        # A copy: the next change is in place, and must not reach the schedule's own bounds.
+        # Copy: the next change is in place, and must not change the bounds of the schedule.
         group[key] = _copied(value)
 
 
@@ -107,7 +107,7 @@ class LRScheduler:
         self._is_initial = False
 
     def _count_optimizer_steps(self):
-        # Notes that the optimiser has stepped, for the warning about the order of the two.
+        # Note that the optimizer has stepped, for the warning about the order of steps.
         optimizer = self.optimizer
         if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
             return
@@ -1094,7 +1094,7 @@ class SequentialLR(LRScheduler):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # Every schedule has already taken its first step: undo them all, then take that of the first alone.
+        # Every schedule has taken its first step: undo them all, then take that of the first schedule.
         for group in optimizer.param_groups:
             _set(group, "lr", group["initial_lr"])
         for scheduler in schedulers:

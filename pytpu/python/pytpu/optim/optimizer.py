@@ -96,11 +96,11 @@ def _wrap_step(step):
                         f"{step} must return None or a tuple of (new_args, new_kwargs), but got {result}."
                     )
                 args, kwargs = result
-        # The step of a subclass may call that of its base: the engine hears of the outer one.
+        # `step` of a subclass may call that of its base. The engine is notified of the outer call.
         is_told = self._on_accelerator() and not self.__dict__.get("_is_stepping")
         if is_told:
             self._is_stepping = True
-            # What a closure fills with numbers is no state.
+            # Tensors that a closure fills are not state.
             _step_begins(id(self), not (args or kwargs))
         try:
             out = step(self, *args, **kwargs)
@@ -127,7 +127,7 @@ def without_grad(step: _Step) -> _Step:
     return typing.cast("_Step", wrapper)
 
 
-# Options that older versions of PyTorch did not have, with the values that they stand for where they are absent.
+# Options that older versions of PyTorch did not have, and the values that a missing option stands for.
 _ADDED_OPTIONS = {
     "amsgrad": False,
     "nesterov": False,
@@ -461,7 +461,7 @@ class Optimizer:
     def _process_value(param, value, number, groups, key):
         group = next((g for g in groups if number in g["params"]), {})
         if key == "step":
-            # The step count stays where it is kept: with the parameter only when the update runs on the device.
+            # The step count is on the device of the parameter only if the update runs there.
             if group.get("capturable") or group.get("fused"):
                 return value.to(dtype=torch.float32, device=param.device)
             return value
@@ -570,7 +570,7 @@ class Optimizer:
             )
         self.param_groups.append(param_group)
 
-    # ---- what the steps of most optimisers share
+    # ---- for the steps of most optimizers
 
     def _loss(self, closure):
         if closure is None:
@@ -627,7 +627,7 @@ def _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2):
 class PerParameter(Optimizer):
     """Base class of optimizers that update one parameter after the other."""
 
-    # Names of the tensors of the state that start as zeros.
+    # Names of tensors of the state that start as zeros.
     _zeros: tuple[str, ...] = ()
 
     def _start(self, group, p, state):

@@ -110,7 +110,7 @@ class SGD(Optimizer):
                 and not group["differentiable"]
                 and not isinstance(group["lr"], torch.Tensor)
                 and group["fused"] is not False
-                # A momentum buffer starts as the gradient itself; the fused form needs all of one kind.
+                # A buffer starts as the gradient. The fused op needs all buffers to be new, or none.
                 and all(
                     (s.get("momentum_buffer") is None) == (states[0].get("momentum_buffer") is None) for s in states
                 )
@@ -152,7 +152,7 @@ class SGD(Optimizer):
             state = self.state[p]
             buffer = state.get("momentum_buffer")
             if buffer is None and p.device.type == "tpu":
-                # The program of all other steps, as above.
+                # The same program as that of later steps, as above.
                 buffer = state["momentum_buffer"] = torch.zeros_like(grad)
                 buffer.mul_(momentum).add_(grad, alpha=1)
             elif buffer is None:

@@ -228,7 +228,7 @@ class AveragedModel(Module):
             for a, p in zip(own, theirs):
                 a.copy_(self.avg_fn(a, p, self.n_averaged.to(a.device)))
         if not self.use_buffers:
-            # Statistics are not averaged: they stay those of the model.
+            # Buffers are not averaged: copy those of the model.
             for a, b in zip(self.module.buffers(), model.buffers()):
                 a.detach().copy_(b.detach().to(a.device))
         self.n_averaged += 1
@@ -343,7 +343,7 @@ class SWALR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             target, lr = group["swa_lr"], group["lr"]
-            # Where it began follows from where it is and how far it was to be.
+            # The start follows from the current rate and the part of the way that is done.
             start = lr if before == 1 else (lr - before * target) / (1 - before)
             rates.append(target * now + start * (1 - now))
         return rates

@@ -514,7 +514,7 @@ class Rprop(PerParameter):
         one = torch.ones_like(agreement)
         factor = torch.where(agreement > 0, one * grow, torch.where(agreement < 0, one * shrink, one))
         views["step_size"].mul_(factor).clamp_(smallest, largest)
-        # Where the sign has turned no step is taken, and the next gradient counts as the first.
+        # Where the sign has changed, take no step, and treat the next gradient as the first.
         grad = torch.where(agreement < 0, torch.zeros_like(grad), grad)
         p.addcmul_(grad.sign(), views["step_size"], value=-1)
         views["prev"].copy_(grad)

@@ -94,7 +94,7 @@ def _number(value, unit):
 
 
 def shown_place(place):
-    """Return ``file:line``, with the file as seen from the current folder."""
+    """Return `file:line`, with the file as seen from the current folder."""
     file, line = place
     relative = os.path.relpath(file)
     return f"{file if relative.startswith('..') else relative}:{line}"
@@ -389,12 +389,12 @@ class Advisor:
                     work=1.0 if is_same else 1 / growth,
                 )
             ]
-        # The best is enough, and best is what keeps the network as it is.
+        # Give the best advice only, and prefer one that keeps the network as it is.
         found.sort(key=lambda pair: (pair[0] and pair[1].share >= LEAST_SHARE, pair[1].share), reverse=True)
         yield from (advice for _, advice in (found if self.shows_all else found[:1]))
 
     def float32(self):
-        """Products of ``float32`` in several passes."""
+        """Products of `float32` in several passes."""
         passes = _PASSES[self.first.precision]
         if passes == 1:
             return

@@ -16,7 +16,7 @@ def written(export):
 
 
 def parsed(data):
-    """Return the export that these bytes are, or ``None``."""
+    """Return the export that these bytes are, or `None`."""
     try:
         found = json.loads(data)
     except ValueError:

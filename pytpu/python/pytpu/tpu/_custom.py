@@ -270,7 +270,7 @@ class BodyOp(CustomOp):
         return kernel, list(range(len(tensors))), form, []
 
     def _fake(self, args, kwargs):
-        """Return results on ``meta``."""
+        """Return results on `meta`."""
 
         def move(x):
             return torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, torch.Tensor) else x

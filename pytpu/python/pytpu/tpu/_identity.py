@@ -46,7 +46,7 @@ def _is_versioned(module):
 
 
 def of_call(name, fn, mapped, args, kwargs, tensors, platform, donated, grad):
-    """Return a text that decides the export of a call, or ``None`` if there is none."""
+    """Return a text that decides the export of a call, or `None` if there is none."""
     try:
         described = [(tuple(t.shape), str(t.dtype)) for t in tensors]
         call = _artefact.call(args, kwargs)

@@ -73,7 +73,7 @@ class plan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error, what was recorded of a step is no program of its own.
+        # After an error, drop the recorded part of a step.
         self._finish(drop_pending=kind is not None)
 
     def _finish(self, drop_pending):

@@ -271,7 +271,7 @@ def _given(form, tensors):
 
 
 def _check_annotations(fn):
-    """Refuse parameters without annotations, as ``torch.library.infer_schema`` does.
+    """Refuse parameters without annotations, as `torch.library.infer_schema` does.
 
     Raises:
         ValueError: a parameter has none, or is one that operators cannot have.

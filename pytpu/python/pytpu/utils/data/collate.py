@@ -128,7 +128,7 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None = None) -> Tensor:
     """Stack tensors of the same shape along a new dimension 0."""
-    # A tensor is no list of tensors; `stack` says so.
+    # `stack` raises an error for a tensor in place of a list.
     return torch.stack(batch if isinstance(batch, torch.Tensor) else list(batch), 0)
 
 
@@ -165,7 +165,7 @@ def collate_str_fn(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] 
     return batch
 
 
-# What `default_collate` does with samples of a type. Types can be added; those of NumPy are, once a program has it.
+# Functions of `default_collate` by type. Users can add types. Those of NumPy are added once it is imported.
 default_collate_fn_map: dict[Any, Callable[..., Any]] = {
     torch.Tensor: collate_tensor_fn,
     float: collate_float_fn,
@@ -181,7 +181,7 @@ def _know_numpy():
         return
     others = dict(default_collate_fn_map)
     default_collate_fn_map.clear()
-    # Before `float`, of which `numpy.float64` is a kind.
+    # Before `float`, as `numpy.float64` is a subclass of it.
     default_collate_fn_map[torch.Tensor] = others.pop(torch.Tensor, collate_tensor_fn)
     default_collate_fn_map[numpy.ndarray] = collate_numpy_array_fn
     default_collate_fn_map[numpy.bool_, numpy.number, numpy.object_] = collate_numpy_scalar_fn

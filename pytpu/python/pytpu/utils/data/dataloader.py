@@ -32,7 +32,7 @@ _worker_init_fn_t = Callable[[int], None]
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 
-# What an iterator may already be at work with.
+# Attributes that an iterator may already use.
 _FIXED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 
 
@@ -235,7 +235,7 @@ class DataLoader(_Subscriptable[_T_co]):
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (default_collate if batch_sampler is not None else default_convert)
         self._pool: WorkerPool | None = None
-        # What `len` has said of a stream, which may give more.
+        # Length of a stream as `len` returned it. The stream may give more.
         self._length_said: int | None = None
         self._fixed = True
 
@@ -289,7 +289,7 @@ class DataLoader(_Subscriptable[_T_co]):
     def __iter__(self) -> Iterator[Any]:
         """Return an iterator over the batches of one epoch."""
         if self.num_workers == 0:
-            # Drawn although nothing here needs it: the default generator moves on as under PyTorch.
+            # Not needed here, but PyTorch draws it too, which changes the state of the generator.
             draw_seed(self.generator)
             return _SingleProcessDataLoaderIter(self)
         if self.persistent_workers:

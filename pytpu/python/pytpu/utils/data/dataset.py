@@ -337,7 +337,7 @@ def random_split(
             if fraction < 0 or fraction > 1:
                 raise ValueError(f"Fraction at index {i} is not between 0 and 1")
             counts.append(math.floor(_length(dataset) * fraction))
-        # What rounding down left over is dealt out from the first part on.
+        # Rounding down leaves some samples. The first parts get one each.
         for i in range(_length(dataset) - sum(counts)):
             counts[i % len(counts)] += 1
         for i, count in enumerate(counts):

@@ -146,7 +146,7 @@ class RandomSampler(Sampler[int]):
         else:
             for _ in range(self.num_samples // n):
                 yield from torch.randperm(n, generator=generator).tolist()
-            # One more is drawn even when nothing of it is taken: an explicit generator ends up where PyTorch's does.
+            # Draw once more even if nothing is left: an explicit generator then has the state that it has in PyTorch.
             yield from torch.randperm(n, generator=generator).tolist()[: self.num_samples % n]
 
     def __len__(self) -> int:
@@ -335,7 +335,7 @@ class DistributedSampler(Sampler[_T_co]):
         if self.drop_last:
             indices = indices[: self.total_size]
         else:
-            # Filled up from the start, so that every process gets equally many.
+            # Repeat the first indices, so that every process gets the same number.
             indices = list(itertools.islice(itertools.cycle(indices), self.total_size)) if indices else indices
         return iter(indices[self.rank : self.total_size : self.num_replicas])
 

@@ -204,7 +204,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
             if not isinstance(answer, _Failure):
                 answer = _mapped(answer, torch.Tensor, _Packed)
         except StopIteration:
-            # One that a dataset with indices raises is an error like others.
+            # `StopIteration` from a dataset with indices is an error like others.
             answer = StopIteration if streams else _Failure(worker_id)
         except Exception:
             answer = _Failure(worker_id)
@@ -233,7 +233,7 @@ class WorkerPool:
         )
         for worker_id in range(loader.num_workers):
             requests = context.Queue()
-            # A daemon ends with its parent, whatever happens to that.
+            # A daemon ends with its parent, however that ends.
             process = context.Process(
                 target=_worker_main,
                 args=(worker_id, loader.num_workers, base_seed, job, requests, self._results),

@@ -2,6 +2,6 @@
 
 from . import collate, pin_memory, worker  # type: ignore[attr-defined]  # noqa: F401  # Made at run time.
 
-#: Seconds between two looks at whether the other processes are alive.
+#: Seconds between two checks whether the other processes are alive.
 MP_STATUS_CHECK_INTERVAL = 5.0
 python_exit_status = False
